@@ -1,7 +1,12 @@
 //! Mutants: deliberate faults in the core, one at a time, to prove that the simulation
 //! detects them.
 //!
-//! They exist only with the feature `mutants`, which only that proof enables. Without
+//! One fault is not a mutant: that an item which waits for the cache is not enqueued when
+//! the cache has observed the last write. The expectation expires and enqueues it anyway,
+//! so the fault costs half a minute and no story shows it. A unit test does:
+//! `requeue_when_observed_waits_for_the_cache` in `controller/tests/outcomes.rs`.
+//!
+//! Mutants exist only with the feature `mutants`, which only that proof enables. Without
 //! it, [`Mutant::is_active`] is the constant false.
 
 #[cfg(feature = "mutants")]
@@ -39,10 +44,10 @@ pub enum Mutant {
     ForgetFailedCalls,
     /// The items of a void call are dropped.
     ForgetVoidCalls,
-    /// Nothing is decided again after the wait for an object.
-    ForgetWaiters,
     /// Nothing is decided again after the end of a dry run.
     ForgetDryRuns,
+    /// Nothing is decided again after the reset of a guardrail.
+    ForgetReset,
     /// Nothing is decided again after leadership was gained.
     ForgetResync,
     /// Nothing is decided again after a change of the shares.
@@ -80,8 +85,8 @@ impl Mutant {
         Self::ForgetFailures,
         Self::ForgetFailedCalls,
         Self::ForgetVoidCalls,
-        Self::ForgetWaiters,
         Self::ForgetDryRuns,
+        Self::ForgetReset,
         Self::ForgetResync,
         Self::ForgetLeftPlans,
         Self::ActUnrecorded,

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use davit_core::api::{
-    CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult,
+    CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult, RequestStatus,
 };
 use davit_core::control::{ControllerRecord, Owner, Record, StoredRecord, in_use};
 
@@ -17,12 +17,12 @@ pub struct Records {
     pub are_shared: bool,
     /// The uid of the resource of each controller.
     uids: BTreeMap<String, String>,
-    held: BTreeMap<String, Held>,
+    held: BTreeMap<String, RecordHistory>,
 }
 
 /// The record of one controller.
 #[derive(Debug, Default)]
-struct Held {
+struct RecordHistory {
     record: ControllerRecord,
     /// Every decision that was written, in order.
     written: Vec<Arc<ControllerStatus>>,
@@ -30,6 +30,8 @@ struct Held {
     writers: BTreeSet<String>,
     /// The rollouts that have ended.
     ended: BTreeSet<String>,
+    /// Whether the host has answered that the rollout is paused.
+    pause_is_confirmed: bool,
 }
 
 /// What a write has come to.
@@ -80,6 +82,21 @@ impl Records {
     pub fn written(&self, controller: &str) -> &[Arc<ControllerStatus>] {
         let held = self.held.get(controller);
         held.map(|held| held.written.as_slice()).unwrap_or_default()
+    }
+
+    /// Whether the rollout of a controller of a file is recorded as paused.
+    #[must_use]
+    pub fn is_paused(&self, controller: &str) -> bool {
+        let held = self.held.get(controller);
+        held.is_some_and(|held| held.record.paused)
+    }
+
+    /// An operator knows that the rollout of a controller of a file is paused, or
+    /// continues it.
+    pub(crate) fn confirm_pause(&mut self, controller: &str, is_confirmed: bool) {
+        if let Some(held) = self.held.get_mut(controller) {
+            held.pause_is_confirmed = is_confirmed;
+        }
     }
 
     /// The uid of a controller's resource, if it has one.
@@ -138,7 +155,7 @@ impl Records {
     }
 }
 
-impl Held {
+impl RecordHistory {
     /// Another host, if that has written since this one did.
     fn takes_over(&mut self, status: &ControllerStatus) -> Option<HostStatus> {
         let own = status.host.as_ref()?;
@@ -180,6 +197,9 @@ impl Held {
         {
             problems.push(format!("{name}: the rollout {named} had ended"));
         }
+        if self.pause_is_confirmed && moves_on(before, status) {
+            problems.push(format!("{name}: the rollout moves on while it is paused"));
+        }
         if let (Some(candidate), Some(rejected)) = (&status.candidate, &status.rejected)
             && candidate.revision == rejected.revision
         {
@@ -188,6 +208,24 @@ impl Held {
         }
         problems
     }
+}
+
+/// Whether a rollout is in a later step than before, and no operator promoted it.
+fn moves_on(before: &ControllerStatus, status: &ControllerStatus) -> bool {
+    let (Some(former), Some(candidate)) = (&before.candidate, &status.candidate) else {
+        return false;
+    };
+    let is_promoted = |answer: &RequestStatus| {
+        let is_done = |answer: &RequestStatus| {
+            answer.request == "promote" && answer.result == RequestResult::Done
+        };
+        let former = before.answer(&answer.request, &answer.value);
+        is_done(answer) && !former.is_some_and(is_done)
+    };
+    rollout(former) == rollout(candidate)
+        && former.steps == candidate.steps
+        && former.step < candidate.step
+        && !status.requests.iter().any(is_promoted)
 }
 
 /// The name of a rollout.

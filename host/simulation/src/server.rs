@@ -26,7 +26,7 @@ pub struct Arrival {
     /// What it asked for.
     pub work: RequestInfo,
     /// The status code; 0 if the connection was closed before the server
-    /// looked at the request.
+    /// read the request.
     pub code: u16,
     /// The answer takes that much longer.
     pub delay: Duration,

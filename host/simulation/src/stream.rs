@@ -46,9 +46,9 @@ struct Open {
     is_due: bool,
 }
 
-/// What the stream wants its driver to do.
+/// What the driver of the stream has to do.
 #[derive(Debug)]
-pub(crate) enum Wish {
+pub(crate) enum StreamEffect {
     /// Send this; what was under way is void.
     Send(davit_core::request::Request, bool),
     /// What is under way is void.
@@ -68,18 +68,18 @@ impl Stream {
     }
 
     /// What the watch wants next; its updates are put by.
-    pub(crate) fn poll(&mut self) -> Option<Wish> {
+    pub(crate) fn poll(&mut self) -> Option<StreamEffect> {
         loop {
             let update = match self.watch.poll_output()? {
                 Output::Send(wanted) => {
                     self.open = None;
                     let request = davit_core::request::stream::request(&self.spec, &wanted);
                     let is_page = matches!(wanted, Request::Page { .. });
-                    return Some(Wish::Send(request, is_page));
+                    return Some(StreamEffect::Send(request, is_page));
                 }
                 Output::Abandon => {
                     self.open = None;
-                    return Some(Wish::Abandon);
+                    return Some(StreamEffect::Abandon);
                 }
                 Output::Reset {
                     items,
@@ -100,7 +100,7 @@ impl Stream {
         std::mem::take(&mut self.updates)
     }
 
-    /// When the stream has to be looked at, if nothing happens: its own timer,
+    /// When the stream has to be polled, if nothing happens: its own timer,
     /// the end of the watch, or a bookmark.
     pub(crate) fn next_at(&self) -> Instant {
         let own = self.watch.poll_timeout();

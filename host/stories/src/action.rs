@@ -22,6 +22,8 @@ pub(crate) enum Action {
     /// The spec describes the stable revision again, as `davit rollback` has it.
     ReturnToStable,
     Ask(Request),
+    /// The rollout pauses, or continues.
+    Pause(bool),
     Mode(ModeConfig),
     Limit(Limits),
     /// Everything that the guest asks for is granted, or nothing.
@@ -90,6 +92,18 @@ impl Plan {
         }
     }
 
+    /// The candidate soon gets another share, and keeps that until it is promoted.
+    fn two_shares(dice: &mut Dice) -> Self {
+        let (before, after) = pick(dice, &[(0, 100), (0, 50), (50, 100), (50, 0), (100, 0)]);
+        let soon = Duration::from_millis(300 + dice.below(3000));
+        let step = |weight, lasts| Step { weight, lasts };
+        Self {
+            steps: vec![step(before, Some(soon)), step(after, None)],
+            max_failed_calls: 1000,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn draw(dice: &mut Dice) -> Self {
         let count = if dice.chance(0.3) {
             0
@@ -121,6 +135,18 @@ impl Plan {
 }
 
 impl Limits {
+    /// One or two plans trip it.
+    fn tight(dice: &mut Dice) -> Self {
+        let most = 1 + u32::from(dice.chance(0.3));
+        let is_for_deletes = dice.chance(0.5);
+        Self {
+            writes: (!is_for_deletes).then_some(most),
+            deletes: is_for_deletes.then_some(most),
+            percent: None,
+            until_reset: dice.chance(0.8),
+        }
+    }
+
     fn draw(dice: &mut Dice) -> Self {
         let mut some = |most| {
             let is_set = dice.chance(0.4);
@@ -157,7 +183,8 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
         0..22 => Action::Revise(revision(dice), Plan::draw(dice)),
         22..28 => Action::Plan(Plan::draw(dice)),
         28..32 => Action::ReturnToStable,
-        32..62 => Action::Ask(request(dice)),
+        32..59 => Action::Ask(request(dice)),
+        59..62 => Action::Pause(dice.chance(0.6)),
         62..69 => Action::Mode(pick(
             dice,
             &[
@@ -177,6 +204,34 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
             Action::Provide(dice.chance(0.7).then_some(build))
         }
         _ => Action::OtherHost,
+    }
+}
+
+/// Draws an action after which a healthy host is soon done.
+pub(crate) fn last(dice: &mut Dice) -> Action {
+    match dice.below(24) {
+        0..7 => {
+            let config = u8::try_from(dice.below(3)).unwrap_or(0);
+            let plan = if dice.chance(0.5) {
+                Plan::two_shares(dice)
+            } else {
+                Plan::draw(dice)
+            };
+            Action::Revise(Revision::Config(config), plan)
+        }
+        7..10 => Action::Plan(Plan::draw(dice)),
+        10..13 => Action::Ask(pick(
+            dice,
+            &[
+                Request::Promote,
+                Request::PromoteAll,
+                Request::Abort,
+                Request::Reset,
+            ],
+        )),
+        13..16 => Action::Limit(Limits::draw(dice)),
+        16..21 => Action::Limit(Limits::tight(dice)),
+        _ => Action::Mode(pick(dice, &[ModeConfig::Enforce, ModeConfig::DryRun])),
     }
 }
 

@@ -14,10 +14,12 @@ use davit_sim::{Config, Time};
 use davit_simulation::World;
 use serde_json::{Value, json};
 
-use crate::step::{Create, NODES};
+use crate::step::{Create, Kind, NODES, Name};
 
 /// The namespace of the story's objects.
 pub(crate) const NAMESPACE: &str = "default";
+/// The definition of the widgets.
+const DEFINITION: &str = "widgets.example.com";
 /// How long a kubelet takes to start a pod.
 const POD_START: Duration = Duration::from_secs(1);
 
@@ -32,6 +34,7 @@ pub(crate) fn model(seed: u64, start: Time) -> Result<Model, String> {
 
 /// The objects that a story starts with.
 pub(crate) fn fill(world: &mut World) {
+    put(world, definition());
     for node in 0..NODES {
         create_node(world, node);
     }
@@ -72,6 +75,43 @@ pub(crate) fn fill(world: &mut World) {
     }
 }
 
+/// The definition of the widgets, custom resources that own other objects.
+fn definition() -> Value {
+    json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": DEFINITION},
+        "spec": {
+            "group": "example.com",
+            "scope": "Namespaced",
+            "names": {"plural": "widgets", "kind": "Widget"},
+            "versions": [version(true)],
+        },
+    })
+}
+
+fn version(served: bool) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({
+        "name": "v1",
+        "served": served,
+        "storage": true,
+        "schema": {"openAPIV3Schema": schema},
+    })
+}
+
+/// The server serves the widgets from now on, or it does not. They stay in its store.
+pub(crate) fn serve_widgets(world: &mut World, served: bool) {
+    let patch = json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": DEFINITION},
+        "spec": {"versions": [version(served)]},
+    });
+    let patched = world.with_model(|model, now| direct::apply(model, now, patch));
+    debug_assert!(patched.is_ok(), "{patched:?}");
+}
+
 /// Creates an object, if its name is free.
 pub(crate) fn put(world: &mut World, object: Value) -> Option<Value> {
     world
@@ -79,20 +119,43 @@ pub(crate) fn put(world: &mut World, object: Value) -> Option<Value> {
         .ok()
 }
 
-/// The objects of a kind.
+/// The objects of a kind of API version `v1`.
 pub(crate) fn list(world: &World, kind: &str) -> Vec<Value> {
-    let mut objects = direct::list(world.model(), "v1", kind, "").unwrap_or_default();
+    list_of(world, "v1", kind)
+}
+
+/// Everything that a story creates and deletes, besides nodes.
+pub(crate) fn list_all(world: &World) -> Vec<Value> {
+    let kinds = Kind::ALL.into_iter();
+    let objects = kinds.flat_map(|kind| list_of(world, kind.api_version(), kind.kind()));
+    objects.collect()
+}
+
+fn list_of(world: &World, api_version: &str, kind: &str) -> Vec<Value> {
+    let mut objects = direct::list(world.model(), api_version, kind, "").unwrap_or_default();
     for object in &mut objects {
         object["kind"] = json!(kind);
     }
     objects
 }
 
-pub(crate) fn get(world: &World, kind: &str, name: &str) -> Option<Value> {
-    let namespace = if kind == "Node" { "" } else { NAMESPACE };
-    let mut found = direct::get(world.model(), "v1", kind, namespace, name).ok()?;
+pub(crate) fn get(world: &World, name: Name) -> Option<Value> {
+    let (api_version, kind) = (name.kind.api_version(), name.kind.kind());
+    let found = direct::get(
+        world.model(),
+        api_version,
+        kind,
+        NAMESPACE,
+        &name.to_string(),
+    );
+    let mut found = found.ok()?;
+    found["apiVersion"] = json!(api_version);
     found["kind"] = json!(kind);
     Some(found)
+}
+
+pub(crate) fn get_node(world: &World, node: u64) -> Option<Value> {
+    direct::get(world.model(), "v1", "Node", "", &node_name(node)).ok()
 }
 
 /// A node's name.
@@ -122,7 +185,7 @@ pub(crate) fn remove_node(world: &mut World, node: u64) -> bool {
 /// Merges into a node, if it is there.
 pub(crate) fn patch_node(world: &mut World, node: u64, mut patch: Value) -> bool {
     let name = node_name(node);
-    if get(world, "Node", &name).is_none() {
+    if get_node(world, node).is_none() {
         return false;
     }
     patch["apiVersion"] = json!("v1");
@@ -132,57 +195,50 @@ pub(crate) fn patch_node(world: &mut World, node: u64, mut patch: Value) -> bool
     patched.is_ok()
 }
 
-pub(crate) fn delete(world: &mut World, object: &Value, policy: &str) -> bool {
+pub(crate) fn delete(world: &mut World, name: Name, policy: &str) -> bool {
     let options = DeleteOptions {
         propagation_policy: Some(policy.to_owned()),
         ..DeleteOptions::default()
     };
-    let kind = object["kind"].as_str().unwrap_or_default();
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
-    let of = ("v1", kind);
-    let deleted =
-        world.with_model(|model, now| direct::delete(model, now, of, NAMESPACE, name, &options));
-    deleted.is_ok()
+    delete_with(world, name, &options)
 }
 
 /// Deletes an object without a grace period. Finalizers may hold it still.
-pub(crate) fn remove_at_once(world: &mut World, object: &Value) -> bool {
+pub(crate) fn remove_at_once(world: &mut World, name: Name) -> bool {
     let body = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
     let query = davit_sim::request::Query::default();
-    let Ok(options) = DeleteOptions::parse(&query, Some(body)) else {
-        return false;
-    };
-    let of = ("v1", object["kind"].as_str().unwrap_or_default());
-    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let options = DeleteOptions::parse(&query, Some(body));
+    options.is_ok_and(|options| delete_with(world, name, &options))
+}
+
+fn delete_with(world: &mut World, name: Name, options: &DeleteOptions) -> bool {
+    let kind = (name.kind.api_version(), name.kind.kind());
+    let name = name.to_string();
     let deleted =
-        world.with_model(|model, now| direct::delete(model, now, of, NAMESPACE, name, &options));
+        world.with_model(|model, now| direct::delete(model, now, kind, NAMESPACE, &name, options));
     deleted.is_ok()
 }
 
-/// A pod or a map as the story wants it.
-pub(crate) fn object(create: &Create, owners: &[Value]) -> Value {
+/// An object as the story wants it.
+pub(crate) fn object(create: &Create, owners: &[(Value, bool)]) -> Value {
     let references: Vec<Value> = owners
         .iter()
-        .zip(&create.owners)
-        .map(|(owner, (_, blocks))| {
+        .map(|(owner, blocks)| {
             json!({
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
+                "apiVersion": owner["apiVersion"],
+                "kind": owner["kind"],
                 "name": owner["metadata"]["name"],
                 "uid": owner["metadata"]["uid"],
                 "blockOwnerDeletion": blocks,
             })
         })
         .collect();
-    let (kind, prefix) = match create.pod {
-        Some(_) => ("Pod", "pod"),
-        None => ("ConfigMap", "map"),
-    };
+    let name = create.name;
     let mut object = json!({
-        "apiVersion": "v1",
-        "kind": kind,
+        "apiVersion": name.kind.api_version(),
+        "kind": name.kind.kind(),
         "metadata": {
-            "name": format!("{prefix}-{}", create.number),
+            "name": name.to_string(),
             "namespace": NAMESPACE,
             "ownerReferences": references,
         },

@@ -97,7 +97,7 @@ pub(crate) fn left_over(objects: &[Value], nodes: &[Value]) -> Vec<String> {
     let mut problems = Vec::new();
     for object in objects {
         let name = text(object, "/metadata/name");
-        if object["metadata"]["deletionTimestamp"].is_string() {
+        if terminates(object) {
             let metadata = &object["metadata"];
             problems.push(format!("{name} is still terminating: {metadata}"));
         }
@@ -136,6 +136,10 @@ pub(crate) fn tolerates(pod: &Value) -> bool {
     tolerations.into_iter().flatten().any(|toleration| {
         toleration["operator"] == "Exists" && toleration["tolerationSeconds"].is_null()
     })
+}
+
+pub(crate) fn terminates(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
 }
 
 pub(crate) fn uid(object: &Value) -> &str {

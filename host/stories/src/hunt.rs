@@ -3,37 +3,40 @@
 use std::ops::Range;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use davit_core::mutant::Mutant;
 
-use crate::run;
+use crate::{run, tell};
 
-/// Seeds that have shown a mutant before. They are tried first; a story that has changed
-/// since costs a search, and nothing else.
-const HINTS: [(Mutant, u64); 16] = [
-    (Mutant::RepeatWrites, 2),
+/// A seed for each mutant that has shown it before. These seeds are tried first; a story
+/// that has changed since costs a search, and nothing else.
+const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
+    (Mutant::DropExpectations, 5),
+    (Mutant::DeleteByName, 66),
+    (Mutant::PatchByName, 24),
+    (Mutant::RepeatWrites, 30),
     (Mutant::IgnoreLeadership, 0),
-    (Mutant::IgnoreOwnership, 8),
-    (Mutant::SpendNothing, 11),
-    (Mutant::KeepUnlistedObjects, 0),
-    (Mutant::StopAtFirstPage, 29),
-    (Mutant::ForgetFailedCalls, 0),
-    (Mutant::ForgetDryRuns, 21),
+    (Mutant::WithdrawNothing, 42),
+    (Mutant::IgnoreOwnership, 0),
+    (Mutant::SpendNothing, 5),
+    (Mutant::KeepUnlistedObjects, 9),
+    (Mutant::StopAtFirstPage, 11),
+    (Mutant::SkipGaps, 9),
+    (Mutant::ForgetFailures, 10),
+    (Mutant::ForgetFailedCalls, 1),
+    (Mutant::ForgetVoidCalls, 76),
+    (Mutant::ForgetDryRuns, 2),
+    (Mutant::ForgetReset, 10),
     (Mutant::ForgetResync, 7),
+    (Mutant::ForgetLeftPlans, 1002),
     (Mutant::ActUnrecorded, 2),
-    (Mutant::CountFailedRecords, 8),
+    (Mutant::CountFailedRecords, 116),
     (Mutant::RecordStatusFirst, 0),
-    (Mutant::ForgetTrips, 39),
-    (Mutant::ForgetRejections, 39),
-    (Mutant::KeepRolledBack, 3),
+    (Mutant::ForgetTrips, 559),
+    (Mutant::ForgetRejections, 0),
+    (Mutant::KeepRolledBack, 0),
     (Mutant::AnswerTwice, 8),
 ];
-
-/// The mutants that the stories are known to find.
-pub(crate) fn known() -> Vec<String> {
-    let known = HINTS.iter().map(|(mutant, _)| format!("{mutant:?}"));
-    known.collect()
-}
 
 /// Looks for a seed that shows each mutant of these names, or each one there is.
 pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, steps: usize) -> Result<ExitCode> {
@@ -65,6 +68,11 @@ fn first(mutant: Mutant, seeds: &Range<u64>, steps: usize) -> Result<Option<(u64
     for seeds in hints.chain([seeds.clone()]) {
         let found = run(&seeds, steps, 1)?;
         if let Some((seed, problems)) = found.into_iter().next() {
+            Mutant::activate(None);
+            ensure!(
+                tell(seed, steps).is_empty(),
+                "seed {seed} fails without a mutant"
+            );
             let problem = problems.into_iter().next().unwrap_or_default();
             return Ok(Some((seed, problem)));
         }

@@ -128,6 +128,7 @@ impl Operators {
             Action::Plan(plan) => self.edit(index, |spec| plan.apply(spec)),
             Action::ReturnToStable => self.return_to_stable(index, host),
             Action::Ask(request) => self.ask(index, *request, host),
+            Action::Pause(paused) => self.pause(index, *paused, host),
             Action::Mode(mode) => self.edit(index, |spec| spec.mode = *mode),
             Action::Limit(limits) => self.edit(index, |spec| limits.apply(&mut spec.guardrails)),
             Action::Grant(all) => self.edit(index, |spec| {
@@ -279,6 +280,22 @@ impl Operators {
         }
     }
 
+    /// The rollout of a controller pauses, or continues. That of a file is paused by a
+    /// request to the host, which records it.
+    fn pause(&mut self, index: usize, paused: bool, host: &mut Host) {
+        let Some(name) = CONTROLLERS.get(index).copied() else {
+            return;
+        };
+        if self.in_cluster {
+            return self.edit(index, |spec| spec.rollout.paused = paused);
+        }
+        self.counted += 1;
+        if self.declared.contains_key(name) && host.is_running() {
+            host.world.note(format_args!("{name}: paused: {paused}"));
+            host.pause(ChangeId(self.counted), name, paused);
+        }
+    }
+
     /// What is asked of the controllers of a file is forgotten with the host.
     pub(crate) fn restarted(&mut self) {
         if !self.in_cluster {
@@ -313,11 +330,41 @@ impl Operators {
         }
     }
 
+    /// Every controller is declared and enforces. Limits and rollouts stay as they are.
+    pub(crate) fn enforce(&mut self, host: &mut Host) {
+        for index in 0..CONTROLLERS.len() {
+            self.create(index, &Plan::default(), host);
+            self.edit(index, |spec| {
+                spec.mode = ModeConfig::Enforce;
+                spec.permissions = None;
+            });
+        }
+    }
+
+    /// Operators reset the guardrails that wait for it. Returns whether any has tripped.
+    pub(crate) fn reset(&mut self, host: &mut Host) -> bool {
+        let mut has_tripped = false;
+        for (index, name) in CONTROLLERS.iter().enumerate() {
+            let status = host.world.records().status(name);
+            let tripped = status.map(|status| status.tripped.clone());
+            let tripped = tripped.unwrap_or_default();
+            has_tripped |= !tripped.is_empty();
+            if tripped.iter().any(|trip| trip.until.is_none()) {
+                self.ask(index, Request::Reset, host);
+            }
+        }
+        has_tripped
+    }
+
     /// What an operator does about what the statuses say, once all is well: whether there
     /// was anything.
     pub(crate) fn attend(&mut self, host: &mut Host) -> bool {
         let mut acts = false;
         for (index, name) in CONTROLLERS.iter().enumerate() {
+            if !self.in_cluster && host.world.records().is_paused(name) {
+                self.pause(index, false, host);
+                acts = true;
+            }
             let status = host
                 .world
                 .records()

@@ -1,6 +1,6 @@
 //! Makes a story that fails short: what can be left out is left out.
 
-use crate::step::Step;
+use crate::step::{Event, Step};
 use crate::story::tell;
 
 /// The shortest story found that still fails, and its problems.
@@ -12,8 +12,10 @@ pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
         while at < best.len() {
             let mut shorter = best.clone();
             let end = (at + size).min(shorter.len());
-            shorter.drain(at..end);
-            if fails(seed, &shorter) {
+            // Without the rest it would be another story.
+            let dropped: Vec<Step> = shorter.drain(at..end).collect();
+            let rests = dropped.iter().any(|step| matches!(step.event, Event::Rest));
+            if !rests && fails(seed, &shorter) {
                 best = shorter;
             } else {
                 at += size;

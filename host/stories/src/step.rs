@@ -1,6 +1,7 @@
 //! The steps of a story, as data: a story that fails is shrunk by leaving steps
 //! out.
 
+use std::fmt;
 use std::time::Duration;
 
 use davit_sim::fault::{self, Refusal, WatchFault};
@@ -10,6 +11,10 @@ use crate::action::{self, Action};
 
 pub(crate) const NODES: u64 = 5;
 pub(crate) const NAMES: u64 = 14;
+/// The steps of a story after the rest.
+const LAST_STEPS: usize = 16;
+/// The group and version of the widgets.
+pub(crate) const WIDGETS_VERSION: &str = "example.com/v1";
 /// The controllers of a story.
 pub(crate) const CONTROLLERS: [&str; 5] = [
     "podgc",
@@ -31,19 +36,20 @@ pub(crate) struct Step {
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Create(Create),
-    Delete {
-        pod: bool,
-        number: u64,
-        policy: &'static str,
-    },
-    /// An object goes at once, and another one comes under its name.
-    Replace {
-        pod: bool,
-        number: u64,
-    },
+    Delete(Name, &'static str),
+    /// An object is removed, and another one is created under its name.
+    Replace(Name),
+    /// The same happens to the target of the next plan so long after that has started:
+    /// before one of its requests reaches the server.
+    Ambush(Duration),
     /// Everything is healed and catches up first, as a careful operator would
     /// wait for: dependents that a cache has not seen cannot be orphaned.
-    Orphan(u64),
+    Orphan(Name),
+    /// Watches break, objects are removed, and the history of that is compacted before
+    /// the watches are opened again.
+    Gap(Vec<Name>),
+    /// The definition of the widgets serves its version, or does not.
+    Serve(bool),
     Taint(u64),
     Untaint(u64),
     RemoveNode(u64),
@@ -63,6 +69,7 @@ pub(crate) enum Event {
     Records {
         fail: f64,
         lose: f64,
+        late: f64,
         unreadable: f64,
         no_loads: f64,
     },
@@ -71,6 +78,8 @@ pub(crate) enum Event {
     /// Discovery does not have a resource any more.
     Unlist(&'static str),
     Heal,
+    /// Everything is healed, every rollout ends, and every cache catches up.
+    Rest,
     Nothing,
     /// Calls into guests trap occasionally.
     Trap,
@@ -87,12 +96,96 @@ pub(crate) enum Event {
     Operate(usize, Action),
 }
 
+/// What goes wrong with requests; besides, they are refused as invalid.
+const FAULTS: [fault::Action; 9] = [
+    fault::Action::Refuse(Refusal::Conflict),
+    fault::Action::Refuse(Refusal::TooManyRequests(1)),
+    fault::Action::Refuse(Refusal::TooManyRequests(5)),
+    fault::Action::Refuse(Refusal::InternalError),
+    fault::Action::Refuse(Refusal::Unavailable),
+    fault::Action::CloseBefore,
+    fault::Action::CloseAfter,
+    fault::Action::CutBody(10),
+    fault::Action::Delay(Duration::from_secs(3)),
+];
+
+/// The kinds of objects that a story creates and deletes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Pod,
+    ConfigMap,
+    /// A custom resource.
+    Widget,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 3] = [Self::Pod, Self::ConfigMap, Self::Widget];
+
+    pub(crate) const fn api_version(self) -> &'static str {
+        match self {
+            Self::Pod | Self::ConfigMap => "v1",
+            Self::Widget => WIDGETS_VERSION,
+        }
+    }
+
+    /// As objects carry it.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Pod => "Pod",
+            Self::ConfigMap => "ConfigMap",
+            Self::Widget => "Widget",
+        }
+    }
+
+    /// As URLs carry it.
+    pub(crate) const fn plural(self) -> &'static str {
+        match self {
+            Self::Pod => "pods",
+            Self::ConfigMap => "configmaps",
+            Self::Widget => "widgets",
+        }
+    }
+}
+
+/// Names an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    pub(crate) kind: Kind,
+    pub(crate) number: u64,
+}
+
+impl Name {
+    /// The inverse of [`fmt::Display`].
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (prefix, number) = text.split_once('-')?;
+        let kind = match prefix {
+            "pod" => Kind::Pod,
+            "map" => Kind::ConfigMap,
+            "widget" => Kind::Widget,
+            _ => return None,
+        };
+        let number = number.parse().ok()?;
+        Some(Self { kind, number })
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let prefix = match self.kind {
+            Kind::Pod => "pod",
+            Kind::ConfigMap => "map",
+            Kind::Widget => "widget",
+        };
+        write!(f, "{prefix}-{}", self.number)
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Create {
-    pub(crate) number: u64,
-    /// The numbers of the maps that own it, and whether they wait for it.
-    pub(crate) owners: Vec<(u64, bool)>,
-    /// A map, if none.
+    pub(crate) name: Name,
+    /// The objects that own it, and whether they wait for it.
+    pub(crate) owners: Vec<(Name, bool)>,
+    /// What a pod has besides.
     pub(crate) pod: Option<NewPod>,
 }
 
@@ -103,14 +196,20 @@ pub(crate) struct NewPod {
     pub(crate) tolerates: bool,
 }
 
-/// Draws a story.
+/// Draws a story: so many steps in which anything goes wrong; then, after a rest, some
+/// after which a healthy host has to be done in a moment.
 pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
-    (0..steps)
-        .map(|_| Step {
-            event: event(dice),
-            pause: pause(dice),
-        })
-        .collect()
+    let mut drawn: Vec<Step> = (0..steps).map(|_| step(dice, event)).collect();
+    drawn.push(step(dice, |_| Event::Rest));
+    drawn.extend((0..LAST_STEPS).map(|_| step(dice, last_event)));
+    drawn
+}
+
+fn step(dice: &mut Dice, event: impl Fn(&mut Dice) -> Event) -> Step {
+    Step {
+        event: event(dice),
+        pause: pause(dice),
+    }
 }
 
 /// Mostly long enough for the controllers to act, often not.
@@ -124,15 +223,12 @@ fn pause(dice: &mut Dice) -> Duration {
 
 fn event(dice: &mut Dice) -> Event {
     let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
-    match dice.below(130) {
+    match dice.below(138) {
         0..42 => Event::Create(create(dice)),
-        42..48 => Event::Replace {
-            pod: dice.chance(0.5),
-            number: dice.below(NAMES),
-        },
-        48..53 => delete(dice, "Background"),
-        53..57 => delete(dice, "Foreground"),
-        57..58 if dice.chance(0.25) => Event::Orphan(dice.below(NAMES)),
+        42..48 => Event::Replace(name(dice)),
+        48..53 => Event::Delete(name(dice), "Background"),
+        53..57 => Event::Delete(name(dice), "Foreground"),
+        57..58 if dice.chance(0.25) => Event::Orphan(owner(dice)),
         58..61 => Event::Taint(dice.below(NODES)),
         61..63 => Event::Untaint(dice.below(NODES)),
         63..64 => Event::RemoveNode(dice.below(NODES)),
@@ -150,7 +246,7 @@ fn event(dice: &mut Dice) -> Event {
         },
         86..87 => Event::Unreach(pick(
             dice,
-            &["apps/v1", "batch/v1", "coordination.k8s.io/v1"],
+            &["apps/v1", "coordination.k8s.io/v1", WIDGETS_VERSION],
         )),
         87..91 => Event::Heal,
         91..93 => Event::Trap,
@@ -165,38 +261,98 @@ fn event(dice: &mut Dice) -> Event {
         102..104 => Event::Records {
             fail: some(dice, 0.4),
             lose: some(dice, 0.3),
+            late: some(dice, 0.4),
             unreadable: some(dice, 0.3),
             no_loads: some(dice, 0.3),
         },
-        104..105 => Event::Unlist(pick(dice, &["pods", "nodes", "configmaps", "leases"])),
+        104..105 => Event::Unlist(pick(
+            dice,
+            &["pods", "nodes", "configmaps", "leases", "widgets"],
+        )),
         105..126 => Event::Operate(controller(dice), action::draw(dice)),
+        126..129 => ambush(dice),
+        129..131 => Event::Gap((0..=dice.below(2)).map(|_| name(dice)).collect()),
+        131..134 => Event::Serve(dice.chance(0.5)),
         _ => Event::Nothing,
     }
 }
 
+/// What happens after the rest. Nothing of it keeps a healthy host busy for long.
+fn last_event(dice: &mut Dice) -> Event {
+    match dice.below(100) {
+        0..24 => {
+            let mut create = create(dice);
+            if let Some(pod) = &mut create.pod {
+                pod.grace = dice.below(3);
+            }
+            Event::Create(create)
+        }
+        24..38 => Event::Delete(name(dice), "Background"),
+        38..54 => Event::Delete(name(dice), "Foreground"),
+        54..56 => Event::Replace(name(dice)),
+        56..59 => Event::Taint(dice.below(NODES)),
+        59..61 => Event::Untaint(dice.below(NODES)),
+        61..62 => Event::Orphan(owner(dice)),
+        62..63 => ambush(dice),
+        63..69 => {
+            // A host waits for minutes after a refusal as invalid.
+            let verb = pick(dice, &["patch", "delete", "get"]);
+            let fault = if dice.chance(0.4) {
+                // Longer than a host waits with a request in hand.
+                fault::Action::Refuse(Refusal::TooManyRequests(5))
+            } else {
+                pick(dice, &FAULTS)
+            };
+            Event::Break(verb, fault)
+        }
+        69..73 => Event::Heal,
+        73..75 => Event::Lead(dice.chance(0.6)),
+        _ => {
+            // The garbage collector has the most to do.
+            let controller = pick(dice, &[1, 1, 1, 2, 3]);
+            Event::Operate(controller, action::last(dice))
+        }
+    }
+}
+
+fn ambush(dice: &mut Dice) -> Event {
+    Event::Ambush(Duration::from_micros(dice.below(20_000)))
+}
+
 fn create(dice: &mut Dice) -> Create {
     let owners = dice.below(3);
-    let mut owners: Vec<(u64, bool)> = (0..owners)
-        .map(|_| (dice.below(NAMES), dice.chance(0.5)))
+    let mut owners: Vec<(Name, bool)> = (0..owners)
+        .map(|_| (owner(dice), dice.chance(0.5)))
         .collect();
-    owners.dedup_by_key(|(number, _)| *number);
-    let pod = dice.chance(0.5).then(|| NewPod {
+    owners.dedup_by_key(|(name, _)| *name);
+    let name = name(dice);
+    let pod = (name.kind == Kind::Pod).then(|| NewPod {
         node: dice.below(NODES),
         grace: dice.below(20),
         tolerates: dice.chance(0.33),
     });
-    Create {
+    Create { name, owners, pod }
+}
+
+fn name(dice: &mut Dice) -> Name {
+    let kinds = [
+        Kind::Pod,
+        Kind::Pod,
+        Kind::ConfigMap,
+        Kind::ConfigMap,
+        Kind::Widget,
+    ];
+    Name {
+        kind: pick(dice, &kinds),
         number: dice.below(NAMES),
-        owners,
-        pod,
     }
 }
 
-fn delete(dice: &mut Dice, policy: &'static str) -> Event {
-    Event::Delete {
-        pod: dice.chance(0.3),
+/// An object that owns others: no pod does.
+fn owner(dice: &mut Dice) -> Name {
+    Name {
+        kind: pick(dice, &[Kind::ConfigMap, Kind::ConfigMap, Kind::Widget]),
         number: dice.below(NAMES),
-        policy,
     }
 }
 
@@ -208,25 +364,18 @@ fn disturb(dice: &mut Dice) -> Event {
         WatchFault::Silence,
         WatchFault::NoBookmarks,
     ];
-    let resources = ["pods", "nodes", "configmaps", "leases", ""];
+    let resources = ["pods", "nodes", "configmaps", "leases", "widgets", ""];
     Event::Disturb(pick(dice, &resources), pick(dice, &faults))
 }
 
 fn broken(dice: &mut Dice) -> Event {
-    let actions = [
-        fault::Action::Refuse(Refusal::Conflict),
-        fault::Action::Refuse(Refusal::Invalid),
-        fault::Action::Refuse(Refusal::TooManyRequests(1)),
-        fault::Action::Refuse(Refusal::TooManyRequests(5)),
-        fault::Action::Refuse(Refusal::InternalError),
-        fault::Action::Refuse(Refusal::Unavailable),
-        fault::Action::CloseBefore,
-        fault::Action::CloseAfter,
-        fault::Action::CutBody(10),
-        fault::Action::Delay(Duration::from_secs(3)),
-    ];
     let verb = pick(dice, &["patch", "delete", "get", "list", "watch"]);
-    Event::Break(verb, pick(dice, &actions))
+    let action = if dice.chance(0.1) {
+        fault::Action::Refuse(Refusal::Invalid)
+    } else {
+        pick(dice, &FAULTS)
+    };
+    Event::Break(verb, action)
 }
 
 fn some(dice: &mut Dice, probability: f64) -> f64 {

@@ -1,35 +1,49 @@
 //! One story: the steps, then rest, then the comparison with what must be.
 
+mod objects;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::time::Instant;
-use davit_sim::fault::{Fault, Match, When};
+use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use davit_sim::model::DeletionKind;
 use davit_sim::{Time, direct};
-use davit_simulation::host::Stopped;
+use davit_simulation::host::StopReason;
 use davit_simulation::{Conditions, Dice, Host, World};
-use serde_json::{Value, json};
 
 use crate::cluster::{self, Kubelets};
-use crate::fate::{Fates, left_over, text, tolerates, uid};
+use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
 use crate::operators::Operators;
-use crate::step::{Create, Event, NODES, NewPod, Step};
+use crate::step::{Event, NODES, Step};
 
 /// Longer than a silent watch is believed in, so that every cache has caught
 /// up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
+/// The same after the rest, when no watch is silent or starves.
+const ATTENTIVE: Duration = Duration::from_secs(5);
+/// Longer than an item waits after a refusal as invalid.
+const PAUSED: Duration = Duration::from_secs(330);
 /// Nothing is written for so long: the cluster is at rest.
-const QUIET: Duration = Duration::from_secs(240);
+const QUIET: Duration = Duration::from_secs(90);
 /// How often an operator does something about the statuses at most, in calm.
 const MOST_ATTENTION: usize = 4;
 /// How long that takes to be decided.
-const ATTENTION: Duration = Duration::from_secs(90);
+const ATTENTION: Duration = Duration::from_secs(45);
 /// It has to come to rest by then.
 const LONGEST_CALM: Duration = Duration::from_hours(1);
+/// How long a healthy host may take to do what is left to do: less than an expectation
+/// lasts.
+const PROMPT: Duration = Duration::from_secs(25);
+/// How long operators reset guardrails that trip again and again.
+const LONGEST_RESETS: Duration = Duration::from_secs(300);
 /// How often the kubelets work.
 const HEARTBEAT: Duration = Duration::from_secs(8);
+/// The same while the cluster rests, to save time: nodes are given much longer.
+const SLOW_HEARTBEAT: Duration = Duration::from_secs(20);
+/// How long operators wait for the rollouts of a healthy host to end.
+const ROLLED_OUT: Duration = Duration::from_secs(30);
 /// How long a declaration may take to reach the host.
 const STARVED: Duration = Duration::from_secs(20);
 /// Reminds of the kubelets' work.
@@ -53,6 +67,11 @@ pub(crate) struct Ending {
 struct Story {
     host: Host,
     operators: Operators,
+    heartbeat: Duration,
+    /// How long every cache takes at most to catch up once all is well.
+    catches_up: Duration,
+    /// Whether items may wait for [`PAUSED`].
+    has_pauses: bool,
     kubelets: Kubelets,
     fates: Fates,
     /// When each node's taint was last lifted. Until every cache has heard of
@@ -61,7 +80,7 @@ struct Story {
     /// When each node's kubelet was last back. Until that is known, the node
     /// counts as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
-    /// How often the story deleted each map.
+    /// How often the story deleted each object, besides pods.
     deleted: BTreeMap<String, usize>,
     /// Whether the host may ask for a deletion twice: it forgot the first.
     forgot: bool,
@@ -78,6 +97,9 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
             World::new(model, start, dice.bits(), keep_trace),
             guests::describe,
         ),
+        heartbeat: HEARTBEAT,
+        catches_up: CAUGHT_UP,
+        has_pauses: false,
         kubelets: Kubelets::default(),
         fates: Fates::default(),
         lifted: BTreeMap::new(),
@@ -99,8 +121,11 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
         story.step(&step.event);
         story.pass(step.pause);
     }
-    let rests = story.calm();
-    let mut problems = story.problems();
+    story.host.world.note(format_args!("END"));
+    let mut problems = story.hurry();
+    story.rest(ROLLED_OUT);
+    let rests = story.comes_to_rest();
+    problems.extend(story.problems());
     if !rests {
         problems.push("the cluster does not come to rest".to_owned());
     }
@@ -127,14 +152,14 @@ impl Story {
         let until = self.now().after(time);
         loop {
             match self.host.run(until) {
-                Stopped::Time => return,
-                Stopped::Reminder(DECLARATIONS) => self.operators.tell(&mut self.host),
-                Stopped::Reminder(_) => {
+                StopReason::Time => return,
+                StopReason::Reminder(DECLARATIONS) => self.operators.tell(&mut self.host),
+                StopReason::Reminder(_) => {
                     self.kubelets.work(&mut self.host.world);
-                    let at = self.now().after(HEARTBEAT);
+                    let at = self.now().after(self.heartbeat);
                     self.world().remind_owner(at, KUBELETS);
                 }
-                Stopped::Crashed => {
+                StopReason::Crashed => {
                     self.forgot = true;
                     self.host.crash = 0.0;
                     self.start();
@@ -168,13 +193,12 @@ impl Story {
     fn step(&mut self, event: &Event) {
         match event {
             Event::Create(create) => self.create(create),
-            Event::Delete {
-                pod,
-                number,
-                policy,
-            } => self.delete(*pod, *number, policy),
-            Event::Replace { pod, number } => self.replace(*pod, *number),
-            Event::Orphan(number) => self.orphan(*number),
+            Event::Delete(name, policy) => self.delete(*name, policy),
+            Event::Replace(name) => self.replace(*name),
+            Event::Ambush(delay) => self.ambush(*delay),
+            Event::Orphan(name) => self.orphan(*name),
+            Event::Gap(names) => self.gap(names),
+            Event::Serve(served) => cluster::serve_widgets(self.world(), *served),
             Event::Taint(node) => self.taint(*node),
             Event::Untaint(node) => self.untaint(*node),
             Event::RemoveNode(node) => self.remove_node(*node),
@@ -184,6 +208,7 @@ impl Story {
             Event::DropLease(server) => self.drop_lease(*server),
             Event::Disturb(resource, fault) => self.world().disturb(resource, *fault),
             Event::Break(verb, action) => {
+                self.has_pauses |= *action == Action::Refuse(Refusal::Invalid);
                 let fault = Fault {
                     matches: Match::new(verb, ""),
                     when: When::Chance(0.3),
@@ -207,12 +232,14 @@ impl Story {
             Event::Records {
                 fail,
                 lose,
+                late,
                 unreadable,
                 no_loads,
             } => {
                 let conditions = &mut self.world().conditions;
                 conditions.no_records = *fail;
                 conditions.lost_records = *lose;
+                conditions.late_records = *late;
                 conditions.unreadable_records = *unreadable;
                 conditions.no_loads = *no_loads;
             }
@@ -225,6 +252,12 @@ impl Story {
                 unreached.push((*version).to_owned());
             }
             Event::Heal => self.heal(),
+            Event::Rest => {
+                // Long enough for every timer of the guests.
+                self.rest(if self.has_pauses { PAUSED } else { CAUGHT_UP });
+                self.heartbeat = HEARTBEAT;
+                self.catches_up = ATTENTIVE;
+            }
             Event::Nothing => {}
             Event::Trap => self.host.trap = 0.2,
             Event::Crash(downtime) => self.crash(*downtime),
@@ -250,177 +283,6 @@ impl Story {
         self.start();
     }
 
-    /// An object of that name, if it is free.
-    fn create(&mut self, create: &Create) {
-        let named = |(number, _): &(u64, bool)| {
-            cluster::get(&self.host.world, "ConfigMap", &format!("map-{number}"))
-        };
-        let owners: Vec<Value> = create.owners.iter().filter_map(named).collect();
-        let object = cluster::object(create, &owners);
-        let Some(created) = cluster::put(self.world(), object) else {
-            return;
-        };
-        let created_uid = uid(&created).to_owned();
-        if create.pod.is_none() {
-            self.deleted.insert(created_uid.clone(), 0);
-        }
-        let owners: Vec<String> = owners.iter().map(|owner| uid(owner).to_owned()).collect();
-        let name = text(&created, "/metadata/name");
-        self.fates.created(&created_uid, name, &owners);
-        if let Some(pod) = create.pod
-            && !self.is_safe(pod.node, &created)
-        {
-            self.fates.doom(&created_uid);
-        }
-    }
-
-    /// Whether a pod can stay on a node as that is now.
-    fn is_safe(&self, number: u64, pod: &Value) -> bool {
-        let name = cluster::node_name(number);
-        let Some(node) = cluster::get(&self.host.world, "Node", &name) else {
-            return false;
-        };
-        let tainted = node["spec"]["taints"].is_array();
-        let recent = |times: &BTreeMap<u64, Instant>| {
-            let at = times.get(&number);
-            at.is_some_and(|at| self.now().since(*at) < CAUGHT_UP)
-        };
-        let responsive = !self.kubelets.silent.contains(&name) && !recent(&self.back);
-        responsive && (tolerates(pod) || !(tainted || recent(&self.lifted)))
-    }
-
-    fn named(&self, pod: bool, number: u64) -> Option<Value> {
-        let (kind, name) = if pod {
-            ("Pod", format!("pod-{number}"))
-        } else {
-            ("ConfigMap", format!("map-{number}"))
-        };
-        cluster::get(&self.host.world, kind, &name)
-    }
-
-    fn delete(&mut self, pod: bool, number: u64, policy: &str) {
-        if let Some(object) = self.named(pod, number)
-            && !is_orphaning(&object)
-        {
-            self.fates.doom(uid(&object));
-            self.delete_with(&object, policy);
-        }
-    }
-
-    fn delete_with(&mut self, object: &Value, policy: &str) {
-        // It may be terminating already.
-        let deleted = cluster::delete(self.world(), object, policy);
-        if let Some(count) = self.deleted.get_mut(uid(object))
-            && deleted
-        {
-            *count += 1;
-        }
-    }
-
-    fn replace(&mut self, pod: bool, number: u64) {
-        let Some(object) = self.named(pod, number).filter(|it| !is_orphaning(it)) else {
-            return;
-        };
-        self.fates.doom(uid(&object));
-        if cluster::remove_at_once(self.world(), &object)
-            && let Some(count) = self.deleted.get_mut(uid(&object))
-        {
-            *count += 1;
-        }
-        let node = text(&object, "/spec/nodeName").strip_prefix("node-");
-        let node = node.and_then(|node| node.parse().ok());
-        self.create(&Create {
-            number,
-            owners: Vec::new(),
-            pod: node.map(|node| NewPod {
-                node,
-                grace: 5,
-                tolerates: true,
-            }),
-        });
-    }
-
-    fn orphan(&mut self, number: u64) {
-        let Some(object) = self.named(false, number) else {
-            return;
-        };
-        let terminates = |object: &Value| object["metadata"]["deletionTimestamp"].is_string();
-        if terminates(&object) || !self.fates.has_dependents(uid(&object)) {
-            return;
-        }
-        self.heal();
-        self.pass(CAUGHT_UP);
-        let still = self.named(false, number);
-        if still.is_some_and(|now| uid(&now) == uid(&object) && !terminates(&now)) {
-            self.fates.orphan(uid(&object));
-            self.delete_with(&object, "Orphan");
-            self.pass(CAUGHT_UP);
-        }
-    }
-
-    fn pods_on(&self, node: u64) -> Vec<Value> {
-        let name = cluster::node_name(node);
-        let mut pods = cluster::list(&self.host.world, "Pod");
-        pods.retain(|pod| pod["spec"]["nodeName"] == name.as_str());
-        pods
-    }
-
-    fn doom_pods_on(&mut self, node: u64, which: impl Fn(&Value) -> bool) {
-        for pod in self.pods_on(node).iter().filter(|pod| which(pod)) {
-            self.fates.doom(uid(pod));
-        }
-    }
-
-    fn taint(&mut self, node: u64) {
-        let taints = json!([{"key": "example.com/maintenance", "effect": "NoExecute"}]);
-        if cluster::patch_node(self.world(), node, json!({"spec": {"taints": taints}})) {
-            self.doom_pods_on(node, |pod| !tolerates(pod));
-        }
-    }
-
-    fn untaint(&mut self, node: u64) {
-        self.lifted.insert(node, self.now());
-        cluster::patch_node(self.world(), node, json!({"spec": {"taints": null}}));
-    }
-
-    fn remove_node(&mut self, node: u64) {
-        if cluster::remove_node(self.world(), node) {
-            // Its taints go with it.
-            self.lifted.insert(node, self.now());
-            self.doom_pods_on(node, |_| true);
-        }
-    }
-
-    fn create_node(&mut self, node: u64) {
-        if cluster::create_node(self.world(), node) {
-            self.kubelets.silent.remove(&cluster::node_name(node));
-            self.back.insert(node, self.now());
-            self.lifted.insert(node, self.now());
-        }
-    }
-
-    fn silence(&mut self, node: u64) {
-        self.kubelets.silent.insert(cluster::node_name(node));
-        self.doom_pods_on(node, |_| true);
-    }
-
-    fn resume(&mut self, node: u64) {
-        if self.kubelets.silent.remove(&cluster::node_name(node)) {
-            self.back.insert(node, self.now());
-        }
-    }
-
-    /// One API server is gone for good. The first stays.
-    fn drop_lease(&mut self, server: u64) {
-        let kind = ("coordination.k8s.io/v1", "Lease");
-        let name = format!("server-{server}");
-        let options = davit_sim::model::DeleteOptions::default();
-        self.world().with_model(|model, now| {
-            // It may be gone already.
-            let _ = direct::delete(model, now, kind, "kube-system", &name, &options);
-        });
-    }
-
     fn crash(&mut self, downtime: Duration) {
         self.forgot = true;
         self.host.crash();
@@ -431,25 +293,28 @@ impl Story {
     fn heal(&mut self) {
         self.world().faults().clear();
         self.world().conditions = Conditions::default();
+        cluster::serve_widgets(self.world(), true);
         self.host.trap = 0.0;
         self.host.crash = 0.0;
     }
 
-    /// Heals everything and waits until nothing happens any more. Returns
-    /// whether that came.
-    fn calm(&mut self) -> bool {
-        self.world().note(format_args!("CALM"));
+    /// Everything is healed.
+    fn repair(&mut self) {
         self.heal();
         for node in 0..NODES {
             self.resume(node);
         }
         self.host.lead(true);
+    }
+
+    /// Everything is healed, limits are lifted, rollouts end, and every cache catches up
+    /// within that time.
+    fn rest(&mut self, time: Duration) {
+        self.repair();
         self.operators.calm(&mut self.host);
         self.declare();
-        let deadline = self.now().after(LONGEST_CALM);
-        let mut before = None;
-        // Long enough for every timer of the guests.
-        self.pass(CAUGHT_UP);
+        self.heartbeat = SLOW_HEARTBEAT;
+        self.pass(time);
         for _ in 0..MOST_ATTENTION {
             if !self.operators.attend(&mut self.host) {
                 break;
@@ -457,27 +322,65 @@ impl Story {
             self.declare();
             self.pass(ATTENTION);
         }
+    }
+
+    /// Everything is healed; limits and rollouts stay. A healthy host has to do in a
+    /// moment what is left to do: before an expectation lapses, and before an item is
+    /// due that waits for something else. Returns what it has not done.
+    fn hurry(&mut self) -> Vec<String> {
+        self.repair();
+        self.operators.enforce(&mut self.host);
+        self.declare();
+        let mut since = self.now();
+        let deadline = since.after(LONGEST_RESETS);
+        while self.now().since(since) < PROMPT && self.now() < deadline {
+            self.pass(Duration::from_secs(5));
+            if self.operators.reset(&mut self.host) {
+                self.declare();
+                since = self.now();
+            }
+            // Its kubelet takes the pod's grace period.
+            if cluster::list(&self.host.world, "Pod")
+                .iter()
+                .any(terminates)
+            {
+                since = self.now();
+            }
+        }
+        let mut problems = self.left_over();
+        for problem in &mut problems {
+            problem.push_str(" (the host is slow)");
+        }
+        problems
+    }
+
+    /// Waits until nothing happens any more. Returns whether that came.
+    fn comes_to_rest(&mut self) -> bool {
+        let deadline = self.now().after(LONGEST_CALM);
         while self.now() < deadline {
             let writes = self.host.world.writes().len();
-            if before == Some(writes) {
+            self.pass(QUIET);
+            if self.host.world.writes().len() == writes {
                 return true;
             }
-            before = Some(writes);
-            self.pass(QUIET);
         }
         false
+    }
+
+    /// What is there and should not be.
+    fn left_over(&self) -> Vec<String> {
+        let world = &self.host.world;
+        let mut problems = left_over(&cluster::list_all(world), &cluster::list(world, "Node"));
+        problems.extend(self.stale_versions());
+        problems
     }
 
     fn problems(&mut self) -> Vec<String> {
         let statuses = self.operators.problems(&mut self.host);
         let world = &self.host.world;
-        let mut objects = cluster::list(world, "Pod");
-        objects.extend(cluster::list(world, "ConfigMap"));
-        let nodes = cluster::list(world, "Node");
         let mut problems = world.violations().to_vec();
-        problems.extend(self.fates.missing(&objects));
-        problems.extend(left_over(&objects, &nodes));
-        problems.extend(self.stale_versions());
+        problems.extend(self.fates.missing(&cluster::list_all(world)));
+        problems.extend(self.left_over());
         problems.extend(self.deleted_twice());
         problems.extend(statuses);
         problems
@@ -514,7 +417,7 @@ impl Story {
         problems
     }
 
-    /// Maps, which only the garbage collector deletes besides the story: once,
+    /// Objects besides pods, which only the garbage collector deletes besides the story: once,
     /// unless the host forgot that it did.
     fn deleted_twice(&self) -> Vec<String> {
         if self.forgot {
@@ -529,13 +432,4 @@ impl Story {
         });
         counts.collect()
     }
-}
-
-/// Whether an object waits until its dependents have been orphaned. Another deletion
-/// would end the waiting, and the dependents could be collected: which of the two comes
-/// first is nothing that a story knows.
-fn is_orphaning(object: &Value) -> bool {
-    let finalizers = object["metadata"]["finalizers"].as_array();
-    let mut finalizers = finalizers.into_iter().flatten();
-    finalizers.any(|finalizer| finalizer == "orphan")
 }

@@ -22,5 +22,5 @@ fn five_hundred_stories_end_as_they_should() {
 #[cfg(feature = "mutants")]
 #[test]
 fn the_stories_find_every_mutant() {
-    run(&["--seeds", "0..2000", "--known-mutants"]);
+    run(&["--seeds", "0..2000", "--mutants"]);
 }

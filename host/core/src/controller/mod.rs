@@ -227,6 +227,9 @@ impl<G: Clone> Controller<G> {
     /// Resets the tripped guardrails.
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();
+        if Mutant::ForgetReset.is_active() {
+            return;
+        }
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.start_resync(now);
         }

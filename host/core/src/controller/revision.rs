@@ -498,7 +498,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.items.awaits(uid) || Mutant::ForgetWaiters.is_active() {
+        if !self.items.awaits(uid) {
             return;
         }
         if !shared.is_open(uid, snapshot, now) {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{
-    ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, RecordId, StoredRecord,
+    ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, RecordId, StoredRecord,
 };
 
 use super::{Host, Reminder};
@@ -13,7 +13,7 @@ use super::{Host, Reminder};
 const SLOW: Duration = Duration::from_secs(20);
 
 impl Host {
-    pub(super) fn carry_out(&mut self, effect: ControlEffect) {
+    pub(super) fn control_effect(&mut self, effect: ControlEffect) {
         match effect {
             ControlEffect::Load(load) => {
                 let longest = if self.world.dice().chance(0.05) {
@@ -39,7 +39,13 @@ impl Host {
                 ));
                 self.watchdog.notified(&controller, &notice);
             }
-            ControlEffect::Answer { id, result } => self.answers.push_back((id, result)),
+            ControlEffect::Answer { id, result } => {
+                let is_it = |(_, pause): &(&String, &(ChangeId, bool))| **pause == (id, true);
+                if let (Ok(_), Some((controller, _))) = (&result, self.pauses.iter().find(is_it)) {
+                    self.world.records_mut().confirm_pause(controller, true);
+                }
+                self.answers.push_back((id, result));
+            }
             ControlEffect::Report(report) => self.world.note(format_args!("{report:?}")),
         }
     }

@@ -15,7 +15,7 @@ use davit_core::host::{Effect, HostSettings, Input};
 use davit_core::machine::{self, Execute, ReadId, Report};
 use davit_core::stream::Batch;
 use davit_core::time::{Instant, Now};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::modules::{Describe, Modules};
 use crate::watchdog::Watchdog;
@@ -51,8 +51,11 @@ pub struct Host {
     reports: Vec<Report>,
     /// The answers to changes since they were last taken.
     answers: VecDeque<(ChangeId, Result<Value, ChangeError>)>,
+    /// The last change of each controller of a file that pauses its rollout or continues
+    /// it, and which of both.
+    pauses: BTreeMap<String, (ChangeId, bool)>,
     /// Every plan that was executed.
-    executed: Vec<Executed>,
+    executed: Vec<ExecutedPlan>,
     watchdog: Watchdog,
     leading: bool,
     starts: u64,
@@ -61,7 +64,7 @@ pub struct Host {
 
 /// A plan that the machine admitted.
 #[derive(Clone, Debug)]
-pub struct Executed {
+pub struct ExecutedPlan {
     /// When.
     pub at: Instant,
     /// The controller.
@@ -88,9 +91,9 @@ struct Executing {
     uid: String,
 }
 
-/// What stopped [`Host::run`].
+/// Why [`Host::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stopped {
+pub enum StopReason {
     /// The time has come.
     Time,
     /// The owner wanted to be reminded.
@@ -117,6 +120,7 @@ impl Host {
             crashed: false,
             reports: Vec::new(),
             answers: VecDeque::new(),
+            pauses: BTreeMap::new(),
             executed: Vec::new(),
             watchdog: Watchdog::default(),
             leading: true,
@@ -176,7 +180,7 @@ impl Host {
 
     /// Every plan that the machine has admitted, in order.
     #[must_use]
-    pub fn executed(&self) -> &[Executed] {
+    pub fn executed(&self) -> &[ExecutedPlan] {
         &self.executed
     }
 
@@ -210,7 +214,24 @@ impl Host {
     /// An operator changes a controller of the file; `requests` are all that is asked of
     /// it by then. The answer comes by [`Self::take_answer`].
     pub fn change(&mut self, id: ChangeId, controller: &str, change: Change, requests: &Requests) {
-        self.watchdog.changed(controller, requests);
+        self.watchdog
+            .changed(controller, requests, self.world.now());
+        let controller = controller.to_owned();
+        self.control(ControlInput::Change {
+            id,
+            controller,
+            change,
+        });
+    }
+
+    /// An operator pauses the rollout of a controller of the file, or continues it.
+    pub fn pause(&mut self, id: ChangeId, controller: &str, paused: bool) {
+        let patch = json!({"spec": {"rollout": {"paused": paused}}});
+        let Ok(change) = Change::read(&patch) else {
+            return;
+        };
+        self.pauses.insert(controller.to_owned(), (id, paused));
+        self.world.records_mut().confirm_pause(controller, false);
         let controller = controller.to_owned();
         self.control(ControlInput::Change {
             id,
@@ -247,16 +268,17 @@ impl Host {
         self.reads.clear();
         self.executions.clear();
         self.answers.clear();
+        self.pauses.clear();
         self.world.crash();
     }
 
     /// Runs until then, until a reminder of the owner, or until it crashes.
-    pub fn run(&mut self, until: Instant) -> Stopped {
+    pub fn run(&mut self, until: Instant) -> StopReason {
         let (mut rounds, mut moment) = (0, self.world.now().instant);
         loop {
             self.pump();
             if std::mem::take(&mut self.crashed) {
-                return Stopped::Crashed;
+                return StopReason::Crashed;
             }
             let now = self.world.now().instant;
             if now > moment {
@@ -266,24 +288,24 @@ impl Host {
             if rounds > MOST_ROUNDS {
                 self.world
                     .violated("the host does not come to rest".to_owned());
-                return Stopped::Time;
+                return StopReason::Time;
             }
             let next = self.next_wake().unwrap_or(until).min(until);
             match self.world.next(next) {
                 Some(notice) => {
                     if let Some(reminder) = self.notice(notice) {
-                        return Stopped::Reminder(reminder);
+                        return StopReason::Reminder(reminder);
                     }
                     // Several things may happen before the host is polled.
                     while self.world.dice().chance(0.3)
                         && let Some(notice) = self.world.next(self.world.now().instant)
                     {
                         if let Some(reminder) = self.notice(notice) {
-                            return Stopped::Reminder(reminder);
+                            return StopReason::Reminder(reminder);
                         }
                     }
                 }
-                None if self.world.now().instant >= until => return Stopped::Time,
+                None if self.world.now().instant >= until => return StopReason::Time,
                 None => {}
             }
         }
@@ -308,8 +330,8 @@ impl Host {
                 Effect::Machine(machine::Effect::Report(_) | machine::Effect::Release(_))
             );
             match effect {
-                Effect::Control(effect) => self.carry_out(effect),
-                Effect::Machine(effect) => self.effect(effect),
+                Effect::Control(effect) => self.control_effect(effect),
+                Effect::Machine(effect) => self.machine_effect(effect),
             }
             if counts && self.crash > 0.0 && self.world.dice().chance(self.crash) {
                 self.crash();
@@ -334,7 +356,7 @@ impl Host {
         }
     }
 
-    fn effect(&mut self, effect: machine::Effect<Guest>) {
+    fn machine_effect(&mut self, effect: machine::Effect<Guest>) {
         use machine::Effect;
         match effect {
             Effect::StartStream { stream, spec } => self.world.start_stream(stream, spec),
@@ -389,13 +411,16 @@ impl Host {
             self.world.violated(what);
         }
         let execution = self.world.execute(&controller, &plan, &mapping);
-        let executed = Executed {
+        let executed = ExecutedPlan {
             at: self.world.now().instant,
             controller: controller.clone(),
             revision,
             plan,
         };
-        for problem in self.watchdog.executes(&executed, self.world.records()) {
+        for problem in self
+            .watchdog
+            .executes(id.controller, &executed, self.world.records())
+        {
             self.world.violated(problem);
         }
         self.executed.push(executed);
@@ -411,6 +436,7 @@ impl Host {
     fn notice(&mut self, notice: Notice) -> Option<u64> {
         match notice {
             Notice::Stream { stream, updates } => {
+                self.watchdog.delivered(&updates);
                 self.handle(machine::Input::Stream(Batch { stream, updates }));
             }
             Notice::Discovered(result) => self.handle(machine::Input::Discovered(result)),
@@ -420,7 +446,9 @@ impl Host {
                 took,
             } => {
                 if let Some(executing) = self.executions.remove(&execution) {
-                    let plan = executing.plan;
+                    let Executing { plan, uid, .. } = executing;
+                    let at = self.world.now().instant;
+                    self.watchdog.ended(plan.controller, &uid, &outcome, at);
                     self.handle(machine::Input::Executed {
                         plan,
                         outcome,

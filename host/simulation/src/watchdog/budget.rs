@@ -16,11 +16,11 @@ pub(super) struct Spending {
     limits: GuardrailConfig,
     /// Since when they hold.
     since: Instant,
-    spent: Vec<Spent>,
+    spent: Vec<CountedPlan>,
 }
 
 #[derive(Debug)]
-struct Spent {
+struct CountedPlan {
     at: Instant,
     /// The kind of the object, if it is deleted.
     deleted: Option<String>,
@@ -35,6 +35,11 @@ impl Spending {
         }
     }
 
+    /// The guardrails are reset: the counts start at 0.
+    pub(super) fn reset(&mut self, now: Instant) {
+        self.since = now;
+    }
+
     /// Counts a plan that writes; returns what is wrong with that.
     pub(super) fn spend(&mut self, controller: &str, plan: &Plan, at: Instant) -> Vec<String> {
         let deletes = plan
@@ -43,11 +48,11 @@ impl Spending {
             .any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)));
         let kind = plan.target.kind.clone();
         self.spent.retain(|spent| spent.at.after(MINUTE) > at);
-        self.spent.push(Spent {
+        self.spent.push(CountedPlan {
             at,
             deleted: deletes.then(|| kind.clone()),
         });
-        let count = |counts: &dyn Fn(&Spent) -> bool| {
+        let count = |counts: &dyn Fn(&CountedPlan) -> bool| {
             let spent = self.spent.iter().filter(|spent| spent.at >= self.since);
             spent.filter(|spent| counts(spent)).count()
         };

@@ -7,6 +7,7 @@
 //! [`Watchdog::settle`] on, what allows something at once.
 
 mod budget;
+mod observed;
 mod record;
 
 use std::collections::BTreeMap;
@@ -14,26 +15,30 @@ use std::sync::Arc;
 
 use davit_core::api::{ControllerSpec, ModeConfig};
 use davit_core::control::{Declaration, FileController, Notice, Requests, is_same_revision};
+use davit_core::controller::{ControllerId, Outcome};
 use davit_core::machine::Report;
 use davit_core::plan::Step;
-use davit_core::time::Now;
+use davit_core::stream::Update;
+use davit_core::time::{Instant, Now};
 
-use crate::host::{Executed, Guest};
+use crate::host::{ExecutedPlan, Guest};
 use crate::records::Records;
 use budget::Spending;
-use record::Recorded;
+use observed::Observations;
+use record::KnownRecord;
 
 /// What it takes to judge the next plan.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
-    controllers: BTreeMap<String, Watched>,
+    controllers: BTreeMap<String, WatchedController>,
+    observations: Observations,
     /// Whether the wall clock has jumped: what it says of times is worth nothing.
     jumped: bool,
 }
 
 /// What is known of one controller.
 #[derive(Debug, Default)]
-struct Watched {
+struct WatchedController {
     uid: Option<String>,
     /// The last spec that could be read.
     spec: Option<ControllerSpec>,
@@ -41,7 +46,7 @@ struct Watched {
     /// The mode, after those that have just ended.
     modes: Vec<ModeConfig>,
     spending: Spending,
-    recorded: Recorded,
+    record: KnownRecord,
     /// The revision that wrote to each target since the ownership last changed.
     owners: BTreeMap<String, Arc<str>>,
 }
@@ -49,10 +54,11 @@ struct Watched {
 impl Watchdog {
     /// The host is another one, and forgot what it did.
     pub(crate) fn restarted(&mut self) {
+        self.observations = Observations::default();
         for watched in self.controllers.values_mut() {
             watched.modes.clear();
             watched.spending = Spending::default();
-            watched.recorded.restarted();
+            watched.record.restarted();
             watched.owners.clear();
         }
     }
@@ -61,21 +67,21 @@ impl Watchdog {
     pub(crate) fn clock_jumped(&mut self) {
         self.jumped = true;
         for watched in self.controllers.values_mut() {
-            watched.recorded.forget_times();
+            watched.record.forget_times();
         }
     }
 
     /// A source holds another module: a spec may describe another revision.
     pub(crate) fn modules_changed(&mut self) {
         for watched in self.controllers.values_mut() {
-            watched.recorded.forgive();
+            watched.record.forgive();
         }
     }
 
     /// What was decided before the last change has been executed by now.
     pub(crate) fn settle(&mut self) {
         for watched in self.controllers.values_mut() {
-            watched.recorded.settle();
+            watched.record.settle();
             let former = watched.modes.len().saturating_sub(1);
             watched.modes.drain(..former);
         }
@@ -86,7 +92,7 @@ impl Watchdog {
         for declaration in all {
             let uid = declaration.object.as_ref().map(|object| object.uid.clone());
             let watched = self.watched(&declaration.name, uid);
-            watched.request(&declaration.requests);
+            watched.request(&declaration.requests, now);
             if let Ok(spec) = &declaration.spec {
                 watched.specify(spec, now);
             }
@@ -102,16 +108,16 @@ impl Watchdog {
     }
 
     /// An operator asks something of a controller of the file.
-    pub(crate) fn changed(&mut self, controller: &str, requests: &Requests) {
-        self.watched(controller, None).request(requests);
+    pub(crate) fn changed(&mut self, controller: &str, requests: &Requests, now: Now) {
+        self.watched(controller, None).request(requests, now);
     }
 
-    fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut Watched {
+    fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut WatchedController {
         let watched = self.controllers.entry(controller.to_owned()).or_default();
         if watched.uid != uid {
-            *watched = Watched {
+            *watched = WatchedController {
                 uid,
-                ..Watched::default()
+                ..WatchedController::default()
             };
         }
         watched
@@ -123,12 +129,12 @@ impl Watchdog {
         if let Some(watched) = self.controllers.get_mut(controller) {
             let requests = watched.requests.clone();
             let last = records.written(controller).len();
-            watched.recorded.acknowledge(controller, last, records);
-            watched.recorded.settle();
+            watched.record.acknowledge(controller, last, records);
+            watched.record.settle();
             watched
-                .recorded
+                .record
                 .take_trips(now, jumped, watched.spec.as_ref());
-            watched.recorded.request(&requests);
+            watched.record.request(&requests);
             watched.owners.clear();
         }
     }
@@ -145,8 +151,8 @@ impl Watchdog {
         if let Some(watched) = self.controllers.get_mut(controller)
             && watched.uid.as_deref() == records.uid(controller)
         {
-            let changed = watched.recorded.acknowledge(controller, written, records);
-            watched.recorded.take_trips(now, jumped, None);
+            let changed = watched.record.acknowledge(controller, written, records);
+            watched.record.take_trips(now, jumped, None);
             if changed {
                 watched.owners.clear();
             }
@@ -196,14 +202,35 @@ impl Watchdog {
                 "{controller} is disabled, and {revision} is called"
             ));
         }
-        let runs = watched.recorded.may_run(controller, revision, records);
+        let runs = watched.record.may_run(controller, revision, records);
         problems.extend(runs.err());
         problems
     }
 
+    /// A stream delivers updates to the host.
+    pub(crate) fn delivered(&mut self, updates: &[Update]) {
+        self.observations.deliver(updates);
+    }
+
+    /// The host learns the outcome of a plan.
+    pub(crate) fn ended(
+        &mut self,
+        controller: ControllerId,
+        uid: &str,
+        outcome: &Outcome,
+        now: Instant,
+    ) {
+        self.observations.end(controller, uid, outcome, now);
+    }
+
     /// What is wrong with this plan.
-    pub(crate) fn executes(&mut self, executed: &Executed, records: &Records) -> Vec<String> {
-        let Executed {
+    pub(crate) fn executes(
+        &mut self,
+        id: ControllerId,
+        executed: &ExecutedPlan,
+        records: &Records,
+    ) -> Vec<String> {
+        let ExecutedPlan {
             at,
             controller,
             revision,
@@ -218,14 +245,21 @@ impl Watchdog {
                 "{controller} does not enforce, and executes a plan"
             ));
         }
+        let stale = self.observations.stale(id, &plan.target, *at);
+        problems.extend(stale.map(|why| {
+            format!(
+                "{controller} executes a plan for {}, which {why}",
+                plan.target
+            )
+        }));
         let steps = plan.steps.iter();
         if !steps.clone().all(|step| matches!(step, Step::Event(_))) {
             problems.extend(watched.spending.spend(controller, plan, *at));
-            problems.extend(watched.recorded.held_back(controller, plan, *at));
+            problems.extend(watched.record.held_back(controller, plan, *at));
         }
         let spec = watched.spec.as_ref();
         let runs = watched
-            .recorded
+            .record
             .may_execute(controller, revision, &plan.target, spec, records);
         problems.extend(runs.err());
         let owner = watched.owners.entry(plan.target.uid.clone());
@@ -240,7 +274,7 @@ impl Watchdog {
     }
 }
 
-impl Watched {
+impl WatchedController {
     /// The host has heard of this spec.
     fn specify(&mut self, spec: &ControllerSpec, now: Now) {
         if self.modes.last() != Some(&spec.mode) {
@@ -250,13 +284,13 @@ impl Watched {
         let former = self.spec.replace(spec.clone());
         let former = former.as_ref();
         if former.is_none_or(|former| !is_same_revision(former, spec)) {
-            self.recorded.forgive();
+            self.record.forgive();
         }
         if former.is_none_or(|former| former.guardrails != spec.guardrails) {
-            self.recorded.release(now.wall);
+            self.record.release(now.wall);
         }
         if former.is_none_or(|former| former.rollout.cohort != spec.rollout.cohort) {
-            self.recorded.cohort_changed();
+            self.record.cohort_changed();
             self.owners.clear();
         }
         if former.is_none_or(|former| former.rollout.steps != spec.rollout.steps) {
@@ -266,10 +300,17 @@ impl Watched {
     }
 
     /// The host has heard of these requests.
-    fn request(&mut self, requests: &Requests) {
-        if self.requests != *requests {
-            self.requests = requests.clone();
-            self.recorded.request(requests);
+    fn request(&mut self, requests: &Requests, now: Now) {
+        if self.requests == *requests {
+            return;
+        }
+        let is_other = self.requests.reset != requests.reset;
+        self.requests = requests.clone();
+        if self.record.request(requests) && is_other {
+            self.spending.reset(now.instant);
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,7 +17,7 @@ use crate::records::Records;
 
 /// What was recorded of one controller, as far as its host knows.
 #[derive(Debug, Default)]
-pub(super) struct Recorded {
+pub(super) struct KnownRecord {
     /// The last decision that the host knows to be recorded, and how many were written
     /// up to it.
     known: Option<(Arc<ControllerStatus>, usize)>,
@@ -41,7 +41,7 @@ pub(super) struct Recorded {
 /// Until when a guardrail holds plans back; none: until it is reset.
 type Hold = Option<Instant>;
 
-impl Recorded {
+impl KnownRecord {
     pub(super) fn restarted(&mut self) {
         (self.known, self.next, self.running) = (None, None, None);
         self.trips.clear();
@@ -110,7 +110,7 @@ impl Recorded {
         }
     }
 
-    /// The limits are others: what has tripped by now is judged anew.
+    /// The limits are others: what has tripped by now is judged again.
     pub(super) fn release(&mut self, now: Wall) {
         self.trips.clear();
         self.tripping.clear();
@@ -132,8 +132,8 @@ impl Recorded {
         self.new_cohorts = true;
     }
 
-    /// An operator asks for this.
-    pub(super) fn request(&mut self, asked: &Requests) {
+    /// An operator asks for this. Returns whether it resets the guardrails.
+    pub(super) fn request(&mut self, asked: &Requests) -> bool {
         for value in [&asked.retry, &asked.swap, &asked.abandon]
             .into_iter()
             .flatten()
@@ -146,16 +146,18 @@ impl Recorded {
             }
         }
         let Some(reset) = asked.reset.as_deref().map(requests::subject) else {
-            return;
+            return false;
         };
         let all = self.trips.keys().chain(self.tripping.keys());
         // Who resets has seen them all.
         let last = all.map(|(_, since)| since.as_str()).max();
-        if last.is_none_or(|last| last == reset) {
+        let resets = last.is_none_or(|last| last == reset);
+        if resets {
             self.reset = Some(reset.to_owned());
             self.trips.clear();
             self.tripping.clear();
         }
+        resets
     }
 
     /// The decisions that the record may hold, as far as the host knows.

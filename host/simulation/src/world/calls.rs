@@ -10,7 +10,7 @@ use davit_core::time::Instant;
 use davit_core::traffic::{Access, Destination, Ticket, Turn, TurnRequest, Urgency};
 
 use super::plans::Execution;
-use super::{Due, ExecutionId, World, Write};
+use super::{ExecutionId, ScheduledEvent, World, Write};
 use crate::server::{Answer, unreachable};
 
 /// How long the host waits for an answer, watches apart.
@@ -136,7 +136,7 @@ impl World {
         }
         if let Some(at) = self.traffic.poll_timeout(now) {
             let at = at.min(now.after(LONGEST_SLEEP));
-            self.schedule.add(at, Due::Turns, &mut self.dice);
+            self.schedule.add(at, ScheduledEvent::Turns, &mut self.dice);
         }
     }
 
@@ -155,11 +155,11 @@ impl World {
         if self.dice.chance(self.conditions.unreachable) {
             let answer = Some(Answer::Body(Err(unreachable())));
             self.exchanges.insert(id, Exchange { answer, ..exchange });
-            self.schedule(way, Due::Answer(id));
+            self.schedule(way, ScheduledEvent::Answer(id));
             return;
         }
         self.exchanges.insert(id, exchange);
-        self.schedule(way, Due::Arrive(id));
+        self.schedule(way, ScheduledEvent::Arrive(id));
     }
 
     /// A request reaches the server, whatever has become of its sender.
@@ -223,7 +223,8 @@ impl World {
             }
             at = deadline.max(self.instant);
         }
-        self.schedule.add(at, Due::Answer(id), &mut self.dice);
+        self.schedule
+            .add(at, ScheduledEvent::Answer(id), &mut self.dice);
         self.schedule_deliveries();
     }
 

@@ -118,6 +118,11 @@ pub struct Conditions {
     pub no_records: f64,
     /// How likely a record is written, and the answer lost.
     pub lost_records: f64,
+    /// How likely a record is written late, or read late, or the answer is late: each
+    /// by up to [`Self::lateness`].
+    pub late_records: f64,
+    /// How late: other things happen meanwhile, but the host still waits.
+    pub lateness: Range<Duration>,
     /// How likely a record cannot be read.
     pub unreadable_records: f64,
     /// How likely a revision cannot be loaded, whatever its source holds.
@@ -142,6 +147,8 @@ impl Default for Conditions {
             no_discovery: 0.0,
             no_records: 0.0,
             lost_records: 0.0,
+            late_records: 0.0,
+            lateness: Duration::from_millis(100)..Duration::from_secs(4),
             unreadable_records: 0.0,
             no_loads: 0.0,
             unreached: Vec::new(),
@@ -161,7 +168,7 @@ pub struct Write {
     pub execution: ExecutionId,
     /// What it asked for.
     pub work: RequestInfo,
-    /// The status code of the answer; 0 if the server never looked at it.
+    /// The status code of the answer; 0 if the server never read the request.
     pub code: u16,
 }
 
@@ -179,7 +186,7 @@ pub struct World {
     pub conditions: Conditions,
     /// What happened.
     pub trace: Trace,
-    schedule: Schedule<Due>,
+    schedule: Schedule<ScheduledEvent>,
     notices: VecDeque<Notice>,
     /// Each with the request that it has under way.
     streams: BTreeMap<StreamId, (Stream, Option<CallId>)>,
@@ -203,7 +210,7 @@ pub struct World {
 
 /// Something that is due.
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum ScheduledEvent {
     /// A request reaches the server.
     Arrive(CallId),
     /// An answer reaches the host.
@@ -343,20 +350,20 @@ impl World {
     /// Asks the server what it serves.
     pub fn discover(&mut self) {
         let latency = self.latency();
-        let due = Due::Discover(self.incarnation);
+        let due = ScheduledEvent::Discover(self.incarnation);
         self.schedule(latency * 2, due);
     }
 
     /// Comes back with a [`Notice::Reminder`] then. It belongs to the host: a
     /// crash forgets it.
     pub fn remind(&mut self, at: Instant, what: u64) {
-        let due = Due::Remind(what, Some(self.incarnation));
+        let due = ScheduledEvent::Remind(what, Some(self.incarnation));
         self.schedule.add(at, due, &mut self.dice);
     }
 
     /// The same for the owner of the world, whatever happens to the host.
     pub fn remind_owner(&mut self, at: Instant, what: u64) {
-        let due = Due::Remind(what, None);
+        let due = ScheduledEvent::Remind(what, None);
         self.schedule.add(at, due, &mut self.dice);
     }
 
@@ -389,29 +396,34 @@ impl World {
         }
     }
 
-    fn handle(&mut self, due: Due) {
+    fn handle(&mut self, due: ScheduledEvent) {
         match due {
-            Due::Arrive(call) => self.arrive(call),
-            Due::Answer(call) => self.answer(call),
-            Due::StreamTimer(stream, incarnation) if incarnation == self.incarnation => {
+            ScheduledEvent::Arrive(call) => self.arrive(call),
+            ScheduledEvent::Answer(call) => self.answer(call),
+            ScheduledEvent::StreamTimer(stream, incarnation) if incarnation == self.incarnation => {
                 self.stream_timer(stream);
             }
-            Due::Deliver(stream, incarnation) if incarnation == self.incarnation => {
+            ScheduledEvent::Deliver(stream, incarnation) if incarnation == self.incarnation => {
                 self.deliver(stream);
             }
-            Due::Turns => self.give_turns(),
-            Due::RecordCall(call) => self.record_due(call),
-            Due::Discover(incarnation) if incarnation == self.incarnation => self.discovered(),
-            Due::Remind(what, incarnation)
+            ScheduledEvent::Turns => self.give_turns(),
+            ScheduledEvent::RecordCall(call) => self.record_due(call),
+            ScheduledEvent::Discover(incarnation) if incarnation == self.incarnation => {
+                self.discovered();
+            }
+            ScheduledEvent::Remind(what, incarnation)
                 if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) =>
             {
                 self.notices.push_back(Notice::Reminder(what));
             }
-            Due::StreamTimer(..) | Due::Deliver(..) | Due::Discover(_) | Due::Remind(..) => {}
+            ScheduledEvent::StreamTimer(..)
+            | ScheduledEvent::Deliver(..)
+            | ScheduledEvent::Discover(_)
+            | ScheduledEvent::Remind(..) => {}
         }
     }
 
-    fn schedule(&mut self, after: Duration, due: Due) {
+    fn schedule(&mut self, after: Duration, due: ScheduledEvent) {
         self.schedule
             .add(self.instant.after(after), due, &mut self.dice);
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
 
-use super::{Due, Notice, World};
+use super::{Notice, ScheduledEvent, World};
 use crate::records::Records;
 
 /// How long the host waits for an answer.
@@ -53,8 +53,17 @@ impl World {
             answer: None,
         };
         self.record_calls.insert(number, call);
-        let latency = self.latency();
-        self.schedule(latency, Due::RecordCall(number));
+        let latency = self.record_latency();
+        self.schedule(latency, ScheduledEvent::RecordCall(number));
+    }
+
+    /// How long a call takes to reach the records, or its answer the host.
+    fn record_latency(&mut self) -> Duration {
+        if self.dice.chance(self.conditions.late_records) {
+            self.dice.duration(&self.conditions.lateness)
+        } else {
+            self.latency()
+        }
     }
 
     /// A call reaches the records, or its answer the host.
@@ -68,7 +77,7 @@ impl World {
             }
             return;
         }
-        let latency = self.latency();
+        let latency = self.record_latency();
         let (answer, after) = match call.record.take() {
             None => (self.remembered(&call), latency),
             Some(record) => {
@@ -78,7 +87,7 @@ impl World {
         };
         call.answer = Some(answer);
         self.record_calls.insert(number, call);
-        self.schedule(after, Due::RecordCall(number));
+        self.schedule(after, ScheduledEvent::RecordCall(number));
     }
 
     fn remembered(&mut self, call: &RecordCall) -> Notice {

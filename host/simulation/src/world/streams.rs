@@ -7,8 +7,8 @@ use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
 
 use super::calls::{CallId, Caller};
-use super::{Due, Notice, World};
-use crate::stream::{Stream, Wish};
+use super::{Notice, ScheduledEvent, World};
+use crate::stream::{Stream, StreamEffect};
 
 impl World {
     /// Starts a stream. Its updates come as [`Notice::Stream`].
@@ -95,7 +95,7 @@ impl World {
             &self.conditions.lag
         };
         let lag = self.dice.duration(range);
-        self.schedule(lag, Due::Deliver(id, self.incarnation));
+        self.schedule(lag, ScheduledEvent::Deliver(id, self.incarnation));
     }
 
     pub(super) fn watch_opened(
@@ -155,8 +155,8 @@ impl World {
             };
             match stream.poll() {
                 None => break,
-                Some(Wish::Abandon) => *under_way = None,
-                Some(Wish::Send(request, is_page)) => {
+                Some(StreamEffect::Abandon) => *under_way = None,
+                Some(StreamEffect::Send(request, is_page)) => {
                     let caller = if is_page {
                         Caller::Page(id)
                     } else {
@@ -178,7 +178,7 @@ impl World {
         let set = stream.timer.is_none_or(|at| next < at);
         if set {
             stream.timer = Some(next);
-            let due = Due::StreamTimer(id, self.incarnation);
+            let due = ScheduledEvent::StreamTimer(id, self.incarnation);
             self.schedule.add(next, due, &mut self.dice);
         }
         if !updates.is_empty() {

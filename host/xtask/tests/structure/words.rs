@@ -11,17 +11,6 @@ use crate::{read, workspace};
 const NOT_YET: &[&str] = &[
     "guests/sdk/src/testing/host.rs",
     "guests/sdk/src/testing/native/mod.rs",
-    "host/simulation/src/host/control.rs",
-    "host/simulation/src/host/mod.rs",
-    "host/simulation/src/records.rs",
-    "host/simulation/src/server.rs",
-    "host/simulation/src/stream.rs",
-    "host/simulation/src/watchdog/budget.rs",
-    "host/simulation/src/watchdog/mod.rs",
-    "host/simulation/src/watchdog/record.rs",
-    "host/simulation/src/world/mod.rs",
-    "host/stories/src/operators.rs",
-    "host/stories/src/story.rs",
 ];
 
 /// This file names the words.
