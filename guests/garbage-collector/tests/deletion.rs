@@ -60,11 +60,12 @@ fn gc_03_a_deletion_of_a_missing_object_for_a_waiting_owner_is_done() {
     harness.put(pod("garbage", &[blocking(to_pod("owner"), true)]));
     harness.remove_from_server("Pod", "default/garbage");
     harness.run();
-    // The owner's own item enqueues it again. The host's expectations, which
-    // the harness does not have, hold the second deletion back.
-    let policies = policies(&harness);
-    assert!(!policies.is_empty());
-    assert!(policies.iter().all(|it| *it == ("garbage", "Background")));
+    // The owner's own item enqueues it again. The cache has not observed the deletion:
+    // the host holds a second one back.
+    assert_eq!(policies(&harness), [("garbage", "Background")]);
+    harness.show("Pod", "default/garbage");
+    harness.run();
+    assert_eq!(policies(&harness), [("garbage", "Background")]);
     assert_eq!(harness.pending(OBJECTS_QUEUE, "garbage"), None);
     let reads = harness.live_reads();
     assert!(reads.iter().all(|(_, it)| it.name == "owner"), "{reads:?}");
@@ -250,7 +251,7 @@ fn an_owner_with_both_finalizers_orphans_its_dependents() {
     harness.run();
     assert_eq!(deletions(&harness), []);
     let child = harness.object("Pod", "default/child").unwrap();
-    assert_eq!(child["metadata"]["ownerReferences"], json!([]));
+    assert_eq!(child["metadata"].get("ownerReferences"), None);
     let owner = harness.object("Pod", "default/owner").unwrap();
     assert_eq!(owner["metadata"]["finalizers"], json!(["example.com/hold"]));
 }
@@ -272,7 +273,9 @@ fn an_owner_that_cannot_be_read_keeps_its_dependent() {
         harness.put(pod("child", &[to_pod("owner")]));
         harness.advance(Duration::from_mins(1));
         assert_eq!(harness.keys("Pod").len(), 2, "{class}");
-        assert!(harness.pending(OBJECTS_QUEUE, "child").is_some());
+        // A call lasts while the host repeats a throttled read.
+        let pending = harness.pending(OBJECTS_QUEUE, "child").is_some();
+        assert!(pending || class == "throttled");
         let reads = harness.live_reads().len();
         assert!((5..20).contains(&reads), "{class}: {reads}");
         harness.heal();

@@ -15,7 +15,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Gc, collector, harness, object, owner, pod, unlisted};
+use common::{Gc, collector, harness, object, owner, pod};
 use davit_guest::Command;
 use garbage_collector::DEPENDENTS;
 use serde_json::{Value, json};
@@ -94,7 +94,9 @@ fn witnesses() -> Gc {
         ("v1", "Node", ""),
         ("v1", "PersistentVolume", ""),
     ] {
-        harness.put(object(api_version, kind, namespace, "witness", &[]));
+        let mut witness = object(api_version, kind, namespace, "witness", &[]);
+        common::set(&mut witness, "uid", kind.into());
+        harness.put(witness);
     }
     harness
 }
@@ -105,7 +107,7 @@ fn dependent(number: usize, (namespace, [api_version, kind, name], _): &Dependen
 }
 
 fn left(harness: &Gc) -> Vec<String> {
-    let mut keys: Vec<String> = harness.keys("Pod").into_iter().map(str::to_owned).collect();
+    let mut keys = harness.keys("Pod");
     keys.sort();
     keys
 }
@@ -244,7 +246,7 @@ fn gc_47_a_cluster_scoped_owner_between_wrong_ones() {
 fn gc_48_unrelated_references_do_not_matter() {
     let mut harness = witnesses();
     harness.put(namespaced_owner());
-    let unrelated = owner("v1", "Node", "witness", "witness");
+    let unrelated = owner("v1", "Node", "witness", "Node");
     let named = owner("v1", "ReplicationController", "name1", UID);
     harness.put(object(
         "v1",
@@ -298,6 +300,10 @@ fn gc_50_the_same_alternative_many_times_is_read_once() {
 
 const V1: &str = "example.com/v1";
 const V1_BETA1: &str = "example.com/v1beta1";
+const DEFINITION: &str = "CustomResourceDefinition";
+
+/// What is unknown, and how it comes to be.
+type Gap = (&'static str, fn(&mut Gc));
 
 /// A custom resource `owner` in this version, a pod that names it by `v1beta1`,
 /// and another resource that shows that `v1beta1` is served.
@@ -325,9 +331,9 @@ fn an_owner_whose_resource_is_no_longer_watched_is_not_taken_for_gone() {
         let mut harness = custom_owner(V1);
         harness.fail_reads("Foo", "default/owner", class);
         harness.hide("Foo", "default/owner");
-        harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
+        harness.interrupt("Foo");
         wait(&mut harness);
-        harness.remove("Foo", "default/served");
+        harness.unserve("Foo");
         wait(&mut harness);
         assert_eq!(left(&harness), ["default/child"], "{class}: not followed");
         harness.show("Foo", "default/owner");
@@ -349,7 +355,7 @@ fn a_cached_owner_is_not_gone_with_its_kind() {
             harness.show("Foo", "default/owner");
         }
         harness.heal();
-        harness.remove("Foo", "default/served");
+        harness.fail_reads("Foo", "default/owner", "unmappable");
         wait(&mut harness);
         assert_eq!(left(&harness).is_empty(), !back);
     }
@@ -387,21 +393,23 @@ fn an_owner_that_is_deleted_with_its_kind_is_gone() {
 /// owner meanwhile, and its absence from the cache proves nothing.
 #[test]
 fn an_owner_is_not_gone_while_anything_of_its_group_is_unknown() {
-    for (group, plural) in [
-        ("example.com", "foos"),
-        ("example.com", ""),
-        ("apiextensions.k8s.io", "customresourcedefinitions"),
-    ] {
+    let gaps: [Gap; 3] = [
+        ("a resource", |harness| harness.interrupt("Foo")),
+        ("the group", |harness| harness.silence("example.com/v1a1")),
+        ("all resources", |harness| harness.interrupt(DEFINITION)),
+    ];
+    for (unknown, open) in gaps {
         let mut harness = custom_owner(V1_BETA1);
         harness.fail_reads("Foo", "default/owner", "unmappable");
-        harness.remove("Foo", "default/served");
-        harness.unlist(&[unlisted(group, plural, harness.now())]);
         harness.hide("Foo", "default/owner");
+        open(&mut harness);
         wait(&mut harness);
-        assert_eq!(left(&harness), ["default/child"], "{group} {plural}");
-        harness.unlist(&[unlisted("other.example.com", "bars", harness.now())]);
+        assert_eq!(left(&harness), ["default/child"], "{unknown}");
+        harness.heal();
+        harness.fail_reads("Foo", "default/owner", "unmappable");
+        harness.silence("other.example.com/v1");
         wait(&mut harness);
-        assert_eq!(left(&harness), [""; 0], "{group} {plural}");
+        assert_eq!(left(&harness), [""; 0], "{unknown}");
     }
 }
 
@@ -412,7 +420,7 @@ fn an_owner_that_was_not_found_is_gone_without_its_kind() {
     harness.fail_writes("Pod", "default/child", "server");
     harness.remove("Foo", "default/owner");
     harness.run();
-    harness.remove("Foo", "default/served");
+    harness.remove(DEFINITION, "foos.example.com");
     wait(&mut harness);
     assert_eq!(left(&harness), ["default/child"]);
     harness.heal();

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{blocking, collector, object, owner, patch, pod, set, terminating, to_pod};
+use common::{blocking, collector, object, owner, patch, pod, set, terminating, to_pod, version};
 use garbage_collector::{OBJECTS_QUEUE, OWNERS};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn gc_11_two_of_three_references_are_removed() {
     // removed if the others go meanwhile.
     assert_eq!(
         body,
-        json!({"metadata": {"resourceVersion": "2", "ownerReferences": [
+        json!({"metadata": {"resourceVersion": version(&harness, "Pod", "100"), "ownerReferences": [
             {"$patch": "delete", "uid": "1"}, {"$patch": "delete", "uid": "3"},
         ]}})
     );
@@ -67,7 +67,7 @@ fn gc_12_only_blocking_references_are_unblocked() {
     assert_eq!(kind, "strategic-merge");
     assert_eq!(
         body,
-        json!({"metadata": {"resourceVersion": "1", "ownerReferences": [{
+        json!({"metadata": {"resourceVersion": version(&harness, "Pod", "100"), "ownerReferences": [{
             "apiVersion": "v1", "kind": "Pod", "name": "1", "uid": "1",
             "controller": true, "blockOwnerDeletion": false,
         }]}})
@@ -94,9 +94,10 @@ fn gc_51_the_bodies_of_patches_match_kubernetes() {
             .iter()
             .map(|uid| json!({"$patch": "delete", "uid": uid}))
             .collect();
+        let version = version(&harness, "Pod", "dependent");
         assert_eq!(
             body,
-            json!({"metadata": {"resourceVersion": "2", "ownerReferences": removals}})
+            json!({"metadata": {"resourceVersion": version, "ownerReferences": removals}})
         );
     }
     for (finalizers, left) in [
@@ -108,8 +109,7 @@ fn gc_51_the_bodies_of_patches_match_kubernetes() {
         let mut owner = terminating(pod("owner", &[]), &[]);
         set(&mut owner, "finalizers", finalizers);
         harness.put(owner);
-        let version =
-            harness.object("Pod", "default/owner").unwrap()["metadata"]["resourceVersion"].clone();
+        let version = version(&harness, "Pod", "owner");
         let (kind, body) = patch(&harness.decide(OWNERS, "owner"));
         assert_eq!(kind, "merge");
         assert_eq!(
@@ -131,17 +131,15 @@ fn an_object_that_refuses_a_strategic_merge_patch_gets_the_whole_list() {
     let mut kept = blocking(to_pod("solid"), true);
     kept["controller"] = json!(true);
     let references = [kept.clone(), to_pod("gone")];
-    harness.fail_writes("Foo", "default/first", "unsupported-media");
     harness.put(foo("first", &references));
     harness.run();
-    harness.heal();
-    harness.clear_executions();
+    let refused = harness.executions()[0].result.as_ref();
+    assert_eq!(refused.unwrap_err().1.class, "unsupported-media");
     harness.advance(std::time::Duration::from_secs(1));
     let first = harness.object("Foo", "default/first").unwrap();
     assert_eq!(first["metadata"]["ownerReferences"], json!([kept]));
     harness.put(foo("second", &references));
-    let version =
-        harness.object("Foo", "default/second").unwrap()["metadata"]["resourceVersion"].clone();
+    let version = version(&harness, "Foo", "second");
     let (kind, body) = patch(&harness.decide(OBJECTS_QUEUE, "second"));
     assert_eq!(kind, "merge");
     assert_eq!(

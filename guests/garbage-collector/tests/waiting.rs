@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{collector, harness, owner, pod, set, terminating, to_pod, unlisted};
+use common::{collector, harness, interrupt_foos, owner, pod, set, terminating, to_pod};
 use davit_guest::testing::Harness;
 use garbage_collector::GarbageCollector;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// itself.
 fn finalizers(harness: &Harness<GarbageCollector>, name: &str) -> Option<Value> {
     let object = harness.object("Pod", &format!("default/{name}"))?;
-    let finalizers = object["metadata"].get("finalizers").cloned();
+    let finalizers = object.pointer("/metadata/finalizers").cloned();
     finalizers.filter(|it| !it.is_null())
 }
 
@@ -22,7 +22,7 @@ fn finalizers(harness: &Harness<GarbageCollector>, name: &str) -> Option<Value> 
 fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
     for finalizer in ["orphan", "foregroundDeletion"] {
         let mut harness = collector();
-        harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
+        interrupt_foos(&mut harness);
         harness.put(terminating(pod("owner", &[]), &[finalizer]));
         harness.advance(Duration::from_mins(5 * 60 + 50));
         assert_eq!(finalizers(&harness, "owner"), Some(json!([finalizer])));
@@ -40,11 +40,11 @@ fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
 #[test]
 fn an_owner_is_released_as_soon_as_everything_is_listed() {
     let mut harness = collector();
-    harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
+    interrupt_foos(&mut harness);
     harness.put(terminating(pod("owner", &[]), &["orphan"]));
     harness.advance(Duration::from_mins(60));
-    harness.unlist(&[]);
-    harness.advance(Duration::from_secs(6));
+    harness.heal();
+    harness.advance(Duration::from_mins(1));
     assert_eq!(finalizers(&harness, "owner"), None);
 }
 
@@ -52,7 +52,7 @@ fn an_owner_is_released_as_soon_as_everything_is_listed() {
 #[test]
 fn the_timeout_of_a_waiting_owner_can_be_configured() {
     let mut short = harness(&json!({"unlistedTimeout": "10m"}));
-    short.unlist(&[unlisted("example.com", "foos", short.now())]);
+    interrupt_foos(&mut short);
     short.put(terminating(pod("owner", &[]), &["orphan"]));
     short.advance(Duration::from_mins(9));
     assert!(finalizers(&short, "owner").is_some());
@@ -64,12 +64,13 @@ fn the_timeout_of_a_waiting_owner_can_be_configured() {
 #[test]
 fn no_owner_waits_for_the_metrics_apis() {
     let mut harness = collector();
-    let groups = [
+    for group in [
         "metrics.k8s.io",
         "custom.metrics.k8s.io",
         "external.metrics.k8s.io",
-    ];
-    harness.unlist(&groups.map(|group| unlisted(group, "", harness.now())));
+    ] {
+        harness.silence(&format!("{group}/v1beta1"));
+    }
     harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
     harness.run();
     assert_eq!(finalizers(&harness, "owner"), None);
@@ -117,15 +118,14 @@ fn a_dependent_that_stays_forever_counts_as_decided() {
     for known in [true, false] {
         let mut harness = collector();
         if !known {
-            let group = unlisted("metrics.k8s.io", "", harness.now());
-            harness.unlist(&[group]);
+            harness.silence("metrics.k8s.io/v1");
         }
         harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
         let unknown = owner("metrics.k8s.io/v1", "Unknown", "nobody", "nowhere");
         harness.put(pod("child", &[to_pod("owner"), unknown]));
         harness.advance(Duration::from_mins(10));
         assert_eq!(finalizers(&harness, "owner").is_none(), known);
-        assert!(harness.keys("Pod").contains(&"default/child"));
+        assert!(harness.keys("Pod").contains(&"default/child".to_owned()));
     }
 }
 

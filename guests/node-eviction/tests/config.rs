@@ -7,7 +7,7 @@
 )]
 
 use davit_guest::duration;
-use davit_guest::testing::Harness;
+use davit_guest::testing::{Harness, Pod};
 use node_eviction::{Config, NodeEviction};
 use serde_json::{Value, json};
 
@@ -238,10 +238,7 @@ fn a_pass_over_a_healthy_cluster_reads_no_pod() {
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": name, "namespace": "kube-node-lease"},
         }));
-        harness.put(json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": name},
-        }));
+        harness.put(Pod::new(&name).node(&name).into());
     }
     harness.run();
     assert_eq!(harness.objects_read(), 200);

@@ -51,10 +51,13 @@ fn ne_20_mark_pods() {
             pod["status"]["conditions"] = conditions.clone();
         });
         cluster.pass(EVICTED_AFTER);
+        let mut status = cluster.get("pod")["status"].clone();
+        let kept = status.as_object_mut().unwrap().remove("conditions");
+        assert_eq!(kept.unwrap_or_else(|| json!([])), conditions);
         assert_eq!(
-            cluster.get("pod")["status"],
+            status,
             json!({
-                "phase": "Running", "reason": "NodeLost", "conditions": conditions,
+                "phase": "Running", "reason": "NodeLost",
                 "message": "Node node which was running pod pod is unresponsive",
             })
         );
@@ -75,7 +78,8 @@ fn ne_21_many_nodes_with_many_pods_are_evicted() {
             });
         }
     }
-    cluster.pass(EVICTED_AFTER);
+    // One node in ten seconds.
+    cluster.pass(EVICTED_AFTER + 19 * 10);
     assert!(cluster.harness.keys("Pod").is_empty());
     assert!((cluster.evictions("here") - 20.0).abs() < 1e-9);
 }
@@ -101,7 +105,8 @@ fn ne_23_a_failed_write_is_retried() {
             cluster.pod(pod, "node");
         }
         cluster.harness.fail_writes("Pod", "default/one", class);
-        cluster.pass(EVICTED_AFTER);
+        // A server that is overloaded delays the others for a moment.
+        cluster.pass(EVICTED_AFTER + 5);
         assert_eq!(cluster.evicted(), ["three", "two"], "{class}");
         cluster.harness.heal();
         cluster.pass(60);

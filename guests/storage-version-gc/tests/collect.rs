@@ -64,14 +64,15 @@ fn version(name: &str, entries: &[(&str, &str)], common: Option<&str>) -> Value 
     version
 }
 
-fn status<'a>(harness: &'a Harness<StorageVersionGc>, name: &str) -> &'a Value {
+fn status(harness: &Harness<StorageVersionGc>, name: &str) -> Value {
     let version = harness.object("StorageVersion", name);
-    &version.expect("the storage version is there")["status"]
+    version.expect("the storage version is there")["status"].clone()
 }
 
 /// The ids of a storage version's entries, in order.
 fn servers(harness: &Harness<StorageVersionGc>, name: &str) -> Vec<String> {
-    let entries = &status(harness, name)["storageVersions"];
+    let status = status(harness, name);
+    let entries = &status["storageVersions"];
     let entries = entries.as_array().expect("entries").iter();
     entries
         .map(|it| it["apiServerID"].as_str().expect("an id").to_owned())
@@ -100,7 +101,7 @@ fn sv_01_updated_with_all_encoding_versions_equal_on_lease_deletion() {
     harness.remove("Lease", "kube-system/s1");
     harness.run();
     assert_eq!(
-        *status(&harness, "k8s.test.resources"),
+        status(&harness, "k8s.test.resources"),
         json!({
             "storageVersions": [entry("s2", "v2"), entry("s3", "v2")],
             "commonEncodingVersion": "v2",
@@ -126,7 +127,7 @@ fn sv_02_updated_with_different_encoding_versions_on_lease_deletion() {
     harness.put(before.clone());
     harness.remove("Lease", "kube-system/s2");
     harness.run();
-    assert_eq!(*status(&harness, "k8s.test.resources"), before["status"]);
+    assert_eq!(status(&harness, "k8s.test.resources"), before["status"]);
     assert!(harness.executions().is_empty());
 }
 
@@ -144,7 +145,12 @@ fn sv_03_an_entry_with_an_invalid_lease_id_is_removed() {
     let status = status(&harness, "k8s.test.resources");
     assert_eq!(status.get("commonEncodingVersion"), None);
     assert_eq!(status["conditions"], json!([condition("False", EARLIER)]));
-    assert_eq!(reads(&harness), ["nobody"]);
+    // A change of a lease reconciles the version while it is written.
+    let reads = reads(&harness);
+    assert!(
+        !reads.is_empty() && reads.iter().all(|read| read == "nobody"),
+        "{reads:?}"
+    );
 }
 
 /// `Test_StorageVersionDeletedOnLeaseDeletion`

@@ -225,7 +225,7 @@ fn late_pod(was_there: bool, toleration: Option<i64>) -> (Vec<(String, i64)>, Ve
     harness.advance(SECOND);
     let gone = deletions(&harness).into_iter();
     let gone = gone.map(|(name, at)| (name.to_owned(), at)).collect();
-    let left = left(&harness).into_iter().map(str::to_owned).collect();
+    let left = left(&harness);
     (gone, left)
 }
 

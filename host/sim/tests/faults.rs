@@ -32,6 +32,7 @@ fn fault(sim: &Sim, verb: &str, when: When, action: Action) {
 async fn refusals_have_no_effect_and_say_when_to_retry() {
     let sim = sim();
     for (refusal, code, reason) in [
+        (Refusal::Forbidden, 403, "Forbidden"),
         (Refusal::Conflict, 409, "Conflict"),
         (Refusal::Invalid, 422, "Invalid"),
         (Refusal::TooManyRequests(7), 429, "TooManyRequests"),

@@ -7,24 +7,34 @@ use davit_sim::Rng;
 
 /// A seeded generator with the draws that a simulation needs.
 #[derive(Clone, Debug)]
-pub struct Dice(Rng);
+pub struct Dice(Option<Rng>);
 
 impl Dice {
     /// The same seed gives the same draws.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        Self(Rng::new(seed))
+        Self(Some(Rng::new(seed)))
+    }
+
+    /// Nothing happens by chance: every draw is the lowest, and what is due at once
+    /// happens in the order in which it was scheduled.
+    #[must_use]
+    pub fn calm() -> Self {
+        Self(None)
     }
 
     /// A generator of its own, for draws that must not shift these.
     #[must_use]
     pub fn fork(&mut self) -> Self {
-        Self(Rng::new(self.bits()))
+        match &mut self.0 {
+            Some(rng) => Self(Some(Rng::new(rng.next_u64()))),
+            None => Self(None),
+        }
     }
 
     /// 64 random bits.
     pub fn bits(&mut self) -> u64 {
-        self.0.next_u64()
+        self.0.as_mut().map_or(0, Rng::next_u64)
     }
 
     /// A number below `bound`; 0 if that is 0.
@@ -34,7 +44,8 @@ impl Dice {
 
     /// True with that probability.
     pub fn chance(&mut self, probability: f64) -> bool {
-        self.0.chance(probability)
+        let rng = self.0.as_mut();
+        rng.is_some_and(|rng| rng.chance(probability))
     }
 
     /// A duration of the range, in whole microseconds.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use davit_sim::Rng;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -14,19 +15,6 @@ use crate::cluster::{
 use crate::objects::SETTLED;
 
 const RESOURCES: [&str; 4] = ["pods", "replicationcontrollers", "configmaps", "foos"];
-
-/// A seeded generator of numbers.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % limit
-    }
-}
 
 /// Lets reads and writes fail in every way, each with some probability.
 fn break_requests(cluster: &Cluster) {
@@ -90,7 +78,8 @@ fn family(cluster: &Cluster, number: usize, fate: &'static str) -> Family {
 }
 
 async fn run(cluster: Cluster, seed: u64) {
-    let mut numbers = Numbers(seed);
+    let mut rng = Rng::new(seed);
+    let mut below = |limit: usize| usize::try_from(rng.next_u64()).unwrap() % limit;
     cluster.create(definition("Foo", &["v1"], "Namespaced"));
     let fates = ["Background", "Foreground", "Orphan", "stays"];
     let families: Vec<Family> = (0..24)
@@ -108,13 +97,13 @@ async fn run(cluster: Cluster, seed: u64) {
     break_requests(&cluster);
     let host = cluster.collector().await;
     for family in &families {
-        let fault = WATCH_FAULTS[numbers.below(WATCH_FAULTS.len())];
-        let resource = RESOURCES[numbers.below(RESOURCES.len())];
+        let fault = WATCH_FAULTS[below(WATCH_FAULTS.len())];
+        let resource = RESOURCES[below(RESOURCES.len())];
         cluster.sim.disturb(&Match::new("watch", resource), fault);
         if family.fate != "stays" {
             cluster.delete(&family.owner, family.fate);
         }
-        sleep(Duration::from_millis(numbers.below(2_000) as u64)).await;
+        sleep(Duration::from_millis(below(2_000) as u64)).await;
     }
     // The host detects idle streams after a minute and a half, and retries failures
     // after a back-off.

@@ -11,8 +11,8 @@
     reason = "a helper of tests"
 )]
 
-use davit_guest::testing::Harness;
-use davit_guest::{Decision, Instant, Step, UnlistedResource};
+use davit_guest::testing::{Harness, Pod};
+use davit_guest::{Decision, Step};
 use garbage_collector::GarbageCollector;
 use serde_json::{Value, json};
 
@@ -36,11 +36,12 @@ pub(crate) fn object(
     name: &str,
     owners: &[Value],
 ) -> Value {
-    let mut object = json!({
-        "apiVersion": api_version,
-        "kind": kind,
-        "metadata": {"name": name, "uid": name, "ownerReferences": owners},
-    });
+    let mut object = match kind {
+        "Pod" => Pod::new(name).into(),
+        _ => json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}}),
+    };
+    set(&mut object, "uid", json!(name));
+    set(&mut object, "ownerReferences", json!(owners));
     if !namespace.is_empty() {
         set(&mut object, "namespace", json!(namespace));
     }
@@ -78,18 +79,20 @@ pub(crate) fn terminating(mut object: Value, finalizers: &[&str]) -> Value {
     object
 }
 
-/// A resource that the cache does not cover since then.
-pub(crate) fn unlisted(group: &str, plural: &str, since: Instant) -> UnlistedResource {
-    UnlistedResource {
-        group: group.to_owned(),
-        plural: plural.to_owned(),
-        since,
-        reason: "it is not served at the moment".to_owned(),
-    }
+/// A custom resource `Foo`, whose watch is interrupted from now on.
+pub(crate) fn interrupt_foos(harness: &mut Gc) {
+    harness.put(object("example.com/v1", "Foo", "default", "witness", &[]));
+    harness.interrupt("Foo");
 }
 
 pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     object["metadata"][field] = value;
+}
+
+/// The version of an object of the namespace `default`.
+pub(crate) fn version(harness: &Gc, kind: &str, name: &str) -> Value {
+    let object = harness.object(kind, &format!("default/{name}"));
+    object.expect("the object")["metadata"]["resourceVersion"].clone()
 }
 
 /// The body of a decision's only patch, with its kind.

@@ -100,7 +100,7 @@ impl Cluster {
 
     /// Changes the node, as another client does.
     pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
-        let mut node = self.harness.object("Node", name).expect("the node").clone();
+        let mut node = self.harness.object("Node", name).expect("the node");
         change(&mut node);
         self.harness.put(node);
     }
@@ -179,7 +179,7 @@ impl Cluster {
         self.harness.put(pod);
     }
 
-    pub(crate) fn get(&self, name: &str) -> &Value {
+    pub(crate) fn get(&self, name: &str) -> Value {
         let pod = self.harness.object("Pod", &format!("default/{name}"));
         pod.unwrap_or_else(|| panic!("the pod {name} is gone"))
     }
@@ -190,9 +190,9 @@ impl Cluster {
     }
 
     /// The evicted pods in the namespace `default`.
-    pub(crate) fn evicted(&self) -> Vec<&str> {
+    pub(crate) fn evicted(&self) -> Vec<String> {
         let pods = self.harness.keys("Pod").into_iter();
-        pods.filter_map(|key| key.strip_prefix("default/"))
+        pods.filter_map(|key| Some(key.strip_prefix("default/")?.to_owned()))
             .filter(|name| self.is_evicted(name))
             .collect()
     }

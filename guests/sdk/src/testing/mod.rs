@@ -1,72 +1,68 @@
-//! A native test harness: a small Kubernetes around one guest.
+//! A native test harness: the host's own machine around one guest, in a small cluster
+//! in memory.
 //!
-//! [`Harness`] holds the objects of an API server and of the host's cache. The
-//! guest reads exactly the fields that its manifest declares. The harness runs
-//! the guest's queues on a virtual clock and executes its plans, so that a test
-//! asserts what the API server holds afterwards:
+//! [`Harness`] runs the state machine of the host (queues, back-off, gate, expectations,
+//! the requests of plans) against a model of the API server, on virtual time. The guest
+//! reads exactly the fields that its manifest declares. A test puts objects into the
+//! cluster, lets time pass, and asserts what the API server holds afterwards:
 //!
 //! ```text
-//! let mut harness = Harness::<PodGc>::new(json!({"terminatedPodThreshold": 1}))?;
+//! let mut harness = Harness::<PodGc>::new(&json!({"terminatedPodThreshold": 1}))?;
 //! harness.put(json!({"apiVersion": "v1", "kind": "Pod", …}));
 //! harness.advance(Duration::from_secs(20));
 //! assert_eq!(harness.keys("Pod"), ["default/newest"]);
 //! ```
 //!
-//! What the host answers with a trap or a final refusal (an undeclared name, a
-//! write without a permission) panics here. Not simulated: rates, label and field
-//! selectors, several calls at once (except with [`Harness::call_during`]), JSON
-//! patches, a kubelet (a pod that is deleted with a grace period is gone).
+//! Nothing takes time and nothing goes wrong, unless the test wants it. Kubelets end a
+//! pod as soon as a plan has deleted or evicted it. What a test puts into the cluster is
+//! stored as it is, without validation; a kind that the API server does not serve yet
+//! becomes a custom resource.
+//!
+//! What the host answers with a trap or a final refusal (an undeclared name, a write
+//! without a permission) panics here, with the host's own text.
 
 #![allow(
     clippy::panic,
     clippy::expect_used,
+    clippy::indexing_slicing,
     clippy::missing_panics_doc,
     reason = "it runs in tests only: an expectation that fails ends the test"
 )]
 
+mod cluster;
 mod config;
-mod execute;
-mod host;
-mod members;
+mod driver;
+mod faults;
+mod lag;
+mod metrics;
 mod native;
-mod objects;
-mod patch;
 mod pod;
-mod project;
-mod queues;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
 use std::time::Duration;
 
+use davit_core::time::Wall;
 use serde_json::Value;
 
 use crate::component::Instance;
-use crate::manifest::milliseconds;
 use crate::{
-    Amount, Command, ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, Measure,
-    ObjectRef, PendingItem, Plan, PlanFailure, UnlistedResource, Verdict, WorkItem, msgpack,
+    ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, ObjectRef, PendingItem,
+    Plan, msgpack,
 };
-use host::State;
+use cluster::id;
+pub use davit_simulation::Dice;
+use driver::Driver;
 pub use native::Native;
 pub use pod::Pod;
-use queues::Outcome;
 
 /// The start of a harness's clock: 2023-11-14T22:13:20Z.
 pub const START: Instant = 1_700_000_000_000;
 
-/// More calls than any test needs at one point in time.
-const MAX_CALLS: usize = 10_000;
-
-/// How long the host waits after a forbidden write.
-const FORBIDDEN_PAUSE: u64 = 30_000;
-
 /// One guest, its cluster and its host.
 pub struct Harness<C> {
-    instance: Instance<C>,
-    state: State,
+    manifest: Manifest,
+    driver: RefCell<Driver<C>>,
     executions: Vec<Execution>,
-    counts: BTreeMap<(String, Vec<String>), f64>,
-    observations: BTreeMap<(String, Vec<String>), Vec<f64>>,
 }
 
 /// An executed plan and its outcome.
@@ -82,54 +78,44 @@ pub struct Execution {
 }
 
 impl<C: Controller> Harness<C> {
-    /// Loads a guest with an operator's configuration. Its ticks are due
+    /// Loads a guest with an operator's configuration, and starts it. Its ticks are due
     /// immediately.
     pub fn new(config: &Value) -> Result<Self, ConfigError> {
         let instance = Instance::new();
         let manifest = instance.describe(&msgpack::encode(config))?;
+        let guest = Native::of(instance, manifest.clone());
+        let guest = guest.unwrap_or_else(|problem| panic!("the manifest is not valid: {problem}"));
         Ok(Self {
-            instance,
-            state: State::new(manifest),
+            manifest,
+            driver: RefCell::new(Driver::new(guest)),
             executions: Vec::new(),
-            counts: BTreeMap::new(),
-            observations: BTreeMap::new(),
         })
     }
 
     /// The guest's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
-        &self.state.manifest
+        &self.manifest
     }
 
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.state.now
+        self.driver.borrow().world.now().wall.0
     }
 
     /// Reconciles every item that is due now.
     pub fn run(&mut self) {
-        for _ in 0..MAX_CALLS {
-            let items = self.state.take_due();
-            if items.is_empty() {
-                return;
-            }
-            self.call(&items);
-        }
-        panic!("{MAX_CALLS} calls, and there are still items due: does an item add itself?");
+        self.advance(Duration::ZERO);
     }
 
     /// Advances the clock, and reconciles every item when it is due.
     pub fn advance(&mut self, duration: Duration) {
-        let millis = i64::try_from(milliseconds(duration)).expect("a shorter duration");
-        let end = self.state.now + millis;
-        self.run();
-        while let Some(due) = self.state.queues.next_due().filter(|&due| due <= end) {
-            self.state.now = due.max(self.state.now);
-            self.run();
-        }
-        self.state.now = end;
+        let driver = self.driver.get_mut();
+        let until = driver.world.now().instant.after(duration);
+        driver.run(until);
+        let executions = std::mem::take(&mut driver.executions);
+        self.executions.extend(executions.into_values());
     }
 
     /// The guest's decision about a fresh item now. Nothing is executed.
@@ -142,17 +128,16 @@ impl<C: Controller> Harness<C> {
     /// executed.
     #[must_use]
     pub fn decide_page(&self, queue: &str, key: &str, cursor: &str) -> Decision {
-        self.decision(&self.fresh_item(queue, key, cursor))
+        self.driver.borrow_mut().decide(queue, key, cursor)
     }
 
-    /// A call that waits for a live read: the guest decides about a fresh item
-    /// from the present state, and the decision is executed after `meanwhile`.
+    /// A call that takes a while: the guest decides about an item from the present
+    /// state, and the host takes the decision after `meanwhile`.
     pub fn call_during(&mut self, queue: &str, key: &str, meanwhile: impl FnOnce(&mut Self)) {
-        self.state.queues.cancel(queue, key);
-        let item = self.fresh_item(queue, key, "");
-        let decision = self.decision(&item);
+        self.driver.get_mut().hold(queue, key);
         meanwhile(self);
-        self.execute_decision(item, decision);
+        self.driver.get_mut().release();
+        self.run();
     }
 
     /// Enqueues an item, due now.
@@ -162,15 +147,22 @@ impl<C: Controller> Harness<C> {
 
     /// Enqueues an item that is due after that time.
     pub fn enqueue_after(&mut self, queue: &str, key: &str, after: Duration) {
-        let after = i64::try_from(milliseconds(after)).expect("a shorter duration");
-        let due_at = self.state.now + after;
-        self.state.add(queue, key, due_at, None);
+        self.driver.get_mut().enqueue(queue, key, after);
     }
 
     /// The item with this key, if it is pending.
     #[must_use]
     pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
-        self.state.queues.pending(queue, key)
+        let call = self.driver.borrow_mut().preview(queue, key, "");
+        let pending = call.pending.get(queue, key)?;
+        let time = |at| {
+            let Wall(millis) = call.now.wall_at(at);
+            millis
+        };
+        Some(PendingItem {
+            created_at: time(pending.created_at),
+            due_at: time(pending.due_at),
+        })
     }
 
     /// The executed plans, the oldest first.
@@ -184,227 +176,161 @@ impl<C: Controller> Harness<C> {
         self.executions.clear();
     }
 
-    /// From now on the cache does not cover these resources.
-    pub fn unlist(&mut self, resources: &[UnlistedResource]) {
-        self.state.unlisted = resources.to_vec();
-    }
-
     /// The live reads of single objects so far: the time and the object.
     #[must_use]
     pub fn live_reads(&self) -> Vec<(Instant, ObjectRef)> {
-        self.state.reads.borrow().clone()
+        self.driver.borrow().reads.clone()
     }
 
     /// The number of objects that the guest has read from the cache so far: the
     /// cost of its calls.
     #[must_use]
     pub fn objects_read(&self) -> u64 {
-        self.state.copied.get()
+        self.driver.borrow().probe.objects_read.get()
     }
 
     /// The names of the notes that the host keeps for the guest.
     #[must_use]
-    pub fn notes(&self) -> Vec<&str> {
-        self.state.notes.keys().map(String::as_str).collect()
+    pub fn notes(&self) -> Vec<String> {
+        let call = self.driver.borrow_mut().preview("", "", "");
+        call.notes.keys().cloned().collect()
     }
 
     /// The log so far.
     #[must_use]
     pub fn logged(&self) -> Vec<(Level, String)> {
-        self.state.logged.borrow().clone()
+        self.driver.borrow().probe.logged.borrow().clone()
     }
 
     /// A counter or a gauge by the values of its labels; 0 if it was never
     /// recorded.
     #[must_use]
     pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
-        let count = self.counts.get(&series(name, labels));
-        count.copied().unwrap_or_default()
+        self.driver.borrow().metrics.count(name, labels)
     }
 
     /// The observations of a histogram, in order.
     #[must_use]
-    pub fn observed(&self, name: &str, labels: &[&str]) -> &[f64] {
-        let observed = self.observations.get(&series(name, labels));
-        observed.map(Vec::as_slice).unwrap_or_default()
+    pub fn observed(&self, name: &str, labels: &[&str]) -> Vec<f64> {
+        self.driver.borrow().metrics.observed(name, labels)
     }
 
-    fn fresh_item(&self, queue: &str, key: &str, cursor: &str) -> WorkItem {
-        WorkItem {
-            queue: queue.to_owned(),
-            key: key.to_owned(),
-            attempt: 0,
-            created_at: self.state.now,
-            due_at: self.state.now,
-            failures: Vec::new(),
-            cursor: cursor.to_owned(),
+    /// Puts an object into the cluster, or replaces the one with the same kind,
+    /// namespace and name. Without a `metadata.uid` its uid is `KIND/NAMESPACE/NAME`.
+    pub fn put(&mut self, object: Value) {
+        let driver = self.driver.get_mut();
+        driver.serve(&object);
+        // What the cache has missed of it is past.
+        driver.lag.end(&cluster::id_of(&object));
+        cluster::put(&mut driver.world, object);
+    }
+
+    /// Puts an object on the API server; the cache lags behind.
+    pub fn put_on_server(&mut self, object: Value) {
+        let driver = self.driver.get_mut();
+        driver.follow();
+        driver.lag.start(cluster::id_of(&object));
+        driver.serve(&object);
+        cluster::put(&mut driver.world, object);
+        driver.follow();
+    }
+
+    /// The cache follows an object again: it shows the state on the API server.
+    pub fn show(&mut self, kind: &str, key: &str) {
+        let driver = self.driver.get_mut();
+        driver.follow();
+        let missed = driver.lag.end(&id(kind, key));
+        driver.deliver(missed);
+    }
+
+    /// Removes an object from the cache only.
+    pub fn hide(&mut self, kind: &str, key: &str) {
+        if let Some(object) = self.object(kind, key) {
+            self.remove(kind, key);
+            self.put_on_server(object);
         }
     }
 
-    fn decision(&self, item: &WorkItem) -> Decision {
-        let mut decisions = self.decisions(std::slice::from_ref(item));
-        decisions.pop().expect("one decision for each item")
-    }
-
-    fn decisions(&self, items: &[WorkItem]) -> Vec<Decision> {
-        let state = &self.state;
-        let decisions = self.instance.reconcile(state, state.now, items);
-        assert_eq!(
-            decisions.len(),
-            items.len(),
-            "there must be one decision for each item"
-        );
-        decisions
-    }
-
-    fn call(&mut self, items: &[WorkItem]) {
-        let decisions = self.decisions(items);
-        for (item, decision) in items.iter().zip(decisions) {
-            self.execute_decision(item.clone(), decision);
+    /// Removes an object from the cluster.
+    pub fn remove(&mut self, kind: &str, key: &str) {
+        let driver = self.driver.get_mut();
+        cluster::expel(&mut driver.world, kind, key);
+        if driver.lag.contains(&id(kind, key)) {
+            self.show(kind, key);
         }
     }
 
-    /// Executes a decision, page by page.
-    fn execute_decision(&mut self, mut item: WorkItem, mut decision: Decision) {
-        let mut failures = self.execute_page(&mut decision);
-        for _ in 0..MAX_CALLS {
-            let Verdict::ContinueFrom(cursor) = &decision.verdict else {
-                return self.finish(&item, &decision.verdict, failures);
-            };
-            item.cursor.clone_from(cursor);
-            decision = self.decision(&item);
-            failures.extend(self.execute_page(&mut decision));
-        }
-        panic!("{MAX_CALLS} pages of one decision, and more follow");
+    /// Removes an object from the API server; the cache lags behind.
+    pub fn remove_from_server(&mut self, kind: &str, key: &str) {
+        let driver = self.driver.get_mut();
+        driver.follow();
+        driver.lag.start(id(kind, key));
+        cluster::expel(&mut driver.world, kind, key);
+        driver.follow();
     }
 
-    /// Returns the failures that a retry can fix.
-    fn execute_page(&mut self, decision: &mut Decision) -> Vec<PlanFailure> {
-        let cancelled = self.command(std::mem::take(&mut decision.commands));
-        let mut failures = Vec::new();
-        for plan in std::mem::take(&mut decision.plans) {
-            let condition = plan.when_cancelled.as_ref();
-            if condition.is_some_and(|it| !cancelled.contains(&(it.queue.clone(), it.key.clone())))
-            {
-                continue;
-            }
-            failures.extend(self.execute_plan(plan));
-        }
-        failures
+    /// An object on the API server.
+    #[must_use]
+    pub fn object(&self, kind: &str, key: &str) -> Option<Value> {
+        cluster::object_of(&self.driver.borrow().world, kind, key)
     }
 
-    fn finish(&mut self, item: &WorkItem, verdict: &Verdict, failures: Vec<PlanFailure>) {
-        let outcome = if failures.is_empty() {
-            match verdict {
-                Verdict::Done => Outcome::Done,
-                Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
-                Verdict::RequeueAfter(pause) => Outcome::RequeueAfter(*pause),
-                // The cache has observed it already.
-                Verdict::RequeueWhenObserved | Verdict::ContinueFrom(_) => Outcome::RequeueAfter(0),
-            }
-        } else {
-            let forbidden = failures.iter().any(|it| it.failure.class == "forbidden");
-            let pause = if forbidden { FORBIDDEN_PAUSE } else { 0 };
-            Outcome::Retry(failures, pause)
-        };
-        self.state.finish(item, outcome);
+    /// The keys of the objects of a kind on the API server, in order.
+    #[must_use]
+    pub fn keys(&self, kind: &str) -> Vec<String> {
+        cluster::keys(&self.driver.borrow().world, kind)
     }
 
-    /// Executes a plan; returns its failure if a retry can fix it.
-    fn execute_plan(&mut self, plan: Plan) -> Option<PlanFailure> {
-        let result = self.state.execute(&plan);
-        let failed = match &result {
-            Ok(()) => None,
-            Err((_, failure)) if means_gone(failure) => None,
-            Err(failed) => Some(failed.clone()),
-        };
-        let end = match (&result, &failed) {
-            (Ok(()), _) => "succeeded",
-            (Err(_), None) => "gone",
-            (Err(_), Some(_)) => "failed",
-        };
-        for it in &plan.measures {
-            if it.when == "attempted" || it.when == end {
-                self.measure(&it.measure);
-            }
-        }
-        let uid = plan.target.uid.clone();
-        self.executions.push(Execution {
-            at: self.state.now,
-            plan,
-            result,
-        });
-        failed
-            .filter(|(_, failure)| !matches!(&*failure.class, "invalid" | "refused-by-gate"))
-            .map(|(step, failure)| PlanFailure { uid, step, failure })
-    }
-
-    /// Executes commands; returns the items that a cancel removed.
-    fn command(&mut self, commands: Vec<Command>) -> BTreeSet<(String, String)> {
-        let mut cancelled = BTreeSet::new();
-        for command in commands {
-            match command {
-                Command::Enqueue(it) => {
-                    let after = i64::try_from(it.after).unwrap_or(i64::MAX);
-                    let due = self.state.now.saturating_add(after);
-                    self.state.add(&it.queue, &it.key, due, it.created_at);
-                }
-                Command::Cancel(it) => {
-                    if self.state.queues.cancel(&it.queue, &it.key) {
-                        cancelled.insert((it.queue, it.key));
-                    }
-                }
-                Command::SetNote(it) => match it.value {
-                    Some(value) => drop(self.state.notes.insert(it.key, value)),
-                    None => drop(self.state.notes.remove(&it.key)),
-                },
-                Command::Measure(it) => self.measure(&it),
-                Command::SetRate(it) => self.state.queue_exists(&it.queue),
-            }
-        }
-        cancelled
-    }
-
-    fn measure(&mut self, measure: &Measure) {
-        let metric = self
-            .state
-            .manifest
-            .metrics
-            .iter()
-            .find(|it| it.name == measure.metric)
-            .unwrap_or_else(|| panic!("the metric {} is not declared", measure.metric));
-        assert_eq!(
-            metric.labels.len(),
-            measure.labels.len(),
-            "the labels of {} are {:?}",
-            metric.name,
-            metric.labels
-        );
-        let series = (measure.metric.clone(), measure.labels.clone());
-        match measure.amount {
-            Amount::Add(number) => *self.counts.entry(series).or_default() += number,
-            Amount::Set(number) => drop(self.counts.insert(series, number)),
-            Amount::Observe(number) => self.observations.entry(series).or_default().push(number),
-            Amount::SecondsSince(start) => {
-                let passed = milliseconds_between(start, self.state.now);
-                let seconds = Duration::from_millis(passed).as_secs_f64();
-                self.observations.entry(series).or_default().push(seconds);
-            }
+    /// Fails every live read of an object with this class. A class that no answer of the
+    /// API server has (`unmappable`, or one of a later host) is shown to the guest in
+    /// place of the answer.
+    pub fn fail_reads(&mut self, kind: &str, key: &str, class: &str) {
+        let driver = self.driver.get_mut();
+        if !faults::fail(&mut driver.world, "get", kind, key, class) {
+            let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+            let object = [kind, namespace, name].map(str::to_owned);
+            driver.probe.failures.insert(object, class.to_owned());
         }
     }
-}
 
-fn milliseconds_between(start: Instant, end: Instant) -> u64 {
-    u64::try_from(end.saturating_sub(start)).unwrap_or_default()
-}
+    /// Fails every write to an object with this class.
+    pub fn fail_writes(&mut self, kind: &str, key: &str, class: &str) {
+        let world = &mut self.driver.get_mut().world;
+        for verb in ["patch", "delete", "create"] {
+            let fails = faults::fail(world, verb, kind, key, class);
+            assert!(fails, "the API server fails no write with {class:?}");
+        }
+    }
 
-fn means_gone(failure: &Failure) -> bool {
-    matches!(&*failure.class, "not-found" | "uid-mismatch")
-}
+    /// Breaks the watches of a kind: the cache may lack its objects. They cannot be
+    /// opened again.
+    pub fn interrupt(&mut self, kind: &str) {
+        let driver = self.driver.get_mut();
+        faults::interrupt(&mut driver.world, kind);
+        driver.follow();
+    }
 
-fn series(name: &str, labels: &[&str]) -> (String, Vec<String>) {
-    let labels = labels.iter().map(|&label| label.to_owned()).collect();
-    (name.to_owned(), labels)
+    /// From now on discovery lacks a kind, as while an aggregated API server is away.
+    pub fn unserve(&mut self, kind: &str) {
+        let driver = self.driver.get_mut();
+        faults::unserve(&mut driver.world, kind);
+        driver.follow();
+    }
+
+    /// From now on discovery does not reach a group version (`metrics.k8s.io/v1`).
+    pub fn silence(&mut self, group_version: &str) {
+        let driver = self.driver.get_mut();
+        faults::silence(&mut driver.world, group_version);
+        driver.follow();
+    }
+
+    /// Lets everything succeed again. A watch is opened again after its back-off.
+    pub fn heal(&mut self) {
+        let driver = self.driver.get_mut();
+        driver.probe.failures.clear();
+        faults::heal(&mut driver.world);
+        driver.follow();
+    }
 }
 
 #[cfg(test)]

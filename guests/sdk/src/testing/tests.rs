@@ -1,13 +1,15 @@
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    ApiResource, Context, DeleteOptions, Identity, Index, ListRequest, Metric, Object, Permission,
-    QueueSpec, Tick, Trigger, TriggerKey, Watch, WatchName,
+    ApiResource, Command, Context, DeleteOptions, Identity, Index, ListRequest, Measure, Metric,
+    Object, Patch, Permission, QueueSpec, Tick, Trigger, TriggerKey, Watch, WatchName, WorkItem,
 };
 
+const GROUP: &str = "example.com";
 const JOBS: WatchName<Job> = WatchName::new("jobs");
+const PODS: WatchName<Identity> = WatchName::new("pods");
 const UNDECLARED: WatchName<Job> = WatchName::new("undeclared");
 
 #[derive(Deserialize)]
@@ -42,8 +44,9 @@ impl Controller for Toy {
     fn manifest(&self) -> Manifest {
         Manifest {
             watches: vec![
-                Watch::of(JOBS, ApiResource::new("batch", "v1", "jobs"))
+                Watch::of(JOBS, ApiResource::new(GROUP, "v1", "jobs"))
                     .index(Index::new("owner", "spec.owner")),
+                Watch::of(PODS, ApiResource::new("", "v1", "pods")),
             ],
             triggers: vec![Trigger::new(
                 JOBS,
@@ -56,9 +59,12 @@ impl Controller for Toy {
             ],
             ticks: vec![Tick::new("work", "tick", Duration::from_secs(10))],
             permissions: vec![
-                Permission::new("get", "batch", "jobs"),
-                Permission::new("list", "batch", "jobs"),
-                Permission::new("delete", "batch", "jobs"),
+                Permission::new("get", GROUP, "jobs"),
+                Permission::new("list", GROUP, "jobs"),
+                Permission::new("delete", GROUP, "jobs"),
+                Permission::new("create", "", "configmaps"),
+                Permission::new("create", "", "pods/eviction"),
+                Permission::new("patch", "", "pods"),
             ],
             metrics: vec![
                 Metric::counter("ends_total", "Ends.", &["end"]),
@@ -104,10 +110,10 @@ impl Controller for Toy {
                 return Decision::done().commands([Command::set_note("seen", Some(&(seen + 1)))]);
             }
             "live" => {
-                let reference = ObjectRef::named("batch/v1", "Job", "ns", "job");
+                let reference = ObjectRef::named("example.com/v1", "Job", "ns", "job");
                 let got = cx.live_get::<Job>(&[reference]).pop().unwrap();
                 let listed = cx.live_list::<Job>(ListRequest {
-                    resource: ApiResource::new("batch", "v1", "jobs"),
+                    resource: ApiResource::new(GROUP, "v1", "jobs"),
                     namespace: "ns".to_owned(),
                     label_selector: String::new(),
                     field_selector: String::new(),
@@ -118,7 +124,38 @@ impl Controller for Toy {
             }
             "forbidden" => {
                 let node = ObjectRef::named("v1", "Node", "", "n");
-                let _ = cx.live_get::<Identity>(&[node]);
+                let got = cx.live_get::<Identity>(&[node]).pop().unwrap();
+                log(format!("{:?}", got.err().map(|failure| failure.class)));
+            }
+            "observe" => {
+                log("observe".to_owned());
+                return Decision::requeue_when_observed();
+            }
+            "cancel-tick" => {
+                return Decision::done().commands([Command::cancel("work", "tick")]);
+            }
+            "create" => {
+                let created = json!({
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"namespace": "ns", "name": "made"},
+                });
+                let plan = job().map(|job| Plan::new(job.reference, "create", "").create(&created));
+                return Decision::done().plans(plan);
+            }
+            "evict" => {
+                let pod = cx
+                    .watch(PODS)
+                    .get("default/pod")
+                    .map(|pod| Plan::new(pod.reference, "evict", "").evict(DeleteOptions::new()));
+                return Decision::done().plans(pod);
+            }
+            "immutable" => {
+                let body = json!({"spec": {"nodeName": "other"}});
+                let pod = cx
+                    .watch(PODS)
+                    .get("default/pod")
+                    .map(|pod| Plan::new(pod.reference, "patch", "").patch(Patch::merge(&body)));
+                return Decision::done().plans(pod);
             }
             "undeclared-watch" => drop(cx.watch(UNDECLARED).get("x")),
             "undeclared-field" => {
@@ -149,7 +186,7 @@ fn delete(job: Object<Job>, end: &str) -> Plan {
 
 fn job(owner: &str) -> Value {
     json!({
-        "apiVersion": "batch/v1", "kind": "Job",
+        "apiVersion": "example.com/v1", "kind": "Job",
         "metadata": {"namespace": "ns", "name": "job"},
         "spec": {"owner": owner}, "status": "secret",
     })
@@ -160,7 +197,7 @@ fn harness() -> Harness<Toy> {
     let mut harness = Harness::new(&json!(null)).unwrap();
     harness.put(job("ann"));
     harness.run();
-    harness.state.logged.borrow_mut().clear();
+    harness.driver.get_mut().probe.logged.get_mut().clear();
     harness
 }
 
@@ -200,15 +237,80 @@ fn an_undeclared_watch_ends_the_test() {
 }
 
 #[test]
-#[should_panic(expected = "the queue lost is not declared")]
+#[should_panic(expected = "the queue \"lost\" is not declared")]
 fn an_undeclared_queue_ends_the_test() {
     after(&mut harness(), "undeclared-queue");
 }
 
 #[test]
-#[should_panic(expected = "does not ask for the permission to get \"nodes\"")]
-fn a_missing_permission_ends_the_test() {
-    after(&mut harness(), "forbidden");
+fn a_live_read_without_a_permission_is_forbidden() {
+    assert_eq!(after(&mut harness(), "forbidden"), ["Some(\"forbidden\")"]);
+}
+
+/// The host's back-off for a write that cannot succeed as it is.
+#[test]
+fn a_write_that_is_refused_as_invalid_is_retried_after_five_minutes() {
+    let mut harness = harness();
+    harness.put(Pod::new("pod").into());
+    after(&mut harness, "immutable");
+    let [refused] = harness.executions() else {
+        panic!("one plan");
+    };
+    let (step, failure) = refused.result.clone().unwrap_err();
+    assert_eq!((step, &*failure.class), (0, "invalid"), "{failure:?}");
+    let retry = harness.pending("work", "immutable").unwrap();
+    assert_eq!(retry.due_at, START + 300_000);
+}
+
+#[test]
+fn to_requeue_when_observed_without_a_write_is_to_be_done() {
+    let mut harness = harness();
+    assert_eq!(after(&mut harness, "observe"), ["observe"]);
+    assert!(harness.pending("work", "observe").is_none());
+}
+
+#[test]
+fn a_cancelled_tick_is_due_again_after_its_period() {
+    let mut harness = harness();
+    after(&mut harness, "cancel-tick");
+    let ticks = |harness: &Harness<Toy>| {
+        let logged = harness.logged().into_iter();
+        logged.filter(|(_, text)| text == "work tick").count()
+    };
+    assert_eq!(ticks(&harness), 0);
+    harness.advance(Duration::from_secs(25));
+    assert_eq!(ticks(&harness), 2);
+}
+
+#[test]
+fn a_plan_creates_an_object_although_its_target_is_gone() {
+    let mut harness = harness();
+    harness.remove_from_server("Job", "ns/job");
+    after(&mut harness, "create");
+    assert_eq!(harness.keys("ConfigMap"), ["ns/made"]);
+}
+
+#[test]
+fn an_eviction_waits_for_the_disruption_budget() {
+    let mut harness = harness();
+    harness.put(
+        Pod::new("pod")
+            .set("/metadata/labels", json!({"app": "a"}))
+            .into(),
+    );
+    harness.put(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "default", "name": "budget", "generation": 1},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "a"}}},
+        "status": {"observedGeneration": 1, "disruptionsAllowed": 0},
+    }));
+    after(&mut harness, "evict");
+    let result = harness.executions()[0].result.clone();
+    assert_eq!(result.unwrap_err().1.class, "throttled");
+    assert_eq!(harness.keys("Pod"), ["default/pod"]);
+    harness.remove("PodDisruptionBudget", "default/budget");
+    harness.advance(Duration::from_secs(60));
+    assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
 #[test]
@@ -298,10 +400,9 @@ fn a_plan_is_executed_and_counted() {
             "{end}"
         );
     }
-    let [waited] = harness.observed("wait_seconds", &[]) else {
-        panic!("one observation");
-    };
-    assert!((waited - 4.0).abs() < 0.01);
+    let waited = harness.observed("wait_seconds", &[]);
+    assert_eq!(waited.len(), 1);
+    assert!((waited[0] - 4.0).abs() < 0.01);
 }
 
 #[test]
@@ -309,13 +410,17 @@ fn a_failed_plan_is_retried_if_that_can_help() {
     for (class, again) in [
         ("server", Some(1_000)),
         ("forbidden", Some(30_000)),
-        ("invalid", None),
+        ("invalid", Some(300_000)),
         ("not-found", None),
     ] {
         let mut harness = harness();
-        harness.fail_writes("Job", "ns/job", class);
+        if class == "not-found" {
+            harness.remove_from_server("Job", "ns/job");
+        } else {
+            harness.fail_writes("Job", "ns/job", class);
+        }
         after(&mut harness, "delete");
-        assert_eq!(harness.keys("Job"), ["ns/job"]);
+        assert_eq!(harness.keys("Job").is_empty(), class == "not-found");
         let due = harness
             .pending("work", "delete")
             .map(|it| it.due_at - START);

@@ -73,10 +73,13 @@ pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
 }
 
 /// The names of the pods on the API server.
-pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<&str> {
+pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<String> {
     let keys = harness.keys("Pod").into_iter();
-    keys.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name))
-        .collect()
+    keys.map(|key| match key.rsplit_once('/') {
+        Some((_, name)) => name.to_owned(),
+        None => key,
+    })
+    .collect()
 }
 
 /// The names of the deleted or evicted pods, and the seconds after the start,

@@ -30,7 +30,7 @@ use crate::expectation::WriteResult;
 use crate::gate::Mode;
 use crate::mutant::Mutant;
 use crate::object::Uid;
-use crate::plan::{Decision, Plan, QueueKey};
+use crate::plan::{Decision, Enqueue, Plan, QueueKey, WorkItem};
 use crate::queue::{Origin, QueueStats};
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
@@ -349,6 +349,17 @@ impl<G: Clone> Controller<G> {
             Role::Candidate => self.candidate.as_mut()?,
         };
         revision.poll_call(now, snapshot, &mut self.shared)
+    }
+
+    /// What a call of the stable revision about this item would be made with. An answer
+    /// to it is void.
+    pub(crate) fn preview(&mut self, snapshot: &Snapshot, item: WorkItem) -> CallRequest<G> {
+        self.stable.preview(snapshot, item, &mut self.shared)
+    }
+
+    /// Enqueues an item of the stable revision, as its guest would.
+    pub(crate) fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) {
+        self.stable.enqueue(now, enqueue);
     }
 
     /// The role of the revision that made a call; none if the call is void.

@@ -18,7 +18,7 @@ use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
 use crate::object::Uid;
-use crate::plan::{Decision, QueueKey, Verdict, WorkItem};
+use crate::plan::{Decision, Enqueue, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
@@ -328,31 +328,55 @@ impl<G: Clone> Revision<G> {
             self.circuit.abandoned(now, permit);
             return None;
         };
-        let id = CallId {
-            controller: shared.id,
-            number: shared.fresh_id(),
-        };
+        let request = self.request(snapshot, items, shared);
         let call = CallInFlight {
-            items: items.clone(),
+            items: request.items.clone(),
             relisted,
             permit,
             started: now,
             snapshot: snapshot.clone(),
         };
-        self.calls.insert(id, call);
-        let pending = self.pending();
+        self.calls.insert(request.id, call);
         if let Some(rollout) = &mut shared.rollout {
-            rollout.pending.insert(self.role, pending.clone());
+            rollout.pending.insert(self.role, request.pending.clone());
         }
-        Some(CallRequest {
-            id,
+        Some(request)
+    }
+
+    /// A call about these items.
+    fn request(
+        &self,
+        snapshot: &Snapshot,
+        items: Vec<WorkItem>,
+        shared: &mut Shared,
+    ) -> CallRequest<G> {
+        CallRequest {
+            id: CallId {
+                controller: shared.id,
+                number: shared.fresh_id(),
+            },
             guest: self.guest.clone(),
             views: Arc::clone(&self.views_by_name),
             snapshot: snapshot.clone(),
             items,
-            pending,
+            pending: self.pending(),
             notes: self.notes.clone(),
-        })
+        }
+    }
+
+    pub(super) fn preview(
+        &self,
+        snapshot: &Snapshot,
+        item: WorkItem,
+        shared: &mut Shared,
+    ) -> CallRequest<G> {
+        self.request(snapshot, vec![item], shared)
+    }
+
+    pub(super) fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) {
+        // Who asks has checked that the queue is declared.
+        let added = self.queues.enqueue(now, enqueue);
+        debug_assert!(added.is_ok(), "{added:?}");
     }
 
     /// The items of the next call, and how many of them are from the re-list lane. A

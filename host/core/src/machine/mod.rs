@@ -16,6 +16,7 @@ mod hosted;
 mod log;
 mod observe;
 mod outbox;
+mod preview;
 mod report;
 mod start;
 mod streams;
@@ -170,13 +171,19 @@ impl<G: Clone> Machine<G> {
             // While stopping, the machine makes no calls: only outcomes matter.
             return self.housekeep_at;
         }
-        let due = self.running();
-        let due = due.filter_map(|(_, controller)| controller.poll_timeout(now.instant));
-        let due = due.filter(|_| self.mapping.is_some());
-        due.chain(self.discover_at)
+        let work = self.next_work(now).into_iter();
+        work.chain(self.discover_at)
             .chain([self.housekeep_at])
             .min()
             .unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// When the next item of a controller is due.
+    fn next_work(&self, now: Now) -> Option<Instant> {
+        self.mapping.as_ref()?;
+        let due = self.running();
+        due.filter_map(|(_, controller)| controller.poll_timeout(now.instant))
+            .min()
     }
 
     /// Whether the machine was stopped and the last plan has ended.

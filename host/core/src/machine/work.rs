@@ -11,8 +11,8 @@ use crate::store::Snapshot;
 use crate::time::{Instant, Now};
 
 /// The inputs that all calls share.
-struct CallInputs {
-    snapshot: Snapshot,
+pub(super) struct CallInputs {
+    pub(super) snapshot: Snapshot,
     mapping: Arc<Mapping>,
     unlisted: UnlistedByView,
 }
@@ -24,15 +24,19 @@ impl<G: Clone> Machine<G> {
             return;
         };
         if !self.outbox.stopping {
-            let inputs = CallInputs {
-                snapshot: self.store.snapshot(),
-                unlisted: self.unlisted(&mapping, now.instant),
-                mapping,
-            };
+            let inputs = self.call_inputs(mapping, now);
             self.call_all(now, &inputs);
         }
         // After the calls, because dequeueing items is an effect too.
         self.settle(now.instant);
+    }
+
+    pub(super) fn call_inputs(&mut self, mapping: Arc<Mapping>, now: Now) -> CallInputs {
+        CallInputs {
+            snapshot: self.store.snapshot(),
+            unlisted: self.unlisted(&mapping, now.instant),
+            mapping,
+        }
     }
 
     fn call_all(&mut self, now: Now, inputs: &CallInputs) {
@@ -73,7 +77,12 @@ impl<G: Clone> Machine<G> {
     }
 }
 
-fn call<G>(name: &str, request: CallRequest<G>, inputs: &CallInputs, now: Now) -> Call<G> {
+pub(super) fn call<G>(
+    name: &str,
+    request: CallRequest<G>,
+    inputs: &CallInputs,
+    now: Now,
+) -> Call<G> {
     Call {
         id: request.id,
         controller: name.into(),

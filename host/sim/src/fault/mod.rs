@@ -98,6 +98,8 @@ pub enum Action {
 /// The status of a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
+    /// 403: not allowed.
+    Forbidden,
     /// 409: the object has been modified.
     Conflict,
     /// 422: an admission policy denies the request.
@@ -119,6 +121,7 @@ impl Refusal {
             resource: &request.resource,
         };
         match self {
+            Refusal::Forbidden => Status::denied(resource, &request.name, "an injected fault"),
             Refusal::Conflict => Status::modified(resource, &request.name),
             Refusal::Invalid => Status::denied_by_policy(
                 resource,

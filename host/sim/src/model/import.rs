@@ -44,4 +44,12 @@ impl Model {
         self.after_write(now, &target)?;
         Ok(stored)
     }
+
+    /// Removes an object whatever holds it, as if it had never been served: the way
+    /// back of [`Self::import`].
+    pub fn expel(&mut self, now: Time, target: &Target) -> Result<()> {
+        let last = self.stored(target)?.clone();
+        self.remove(now, target, &last, false)?;
+        self.after_write(now, target)
+    }
 }

@@ -234,7 +234,19 @@ impl World {
     /// that time, as the host's does.
     #[must_use]
     pub fn new(model: Model, start: Time, seed: u64, keep_trace: bool) -> Self {
-        let mut dice = Dice::new(seed);
+        Self::with(model, start, Dice::new(seed), keep_trace)
+    }
+
+    /// A world in which nothing goes wrong, nothing takes time and nothing is by chance.
+    #[must_use]
+    pub fn calm(model: Model, start: Time) -> Self {
+        let mut world = Self::with(model, start, Dice::calm(), false);
+        world.conditions.latency = Duration::ZERO..Duration::ZERO;
+        world.conditions.lag = Duration::ZERO..Duration::ZERO;
+        world
+    }
+
+    fn with(model: Model, start: Time, mut dice: Dice, keep_trace: bool) -> Self {
         let rate = dice.chance(0.3).then_some(Rate {
             per_second: 4.0,
             burst: 2,

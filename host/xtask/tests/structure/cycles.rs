@@ -26,13 +26,6 @@ const CRATES: [(&str, usize); 7] = [
     (XTASK, 1),
 ];
 
-/// Uses that close a cycle: the crate, the module that uses, the module that it must
-/// not use. This list may only become shorter.
-const EXCEPTIONS: &[(&str, &str, &str)] = &[
-    (SDK, "testing::objects", "testing::host"),
-    (SDK, "testing::queues", "testing::host"),
-];
-
 #[test]
 fn modules_of_a_crate_depend_in_one_direction() {
     let mut problems = Vec::new();
@@ -41,18 +34,7 @@ fn modules_of_a_crate_depend_in_one_direction() {
         let count = loaded.len();
         assert!(count >= at_least, "{root} has {count} modules only");
         let uses = loaded.sibling_uses();
-        let (excepted, others): (BTreeSet<Use>, BTreeSet<Use>) = uses
-            .into_iter()
-            .partition(|(user, used)| EXCEPTIONS.contains(&(root, user, used)));
-        problems.extend(cycles(&others).map(|cycle| format!("{root}: a cycle: {cycle}")));
-        for (_, user, used) in EXCEPTIONS.iter().filter(|row| row.0 == root) {
-            let arrow = ((*user).to_owned(), (*used).to_owned());
-            if !excepted.contains(&arrow) || !reach(&others, used).contains(user) {
-                problems.push(format!(
-                    "{root}: {user} -> {used} closes no cycle: remove the exception"
-                ));
-            }
-        }
+        problems.extend(cycles(&uses).map(|cycle| format!("{root}: a cycle: {cycle}")));
     }
     assert!(problems.is_empty(), "{problems:#?}");
 }

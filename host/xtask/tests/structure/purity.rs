@@ -59,7 +59,10 @@ const ARROWS: [(&str, &[&str]); 9] = [
         ],
     ),
     // Its feature `testing` alone, which no component has.
-    ("davit-guest", &["davit-core", "davit-simulation"]),
+    (
+        "davit-guest",
+        &["davit-core", "davit-sim", "davit-simulation"],
+    ),
     ("xtask", &[]),
     (
         "davit",

@@ -6,13 +6,6 @@ use std::process::Command;
 
 use crate::{read, workspace};
 
-/// The directories and files that still use words that the glossary replaced. A path
-/// covers everything below it.
-const NOT_YET: &[&str] = &[
-    "guests/sdk/src/testing/host.rs",
-    "guests/sdk/src/testing/native/mod.rs",
-];
-
 /// This file names the words.
 const LINT: &str = "host/xtask/tests/structure/words.rs";
 
@@ -175,17 +168,6 @@ fn texts_use_the_words_of_the_glossary() {
 }
 
 #[test]
-fn every_path_that_is_not_clean_yet_exists() {
-    let files = tracked();
-    for path in NOT_YET {
-        assert!(
-            files.iter().any(|file| file.starts_with(path)),
-            "{path} is not in the repository any more: remove it from NOT_YET"
-        );
-    }
-}
-
-#[test]
 fn a_phrase_is_found_across_lines_and_in_any_case() {
     let text = "/// The plan is Carried\n    /// out, and the item\n    // is worked\n// on.\n";
     assert_eq!(
@@ -236,10 +218,7 @@ fn texts() -> Vec<PathBuf> {
         )
     };
     let mut files = tracked();
-    files.retain(|file| {
-        let skipped = NOT_YET.iter().any(|path| file.starts_with(path));
-        is_text(file) && !skipped && file != Path::new(LINT)
-    });
+    files.retain(|file| is_text(file) && file != Path::new(LINT));
     files
 }
 

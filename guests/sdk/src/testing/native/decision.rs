@@ -4,27 +4,72 @@
 use std::time::Duration;
 
 use crate as sdk;
-use davit_core::circuit::{CallFailure, CallFailureKind};
-use davit_core::manifest::Rate;
+use davit_core::manifest::{Manifest, Rate};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen, Patch,
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::{Now, Wall};
-use davit_simulation::Reconciliation;
 use serde_json::Value;
 
 use super::host::object_ref;
 
 type Read<T> = Result<T, String>;
 
-pub(super) fn decisions(decisions: Vec<sdk::Decision>, now: Now) -> Reconciliation {
-    let read = decisions.into_iter().map(|one| decision(one, now));
-    match read.collect::<Read<Vec<Decision>>>() {
-        Ok(decisions) => Reconciliation::Decided(decisions),
-        Err(what) => Reconciliation::Failed(CallFailure::new(CallFailureKind::Malformed, what)),
+pub(super) fn decisions(
+    decisions: Vec<sdk::Decision>,
+    items: usize,
+    manifest: &Manifest,
+    now: Now,
+) -> Read<Vec<Decision>> {
+    if decisions.len() != items {
+        return Err(format!("{} decisions for {items} items", decisions.len()));
     }
+    let read = decisions.into_iter().map(|one| {
+        let decision = decision(one, now)?;
+        declared(&decision, manifest)?;
+        Ok(decision)
+    });
+    read.collect()
+}
+
+/// The names in a decision are in the manifest.
+fn declared(decision: &Decision, manifest: &Manifest) -> Read<()> {
+    let undeclared = |what, name: &str| Err(format!("the {what} \"{name}\" is not declared"));
+    let queue = |name: &str| match manifest.queues.iter().find(|queue| queue.name == name) {
+        Some(_) => Ok(()),
+        None => undeclared("queue", name),
+    };
+    let metric = |measure: &Measure| {
+        let metrics = &mut manifest.metrics.iter();
+        match metrics.find(|metric| metric.name == measure.metric) {
+            Some(metric) if metric.labels.len() == measure.labels.len() => Ok(()),
+            Some(metric) => Err(format!(
+                "the measure of \"{}\" needs the labels {:?}",
+                metric.name, metric.labels
+            )),
+            None => undeclared("metric", &measure.metric),
+        }
+    };
+    for command in &decision.commands {
+        match command {
+            Command::Enqueue(enqueue) => queue(&enqueue.item.queue)?,
+            Command::Cancel(item) => queue(&item.queue)?,
+            Command::SetRate { queue: name, .. } => queue(name)?,
+            Command::Measure(measure) => metric(measure)?,
+            Command::SetNote { .. } => {}
+        }
+    }
+    for plan in &decision.plans {
+        plan.measures
+            .iter()
+            .try_for_each(|it| metric(&it.measure))?;
+        plan.when_cancelled
+            .iter()
+            .try_for_each(|it| queue(&it.queue))?;
+    }
+    Ok(())
 }
 
 fn decision(decision: sdk::Decision, now: Now) -> Read<Decision> {

@@ -14,31 +14,33 @@ use davit_core::path::FieldPath;
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
 use davit_core::store::{Entry, IndexView, Page, Place, View};
 use davit_core::time::Now;
-use davit_simulation::Guest;
 
-use super::Suspended;
+use super::{Probe, Suspension};
 
 /// How many objects a page holds, at most: the engine's default.
-const PAGE: u32 = 500;
+const PAGE: u32 = 5_000;
 
 /// The host, as one call sees it.
-pub(super) struct CallHost<'a> {
-    call: &'a Call<Guest>,
+pub(super) struct CallHost<'a, G> {
+    call: &'a Call<G>,
     manifest: &'a Manifest,
     /// The answers to live reads that are known, from the first on.
     answers: RefCell<std::slice::Iter<'a, ReadAnswer>>,
+    probe: Option<&'a Probe>,
 }
 
-impl<'a> CallHost<'a> {
+impl<'a, G> CallHost<'a, G> {
     pub(super) fn new(
-        call: &'a Call<Guest>,
+        call: &'a Call<G>,
         manifest: &'a Manifest,
         answers: &'a [ReadAnswer],
+        probe: Option<&'a Probe>,
     ) -> Self {
         Self {
             call,
             manifest,
             answers: RefCell::new(answers.iter()),
+            probe,
         }
     }
 
@@ -61,7 +63,7 @@ impl<'a> CallHost<'a> {
     fn answer(&self, request: impl FnOnce() -> ReadRequest) -> &'a ReadAnswer {
         match self.answers.borrow_mut().next() {
             Some(answer) => answer,
-            None => resume_unwind(Box::new(Suspended(request()))),
+            None => resume_unwind(Box::new(Suspension(request()))),
         }
     }
 
@@ -89,28 +91,34 @@ impl<'a> CallHost<'a> {
         ))
     }
 
+    fn entry(&self, found: Entry<'_>) -> types::Object {
+        if let Some(probe) = self.probe {
+            probe.copied();
+        }
+        entry(found, self.call.now)
+    }
+
     fn page(&self, page: Page<Entry<'_>>) -> cache::Page {
-        let now = self.call.now;
         cache::Page {
-            objects: page.items.into_iter().map(|it| entry(it, now)).collect(),
+            objects: page.items.into_iter().map(|it| self.entry(it)).collect(),
             next: page.next,
         }
     }
 }
 
-impl Host for CallHost<'_> {
+impl<G> Host for CallHost<'_, G> {
     fn len(&self, watch: &str) -> u64 {
         self.watch(watch).len() as u64
     }
 
     fn get(&self, watch: &str, key: &str) -> Option<types::Object> {
         let found = self.watch(watch).get(key)?;
-        Some(entry(found, self.call.now))
+        Some(self.entry(found))
     }
 
     fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
         let found = self.watch(watch).get_by_uid(uid)?;
-        Some(entry(found, self.call.now))
+        Some(self.entry(found))
     }
 
     fn by_index(
@@ -142,9 +150,8 @@ impl Host for CallHost<'_> {
         else {
             mistake(&format!("the index {name} of {watch} has no order"))
         };
-        let now = self.call.now;
         cache::OrderedPage {
-            objects: entries.into_iter().map(|it| entry(it, now)).collect(),
+            objects: entries.into_iter().map(|it| self.entry(it)).collect(),
             next: next.map(|Place { order, key }| cache::Place { order, key }),
         }
     }
@@ -187,6 +194,7 @@ impl Host for CallHost<'_> {
         requests: &[live::GetRequest],
     ) -> Vec<Result<types::Object, types::Failure>> {
         let now = self.call.now;
+        let targets = requests.iter().map(|request| &request.target);
         let requests: Vec<GetRequest> = requests.iter().map(get_request).collect();
         let refusals: Vec<Option<Failure>> = requests
             .iter()
@@ -205,17 +213,25 @@ impl Host for CallHost<'_> {
                 ReadAnswer::List(_) => mistake("another read was answered"),
             }
         };
-        refusals
-            .into_iter()
-            .map(|refusal| match refusal {
-                Some(refusal) => Err(failure(&refusal)),
-                None => match read.next() {
-                    Some(Ok(record)) => Ok(object(record, now)),
-                    Some(Err(error)) => Err(failure(error)),
-                    None => mistake("the reader gave too few answers"),
-                },
-            })
-            .collect()
+        let answers = refusals.into_iter().map(|refusal| match refusal {
+            Some(refusal) => Err(failure(&refusal)),
+            None => match read.next() {
+                Some(Ok(record)) => Ok(object(record, now)),
+                Some(Err(error)) => Err(failure(error)),
+                None => mistake("the reader gave too few answers"),
+            },
+        });
+        let probed = answers.zip(targets).map(|(answer, target)| {
+            let class = self.probe.and_then(|probe| probe.failure(target));
+            match class {
+                Some(class) => Err(types::Failure {
+                    class: class.clone(),
+                    message: "the test wants it".to_owned(),
+                }),
+                None => answer,
+            }
+        });
+        probed.collect()
     }
 
     fn live_list(&self, request: &sdk::ListRequest) -> Result<Vec<types::Object>, types::Failure> {
@@ -276,7 +292,11 @@ impl Host for CallHost<'_> {
         self.call.notes.get(key).map(|value| value.to_vec())
     }
 
-    fn log(&self, _: sdk::Level, _: &str, _: &[(String, String)]) {}
+    fn log(&self, level: sdk::Level, message: &str, _fields: &[(String, String)]) {
+        if let Some(probe) = self.probe {
+            probe.log(level, message);
+        }
+    }
 }
 
 /// What a component is trapped for.
@@ -328,7 +348,7 @@ fn object(record: &ObjectRecord, now: Now) -> types::Object {
     }
 }
 
-fn failure(failure: &Failure) -> types::Failure {
+pub(in super::super) fn failure(failure: &Failure) -> types::Failure {
     types::Failure {
         class: failure.class.as_str().to_owned(),
         message: failure.message.clone(),

@@ -3,18 +3,23 @@
 mod decision;
 mod host;
 mod manifest;
+mod probe;
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::Controller;
-use crate::component::Instance;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_simulation::{Guest, NativeGuest, Reconciliation};
 
+use crate as sdk;
+use crate::Controller;
+use crate::component::Instance;
 use host::CallHost;
+
+pub(super) use host::failure;
+pub(super) use probe::Probe;
 
 /// A controller with its configuration, as a guest of `davit_simulation::Host`.
 pub struct Native<C> {
@@ -23,7 +28,18 @@ pub struct Native<C> {
 }
 
 /// How a guest stops at a live read that is not answered yet.
-struct Suspended(ReadRequest);
+struct Suspension(ReadRequest);
+
+/// The decisions of a call.
+pub(super) type Decisions = Result<Vec<sdk::Decision>, Interruption>;
+
+/// Why a call has no decisions.
+pub(super) enum Interruption {
+    /// It needs a live read first.
+    Reads(Box<ReadRequest>),
+    /// It failed.
+    Failed(CallFailure),
+}
 
 impl<C: Controller> Native<C> {
     /// Describes the controller with an operator's configuration (MessagePack).
@@ -31,6 +47,11 @@ impl<C: Controller> Native<C> {
         let instance = Instance::new();
         let described = instance.describe(config);
         let described = described.map_err(|error| format!("{}: {}", error.field, error.message))?;
+        Self::of(instance, described)
+    }
+
+    /// An instance that was described.
+    pub(super) fn of(instance: Instance<C>, described: sdk::Manifest) -> Result<Self, String> {
         let manifest = manifest::manifest(described)?;
         manifest.validate().map_err(|error| error.to_string())?;
         Ok(Self { instance, manifest })
@@ -40,6 +61,45 @@ impl<C: Controller> Native<C> {
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// Decides about the items of a call, and notes what it reads and logs.
+    pub(super) fn decide<G>(
+        &self,
+        call: &Call<G>,
+        answers: &[ReadAnswer],
+        probe: Option<&Probe>,
+    ) -> Decisions {
+        let host = CallHost::new(call, &self.manifest, answers, probe);
+        let items: Vec<_> = call
+            .items
+            .iter()
+            .map(|item| host::work_item(item, call.now))
+            .collect();
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            self.instance.reconcile(&host, call.now.wall.0, &items)
+        }));
+        decided.map_err(|payload| match payload.downcast::<Suspension>() {
+            Ok(suspended) => Interruption::Reads(Box::new(suspended.0)),
+            Err(payload) => {
+                let text = payload
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| payload.downcast_ref::<&str>().copied());
+                let reason = format!("the guest panics: {}", text.unwrap_or_default());
+                Interruption::Failed(CallFailure::new(CallFailureKind::Trap, reason))
+            }
+        })
+    }
+
+    /// The decisions as the host reads them.
+    pub(super) fn read<G>(
+        &self,
+        call: &Call<G>,
+        decisions: Vec<sdk::Decision>,
+    ) -> Result<Vec<davit_core::plan::Decision>, CallFailure> {
+        decision::decisions(decisions, call.items.len(), &self.manifest, call.now)
+            .map_err(|what| CallFailure::new(CallFailureKind::Malformed, what))
     }
 }
 
@@ -51,28 +111,13 @@ impl<C> fmt::Debug for Native<C> {
 
 impl<C: Controller> NativeGuest for Native<C> {
     fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation {
-        let host = CallHost::new(call, &self.manifest, answers);
-        let items: Vec<_> = call
-            .items
-            .iter()
-            .map(|item| host::work_item(item, call.now))
-            .collect();
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            self.instance.reconcile(&host, call.now.wall.0, &items)
-        }));
-        match decided {
-            Ok(decisions) => decision::decisions(decisions, call.now),
-            Err(payload) => match payload.downcast::<Suspended>() {
-                Ok(suspended) => Reconciliation::Reads(suspended.0),
-                Err(payload) => {
-                    let text = payload
-                        .downcast_ref::<String>()
-                        .map(String::as_str)
-                        .or_else(|| payload.downcast_ref::<&str>().copied());
-                    let reason = format!("the guest panics: {}", text.unwrap_or_default());
-                    Reconciliation::Failed(CallFailure::new(CallFailureKind::Trap, reason))
-                }
+        match self.decide(call, answers, None) {
+            Ok(decisions) => match self.read(call, decisions) {
+                Ok(decisions) => Reconciliation::Decided(decisions),
+                Err(failure) => Reconciliation::Failed(failure),
             },
+            Err(Interruption::Reads(request)) => Reconciliation::Reads(*request),
+            Err(Interruption::Failed(failure)) => Reconciliation::Failed(failure),
         }
     }
 }

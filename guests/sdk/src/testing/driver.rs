@@ -1,0 +1,537 @@
+//! Drives the host's machine with one guest in a calm world.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_core::controller::{Outcome, Settings};
+use davit_core::desired::DesiredController;
+use davit_core::digest::ModuleDigest;
+use davit_core::gate::{Mode, Ruling};
+use davit_core::machine::{
+    Call, Effect, Execute, Input, Machine, MachineSettings, ReadAnswer, ReadId, ReadRequest, Report,
+};
+use davit_core::plan::{Plan, Step, WorkItem};
+use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
+use davit_core::rollout::cohort::Cohort;
+use davit_core::stream::{Batch, StreamId, Update};
+use davit_core::time::Instant;
+use davit_core::{controller, plan};
+use davit_sim::{Config, Model, Time};
+use davit_simulation::{ExecutionId, Notice, World};
+use serde_json::Value;
+
+use super::cluster::{self, join};
+use super::lag::Lag;
+use super::metrics::Metrics;
+use super::native::{self, Interruption, Native, Probe};
+use super::{Execution, START};
+use crate as sdk;
+use crate::Controller;
+
+/// More calls, requests and updates than any test needs at one point in time.
+const MAX_ROUNDS: u32 = 100_000;
+/// More calls than any test needs at one point in time.
+const MAX_CALLS: u32 = 10_000;
+
+/// How many calls the host makes at once.
+const INSTANCES: u32 = 4;
+
+/// The machine, its guest, and the world around it.
+pub(super) struct Driver<C> {
+    pub(super) world: World,
+    pub(super) metrics: Metrics,
+    pub(super) probe: Probe,
+    /// The plans that have ended, in the order of their beginnings.
+    pub(super) executions: BTreeMap<ExecutionId, Execution>,
+    /// The live reads of single objects: the time and the object.
+    pub(super) reads: Vec<(sdk::Instant, sdk::ObjectRef)>,
+    pub(super) lag: Lag,
+    machine: Machine<()>,
+    guest: Native<C>,
+    name: String,
+    /// The kind of the objects of each stream.
+    kinds: BTreeMap<StreamId, String>,
+    calls: BTreeMap<controller::CallId, InFlight>,
+    readings: BTreeMap<ReadId, controller::CallId>,
+    executing: BTreeMap<ExecutionId, Executing>,
+    /// Plans that were decided, as the guest and as the host knows them, by the uid of
+    /// their target.
+    decided: BTreeMap<String, Vec<(sdk::Plan, Plan)>>,
+    /// The item whose next call takes until the test says otherwise.
+    hold: Option<plan::QueueKey>,
+    held: Option<controller::CallId>,
+    calls_now: u32,
+    moment: Instant,
+    last_id: u64,
+}
+
+struct InFlight {
+    call: Box<Call<()>>,
+    answers: Vec<ReadAnswer>,
+    decisions: Vec<plan::Decision>,
+}
+
+struct Executing {
+    id: controller::PlanId,
+    plan: Arc<Plan>,
+    decided: sdk::Plan,
+}
+
+impl<C: Controller> Driver<C> {
+    pub(super) fn new(guest: Native<C>) -> Self {
+        let start = Time::from_unix(START / 1000);
+        let config = Config {
+            // No test is about watches that expire.
+            history_events: usize::MAX,
+            ..Config::default()
+        };
+        let model = Model::new(config, start);
+        let model = model.unwrap_or_else(|status| panic!("{}", status.message));
+        let world = World::calm(model, start);
+        let run = "test".to_owned();
+        let machine = Machine::new(world.now(), MachineSettings { run });
+        let mut driver = Self {
+            world,
+            metrics: Metrics::default(),
+            probe: Probe::default(),
+            executions: BTreeMap::new(),
+            reads: Vec::new(),
+            lag: Lag::default(),
+            machine,
+            name: guest.manifest().name.clone(),
+            guest,
+            kinds: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            readings: BTreeMap::new(),
+            executing: BTreeMap::new(),
+            decided: BTreeMap::new(),
+            hold: None,
+            held: None,
+            calls_now: 0,
+            moment: Instant::ZERO,
+            last_id: 0,
+        };
+        driver.start();
+        driver
+    }
+
+    fn start(&mut self) {
+        let limits = CallLimits {
+            memory_mib: 64,
+            call_millis: 1000,
+            instances: INSTANCES,
+        };
+        let stable = LoadedRevision {
+            guest: (),
+            manifest: Arc::new(self.guest.manifest().clone()),
+            identity: RevisionIdentity::new(ModuleDigest([0; 32]), Arc::from([]), limits),
+            away: None,
+        };
+        let desired = DesiredController {
+            name: self.name.clone(),
+            settings: Settings {
+                mode: Mode::Enforce,
+                ..Settings::default()
+            },
+            user: None,
+            stable,
+            cohort: Cohort::default(),
+            candidate: None,
+            tripped: Vec::new(),
+        };
+        self.machine.apply(self.world.now(), vec![desired]);
+        self.discover();
+    }
+
+    /// The host discovers what the API server serves by now.
+    pub(super) fn discover(&mut self) {
+        self.world.discover();
+        self.follow();
+    }
+
+    /// The cache follows the API server. No guest is called.
+    pub(super) fn follow(&mut self) {
+        loop {
+            while let Some(effect) = self.machine.poll_inputs() {
+                self.effect(effect);
+            }
+            let now = self.world.now().instant;
+            match self.world.next(now) {
+                Some(notice) => self.notice(notice),
+                None => return,
+            }
+        }
+    }
+
+    /// Does everything that is due by then.
+    pub(super) fn run(&mut self, until: Instant) {
+        self.follow();
+        let mut rounds = 0;
+        loop {
+            self.poll();
+            let now = self.world.now();
+            if now.instant > self.moment {
+                (rounds, self.calls_now, self.moment) = (0, 0, now.instant);
+            }
+            rounds += 1;
+            assert!(
+                rounds < MAX_ROUNDS,
+                "the host does not come to rest at one point in time"
+            );
+            let wake = self.machine.next_due(now);
+            match self.world.next(wake.min(until)) {
+                Some(notice) => self.notice(notice),
+                None if now.instant >= until && wake > until => return,
+                None => {}
+            }
+        }
+    }
+
+    /// Takes the machine's effects. An effect that is answered at once is an input, after
+    /// which the machine is asked again.
+    fn poll(&mut self) {
+        let mut answered = true;
+        while std::mem::take(&mut answered) {
+            while let Some(effect) = self.machine.poll(self.world.now()) {
+                answered = true;
+                self.effect(effect);
+            }
+        }
+    }
+
+    /// Enqueues an item as the guest would.
+    pub(super) fn enqueue(&mut self, queue: &str, key: &str, after: Duration) {
+        let queues = &mut self.guest.manifest().queues.iter();
+        assert!(
+            queues.any(|it| it.name == queue),
+            "the queue \"{queue}\" is not declared"
+        );
+        let enqueue = plan::Enqueue {
+            item: queue_key(queue, key),
+            after,
+            created_at: None,
+            group: String::new(),
+        };
+        self.follow();
+        let now = self.world.now();
+        self.machine.enqueue(now, &self.name, &enqueue);
+    }
+
+    /// The next call about this item takes until [`Self::release`].
+    pub(super) fn hold(&mut self, queue: &str, key: &str) {
+        self.hold = Some(queue_key(queue, key));
+        self.enqueue(queue, key, Duration::ZERO);
+        let now = self.world.now().instant;
+        self.run(now);
+        assert!(self.held.is_some(), "the host does not call the guest");
+    }
+
+    /// The call that was held ends.
+    pub(super) fn release(&mut self) {
+        if let Some(call) = self.held.take() {
+            self.answer(call);
+        }
+        let now = self.world.now().instant;
+        self.run(now);
+    }
+
+    /// What a call about a fresh item would be made with now.
+    pub(super) fn preview(&mut self, queue: &str, key: &str, cursor: &str) -> Call<()> {
+        self.follow();
+        let now = self.world.now();
+        let item = WorkItem {
+            queue: queue.to_owned(),
+            key: key.to_owned(),
+            attempt: 0,
+            created_at: now.instant,
+            due_at: now.instant,
+            failures: Vec::new(),
+            cursor: cursor.to_owned(),
+        };
+        let call = self.machine.preview(now, &self.name, item);
+        call.expect("the controller waits for a resource that is not served: put an object of it")
+    }
+
+    /// The guest's decision about a fresh item. Nothing is executed.
+    pub(super) fn decide(&mut self, queue: &str, key: &str, cursor: &str) -> sdk::Decision {
+        let call = self.preview(queue, key, cursor);
+        let mut answers = Vec::new();
+        loop {
+            match self.reconcile(&call, &answers) {
+                Ok(mut decisions) => return decisions.pop().expect("one decision"),
+                Err(request) => answers.push(self.read(&call, &request)),
+            }
+        }
+    }
+
+    /// Lets the guest decide; it may need a live read first.
+    fn reconcile(
+        &mut self,
+        call: &Call<()>,
+        answers: &[ReadAnswer],
+    ) -> Result<Vec<sdk::Decision>, Box<ReadRequest>> {
+        let mark = self.probe.mark();
+        match self.guest.decide(call, answers, Some(&self.probe)) {
+            Ok(decisions) => Ok(decisions),
+            Err(Interruption::Reads(request)) => {
+                // An attempt that ends at a live read leaves no trace.
+                self.probe.rewind(mark);
+                if let ReadRequest::Get(requests) = &*request {
+                    let at = call.now.wall.0;
+                    let read = requests.iter().map(|it| (at, reference(&it.target)));
+                    self.reads.extend(read);
+                }
+                Err(request)
+            }
+            Err(Interruption::Failed(failure)) => panic!("{failure}"),
+        }
+    }
+
+    /// Reads for a call that nothing else waits for.
+    fn read(&mut self, call: &Call<()>, request: &ReadRequest) -> ReadAnswer {
+        let id = ReadId(self.fresh_id());
+        self.world.read(id, &self.name, &call.mapping, request);
+        let now = self.world.now().instant;
+        while let Some(notice) = self.world.next(now) {
+            match notice {
+                Notice::Read { read, answer } if read == id => {
+                    return answer;
+                }
+                notice => self.notice(notice),
+            }
+        }
+        panic!("a live read has no answer");
+    }
+
+    fn effect(&mut self, effect: Effect<()>) {
+        match effect {
+            Effect::StartStream { stream, spec } => {
+                let resource = &spec.resource;
+                let (group, version) = (&resource.group, &resource.version);
+                let model = self.world.model();
+                let served = model.resource(group, version, &resource.plural);
+                let kind = served.map(|served| served.kind.clone());
+                self.kinds.insert(stream, kind.unwrap_or_default());
+                self.world.start_stream(stream, spec);
+            }
+            Effect::StopStream(stream) => self.world.stop_stream(stream),
+            Effect::Discover => self.world.discover(),
+            Effect::Call(call) => self.call(call),
+            Effect::Read {
+                read,
+                controller,
+                request,
+                mapping,
+            } => self.world.read(read, &controller, &mapping, &request),
+            Effect::Resume { read, answer } => {
+                if let Some(call) = self.readings.remove(&read) {
+                    if let Some(in_flight) = self.calls.get_mut(&call) {
+                        in_flight.answers.push(answer);
+                    }
+                    self.compute(call);
+                }
+            }
+            Effect::Execute(execute) => self.execute(execute),
+            Effect::Report(report) => self.report(report),
+            Effect::Withdraw(_) | Effect::Release(()) => {}
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        let input = match notice {
+            Notice::Stream {
+                stream,
+                mut updates,
+            } => {
+                let kind = self.kinds.get(&stream).map(String::as_str);
+                self.lag
+                    .filter(stream, kind.unwrap_or_default(), &mut updates);
+                if updates.is_empty() {
+                    return;
+                }
+                Input::Stream(Batch { stream, updates })
+            }
+            Notice::Discovered(discovery) => Input::Discovered(discovery),
+            Notice::Executed {
+                execution,
+                outcome,
+                took,
+            } => {
+                return self.executed(execution, outcome, took);
+            }
+            Notice::Read { read, answer } => Input::ReadDone { read, answer },
+            // A machine alone has no control half, and records nothing.
+            Notice::Reminder(_) | Notice::Remembered { .. } | Notice::Recorded { .. } => return,
+        };
+        self.handle(input);
+    }
+
+    fn handle(&mut self, input: Input) {
+        let now = self.world.now();
+        self.machine.handle(now, input);
+    }
+
+    /// Updates of streams that the test made or held back.
+    pub(super) fn deliver(&mut self, updates: BTreeMap<StreamId, Update>) {
+        for (stream, update) in updates {
+            let updates = vec![update];
+            self.handle(Input::Stream(Batch { stream, updates }));
+        }
+        self.follow();
+    }
+
+    fn call(&mut self, call: Box<Call<()>>) {
+        self.calls_now += 1;
+        assert!(
+            self.calls_now < MAX_CALLS,
+            "{MAX_CALLS} calls, and there are still items due: does an item add itself?"
+        );
+        let id = call.id;
+        let in_flight = InFlight {
+            call,
+            answers: Vec::new(),
+            decisions: Vec::new(),
+        };
+        self.calls.insert(id, in_flight);
+        self.compute(id);
+    }
+
+    fn compute(&mut self, id: controller::CallId) {
+        let Some(mut in_flight) = self.calls.remove(&id) else {
+            return;
+        };
+        match self.reconcile(&in_flight.call, &in_flight.answers) {
+            Err(request) => {
+                let read = ReadId(self.fresh_id());
+                let controller = Arc::clone(&in_flight.call.controller);
+                self.calls.insert(id, in_flight);
+                self.readings.insert(read, id);
+                self.handle(Input::ReadRequested {
+                    read,
+                    call: id,
+                    controller,
+                    request: *request,
+                });
+            }
+            Ok(decisions) => {
+                let plans = decisions.iter().flat_map(|decision| decision.plans.clone());
+                let plans: Vec<sdk::Plan> = plans.collect();
+                let read = self.guest.read(&in_flight.call, decisions);
+                in_flight.decisions = read.unwrap_or_else(|failure| panic!("{failure}"));
+                let read = in_flight.decisions.iter().flat_map(|one| &one.plans);
+                for (plan, read) in plans.into_iter().zip(read) {
+                    let of_target = self.decided.entry(read.target.uid.clone()).or_default();
+                    of_target.retain(|(_, former)| former != read);
+                    of_target.push((plan, read.clone()));
+                }
+                let is_held = |item: &WorkItem| {
+                    let held = self.hold.as_ref();
+                    held.is_some_and(|held| held.queue == item.queue && held.key == item.key)
+                };
+                let holds = in_flight.call.items.iter().any(is_held);
+                self.calls.insert(id, in_flight);
+                if holds {
+                    self.hold = None;
+                    self.held = Some(id);
+                } else {
+                    self.answer(id);
+                }
+            }
+        }
+    }
+
+    fn answer(&mut self, id: controller::CallId) {
+        if let Some(in_flight) = self.calls.remove(&id) {
+            self.handle(Input::Answered {
+                call: id,
+                result: Ok(in_flight.decisions),
+                took: Duration::ZERO,
+            });
+        }
+    }
+
+    fn execute(&mut self, execute: Execute) {
+        let Execute {
+            id, plan, mapping, ..
+        } = execute;
+        let of_target = self.decided.get(&plan.target.uid);
+        let decided = of_target
+            .into_iter()
+            .flatten()
+            .find(|(_, read)| *read == *plan);
+        let (decided, _) = decided.cloned().expect("the guest decided the plan");
+        let execution = self.world.execute(&self.name, &plan, &mapping);
+        let executing = Executing { id, plan, decided };
+        self.executing.insert(execution, executing);
+    }
+
+    fn executed(&mut self, execution: ExecutionId, outcome: Outcome, took: Duration) {
+        let Some(Executing { id, plan, decided }) = self.executing.remove(&execution) else {
+            return;
+        };
+        let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
+        if plan.target.kind == "Pod" && outcome.failed.is_none() && plan.steps.iter().any(ends) {
+            let key = join(&plan.target.namespace, &plan.target.name);
+            cluster::end_pod(&mut self.world, &key);
+        }
+        let result = match &outcome.failed {
+            None => Ok(()),
+            Some((step, failure)) => Err((*step, native::failure(failure))),
+        };
+        let ended = Execution {
+            at: self.world.now().wall.0,
+            plan: decided,
+            result,
+        };
+        self.executions.insert(execution, ended);
+        self.handle(Input::Executed {
+            plan: id,
+            outcome,
+            took,
+        });
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Measured { measure, .. } => {
+                self.metrics.record(measure, self.world.now().instant);
+            }
+            Report::Ruled {
+                plan,
+                ruling: Ruling::Refuse(refusal),
+                ..
+            } => panic!("the plan for {} is {refusal}", plan.target),
+            _ => {}
+        }
+    }
+
+    fn fresh_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+
+    /// The API server serves the object's kind from now on.
+    pub(super) fn serve(&mut self, object: &Value) {
+        if cluster::serve(&mut self.world, object) {
+            self.discover();
+        }
+    }
+}
+
+fn queue_key(queue: &str, key: &str) -> plan::QueueKey {
+    plan::QueueKey {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+fn reference(target: &davit_core::object::ObjectRef) -> sdk::ObjectRef {
+    sdk::ObjectRef {
+        api_version: target.api_version.clone(),
+        kind: target.kind.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        uid: target.uid.clone(),
+    }
+}

@@ -1,0 +1,68 @@
+//! What a test makes fail: requests, watches and discovery, by the faults of the API
+//! server and of the way to it.
+
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_simulation::World;
+
+use super::cluster::plural;
+
+/// How long an overloaded server asks to wait, in seconds.
+const RETRY_AFTER: u32 = 1;
+
+/// Fails the requests with this verb for an object, as the API server would for a
+/// failure of this class. Returns false if no server's answer has the class.
+pub(super) fn fail(world: &mut World, verb: &str, kind: &str, key: &str, class: &str) -> bool {
+    let action = match class {
+        "conflict" => Action::Refuse(Refusal::Conflict),
+        "forbidden" => Action::Refuse(Refusal::Forbidden),
+        "invalid" => Action::Refuse(Refusal::Invalid),
+        "server" => Action::Refuse(Refusal::InternalError),
+        "throttled" => Action::Refuse(Refusal::TooManyRequests(RETRY_AFTER)),
+        "timeout" => Action::CloseBefore,
+        _ => return false,
+    };
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    world.faults().add(Fault {
+        matches: Match {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            ..Match::new(verb, &plural(kind))
+        },
+        when: When::Always,
+        action,
+    });
+    true
+}
+
+/// Breaks the watches of a kind. They cannot be opened again.
+pub(super) fn interrupt(world: &mut World, kind: &str) {
+    let plural = plural(kind);
+    for verb in ["list", "watch"] {
+        world.faults().add(Fault {
+            matches: Match::new(verb, &plural),
+            when: When::Always,
+            action: Action::Refuse(Refusal::InternalError),
+        });
+    }
+    world.disturb(&plural, WatchFault::Abort);
+}
+
+/// From now on discovery lacks a kind.
+pub(super) fn unserve(world: &mut World, kind: &str) {
+    world.conditions.unlisted.push(plural(kind));
+    world.discover();
+}
+
+/// From now on discovery does not reach a group version.
+pub(super) fn silence(world: &mut World, group_version: &str) {
+    world.conditions.unreached.push(group_version.to_owned());
+    world.discover();
+}
+
+/// Lets everything succeed again.
+pub(super) fn heal(world: &mut World) {
+    world.faults().clear();
+    world.conditions.unreached.clear();
+    world.conditions.unlisted.clear();
+    world.discover();
+}
