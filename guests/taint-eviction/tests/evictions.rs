@@ -245,10 +245,12 @@ fn a_pod_that_cannot_be_marked_is_not_deleted() {
     let mut harness = timers(1, None);
     harness.fail_writes("Pod", "default/pod0", "forbidden");
     harness.run();
-    for carried in harness.executions() {
-        let (step, failure) = carried.result.clone().unwrap_err();
+    assert!(!harness.executions().is_empty());
+    for execution in harness.executions() {
+        let (step, failure) = execution.result.clone().unwrap_err();
         assert_eq!(failure.class, "forbidden");
-        assert!(matches!(carried.plan.steps[step as usize], Step::Patch(_)));
+        let failed = &execution.plan.steps[step as usize];
+        assert!(matches!(failed, Step::Patch(_)));
     }
     // Permissions rarely change within a second.
     let timer = harness.pending(EVICTIONS, &uid("pod0")).unwrap();
