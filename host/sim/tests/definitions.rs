@@ -278,7 +278,7 @@ async fn objects_are_loaded_before_their_definition_and_namespace() {
     let orphan = json!({"apiVersion": "none.com/v1", "kind": "None", "metadata": {"name": "n"}});
     let error = sim.load(&orphan.to_string()).unwrap_err().to_string();
     assert!(
-        error.starts_with("loading None \"n\": no resource"),
+        error.starts_with("cannot load None \"n\": no resource"),
         "{error}"
     );
 }

@@ -23,7 +23,7 @@ pub(super) struct KnownRecord {
     known: Option<(Arc<ControllerStatus>, usize)>,
     /// The one that follows once what was decided before is executed.
     next: Option<(Arc<ControllerStatus>, usize)>,
-    /// The stable revision that runs: it goes on until the next one can.
+    /// The stable revision that runs: it continues until the next one can.
     running: Option<String>,
     /// The revisions that were rolled back.
     rejected: BTreeSet<String>,
@@ -210,7 +210,7 @@ impl KnownRecord {
             is_candidate |= candidate.is_some_and(|one| one.revision == revision);
         }
         if is_stable && !is_candidate {
-            // The former one goes on until this one can.
+            // The former one continues until this one can.
             self.running = Some(revision.to_owned());
         }
         is_stable

@@ -59,7 +59,7 @@ pub enum Notice {
     Executed {
         /// Which.
         execution: ExecutionId,
-        /// What became of it.
+        /// Its outcome.
         outcome: Outcome,
         /// How long it took, without the waiting for its turn.
         took: Duration,
@@ -462,8 +462,8 @@ impl World {
     }
 }
 
-/// What the server says that it serves. Of a group version that could not be
-/// reached it says nothing, but that it could not be reached.
+/// The resources that the server serves. A group version that discovery does not reach
+/// is listed as not reached, without resources.
 fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
     let (unreached, unlisted) = (&conditions.unreached, &conditions.unlisted);
     let served = model.resources().iter().filter_map(|resource| {
