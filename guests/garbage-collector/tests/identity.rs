@@ -15,7 +15,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Gc, collector, harness, object, owner, pod};
+use common::{Gc, collector, harness, object, owner, pod, stop_serving_foos};
 use davit_guest::Command;
 use garbage_collector::DEPENDENTS;
 use serde_json::{Value, json};
@@ -398,18 +398,31 @@ fn an_owner_is_not_gone_while_anything_of_its_group_is_unknown() {
         ("the group", |harness| harness.silence("example.com/v1a1")),
         ("all resources", |harness| harness.interrupt(DEFINITION)),
     ];
+    let unmappable = |harness: &mut Gc| harness.fail_reads("Foo", "default/owner", "unmappable");
     for (unknown, open) in gaps {
-        let mut harness = custom_owner(V1_BETA1);
-        harness.fail_reads("Foo", "default/owner", "unmappable");
-        harness.hide("Foo", "default/owner");
-        open(&mut harness);
-        wait(&mut harness);
-        assert_eq!(left(&harness), ["default/child"], "{unknown}");
-        harness.heal();
-        harness.fail_reads("Foo", "default/owner", "unmappable");
-        harness.silence("other.example.com/v1");
-        wait(&mut harness);
-        assert_eq!(left(&harness), [""; 0], "{unknown}");
+        // The version of the reference is not served any more, or not known only while
+        // the owner is read.
+        for is_served in [true, false] {
+            let mut harness = custom_owner(V1);
+            if is_served {
+                unmappable(&mut harness);
+            }
+            harness.hide("Foo", "default/owner");
+            open(&mut harness);
+            harness.run();
+            if !is_served {
+                stop_serving_foos(&mut harness, "v1beta1");
+            }
+            wait(&mut harness);
+            assert_eq!(left(&harness), ["default/child"], "{unknown}");
+            harness.heal();
+            if is_served {
+                unmappable(&mut harness);
+            }
+            harness.silence("other.example.com/v1");
+            wait(&mut harness);
+            assert_eq!(left(&harness), [""; 0], "{unknown}");
+        }
     }
 }
 

@@ -196,7 +196,12 @@ fn ties_are_broken_by_name_then_namespace_then_uid() {
     harness.put(ended("b").into());
     harness.put(ended("a").namespace("z").uid("1").into());
     harness.put(ended("a").namespace("y").uid("2").into());
-    harness.put(ended("c").created(hour(-1)).into());
+    harness.put(ended("d").created(hour(-1)).into());
+    harness.put(
+        ended("c")
+            .set("/metadata/creationTimestamp", Value::Null)
+            .into(),
+    );
     harness.put(ended("0").created(hour(1)).into());
     harness.run();
     let order: Vec<String> = harness
@@ -204,7 +209,7 @@ fn ties_are_broken_by_name_then_namespace_then_uid() {
         .iter()
         .map(|it| format!("{}/{}", it.plan.target.namespace, it.plan.target.name))
         .collect();
-    assert_eq!(order, ["default/c", "y/a", "z/a", "default/b"]);
+    assert_eq!(order, ["default/c", "default/d", "y/a", "z/a", "default/b"]);
 }
 
 #[test]
@@ -314,8 +319,11 @@ fn the_order_holds_from_the_first_to_the_last() {
         let namespace = format!("ns-{number}");
         let age = next(4);
         let pod = pod(&name).namespace(&namespace).phase(phase).reason(reason);
-        let created = hour(i64::try_from(age).unwrap());
-        harness.put(pod.created(created).into());
+        let pod = match age {
+            0 => pod.set("/metadata/creationTimestamp", Value::Null),
+            hours => pod.created(hour(i64::try_from(hours).unwrap())),
+        };
+        harness.put(pod.into());
         if phase != "Running" {
             let evicted = phase == "Failed" && reason == "Evicted";
             expected.push((!evicted, age, name, namespace));

@@ -145,12 +145,10 @@ fn sv_03_an_entry_with_an_invalid_lease_id_is_removed() {
     let status = status(&harness, "k8s.test.resources");
     assert_eq!(status.get("commonEncodingVersion"), None);
     assert_eq!(status["conditions"], json!([condition("False", EARLIER)]));
-    // A change of a lease reconciles the version while it is written.
+    // The version may be decided about once more before its own write is observed.
     let reads = reads(&harness);
-    assert!(
-        !reads.is_empty() && reads.iter().all(|read| read == "nobody"),
-        "{reads:?}"
-    );
+    assert!((1..=2).contains(&reads.len()), "{reads:?}");
+    assert!(reads.iter().all(|read| read == "nobody"), "{reads:?}");
 }
 
 /// `Test_StorageVersionDeletedOnLeaseDeletion`

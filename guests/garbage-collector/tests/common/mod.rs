@@ -85,6 +85,19 @@ pub(crate) fn interrupt_foos(harness: &mut Gc) {
     harness.interrupt("Foo");
 }
 
+/// The API server stops serving a version of the custom resource `Foo`. Its objects stay.
+pub(crate) fn stop_serving_foos(harness: &mut Gc, version: &str) {
+    let definition = harness.object("CustomResourceDefinition", "foos.example.com");
+    let mut definition = definition.expect("the definition");
+    let versions = definition["spec"]["versions"].as_array_mut();
+    for served in versions.expect("versions") {
+        if served["name"] == version {
+            served["served"] = json!(false);
+        }
+    }
+    harness.put(definition);
+}
+
 pub(crate) fn set(object: &mut Value, field: &str, value: Value) {
     object["metadata"][field] = value;
 }

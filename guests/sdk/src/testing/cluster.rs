@@ -177,7 +177,15 @@ fn find(world: &World, kind: &str, key: &str) -> Option<(Target, StoredObject)> 
 
 fn import(world: &mut World, object: Value) {
     let (kind, key) = id_of(&object);
-    let imported = world.with_model(|model, now| model.import(now, object));
+    let created = object.pointer("/metadata/creationTimestamp");
+    let is_undated = created.is_some_and(Value::is_null);
+    let imported = world.with_model(|model, now| {
+        if is_undated {
+            model.import_undated(now, object)
+        } else {
+            model.import(now, object)
+        }
+    });
     if let Err(status) = imported {
         panic!("{kind} {key}: {}", status.message);
     }

@@ -217,6 +217,8 @@ impl<C: Controller> Harness<C> {
 
     /// Puts an object into the cluster, or replaces the one with the same kind,
     /// namespace and name. Without a `metadata.uid` its uid is `KIND/NAMESPACE/NAME`.
+    /// Without a `metadata.creationTimestamp` it is created now; with one that is null it
+    /// stays without.
     pub fn put(&mut self, object: Value) {
         let driver = self.driver.get_mut();
         driver.serve(&object);

@@ -13,6 +13,20 @@ impl Model {
     /// stay, only the version is new. Missing fields get defaults. An object of the
     /// same name is replaced.
     pub fn import(&mut self, now: Time, object: Value) -> Result<StoredObject> {
+        self.take_over(now, object, Some(now))
+    }
+
+    /// The same without a default for the creation time: an object may lack one.
+    pub fn import_undated(&mut self, now: Time, object: Value) -> Result<StoredObject> {
+        self.take_over(now, object, None)
+    }
+
+    fn take_over(
+        &mut self,
+        now: Time,
+        object: Value,
+        created: Option<Time>,
+    ) -> Result<StoredObject> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let resource = self.resource_of_kind(api_version, kind).cloned().ok_or_else(|| {
@@ -35,7 +49,7 @@ impl Model {
         if metadata.uid.is_empty() {
             metadata.uid = self.rng.uuid();
         }
-        metadata.creation_timestamp.get_or_insert(now);
+        metadata.creation_timestamp = metadata.creation_timestamp.or(created);
         let target = Target::new(&resource, &metadata.namespace, &metadata.name);
         if resource.namespaced {
             self.ensure_namespace(now, &target.namespace)?;
