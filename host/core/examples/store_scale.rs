@@ -35,7 +35,7 @@ fn main() -> Outcome<()> {
     let mut store = Store::default();
     let (nodes_view, nodes) = add_nodes(&mut store)?;
     let (pods_view, pods) = add_pods(&mut store)?;
-    let nodes_fields = store.segment_fields(nodes).unwrap_or_default();
+    let nodes_fields = store.segment_fields(nodes).cloned().unwrap_or_default();
     store.replace(
         nodes,
         nodes_fields,
@@ -47,7 +47,7 @@ fn main() -> Outcome<()> {
     let begun = Clock::now();
     // The pods are created one by one, because a whole list would count as memory of
     // the store. Nobody reads the changes of the first list here.
-    let pods_fields = store.segment_fields(pods).unwrap_or_default();
+    let pods_fields = store.segment_fields(pods).cloned().unwrap_or_default();
     store.replace(
         pods,
         pods_fields.clone(),

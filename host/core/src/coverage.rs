@@ -89,8 +89,8 @@ pub struct Coverage {
     troubles: BTreeMap<SegmentId, Trouble>,
     /// The number of complete discoveries in a row without the segment's resource.
     missing: BTreeMap<SegmentId, u32>,
-    /// The resources that ever had a definition.
-    defined: BTreeSet<Name>,
+    /// The names of all definitions so far.
+    defined: BTreeSet<String>,
     /// The names of all `APIService`s so far.
     registered: BTreeSet<String>,
     /// The segments whose `APIService` is deleted, with the time at which the cache
@@ -103,6 +103,9 @@ pub struct Coverage {
 
 /// A resource by group and plural name: its versions have the same objects.
 type Name = (String, String);
+/// The same, of a resource that the mapping or the store holds: most have no gap, and
+/// their names are not copied.
+type NameRef<'a> = (&'a str, &'a str);
 
 impl Coverage {
     /// The condition of a segment's stream changed.
@@ -192,18 +195,24 @@ impl Coverage {
             return false;
         }
         let name = name_of(&spec.resource);
-        if !self.defined.contains(&name) {
+        if !self.defined.contains(&definition_of(name)) {
             let deregistered = self.deregistered.get(&segment);
             return deregistered.is_some_and(|since| now.since(*since) >= DEREGISTERED);
         }
         let definitions = self.covered(store, view, DEFINITIONS);
-        self.is_undefined(store, definitions, &name)
+        self.is_undefined(store, definitions, name)
     }
 
     /// Whether a resource had a definition that is deleted.
-    fn is_undefined(&self, store: &Store, definitions: Option<SegmentId>, name: &Name) -> bool {
-        self.defined.contains(name)
-            && definitions.is_some_and(|it| !store.holds(it, &definition_of(name)))
+    fn is_undefined(
+        &self,
+        store: &Store,
+        definitions: Option<SegmentId>,
+        name: NameRef<'_>,
+    ) -> bool {
+        let definition = definition_of(name);
+        self.defined.contains(&definition)
+            && definitions.is_some_and(|it| !store.holds(it, &definition))
     }
 
     /// Whether discovery, or the answer to a list, says that a segment's resource
@@ -222,7 +231,7 @@ impl Coverage {
         now: Instant,
     ) -> Vec<Unlisted> {
         self.note_servers(store, view, now);
-        let mut gaps: BTreeMap<Name, Option<Gap>> = BTreeMap::new();
+        let mut gaps: BTreeMap<NameRef<'_>, Option<Gap>> = BTreeMap::new();
         for (segment, ready) in store.segments_of(view) {
             let Some(spec) = store.segment_spec(segment) else {
                 continue;
@@ -239,59 +248,33 @@ impl Coverage {
                     .or_insert(Some(Gap::NotServed));
             }
             Source::EveryDeletable(except) => {
-                let known: BTreeSet<Name> =
+                let known: BTreeSet<NameRef<'_>> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
                 let definitions = self.covered(store, view, DEFINITIONS);
                 // A resource may have returned after it counted as gone and before the
                 // next discovery starts its stream.
                 let served = mapping.deletable().map(|it| name_of(&it.resource));
                 for name in served.filter(|(group, plural)| !excepts(except, group, plural)) {
-                    if !self.is_undefined(store, definitions, &name) {
-                        gaps.entry(name).or_insert(Some(Gap::NotListed));
+                    let is_known = gaps.contains_key(&name);
+                    if !is_known && !self.is_undefined(store, definitions, name) {
+                        gaps.insert(name, Some(Gap::NotListed));
                     }
                 }
                 let names = definitions.into_iter().flat_map(|it| store.keys_of(it));
                 for name in names.filter_map(|name| name.split_once('.')) {
                     let (plural, group) = name;
-                    let name = (group.to_owned(), plural.to_owned());
+                    let name = (group, plural);
                     if !known.contains(&name) && !excepts(except, group, plural) {
                         gaps.entry(name).or_insert(Some(Gap::NotServed));
                     }
                 }
                 let silent = self.silent.iter().filter(|it| !excepts(except, it, "*"));
                 for group in silent {
-                    gaps.insert((group.clone(), String::new()), Some(Gap::Silent));
+                    gaps.insert((group.as_str(), ""), Some(Gap::Silent));
                 }
             }
         }
-        self.since(view, gaps, now)
-    }
-
-    /// Adds the time since when each resource is unlisted.
-    fn since(
-        &mut self,
-        view: ViewId,
-        gaps: BTreeMap<Name, Option<Gap>>,
-        now: Instant,
-    ) -> Vec<Unlisted> {
-        let is_open = |name: &Name| gaps.get(name).copied().flatten().is_some();
-        self.since
-            .retain(|(of, name), _| *of != view || is_open(name));
-        let mut unlisted = Vec::new();
-        for (name, gap) in gaps {
-            let Some(reason) = gap else {
-                continue;
-            };
-            let since = *self.since.entry((view, name.clone())).or_insert(now);
-            let (group, plural) = name;
-            unlisted.push(Unlisted {
-                group,
-                plural,
-                since,
-                reason,
-            });
-        }
-        unlisted
+        with_since(&mut self.since, view, &gaps, now)
     }
 
     /// Drops the state of removed segments and views.
@@ -331,15 +314,11 @@ impl Coverage {
         let segments = store.segments();
         let definitions = segments.filter(|(_, spec)| is_named(&spec.resource, DEFINITIONS));
         let names = definitions.flat_map(|(segment, _)| store.keys_of(segment));
-        let names = names.filter_map(|name| name.split_once('.'));
-        for (plural, group) in names {
-            self.defined.insert((group.to_owned(), plural.to_owned()));
-        }
+        note_all(&mut self.defined, names);
         let Some(registrations) = self.covered(store, view, REGISTRATIONS) else {
             return;
         };
-        let names = store.keys_of(registrations).map(str::to_owned);
-        self.registered.extend(names);
+        note_all(&mut self.registered, store.keys_of(registrations));
         for (segment, spec) in store.segments() {
             let ApiResource { group, version, .. } = &spec.resource;
             let name = format!("{version}.{group}");
@@ -366,6 +345,40 @@ impl Coverage {
     }
 }
 
+/// Adds names to those that are known. Nearly all of them are known already.
+fn note_all<'a>(known: &mut BTreeSet<String>, names: impl Iterator<Item = &'a str>) {
+    for name in names {
+        if !known.contains(name) {
+            known.insert(name.to_owned());
+        }
+    }
+}
+
+/// The resources of a view with a gap, each with the time since when it is unlisted.
+fn with_since(
+    since: &mut BTreeMap<(ViewId, Name), Instant>,
+    view: ViewId,
+    gaps: &BTreeMap<NameRef<'_>, Option<Gap>>,
+    now: Instant,
+) -> Vec<Unlisted> {
+    since.retain(|(of, (group, plural)), _| {
+        let name = (group.as_str(), plural.as_str());
+        *of != view || gaps.get(&name).copied().flatten().is_some()
+    });
+    let open = gaps.iter().filter_map(|(name, gap)| Some((name, (*gap)?)));
+    open.map(|((group, plural), reason)| {
+        let (group, plural) = ((*group).to_owned(), (*plural).to_owned());
+        let name = (group.clone(), plural.clone());
+        Unlisted {
+            since: *since.entry((view, name)).or_insert(now),
+            group,
+            plural,
+            reason,
+        }
+    })
+    .collect()
+}
+
 /// Whether a watch of every deletable resource excludes this one. `*` stands for all
 /// resources of a group.
 #[must_use]
@@ -384,12 +397,12 @@ fn is_named(resource: &ApiResource, (group, plural): (&str, &str)) -> bool {
     resource.group == group && resource.plural == plural
 }
 
-fn name_of(resource: &ApiResource) -> Name {
-    (resource.group.clone(), resource.plural.clone())
+fn name_of(resource: &ApiResource) -> NameRef<'_> {
+    (&resource.group, &resource.plural)
 }
 
 /// The name of a resource's definition.
-fn definition_of((group, plural): &Name) -> String {
+fn definition_of((group, plural): NameRef<'_>) -> String {
     format!("{plural}.{group}")
 }
 

@@ -8,6 +8,10 @@ pub const MOST_LOGGED: usize = 1024;
 /// fields or colours of the host.
 #[must_use]
 pub fn line(text: &str, most: usize) -> String {
+    // Nearly every text is fine as it is.
+    if text.len() <= most && text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let mut line = String::with_capacity(text.len().min(most));
     for character in text.chars() {
         let before = line.len();

@@ -96,6 +96,7 @@ impl World {
         for (segment, plural) in segments {
             let fields = store
                 .segment_fields(segment)
+                .cloned()
                 .context("a segment has fields")?;
             let mut projector = Projector::new(fields.clone());
             // One by one: a list held as a whole would count as the store's.

@@ -56,7 +56,7 @@ impl Graph {
         };
         let mut changes = Vec::new();
         let segment = store.attach(view, &spec, &mut changes).unwrap();
-        let fields = store.segment_fields(segment).unwrap();
+        let fields = store.segment_fields(segment).unwrap().clone();
         store
             .replace(segment, fields, [], Instant::ZERO, &mut changes)
             .unwrap();

@@ -26,6 +26,7 @@ mod reported;
 pub mod requests;
 mod rest;
 mod revision;
+mod running;
 mod state;
 mod text;
 mod times;
@@ -88,6 +89,8 @@ pub struct Control<G> {
     running: Vec<DesiredController<G>>,
     /// The modules that drivers were last told to keep.
     kept_modules: BTreeSet<ModuleDigest>,
+    /// Whether the needed modules may have changed since drivers were told.
+    modules_may_change: bool,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
     /// When the controllers were last reconciled.
@@ -123,6 +126,7 @@ impl<G: Clone> Control<G> {
             outputs: VecDeque::new(),
             running: Vec::new(),
             kept_modules: BTreeSet::new(),
+            modules_may_change: true,
             failures: Throttle::default(),
             reconciled_at: now.instant,
             due: now.instant,
@@ -132,6 +136,7 @@ impl<G: Clone> Control<G> {
 
     /// Handles an input. [`Self::advance`] is due immediately after most inputs.
     pub fn handle(&mut self, now: Now, input: ControlInput<G>) {
+        self.modules_may_change = true;
         match input {
             ControlInput::Declared(all) => self.handle_declared(now, all),
             ControlInput::File(all) => self.handle_file(now, all),
@@ -171,6 +176,7 @@ impl<G: Clone> Control<G> {
             if controller.rest.is_for(seen) {
                 continue;
             }
+            self.modules_may_change = true;
             for notice in controller.reconcile(seen, passed, now) {
                 let event = ControlEffect::Event {
                     controller: name.clone(),
@@ -203,19 +209,12 @@ impl<G: Clone> Control<G> {
         };
         let left = self.controllers.iter().filter(|(_, entry)| is_left(entry));
         let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
+        self.modules_may_change |= !left.is_empty();
         for name in left {
             self.record(now, &name);
         }
         self.run();
         self.keep_modules();
-    }
-
-    /// The controllers that the data half has to run.
-    #[must_use]
-    pub fn desired(&self) -> Vec<DesiredController<G>> {
-        let controllers = self.controllers.values();
-        let known = controllers.filter_map(Entry::known);
-        known.filter_map(|one| one.applied.clone()).collect()
     }
 
     /// Whether the first decision on every declaration is recorded, or known not to be.
@@ -481,15 +480,6 @@ impl<G: Clone> Control<G> {
         let object = self.controllers.get(name).and_then(Entry::object);
         let owner = Owner::of(name, object);
         self.push(ControlEffect::Record { id, owner, record });
-    }
-
-    /// Tells the data half what to run, if that has changed.
-    fn run(&mut self) {
-        let desired = self.desired();
-        if desired != self.running {
-            self.outputs.push_back(Output::Run(desired.clone()));
-            self.running = desired;
-        }
     }
 
     /// Reports that a record cannot be read, once for each reason.

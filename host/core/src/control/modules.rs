@@ -8,6 +8,9 @@ use crate::digest::ModuleDigest;
 impl<G: Clone> Control<G> {
     /// Outputs the needed modules, if they have changed.
     pub(super) fn keep_modules(&mut self) {
+        if !std::mem::take(&mut self.modules_may_change) {
+            return;
+        }
         if let Some(modules) = self.modules()
             && modules != self.kept_modules
         {

@@ -10,6 +10,7 @@ use super::decision::Decision;
 use super::record::{Activation, Record, RecordId};
 use super::times::time;
 use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
+use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
 
@@ -32,7 +33,7 @@ pub(super) struct Recording {
     is_certain: bool,
     /// The modules that the record may name: after a write with an unknown result, also
     /// those of that write. None if the record was not read.
-    modules: Option<BTreeSet<String>>,
+    modules: Option<BTreeSet<ModuleDigest>>,
     recorded_at: Option<Instant>,
     /// When the next write may start after a failure.
     retry_at: Option<Instant>,
@@ -113,7 +114,7 @@ impl Recording {
     }
 
     /// The digests of the modules that the record may name; none if they are unknown.
-    pub(super) fn modules(&self) -> Option<&BTreeSet<String>> {
+    pub(super) fn modules(&self) -> Option<&BTreeSet<ModuleDigest>> {
         self.modules.as_ref()
     }
 
@@ -322,10 +323,11 @@ fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
 }
 
 /// The digests of the modules that a status names.
-fn modules(status: &ControllerStatus) -> impl Iterator<Item = String> {
+fn modules(status: &ControllerStatus) -> impl Iterator<Item = ModuleDigest> {
     let stable = status.stable.iter().map(|one| &one.digest);
     let candidate = status.candidate.iter().map(|one| &one.digest);
-    stable.chain(candidate).cloned()
+    let digests = stable.chain(candidate);
+    digests.filter_map(|digest| digest.parse().ok())
 }
 
 /// A status without counts and times.

@@ -1,5 +1,7 @@
 //! Texts for one line of a status.
 
+use std::borrow::Cow;
+
 use crate::untrusted;
 
 /// The longest text of a status, in bytes: the API server takes messages of 32 KiB.
@@ -10,12 +12,13 @@ const MOST: usize = 4096;
 /// terminals display it, so control characters are escaped.
 pub(super) fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let first = lines.next().unwrap_or_default().to_owned();
+    let first = lines.next().unwrap_or_default();
     let rest: Vec<&str> = lines.collect();
     let place = rest.iter().find_map(|line| place(line));
     let line = match place {
-        None => [&[first.as_str()], rest.as_slice()].concat().join(" "),
-        Some((line, column)) => format!("{first} (line {line}, column {column})"),
+        None if rest.is_empty() => Cow::Borrowed(first),
+        None => Cow::Owned([&[first], rest.as_slice()].concat().join(" ")),
+        Some((line, column)) => Cow::Owned(format!("{first} (line {line}, column {column})")),
     };
     untrusted::line(&line, MOST)
 }

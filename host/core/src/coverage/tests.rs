@@ -111,7 +111,7 @@ impl Bench {
 
     fn list(&mut self, served: &ServedResource, names: &[&str]) {
         let segment = self.segment(served);
-        let fields = self.store.segment_fields(segment).unwrap();
+        let fields = self.store.segment_fields(segment).unwrap().clone();
         let items = names.iter().map(|name| ProjectedObject {
             namespace: "".into(),
             name: (*name).into(),

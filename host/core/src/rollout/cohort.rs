@@ -208,7 +208,7 @@ mod tests {
     /// A cache that shows pods with those JSON-like MessagePack data.
     fn cache(pods: &[(&ObjectRef, Vec<u8>)]) -> Snapshot {
         let (mut store, _, segment) = testing::pods();
-        let fields = store.segment_fields(segment).unwrap();
+        let fields = store.segment_fields(segment).unwrap().clone();
         let items = pods.iter().map(|(pod, data)| ProjectedObject {
             namespace: pod.namespace.as_str().into(),
             name: pod.name.as_str().into(),

@@ -236,7 +236,7 @@ impl Feeds {
             return;
         };
         let Some(streams) = self.followed.get(&segment) else {
-            let current = self.begin(segment, wanted);
+            let current = self.begin(segment, wanted.clone());
             self.followed.insert(segment, SegmentStreams::new(current));
             return;
         };
@@ -246,13 +246,13 @@ impl Feeds {
             (None, Some(_)) => None,
         };
         let feed = coming.and_then(|id| self.streams.get(&id));
-        let is_covered = feed.is_some_and(|feed| feed.fields.covers(&wanted));
+        let is_covered = feed.is_some_and(|feed| feed.fields.covers(wanted));
         let shows = streams.shown.as_ref();
         // Before its first list, a stream must list every field that a view shows
         // already: an earlier stream may have had more fields.
         let needs_another = !is_covered && (shows.is_none() || store.needs_list(segment));
         let is_comparable = shows.is_some_and(|version| version.number().is_some());
-        let another = needs_another.then(|| self.begin(segment, wanted));
+        let another = needs_another.then(|| self.begin(segment, wanted.clone()));
         let Some(streams) = self.followed.get_mut(&segment) else {
             return;
         };

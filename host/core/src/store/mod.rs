@@ -260,7 +260,7 @@ impl Store {
 
     /// All fields that the views of a segment read: its next list has to have them.
     #[must_use]
-    pub fn segment_fields(&self, segment: SegmentId) -> Option<FieldTree> {
+    pub fn segment_fields(&self, segment: SegmentId) -> Option<&FieldTree> {
         Some(self.segments.get(&segment)?.fields())
     }
 

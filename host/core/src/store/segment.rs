@@ -36,6 +36,9 @@ pub(super) struct Segment {
     pub(super) listed: Option<FieldTree>,
     /// Its views, grouped by the fields that they read.
     pub(super) readers: Vec<Reader>,
+    /// All fields that its views read. Stored, because every list of any segment asks
+    /// every segment for them.
+    fields: FieldTree,
     /// The size of its objects' data and keys, in bytes.
     pub(super) bytes: usize,
 }
@@ -57,17 +60,14 @@ impl Segment {
             spec: Arc::new(spec),
             listed: None,
             readers: Vec::new(),
+            fields: FieldTree::default(),
             bytes: 0,
         }
     }
 
     /// All fields that its views read.
-    pub(super) fn fields(&self) -> FieldTree {
-        let mut all = FieldTree::default();
-        for reader in &self.readers {
-            all.merge(&reader.tree);
-        }
-        all
+    pub(super) fn fields(&self) -> &FieldTree {
+        &self.fields
     }
 
     /// Adds a view, and returns whether the view can show the objects immediately.
@@ -77,6 +77,7 @@ impl Segment {
             return reader.ready;
         }
         let ready = self.listed.as_ref().is_some_and(|had| had.covers(tree));
+        self.fields.merge(tree);
         self.readers.push(Reader {
             fields,
             tree: Arc::clone(tree),
@@ -91,7 +92,14 @@ impl Segment {
         for reader in &mut self.readers {
             reader.views.retain(|other| *other != view);
         }
+        let before = self.readers.len();
         self.readers.retain(|reader| !reader.views.is_empty());
+        if self.readers.len() < before {
+            self.fields = FieldTree::default();
+            for reader in &self.readers {
+                self.fields.merge(&reader.tree);
+            }
+        }
     }
 
     /// Whether a view shows the objects.

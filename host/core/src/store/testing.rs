@@ -31,7 +31,7 @@ pub(crate) fn pods_as(view: ViewSpec) -> (Store, ViewId, SegmentId) {
         field_selector: String::new(),
     };
     let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
-    let fields = store.segment_fields(segment).unwrap();
+    let fields = store.segment_fields(segment).unwrap().clone();
     store
         .replace(segment, fields, [], Instant::ZERO, &mut Vec::new())
         .unwrap();

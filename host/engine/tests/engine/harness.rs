@@ -195,7 +195,7 @@ fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
         .iter()
         .enumerate()
         .map(|(number, node)| pod(number, node));
-    let fields = store.segment_fields(segment).unwrap();
+    let fields = store.segment_fields(segment).unwrap().clone();
     let listed_at = Instant::from_nanos(50_000_000_000);
     store
         .replace(segment, fields, items, listed_at, &mut changes)

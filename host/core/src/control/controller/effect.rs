@@ -126,7 +126,7 @@ impl<G: Clone> Controller<G> {
         let recorded = self.recording.modules()?;
         let stable = self.rollout.stable().map(|one| &one.digest);
         let candidate = self.rollout.candidate().map(|one| &one.revision.digest);
-        let named = recorded.iter().chain(stable).chain(candidate);
+        let named = stable.into_iter().chain(candidate);
         let named = named.filter_map(|text| text.parse().ok());
         let loaded = self.stable.iter().chain(&self.desired);
         let running = self.applied.iter().flat_map(|applied| {
@@ -136,6 +136,7 @@ impl<G: Clone> Controller<G> {
         let running = running.map(|one| one.identity.digest());
         Some(
             named
+                .chain(recorded.iter().copied())
                 .chain(loaded.map(Revision::digest))
                 .chain(running)
                 .collect(),

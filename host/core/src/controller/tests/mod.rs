@@ -529,5 +529,5 @@ fn listed_fields_are_those_of_the_view() {
     let bench = Bench::enforcing();
     let fields = bench.store.segment_fields(bench.segment).unwrap();
     let expected: FieldTree = manifest().watches[0].fields.iter().collect();
-    assert_eq!(fields, expected);
+    assert_eq!(*fields, expected);
 }

@@ -62,7 +62,7 @@ fn pods_by_node() -> (Store, ViewId, SegmentId) {
     let pods = store
         .attach(view, &segment("pods"), &mut Vec::new())
         .unwrap();
-    let listed = store.segment_fields(pods).unwrap();
+    let listed = store.segment_fields(pods).unwrap().clone();
     store
         .replace(pods, listed, [], at(0), &mut Vec::new())
         .unwrap();
@@ -174,7 +174,7 @@ fn a_view_waits_for_fields_that_were_not_listed() {
     assert!(changes.is_empty() && store.needs_list(pods));
     assert!(store.view(wide).unwrap().is_empty());
 
-    let listed = store.segment_fields(pods).unwrap();
+    let listed = store.segment_fields(pods).unwrap().clone();
     assert_eq!(listed, fields(&["spec.nodeName", "status.phase"]));
     let data = map([
         ("spec", map([("nodeName", "n".into())])),
@@ -260,7 +260,7 @@ fn a_view_of_many_resources_has_uids_as_keys() {
     let mut ids = Vec::new();
     for (plural, uid) in [("pods", "p"), ("secrets", "s")] {
         let id = store.attach(view, &segment(plural), &mut changes).unwrap();
-        let listed = store.segment_fields(id).unwrap();
+        let listed = store.segment_fields(id).unwrap().clone();
         let items = [item("same", uid, "7", &owned("o"))];
         store
             .replace(id, listed, items, at(1), &mut changes)
@@ -329,7 +329,7 @@ fn in_a_later_snapshot_a_cursor_skips_nothing_that_stays() {
     let left = (0..230).rev().map(|number| pod(number, "3"));
     let left = left.filter(|it| !first[..90].contains(&it.name.to_string()));
     let left: Vec<ProjectedObject> = left.collect();
-    let listed = store.segment_fields(pods).unwrap();
+    let listed = store.segment_fields(pods).unwrap().clone();
     store
         .replace(pods, listed, left, at(3), &mut Vec::new())
         .unwrap();

@@ -240,7 +240,7 @@ impl Pair {
         );
         for id in segments {
             let fields = self.model.segment_fields(id);
-            assert_eq!(self.store.segment_fields(id), Some(fields));
+            assert_eq!(self.store.segment_fields(id), Some(&fields));
         }
         for (snapshot, shown) in &self.snapshots {
             for (view, shown) in shown {
