@@ -32,6 +32,8 @@ pub(super) struct KnownRecord {
     tripping: BTreeMap<(String, String), Hold>,
     /// Those that tripped by then hold nothing back any more.
     released: Option<Wall>,
+    /// Nor do these, which were known by then: the wall clock may have been set back.
+    released_trips: BTreeSet<(String, String)>,
     /// The last trip that an operator has reset.
     reset: Option<String>,
     /// Whether the cohorts have changed since the host knows the record.
@@ -47,6 +49,7 @@ impl KnownRecord {
         self.trips.clear();
         self.tripping.clear();
         (self.released, self.reset) = (None, None);
+        self.released_trips.clear();
     }
 
     /// The host knows so many of the decisions that were written; whether the last of
@@ -97,7 +100,8 @@ impl KnownRecord {
             let since = read(&trip.since);
             let is_released = self
                 .released
-                .is_some_and(|at| since.is_none_or(|it| it <= at));
+                .is_some_and(|at| since.is_none_or(|it| it <= at))
+                || self.released_trips.contains(&name);
             let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
             if is_released || is_reset || is_void || self.trips.contains_key(&name) {
                 continue;
@@ -112,8 +116,9 @@ impl KnownRecord {
 
     /// The limits are others: what has tripped by now is judged again.
     pub(super) fn release(&mut self, now: Wall) {
-        self.trips.clear();
-        self.tripping.clear();
+        self.trips.append(&mut self.tripping);
+        let trips = std::mem::take(&mut self.trips);
+        self.released_trips.extend(trips.into_keys());
         self.released = Some(now);
     }
 
