@@ -1,9 +1,8 @@
 //! A world in memory that Davit's host runs in: an API server, streams, executions,
 //! reads, records and modules, on virtual time, in one thread, from one seed.
 //!
-//! A [`World`] is everything outside of the host. Its owner starts and stops
-//! streams, executes plans, reads, and records; [`World::next`] moves time on to the
-//! next [`Notice`]. What happens, when, and in which order is drawn from the seed, so
+//! A [`World`] is everything outside of the host. [`World::perform`] takes an effect of
+//! the core's machine; [`World::next`] moves time on to the next [`Notice`]. What happens, when, and in which order is drawn from the seed, so
 //! that the same seed always tells the same story. A [`Host`] is the core's host with a
 //! driver in such a world.
 //!
@@ -26,4 +25,4 @@ pub use dice::Dice;
 pub use host::{Guest, Host, NativeGuest, Reconciliation};
 pub use modules::{Described, Module, Modules};
 pub use records::Records;
-pub use world::{Conditions, ExecutionId, Notice, World, Write};
+pub use world::{Conditions, Notice, World, Write};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::controller::{Outcome, Settings};
+use davit_core::controller::{Outcome, PlanId, Settings};
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
 use davit_core::gate::{Mode, Ruling};
@@ -18,7 +18,7 @@ use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::Instant;
 use davit_core::{controller, plan};
 use davit_sim::{Config, Model, Time};
-use davit_simulation::{ExecutionId, Notice, World};
+use davit_simulation::{Notice, World};
 use serde_json::Value;
 
 use super::cluster::{self, join};
@@ -43,7 +43,7 @@ pub(super) struct Driver<C> {
     pub(super) metrics: Metrics,
     pub(super) probe: Probe,
     /// The plans that have ended, in the order of their beginnings.
-    pub(super) executions: BTreeMap<ExecutionId, Execution>,
+    pub(super) executions: BTreeMap<PlanId, Execution>,
     /// The live reads of single objects: the time and the object.
     pub(super) reads: Vec<(sdk::Instant, sdk::ObjectRef)>,
     pub(super) lag: Lag,
@@ -54,7 +54,7 @@ pub(super) struct Driver<C> {
     kinds: BTreeMap<StreamId, String>,
     calls: BTreeMap<controller::CallId, InFlight>,
     readings: BTreeMap<ReadId, controller::CallId>,
-    executing: BTreeMap<ExecutionId, Executing>,
+    executing: BTreeMap<PlanId, Executing>,
     /// Plans that were decided, as the guest and as the host knows them, by the uid of
     /// their target.
     decided: BTreeMap<String, Vec<(sdk::Plan, Plan)>>,
@@ -73,7 +73,6 @@ struct InFlight {
 }
 
 struct Executing {
-    id: controller::PlanId,
     plan: Arc<Plan>,
     decided: sdk::Plan,
 }
@@ -295,7 +294,7 @@ impl<C: Controller> Driver<C> {
         let now = self.world.now().instant;
         while let Some(notice) = self.world.next(now) {
             match notice {
-                Notice::Read { read, answer } if read == id => {
+                Notice::Machine(Input::ReadDone { read, answer }) if read == id => {
                     return answer;
                 }
                 notice => self.notice(notice),
@@ -305,26 +304,21 @@ impl<C: Controller> Driver<C> {
     }
 
     fn effect(&mut self, effect: Effect<()>) {
-        match effect {
+        match &effect {
             Effect::StartStream { stream, spec } => {
                 let resource = &spec.resource;
                 let (group, version) = (&resource.group, &resource.version);
                 let model = self.world.model();
                 let served = model.resource(group, version, &resource.plural);
                 let kind = served.map(|served| served.kind.clone());
-                self.kinds.insert(stream, kind.unwrap_or_default());
-                self.world.start_stream(stream, spec);
+                self.kinds.insert(*stream, kind.unwrap_or_default());
             }
-            Effect::StopStream(stream) => self.world.stop_stream(stream),
-            Effect::Discover => self.world.discover(),
-            Effect::Call(call) => self.call(call),
-            Effect::Read {
-                read,
-                controller,
-                request,
-                mapping,
-            } => self.world.read(read, &controller, &mapping, &request),
-            Effect::Resume { read, answer } => {
+            Effect::Execute(execute) => self.executes(execute),
+            _ => {}
+        }
+        match self.world.perform(effect) {
+            Some(Effect::Call(call)) => self.call(call),
+            Some(Effect::Resume { read, answer }) => {
                 if let Some(call) = self.readings.remove(&read) {
                     if let Some(in_flight) = self.calls.get_mut(&call) {
                         in_flight.answers.push(answer);
@@ -332,38 +326,27 @@ impl<C: Controller> Driver<C> {
                     self.compute(call);
                 }
             }
-            Effect::Execute(execute) => self.execute(execute),
-            Effect::Report(report) => self.report(report),
-            Effect::Withdraw(_) | Effect::Release(()) => {}
+            Some(Effect::Report(report)) => self.report(report),
+            Some(_) | None => {}
         }
     }
 
     fn notice(&mut self, notice: Notice) {
-        let input = match notice {
-            Notice::Stream {
-                stream,
-                mut updates,
-            } => {
-                let kind = self.kinds.get(&stream).map(String::as_str);
-                self.lag
-                    .filter(stream, kind.unwrap_or_default(), &mut updates);
+        // A machine alone has no control half, and records nothing.
+        let Notice::Machine(mut input) = notice else {
+            return;
+        };
+        match &mut input {
+            Input::Stream(Batch { stream, updates }) => {
+                let kind = self.kinds.get(stream).map(String::as_str);
+                self.lag.filter(*stream, kind.unwrap_or_default(), updates);
                 if updates.is_empty() {
                     return;
                 }
-                Input::Stream(Batch { stream, updates })
             }
-            Notice::Discovered(discovery) => Input::Discovered(discovery),
-            Notice::Executed {
-                execution,
-                outcome,
-                took,
-            } => {
-                return self.executed(execution, outcome, took);
-            }
-            Notice::Read { read, answer } => Input::ReadDone { read, answer },
-            // A machine alone has no control half, and records nothing.
-            Notice::Reminder(_) | Notice::Remembered { .. } | Notice::Recorded { .. } => return,
-        };
+            Input::Executed { plan, outcome, .. } => self.executed(*plan, outcome),
+            _ => {}
+        }
         self.handle(input);
     }
 
@@ -451,23 +434,23 @@ impl<C: Controller> Driver<C> {
         }
     }
 
-    fn execute(&mut self, execute: Execute) {
-        let Execute {
-            id, plan, mapping, ..
-        } = execute;
+    fn executes(&mut self, execute: &Execute) {
+        let plan = &execute.plan;
         let of_target = self.decided.get(&plan.target.uid);
         let decided = of_target
             .into_iter()
             .flatten()
-            .find(|(_, read)| *read == *plan);
+            .find(|(_, read)| *read == **plan);
         let (decided, _) = decided.cloned().expect("the guest decided the plan");
-        let execution = self.world.execute(&self.name, &plan, &mapping);
-        let executing = Executing { id, plan, decided };
-        self.executing.insert(execution, executing);
+        let executing = Executing {
+            plan: Arc::clone(plan),
+            decided,
+        };
+        self.executing.insert(execute.id, executing);
     }
 
-    fn executed(&mut self, execution: ExecutionId, outcome: Outcome, took: Duration) {
-        let Some(Executing { id, plan, decided }) = self.executing.remove(&execution) else {
+    fn executed(&mut self, id: PlanId, outcome: &Outcome) {
+        let Some(Executing { plan, decided }) = self.executing.remove(&id) else {
             return;
         };
         let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
@@ -484,12 +467,7 @@ impl<C: Controller> Driver<C> {
             plan: decided,
             result,
         };
-        self.executions.insert(execution, ended);
-        self.handle(Input::Executed {
-            plan: id,
-            outcome,
-            took,
-        });
+        self.executions.insert(id, ended);
     }
 
     fn report(&mut self, report: Report) {

@@ -45,7 +45,8 @@ pub struct CallId {
 pub struct PlanId {
     /// The controller that executes it.
     pub controller: ControllerId,
-    pub(super) number: u64,
+    /// Counts the controller's plans and calls.
+    pub number: u64,
 }
 
 /// `CONTROLLER-NUMBER`

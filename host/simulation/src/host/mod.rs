@@ -4,22 +4,22 @@ mod calls;
 mod control;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use davit_core::control::{
     Change, ChangeError, ChangeId, ControlInput, Declaration, FileController, HostIdentity, Load,
     Requests,
 };
-use davit_core::controller::{CallId, PlanId};
+use davit_core::controller::CallId;
 use davit_core::host::{Effect, HostSettings, Input};
 use davit_core::machine::{self, Execute, ReadId, Report};
-use davit_core::stream::Batch;
 use davit_core::time::{Instant, Now};
 use serde_json::{Value, json};
 
 use crate::modules::{Describe, Modules};
 use crate::watchdog::Watchdog;
-use crate::world::{ExecutionId, Notice, World};
+use crate::world::{Notice, World};
 use calls::InFlight;
 pub use calls::{Guest, NativeGuest, Reconciliation};
 
@@ -40,7 +40,6 @@ pub struct Host {
     reminders: BTreeMap<u64, Reminder>,
     /// The calls that wait for live reads.
     reads: BTreeMap<ReadId, CallId>,
-    executions: BTreeMap<ExecutionId, Executing>,
     /// How likely a call traps.
     pub trap: f64,
     /// How likely the host crashes after an effect.
@@ -84,11 +83,15 @@ enum Reminder {
     Loaded(Box<Load>),
 }
 
-#[derive(Debug)]
-struct Executing {
-    plan: PlanId,
-    controller: String,
-    uid: String,
+impl fmt::Display for ExecutedPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (controller, revision, plan) = (&self.controller, &self.revision, &self.plan);
+        let (reason, target, message) = (&plan.reason, &plan.target, &plan.message);
+        write!(
+            f,
+            "{controller} ({revision}) executes {reason} {target}: {message}"
+        )
+    }
 }
 
 /// Why [`Host::run`] returned.
@@ -114,7 +117,6 @@ impl Host {
             calls: BTreeMap::new(),
             reminders: BTreeMap::new(),
             reads: BTreeMap::new(),
-            executions: BTreeMap::new(),
             trap: 0.0,
             crash: 0.0,
             crashed: false,
@@ -254,6 +256,7 @@ impl Host {
     /// This replica gains or loses leadership.
     pub fn lead(&mut self, held: bool) {
         self.leading = held;
+        self.watchdog.leads(held);
         self.world.note(format_args!("leadership: {held}"));
         self.handle(machine::Input::Leadership { held });
         self.pump();
@@ -266,7 +269,6 @@ impl Host {
         self.calls.clear();
         self.reminders.clear();
         self.reads.clear();
-        self.executions.clear();
         self.answers.clear();
         self.pauses.clear();
         self.world.crash();
@@ -358,106 +360,42 @@ impl Host {
 
     fn machine_effect(&mut self, effect: machine::Effect<Guest>) {
         use machine::Effect;
-        match effect {
-            Effect::StartStream { stream, spec } => self.world.start_stream(stream, spec),
-            Effect::StopStream(stream) => self.world.stop_stream(stream),
-            Effect::Discover => self.world.discover(),
-            Effect::Call(call) => self.call(call),
-            Effect::Read {
-                read,
-                controller,
-                request,
-                mapping,
-            } => self.world.read(read, &controller, &mapping, &request),
-            Effect::Resume { read, answer } => self.resume(read, answer),
-            Effect::Execute(execute) => self.execute(execute),
-            Effect::Withdraw(controller) => {
-                let of_controller = self
-                    .executions
-                    .iter()
-                    .filter(|(_, executing)| executing.plan.controller == controller);
-                let ids: Vec<ExecutionId> = of_controller.map(|(id, _)| *id).collect();
-                self.world.withdraw(&ids);
-            }
-            Effect::Report(report) => {
+        if let Effect::Execute(execute) = &effect {
+            self.check_plan(execute);
+        }
+        match self.world.perform(effect) {
+            Some(Effect::Call(call)) => self.call(call),
+            Some(Effect::Resume { read, answer }) => self.resume(read, answer),
+            Some(Effect::Report(report)) => {
                 self.watchdog.reported(&report);
                 self.reports.push(report);
             }
-            Effect::Release(_) => {}
+            Some(_) | None => {}
         }
     }
 
-    fn execute(&mut self, execute: Execute) {
-        let Execute {
-            id,
-            controller,
-            revision,
-            plan,
-            mapping,
-            ..
-        } = execute;
-        self.world.note(format_args!(
-            "{controller} ({revision}) executes {} {}: {}",
-            plan.reason, plan.target, plan.message
-        ));
-        let uid = plan.target.uid.clone();
-        let same = |other: &Executing| other.controller == controller && other.uid == uid;
-        if self.executions.values().any(same) {
-            let what = format!("{controller} executes two plans on {}", plan.target);
-            self.world.violated(what);
-        }
-        if !self.leading {
-            let what = format!("{controller} executes without leadership: {}", plan.target);
-            self.world.violated(what);
-        }
-        let execution = self.world.execute(&controller, &plan, &mapping);
+    /// Checks a plan that is about to be executed.
+    fn check_plan(&mut self, execute: &Execute) {
         let executed = ExecutedPlan {
             at: self.world.now().instant,
-            controller: controller.clone(),
-            revision,
-            plan,
+            controller: execute.controller.clone(),
+            revision: Arc::clone(&execute.revision),
+            plan: Arc::clone(&execute.plan),
         };
-        for problem in self
-            .watchdog
-            .executes(id.controller, &executed, self.world.records())
-        {
+        self.world.note(format_args!("{executed}"));
+        let records = self.world.records();
+        for problem in self.watchdog.executes(execute.id, &executed, records) {
             self.world.violated(problem);
         }
         self.executed.push(executed);
-        let executing = Executing {
-            plan: id,
-            controller,
-            uid,
-        };
-        self.executions.insert(execution, executing);
     }
 
     /// Hands a notice to the host. A reminder of the owner is returned.
     fn notice(&mut self, notice: Notice) -> Option<u64> {
         match notice {
-            Notice::Stream { stream, updates } => {
-                self.watchdog.delivered(&updates);
-                self.handle(machine::Input::Stream(Batch { stream, updates }));
-            }
-            Notice::Discovered(result) => self.handle(machine::Input::Discovered(result)),
-            Notice::Executed {
-                execution,
-                outcome,
-                took,
-            } => {
-                if let Some(executing) = self.executions.remove(&execution) {
-                    let Executing { plan, uid, .. } = executing;
-                    let at = self.world.now().instant;
-                    self.watchdog.ended(plan.controller, &uid, &outcome, at);
-                    self.handle(machine::Input::Executed {
-                        plan,
-                        outcome,
-                        took,
-                    });
-                }
-            }
-            Notice::Read { read, answer } => {
-                self.handle(machine::Input::ReadDone { read, answer });
+            Notice::Machine(input) => {
+                self.watchdog.receives(&input, self.world.now().instant);
+                self.handle(input);
             }
             Notice::Remembered {
                 id,

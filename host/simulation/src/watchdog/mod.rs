@@ -15,10 +15,9 @@ use std::sync::Arc;
 
 use davit_core::api::{ControllerSpec, ModeConfig};
 use davit_core::control::{Declaration, FileController, Notice, Requests, is_same_revision};
-use davit_core::controller::{ControllerId, Outcome};
-use davit_core::machine::Report;
+use davit_core::controller::PlanId;
+use davit_core::machine::{Input, Report};
 use davit_core::plan::Step;
-use davit_core::stream::Update;
 use davit_core::time::{Instant, Now};
 
 use crate::host::{ExecutedPlan, Guest};
@@ -32,8 +31,20 @@ use record::KnownRecord;
 pub(crate) struct Watchdog {
     controllers: BTreeMap<String, WatchedController>,
     observations: Observations,
+    /// The plans in execution.
+    executing: BTreeMap<PlanId, PlanInFlight>,
+    /// Whether the host has lost leadership.
+    lost_leadership: bool,
     /// Whether the wall clock has jumped: what it says of times is worth nothing.
     jumped: bool,
+}
+
+/// A plan in execution.
+#[derive(Debug)]
+struct PlanInFlight {
+    controller: String,
+    /// The uid of its target.
+    uid: String,
 }
 
 /// What is known of one controller.
@@ -55,6 +66,7 @@ impl Watchdog {
     /// The host is another one, and forgot what it did.
     pub(crate) fn restarted(&mut self) {
         self.observations = Observations::default();
+        self.executing.clear();
         for watched in self.controllers.values_mut() {
             watched.modes.clear();
             watched.spending = Spending::default();
@@ -207,26 +219,29 @@ impl Watchdog {
         problems
     }
 
-    /// A stream delivers updates to the host.
-    pub(crate) fn delivered(&mut self, updates: &[Update]) {
-        self.observations.deliver(updates);
+    /// The host gains or loses leadership.
+    pub(crate) fn leads(&mut self, held: bool) {
+        self.lost_leadership = !held;
     }
 
-    /// The host learns the outcome of a plan.
-    pub(crate) fn ended(
-        &mut self,
-        controller: ControllerId,
-        uid: &str,
-        outcome: &Outcome,
-        now: Instant,
-    ) {
-        self.observations.end(controller, uid, outcome, now);
+    /// The host receives an input.
+    pub(crate) fn receives(&mut self, input: &Input, now: Instant) {
+        match input {
+            Input::Stream(batch) => self.observations.deliver(&batch.updates),
+            Input::Executed { plan, outcome, .. } => {
+                if let Some(ended) = self.executing.remove(plan) {
+                    self.observations
+                        .end(plan.controller, &ended.uid, outcome, now);
+                }
+            }
+            _ => {}
+        }
     }
 
     /// What is wrong with this plan.
     pub(crate) fn executes(
         &mut self,
-        id: ControllerId,
+        id: PlanId,
         executed: &ExecutedPlan,
         records: &Records,
     ) -> Vec<String> {
@@ -236,16 +251,33 @@ impl Watchdog {
             revision,
             plan,
         } = executed;
-        let Some(watched) = self.controllers.get_mut(controller) else {
-            return vec![format!("{controller} is not declared, and executes a plan")];
-        };
         let mut problems = Vec::new();
+        let target = &plan.target;
+        let is_same =
+            |other: &PlanInFlight| other.controller == *controller && other.uid == target.uid;
+        if self.executing.values().any(is_same) {
+            problems.push(format!("{controller} executes two plans on {target}"));
+        }
+        if self.lost_leadership {
+            problems.push(format!(
+                "{controller} executes without leadership: {target}"
+            ));
+        }
+        let in_flight = PlanInFlight {
+            controller: controller.clone(),
+            uid: target.uid.clone(),
+        };
+        self.executing.insert(id, in_flight);
+        let Some(watched) = self.controllers.get_mut(controller) else {
+            problems.push(format!("{controller} is not declared, and executes a plan"));
+            return problems;
+        };
         if !watched.modes.contains(&ModeConfig::Enforce) {
             problems.push(format!(
                 "{controller} does not enforce, and executes a plan"
             ));
         }
-        let stale = self.observations.stale(id, &plan.target, *at);
+        let stale = self.observations.stale(id.controller, target, *at);
         problems.extend(stale.map(|why| {
             format!(
                 "{controller} executes a plan for {}, which {why}",

@@ -8,10 +8,11 @@ use davit_core::api::{
 };
 use davit_core::budget::Cooldown;
 use davit_core::control::{Activation, Owner, Record};
-use davit_core::controller::ControllerId;
+use davit_core::controller::{ControllerId, Outcome};
 use davit_core::expectation::WriteResult;
 use davit_core::object::{ObjectRef, ProjectedObject, Uid};
 use davit_core::plan::{DeleteOptions, Patch, PatchKind, Plan};
+use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::Wall;
 use davit_sim::Time;
 
@@ -21,7 +22,6 @@ const CONTROLLER: &str = "podgc";
 const STABLE: &str = "stable";
 const CANDIDATE: &str = "candidate";
 const START: i64 = 1_780_000_000_000;
-const ID: ControllerId = ControllerId(1);
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A host that runs one controller, as the watchdog sees it.
@@ -31,6 +31,8 @@ struct Trace {
     spec: ControllerSpec,
     requests: Requests,
     now: Now,
+    /// The plan that was executed last.
+    plan: PlanId,
 }
 
 impl Trace {
@@ -46,6 +48,10 @@ impl Trace {
             now: Now {
                 instant: Instant::ZERO,
                 wall: Wall(START),
+            },
+            plan: PlanId {
+                controller: ControllerId(1),
+                number: 0,
             },
         };
         trace.declare();
@@ -129,23 +135,39 @@ impl Trace {
         self.watchdog.calls(CONTROLLER, &revision, &self.records)
     }
 
+    /// A plan is executed, and wrote nothing that the host has to observe.
     fn execute(&mut self, revision: &str, plan: Plan) -> Vec<String> {
+        let problems = self.start(revision, plan);
+        self.end(None);
+        problems
+    }
+
+    fn start(&mut self, revision: &str, plan: Plan) -> Vec<String> {
+        self.plan.number += 1;
         let executed = ExecutedPlan {
             at: self.now.instant,
             controller: CONTROLLER.to_owned(),
             revision: revision.into(),
             plan: Arc::new(plan),
         };
-        self.watchdog.executes(ID, &executed, &self.records)
+        self.watchdog.executes(self.plan, &executed, &self.records)
     }
 
-    /// A plan ends.
-    fn end(&mut self, uid: &str, written: Option<WriteResult>) {
+    /// The plan that started last ends.
+    fn end(&mut self, written: Option<WriteResult>) {
         let outcome = Outcome {
             written,
             failed: None,
         };
-        self.watchdog.ended(ID, uid, &outcome, self.now.instant);
+        self.receive(&Input::Executed {
+            plan: self.plan,
+            outcome,
+            took: Duration::ZERO,
+        });
+    }
+
+    fn receive(&mut self, input: &Input) {
+        self.watchdog.receives(input, self.now.instant);
     }
 
     /// A stream delivers a version of an object.
@@ -157,7 +179,10 @@ impl Trace {
             resource_version: version.to_string().into(),
             data: Box::default(),
         };
-        self.watchdog.delivered(&[Update::Apply(object)]);
+        self.receive(&Input::Stream(Batch {
+            stream: StreamId(1),
+            updates: vec![Update::Apply(object)],
+        }));
     }
 
     fn at(&self, time: Duration) -> String {
@@ -497,9 +522,10 @@ fn a_wall_clock_that_jumped_ends_no_reset() {
 #[test]
 fn a_deleted_target_gets_no_other_plan() {
     let mut trace = Trace::new();
-    passes(&trace.execute(STABLE, delete("a")));
-    trace.end("a", Some(WriteResult::Gone));
-    reports(&trace.execute(STABLE, delete("a")), "was deleted");
+    passes(&trace.start(STABLE, delete("a")));
+    trace.end(Some(WriteResult::Gone));
+    reports(&trace.start(STABLE, delete("a")), "was deleted");
+    trace.end(Some(WriteResult::Gone));
     passes(&trace.execute(STABLE, delete("b")));
     trace.pass(SECOND * 30);
     passes(&trace.execute(STABLE, delete("a")));
@@ -509,16 +535,16 @@ fn a_deleted_target_gets_no_other_plan() {
 fn a_written_target_gets_another_plan_once_the_write_was_observed() {
     let mut trace = Trace::new();
     trace.deliver("a", 4);
-    passes(&trace.execute(STABLE, patch("a")));
-    trace.end("a", Some(WriteResult::Version(5)));
-    reports(&trace.execute(STABLE, patch("a")), "was not observed");
+    passes(&trace.start(STABLE, patch("a")));
+    trace.end(Some(WriteResult::Version(5)));
+    reports(&trace.start(STABLE, patch("a")), "was not observed");
+    trace.end(Some(WriteResult::Version(5)));
     trace.deliver("a", 5);
     passes(&trace.execute(STABLE, patch("a")));
     // A plan that wrote nothing may be repeated.
-    trace.end("a", None);
-    passes(&trace.execute(STABLE, patch("a")));
+    passes(&trace.start(STABLE, patch("a")));
     // The next host knows nothing of it.
-    trace.end("a", Some(WriteResult::Gone));
+    trace.end(Some(WriteResult::Gone));
     trace.restart();
     passes(&trace.execute(STABLE, patch("a")));
 }

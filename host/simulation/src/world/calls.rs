@@ -189,13 +189,10 @@ impl World {
                 arrival.code
             ),
         );
-        if let (Caller::Execution(execution), true) =
-            (call.caller, call.request.method != Method::Get)
-        {
+        if matches!(call.caller, Caller::Execution(_)) && call.request.method != Method::Get {
             self.writes.push(Write {
                 at: self.instant,
                 controller: Arc::clone(&call.asked.controller),
-                execution,
                 work: arrival.work,
                 code: arrival.code,
             });

@@ -17,13 +17,12 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{RecordId, StoredRecord};
-use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::machine::{ReadAnswer, ReadId};
+use davit_core::machine::{Effect, Input, ReadId};
 use davit_core::manifest::Rate;
 use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::ApiResource;
-use davit_core::stream::{StreamId, Update};
+use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::Traffic;
 use davit_sim::{Model, RequestInfo, Time};
@@ -39,38 +38,16 @@ use plans::Execution;
 use reads::Reading;
 use records::RecordCall;
 
-/// Names a plan that is being executed.
+/// Identifies a plan in execution. Unlike a [`PlanId`], it is not used again by the next
+/// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ExecutionId(u64);
+struct ExecutionId(u64);
 
 /// What the world tells the host.
 #[derive(Debug)]
 pub enum Notice {
-    /// A stream has updates.
-    Stream {
-        /// Which.
-        stream: StreamId,
-        /// At least one, in order.
-        updates: Vec<Update>,
-    },
-    /// The answer of discovery.
-    Discovered(Result<Discovery, Failure>),
-    /// A plan has ended.
-    Executed {
-        /// Which.
-        execution: ExecutionId,
-        /// Its outcome.
-        outcome: Outcome,
-        /// How long it took, without the waiting for its turn.
-        took: Duration,
-    },
-    /// A live read was answered.
-    Read {
-        /// Which.
-        read: ReadId,
-        /// The answer.
-        answer: ReadAnswer,
-    },
+    /// An input of the machine: the result of an effect that [`World::perform`] took.
+    Machine(Input),
     /// A record was read, or cannot be.
     Remembered {
         /// Which read.
@@ -164,8 +141,6 @@ pub struct Write {
     pub at: Instant,
     /// The controller it is for.
     pub controller: Arc<str>,
-    /// The plan it belongs to.
-    pub execution: ExecutionId,
     /// What it asked for.
     pub work: RequestInfo,
     /// The status code of the answer; 0 if the server never read the request.
@@ -359,6 +334,30 @@ impl World {
         self.executions.len()
     }
 
+    /// Performs an effect on the API server; its results are [`Notice::Machine`]. Returns
+    /// an effect that concerns only the host: a call, the answer to a guest's live read,
+    /// a report or a release.
+    pub fn perform<G>(&mut self, effect: Effect<G>) -> Option<Effect<G>> {
+        match effect {
+            Effect::StartStream { stream, spec } => self.start_stream(stream, spec),
+            Effect::StopStream(stream) => self.stop_stream(stream),
+            Effect::Discover => self.discover(),
+            Effect::Read {
+                read,
+                controller,
+                request,
+                mapping,
+            } => self.read(read, &controller, &mapping, &request),
+            Effect::Execute(execute) => self.execute(execute),
+            Effect::Withdraw(controller) => self.withdraw(controller),
+            effect @ (Effect::Call(_)
+            | Effect::Resume { .. }
+            | Effect::Report(_)
+            | Effect::Release(_)) => return Some(effect),
+        }
+        None
+    }
+
     /// Asks the server what it serves.
     pub fn discover(&mut self) {
         let latency = self.latency();
@@ -435,6 +434,11 @@ impl World {
         }
     }
 
+    /// The host receives the result of an effect.
+    fn report_result(&mut self, result: Input) {
+        self.notices.push_back(Notice::Machine(result));
+    }
+
     fn schedule(&mut self, after: Duration, due: ScheduledEvent) {
         self.schedule
             .add(self.instant.after(after), due, &mut self.dice);
@@ -458,7 +462,7 @@ impl World {
             Ok(discovery(&self.server.model, &self.conditions))
         };
         self.note(format_args!("discovery answers: {}", answer.is_ok()));
-        self.notices.push_back(Notice::Discovered(answer));
+        self.report_result(Input::Discovered(answer));
     }
 }
 

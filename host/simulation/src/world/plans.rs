@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::controller::Outcome;
-use davit_core::mapping::Mapping;
+use davit_core::controller::{ControllerId, Outcome, PlanId};
+use davit_core::machine::{Execute, Input};
 use davit_core::object::ObjectRef;
 use davit_core::plan::Plan;
 use davit_core::request::RequestError;
@@ -13,11 +13,12 @@ use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 
 use super::calls::Caller;
-use super::{ExecutionId, Notice, World};
+use super::{ExecutionId, World};
 
 /// A plan that is being executed, or waits for its turn.
 #[derive(Debug)]
 pub(super) struct Execution {
+    id: PlanId,
     controller: Arc<str>,
     plan: Arc<Plan>,
     steps: PlanExecution,
@@ -33,22 +34,24 @@ impl Execution {
 }
 
 impl World {
-    /// Executes a plan for a controller. A [`Notice::Executed`] tells its end.
-    pub fn execute(
-        &mut self,
-        controller: &str,
-        plan: &Arc<Plan>,
-        mapping: &Arc<Mapping>,
-    ) -> ExecutionId {
+    /// Executes a plan. Its outcome is an [`Input::Executed`].
+    pub(super) fn execute(&mut self, execute: Execute) {
+        let Execute {
+            id: plan_id,
+            controller,
+            plan,
+            mapping,
+            ..
+        } = execute;
         let id = ExecutionId(self.fresh_id());
         let field_manager = format!("davit/{controller}");
-        let (plan, mapping) = (Arc::clone(plan), Arc::clone(mapping));
         let mut steps = PlanExecution::new(plan.clone(), mapping, &field_manager);
         let next = self.past_events(&mut steps);
         let sends = first_written(&plan).is_some();
         self.executions.insert(
             id,
             Execution {
+                id: plan_id,
                 controller: controller.into(),
                 plan,
                 steps,
@@ -56,24 +59,19 @@ impl World {
             },
         );
         self.proceed(id, next, Urgency::Begin);
-        id
     }
 
-    /// Those of these plans that have not started must not start any more.
-    pub fn withdraw(&mut self, executions: &[ExecutionId]) {
-        let is_waiting = |world: &Self, id: &ExecutionId| {
-            let execution = world.executions.get(id);
-            execution.is_some_and(|execution| execution.started.is_none())
-        };
-        let waiting: Vec<ExecutionId> = executions
-            .iter()
-            .filter(|id| is_waiting(self, id))
-            .copied()
-            .collect();
+    /// Withdraws the plans of a controller that have not started.
+    pub(super) fn withdraw(&mut self, controller: ControllerId) {
+        let waiting = self.executions.iter().filter(|(_, execution)| {
+            execution.id.controller == controller && execution.started.is_none()
+        });
+        let waiting: Vec<ExecutionId> = waiting.map(|(id, _)| *id).collect();
         self.leave_lines(|caller| matches!(caller, Caller::Execution(id) if waiting.contains(&id)));
         for id in waiting {
-            if let Some(withheld) = self.executions.remove(&id) {
-                self.ended(id, withdrawn(&withheld.plan), Duration::ZERO);
+            if let Some(execution) = self.executions.remove(&id) {
+                let outcome = withdrawn(&execution.plan);
+                self.ended(execution.id, outcome, Duration::ZERO);
             }
         }
     }
@@ -105,7 +103,7 @@ impl World {
         {
             let (position, object) = first_written(&entry.plan).unwrap_or((0, &entry.plan.target));
             let outcome = not_sent(position, object, error);
-            self.ended(id, outcome, Duration::ZERO);
+            self.ended(entry.id, outcome, Duration::ZERO);
             return;
         }
         let next = entry.steps.handle(result.map(Vec::as_slice));
@@ -140,18 +138,20 @@ impl World {
                 self.ask(Caller::Execution(id), &controller, urgency, request);
             }
             PlanNext::Done(outcome) => {
-                let entry = self.executions.remove(&id);
-                let started = entry.and_then(|entry| entry.started);
+                let Some(entry) = self.executions.remove(&id) else {
+                    return;
+                };
+                let started = entry.started;
                 let took = started.map_or(Duration::ZERO, |at| self.instant.since(at));
-                self.ended(id, outcome, took);
+                self.ended(entry.id, outcome, took);
             }
             PlanNext::Record(_) => {}
         }
     }
 
-    fn ended(&mut self, execution: ExecutionId, outcome: Outcome, took: Duration) {
-        self.notices.push_back(Notice::Executed {
-            execution,
+    fn ended(&mut self, plan: PlanId, outcome: Outcome, took: Duration) {
+        self.report_result(Input::Executed {
+            plan,
             outcome,
             took,
         });

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use davit_core::failure::Failure;
-use davit_core::machine::{ReadAnswer, ReadId, ReadRequest};
+use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest};
@@ -11,8 +11,8 @@ use davit_core::request::read::{self, Listing, Next};
 use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
+use super::World;
 use super::calls::Caller;
-use super::{Notice, World};
 
 /// A live read under way.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(super) enum Reading {
 }
 
 impl World {
-    /// Reads for a controller. A [`Notice::Read`] of that id tells the answer.
+    /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].
     pub fn read(&mut self, id: ReadId, controller: &str, mapping: &Mapping, read: &ReadRequest) {
         match read {
             ReadRequest::Get(requests) => self.read_objects(id, controller, mapping, requests),
@@ -80,7 +80,7 @@ impl World {
                 self.readings.insert(id, reading);
                 self.ask(Caller::Read(id, 0), controller, Urgency::Read, page);
             }
-            Err(failure) => self.notices.push_back(Notice::Read {
+            Err(failure) => self.report_result(Input::ReadDone {
                 read: id,
                 answer: ReadAnswer::List(Err(failure)),
             }),
@@ -113,7 +113,7 @@ impl World {
                 Next::Done(result) => {
                     self.readings.remove(&id);
                     let answer = ReadAnswer::List(result);
-                    self.notices.push_back(Notice::Read { read: id, answer });
+                    self.report_result(Input::ReadDone { read: id, answer });
                 }
             },
             None => {}
@@ -127,7 +127,7 @@ impl World {
         {
             self.readings.remove(&id);
             let answer = ReadAnswer::Get(answers);
-            self.notices.push_back(Notice::Read { read: id, answer });
+            self.report_result(Input::ReadDone { read: id, answer });
         }
     }
 }

@@ -1,18 +1,19 @@
 //! Streams: what they ask, and what reaches them.
 
+use davit_core::machine::Input;
 use davit_core::request::RequestError;
-use davit_core::stream::{StreamId, StreamSpec};
+use davit_core::stream::{Batch, StreamId, StreamSpec};
 use davit_core::watch::Settings;
 use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
 
 use super::calls::{CallId, Caller};
-use super::{Notice, ScheduledEvent, World};
+use super::{ScheduledEvent, World};
 use crate::stream::{Stream, StreamEffect};
 
 impl World {
-    /// Starts a stream. Its updates come as [`Notice::Stream`].
-    pub fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
+    /// Starts a stream. Its updates are [`Input::Stream`].
+    pub(super) fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
         let settings = Settings {
             // The seed chooses the way to list.
             streaming_list: self.dice.chance(0.7),
@@ -27,7 +28,7 @@ impl World {
     }
 
     /// Stops a stream.
-    pub fn stop_stream(&mut self, id: StreamId) {
+    pub(super) fn stop_stream(&mut self, id: StreamId) {
         if self.streams.remove(&id).is_some() {
             self.note(format_args!("stream {} stops", id.0));
         }
@@ -182,10 +183,8 @@ impl World {
             self.schedule.add(next, due, &mut self.dice);
         }
         if !updates.is_empty() {
-            self.notices.push_back(Notice::Stream {
-                stream: id,
-                updates,
-            });
+            let stream = id;
+            self.report_result(Input::Stream(Batch { stream, updates }));
         }
     }
 }

@@ -2,10 +2,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::controller::Outcome;
+use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::expectation::WriteResult;
 use davit_core::failure::FailureClass;
-use davit_core::machine::ReadRequest;
+use davit_core::machine::{Execute, ReadAnswer, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::path::FieldTree;
@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 use super::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
+const PODGC: ControllerId = ControllerId(1);
 
 fn world(seed: u64) -> World {
     let start = Time::from_unix(1_780_000_000);
@@ -86,18 +87,34 @@ fn mapping(world: &World) -> Arc<Mapping> {
 }
 
 fn execute(world: &mut World, target: &ObjectRef) -> Outcome {
-    let mapping = mapping(world);
-    let started = world.execute("podgc", &deletion(target), &mapping);
+    let started = start(world, target);
     ended(world, started)
 }
 
-fn ended(world: &mut World, started: ExecutionId) -> Outcome {
+/// Starts to execute a plan that deletes this object.
+fn start(world: &mut World, target: &ObjectRef) -> PlanId {
+    let id = PlanId {
+        controller: PODGC,
+        number: world.fresh_id(),
+    };
+    let execute = Execute {
+        id,
+        controller: "podgc".into(),
+        user: None,
+        revision: "1".into(),
+        decision: String::new(),
+        plan: deletion(target),
+        mapping: mapping(world),
+    };
+    assert!(world.perform(Effect::<()>::Execute(execute)).is_none());
+    id
+}
+
+fn ended(world: &mut World, started: PlanId) -> Outcome {
     let until = world.now().instant.after(MINUTE);
     while let Some(notice) = world.next(until) {
-        if let Notice::Executed {
-            execution, outcome, ..
-        } = notice
-            && execution == started
+        if let Notice::Machine(Input::Executed { plan, outcome, .. }) = notice
+            && plan == started
         {
             return outcome;
         }
@@ -187,8 +204,8 @@ fn storm(seed: u64) -> u64 {
 
 fn collect(world: &mut World, cache: &mut Cache, until: Instant) {
     while let Some(notice) = world.next(until) {
-        if let Notice::Stream { updates, .. } = notice {
-            cache.take(updates);
+        if let Notice::Machine(Input::Stream(batch)) = notice {
+            cache.take(batch.updates);
         }
     }
 }
@@ -258,12 +275,11 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
     // The server asks for a pause, so the second plan waits for its turn.
     let refuse = Action::Refuse(Refusal::TooManyRequests(2));
     fault(&mut world, "delete", When::First(1), refuse);
-    let mapping = mapping(&world);
-    let first = world.execute("podgc", &deletion(&target), &mapping);
+    let first = start(&mut world, &target);
     let until = world.now().instant.after(Duration::from_secs(1));
     assert!(world.next(until).is_none());
-    let second = world.execute("podgc", &deletion(&other), &mapping);
-    world.withdraw(&[first, second]);
+    let second = start(&mut world, &other);
+    world.perform(Effect::<()>::Withdraw(PODGC));
     let (_, failure) = ended(&mut world, second).failed.unwrap();
     assert_eq!(failure.class, FailureClass::Conflict);
     // A started execution ends.
@@ -276,8 +292,7 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
 fn what_a_host_has_sent_reaches_the_server_after_its_crash() {
     let mut world = world(5);
     let target = create(&mut world, "a");
-    let mapping = mapping(&world);
-    world.execute("podgc", &deletion(&target), &mapping);
+    start(&mut world, &target);
     world.crash();
     let until = world.now().instant.after(MINUTE);
     assert!(world.next(until).is_none());
@@ -303,10 +318,10 @@ fn live_reads_answer_in_the_order_of_their_requests() {
     let asked = ReadId(7);
     world.read(asked, "podgc", &mapping, &read);
     let until = world.now().instant.after(MINUTE);
-    let Some(Notice::Read {
+    let Some(Notice::Machine(Input::ReadDone {
         read,
         answer: ReadAnswer::Get(answers),
-    }) = world.next(until)
+    })) = world.next(until)
     else {
         panic!("no answer");
     };
