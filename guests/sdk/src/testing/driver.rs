@@ -178,7 +178,7 @@ impl<C: Controller> Driver<C> {
                 rounds < MAX_ROUNDS,
                 "the host does not come to rest at one point in time"
             );
-            let wake = self.machine.next_due(now);
+            let wake = self.machine.next_wake(now);
             match self.world.next(wake.min(until)) {
                 Some(notice) => self.notice(notice),
                 None if now.instant >= until && wake > until => return,

@@ -344,7 +344,7 @@ impl<G: Clone> Revision<G> {
     }
 
     /// A call about these items.
-    fn request(
+    pub(super) fn request(
         &self,
         snapshot: &Snapshot,
         items: Vec<WorkItem>,
@@ -362,15 +362,6 @@ impl<G: Clone> Revision<G> {
             pending: self.pending(),
             notes: self.notes.clone(),
         }
-    }
-
-    pub(super) fn preview(
-        &self,
-        snapshot: &Snapshot,
-        item: WorkItem,
-        shared: &mut Shared,
-    ) -> CallRequest<G> {
-        self.request(snapshot, vec![item], shared)
     }
 
     pub(super) fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) {

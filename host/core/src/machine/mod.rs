@@ -171,19 +171,11 @@ impl<G: Clone> Machine<G> {
             // While stopping, the machine makes no calls: only outcomes matter.
             return self.housekeep_at;
         }
-        let work = self.next_work(now).into_iter();
-        work.chain(self.discover_at)
-            .chain([self.housekeep_at])
-            .min()
-            .unwrap_or(Instant::FAR_FUTURE)
-    }
-
-    /// When the next item of a controller is due.
-    fn next_work(&self, now: Now) -> Option<Instant> {
-        self.mapping.as_ref()?;
-        let due = self.running();
-        due.filter_map(|(_, controller)| controller.poll_timeout(now.instant))
-            .min()
+        // Without a mapping, no controller is called.
+        let called = self.running().filter(|_| self.mapping.is_some());
+        let due = called.filter_map(|(_, controller)| controller.poll_timeout(now.instant));
+        due.chain(self.discover_at)
+            .fold(self.housekeep_at, Instant::min)
     }
 
     /// Whether the machine was stopped and the last plan has ended.

@@ -1,32 +1,23 @@
-//! What a guest would be asked now: for the test harness of guests, which shows the
-//! state between calls.
+//! What the test harness of guests needs besides inputs, effects and the next wake. A
+//! test stops between two calls: it changes the cluster, looks at queues and notes, and
+//! asks for a decision that nobody executes. The host does none of that.
 
 use super::exchange::{Call, Effect};
 use super::{Machine, work};
 use crate::plan::{Enqueue, WorkItem};
-use crate::time::{Instant, Now};
+use crate::time::Now;
 
 impl<G: Clone> Machine<G> {
-    /// The next effect of the inputs so far. Unlike [`Self::poll`] it dequeues no item:
-    /// the cache follows the streams while no guest is called.
+    /// The next effect of the inputs so far. [`Self::poll`] also calls the guests whose
+    /// items are due; a test first makes several changes, which the next call reads
+    /// together.
     pub fn poll_inputs(&mut self) -> Option<Effect<G>> {
         self.outbox.pop()
     }
 
-    /// When to poll again for the sake of the controllers that run: no gauge is reported
-    /// before that, and no discovery asked for. It is [`Self::next_wake`] until the first
-    /// of them runs.
-    #[must_use]
-    pub fn next_due(&self, now: Now) -> Instant {
-        if self.running().next().is_none() {
-            return self.next_wake(now);
-        }
-        self.next_work(now).unwrap_or(Instant::FAR_FUTURE)
-    }
-
     /// The call that would reconcile this item of a controller's stable revision now;
-    /// none before the revision has started. Nothing changes, and an answer would be
-    /// void.
+    /// none before the revision has started. A test reads the queues and notes from it,
+    /// or lets the guest decide on it. Nothing changes, and an answer would be void.
     pub fn preview(&mut self, now: Now, controller: &str, item: WorkItem) -> Option<Call<G>> {
         let mapping = self.mapping.clone()?;
         let inputs = self.call_inputs(mapping, now);
@@ -35,7 +26,8 @@ impl<G: Clone> Machine<G> {
         Some(work::call(controller, request, &inputs, now))
     }
 
-    /// Enqueues an item of a controller's stable revision, as its guest would.
+    /// Enqueues an item of a controller's stable revision. A guest enqueues with a
+    /// decision, but a test needs an item before the guest has decided anything.
     pub fn enqueue(&mut self, now: Now, controller: &str, enqueue: &Enqueue) {
         let hosted = self.controllers.get_mut(controller);
         if let Some(controller) = hosted.and_then(|hosted| hosted.controller.as_mut()) {
