@@ -354,8 +354,7 @@ impl<G: Clone> Controller<G> {
     /// What a call of the stable revision about this item would be made with. An answer
     /// to it is void.
     pub(crate) fn preview(&mut self, snapshot: &Snapshot, item: WorkItem) -> CallRequest<G> {
-        self.stable
-            .request(snapshot, vec![item], &mut self.shared)
+        self.stable.request(snapshot, vec![item], &mut self.shared)
     }
 
     /// Enqueues an item of the stable revision, as its guest would.

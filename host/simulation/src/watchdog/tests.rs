@@ -1,5 +1,7 @@
 //! Each check is shown a trace that it has to report, and one that it has to pass.
 
+mod records;
+
 use std::time::Duration;
 
 use davit_core::api::{
@@ -550,11 +552,32 @@ fn a_written_target_gets_another_plan_once_the_write_was_observed() {
 }
 
 #[test]
-fn a_status_names_only_revisions_whose_specs_are_recorded() {
+fn a_target_has_one_plan_at_a_time() {
     let mut trace = Trace::new();
-    let problems = trace.write(rollout(50));
-    reports(&problems, "is recorded as active before its spec is");
-    trace.activate(STABLE);
-    trace.activate(CANDIDATE);
-    passes(&trace.write(rollout(50)));
+    passes(&trace.start(STABLE, patch("a")));
+    reports(&trace.start(STABLE, patch("a")), "executes two plans on");
+    trace.end(None);
+    // The first plan is still in execution.
+    trace.plan.number -= 1;
+    trace.end(None);
+    passes(&trace.start(STABLE, patch("a")));
+    passes(&trace.start(STABLE, patch("b")));
+    // The plans of a host that crashed never end.
+    trace.restart();
+    passes(&trace.start(STABLE, patch("a")));
+}
+
+#[test]
+fn nothing_starts_without_leadership() {
+    let mut trace = Trace::new();
+    passes(&trace.execute(STABLE, delete("a")));
+    trace.watchdog.leads(false);
+    let problems = trace.execute(STABLE, delete("b"));
+    reports(&problems, "executes without leadership");
+    // The next host does not lead either.
+    trace.restart();
+    let problems = trace.execute(STABLE, delete("b"));
+    reports(&problems, "executes without leadership");
+    trace.watchdog.leads(true);
+    passes(&trace.execute(STABLE, delete("b")));
 }

@@ -289,6 +289,24 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
 }
 
 #[test]
+fn a_plan_has_its_turn_only_with_leadership() {
+    let mut world = world(7);
+    let target = create(&mut world, "a");
+    let other = create(&mut world, "b");
+    let first = start(&mut world, &target);
+    // The first plan has started, and may end.
+    world.allow_writes(false);
+    assert!(ended(&mut world, first).is_success());
+    assert_eq!(world.violations(), [] as [String; 0]);
+    let second = start(&mut world, &other);
+    ended(&mut world, second);
+    let [violation] = world.violations() else {
+        panic!("{:?}", world.violations());
+    };
+    assert!(violation.contains("starts without leadership"));
+}
+
+#[test]
 fn what_a_host_has_sent_reaches_the_server_after_its_crash() {
     let mut world = world(5);
     let target = create(&mut world, "a");
