@@ -137,8 +137,8 @@ impl ControllerSpec {
             && !is_dns_subdomain(name)
         {
             let reason = format!(
-                "\"{name}\" is not a valid name of a ServiceAccount: use lower-case letters, digits, dashes and \
-                 dots, 253 at most"
+                "\"{name}\" is not a valid name of a ServiceAccount: use lower-case letters, \
+                 digits, dashes and dots, 253 at most"
             );
             return Err(SpecError::new("serviceAccountName", reason));
         }
