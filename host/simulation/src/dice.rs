@@ -1,4 +1,4 @@
-//! Everything that happens by chance, from one seed.
+//! Random draws from one seed.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -16,14 +16,14 @@ impl Dice {
         Self(Some(Rng::new(seed)))
     }
 
-    /// Nothing happens by chance: every draw is the lowest, and what is due at once
-    /// happens in the order in which it was scheduled.
+    /// Draws nothing by chance: every draw is the lowest, and events of the same time
+    /// happen in the order in which they were scheduled.
     #[must_use]
     pub fn calm() -> Self {
         Self(None)
     }
 
-    /// A generator of its own, for draws that must not shift these.
+    /// Another generator, whose draws do not change the draws of this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         match &mut self.0 {
@@ -42,7 +42,7 @@ impl Dice {
         self.bits().checked_rem(bound).unwrap_or(0)
     }
 
-    /// True with that probability.
+    /// True with this probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         let rng = self.0.as_mut();
         rng.is_some_and(|rng| rng.chance(probability))
@@ -55,7 +55,7 @@ impl Dice {
         range.start + Duration::from_micros(self.below(spread))
     }
 
-    /// One of them; none of none.
+    /// One of the items; none if there are none.
     pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
         let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
         all.get(usize::try_from(self.below(count)).unwrap_or(0))

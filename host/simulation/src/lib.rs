@@ -1,9 +1,9 @@
-//! A world in memory that Davit's host runs in: an API server, streams, executions,
-//! reads, records and modules, on virtual time, in one thread, from one seed.
+//! A world in memory that Davit's host runs in: an API server, streams, plans, live reads,
+//! records and modules, on virtual time, in one thread, from one seed.
 //!
 //! A [`World`] is everything outside of the host. [`World::perform`] takes an effect of
-//! the core's machine; [`World::next`] moves time on to the next [`Notice`]. What happens, when, and in which order is drawn from the seed, so
-//! that the same seed always tells the same story. A [`Host`] is the core's host with a
+//! the core's machine; [`World::next`] moves time on to the next [`Notice`]. The seed decides what happens, when, and in which order: the same seed
+//! always gives the same story. A [`Host`] is the core's host with a
 //! driver in such a world.
 //!
 //! There is no socket, no async code and no clock here. The server is
@@ -23,6 +23,6 @@ mod world;
 
 pub use dice::Dice;
 pub use host::{Guest, Host, NativeGuest, Reconciliation};
-pub use modules::{Described, Module, Modules};
+pub use modules::{DescribeResult, Module, Modules};
 pub use records::Records;
 pub use world::{Conditions, Notice, World, Write};

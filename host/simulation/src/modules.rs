@@ -1,4 +1,4 @@
-//! Modules: where they come from, what is kept of them, and what a load finds.
+//! Modules: their sources, the module cache, and loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,8 +13,7 @@ use davit_core::revision::{LoadedRevision, RevisionIdentity};
 use crate::host::{Guest, NativeGuest};
 use crate::records::Records;
 
-/// A module: the program that it was built of, and which build it is. Builds of one
-/// program differ in their digests alone.
+/// A module. Builds of one program differ in nothing but their digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Module {
     /// The name of the program.
@@ -24,7 +23,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// What identifies it.
+    /// The digest of the module.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {
         ModuleDigest::of(format!("{} {}", self.program, self.build).as_bytes())
@@ -32,22 +31,23 @@ impl Module {
 }
 
 /// A guest and its manifest, or why the guest refuses its configuration.
-pub type Described = Result<(Arc<dyn NativeGuest>, Manifest), String>;
+pub type DescribeResult = Result<(Arc<dyn NativeGuest>, Manifest), String>;
 
-/// A guest that was described.
-type Native = (Arc<dyn NativeGuest>, Arc<Manifest>);
+/// A guest and its manifest.
+type DescribedGuest = (Arc<dyn NativeGuest>, Arc<Manifest>);
 
 /// Describes a program with a configuration (MessagePack).
-pub type Describe = fn(program: &str, config: &[u8]) -> Described;
+pub type Describe = fn(program: &str, config: &[u8]) -> DescribeResult;
 
 /// The sources of modules, and the module cache of the host's machine.
 pub struct Modules {
     describe: Describe,
-    /// What each source holds; none while it is away.
+    /// The module of each source and how often it changed; no module while nobody can read
+    /// the source.
     sources: BTreeMap<String, (Option<Module>, u64)>,
     cache: BTreeMap<ModuleDigest, Module>,
-    /// By program and configuration.
-    described: BTreeMap<(String, Arc<[u8]>), Native>,
+    /// The guests by program and configuration.
+    described: BTreeMap<(String, Arc<[u8]>), DescribedGuest>,
 }
 
 impl fmt::Debug for Modules {
@@ -59,7 +59,7 @@ impl fmt::Debug for Modules {
 type Result<T, E = LoadProblem> = std::result::Result<T, E>;
 
 impl Modules {
-    /// No source holds anything yet.
+    /// Sources without modules, and an empty module cache.
     #[must_use]
     pub fn new(describe: Describe) -> Self {
         Self {
@@ -70,13 +70,13 @@ impl Modules {
         }
     }
 
-    /// A source holds that module from now on; none: it cannot be read.
+    /// A source holds this module from now on; none: nobody can read the source.
     pub fn provide(&mut self, source: &ModuleSource, module: Option<Module>) {
         let held = self.sources.entry(source.to_string()).or_default();
         *held = (module, held.1 + 1);
     }
 
-    /// The revision that a spec describes, if it can be loaded now.
+    /// The revision that a spec describes, if a load would succeed now.
     pub fn load_now(&mut self, spec: &ControllerSpec) -> Option<LoadedRevision<Guest>> {
         self.load_spec(spec).ok()
     }
@@ -86,7 +86,7 @@ impl Modules {
         self.cache.clear();
     }
 
-    /// Other modules than these are not needed any more.
+    /// Drops every other module from the module cache.
     pub(crate) fn keep(&mut self, digests: &BTreeSet<ModuleDigest>) {
         self.cache.retain(|digest, _| digests.contains(digest));
     }
@@ -113,7 +113,7 @@ impl Modules {
         }
     }
 
-    /// What a spec describes, unless its source holds what it held before.
+    /// The revision that a spec describes, unless its source is unchanged.
     fn load_desired(
         &mut self,
         spec: &ControllerSpec,
@@ -167,7 +167,7 @@ impl Modules {
         self.cache.get(&config.digest?).cloned()
     }
 
-    /// What the source holds, if it may be used.
+    /// The module of a source, if its digest is the pinned one.
     fn fetch(&self, config: &ModuleConfig) -> Result<Module> {
         let held = self.sources.get(&config.source.to_string());
         let module = held.and_then(|(module, _)| module.as_ref());

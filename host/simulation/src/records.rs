@@ -1,5 +1,4 @@
-//! The records of controllers, which outlive a host, and what may never be written
-//! there.
+//! The records of controllers, which outlive a host, and checks of every write to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,89 +11,88 @@ use davit_core::control::{ControllerRecord, Owner, Record, StoredRecord, in_use}
 /// The records of all controllers.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// Whether other hosts may write here too, as in a cluster: then a record belongs
-    /// to one resource, and goes with it.
+    /// Whether other hosts may write records too, as in a cluster. A record then belongs to
+    /// one resource and is deleted with the resource.
     pub are_shared: bool,
     /// The uid of the resource of each controller.
     uids: BTreeMap<String, String>,
-    held: BTreeMap<String, RecordHistory>,
+    histories: BTreeMap<String, RecordHistory>,
 }
 
 /// The record of one controller.
 #[derive(Debug, Default)]
 struct RecordHistory {
     record: ControllerRecord,
-    /// Every decision that was written, in order.
+    /// Every written decision, in order.
     written: Vec<Arc<ControllerStatus>>,
-    /// The hosts that have written the status.
+    /// The hosts that wrote the status.
     writers: BTreeSet<String>,
-    /// The rollouts that have ended.
+    /// The rollouts that ended.
     ended: BTreeSet<String>,
-    /// Whether the host has answered that the rollout is paused.
+    /// Whether the host answered that the rollout is paused.
     pause_is_confirmed: bool,
 }
 
-/// What a write has come to.
+/// The result of a write.
 #[derive(Debug)]
 pub(crate) struct WriteResult {
-    /// Another host that has written since this one did.
+    /// Another host that wrote after the last write of this one.
     pub(crate) other_host: Option<HostStatus>,
-    /// What may not be written.
+    /// What the write breaks.
     pub(crate) problems: Vec<String>,
 }
 
 impl Records {
-    /// A resource of that name exists from now on. The record of a former one goes with
-    /// that.
+    /// A resource of this name exists from now on, without a record.
     pub fn create(&mut self, controller: &str, uid: &str) {
-        self.held.remove(controller);
+        self.histories.remove(controller);
         self.uids.insert(controller.to_owned(), uid.to_owned());
     }
 
-    /// The resource of that name is gone, and its record with it.
+    /// The resource of this name is deleted, and its record with it.
     pub fn remove(&mut self, controller: &str) {
-        self.held.remove(controller);
+        self.histories.remove(controller);
         self.uids.remove(controller);
     }
 
-    /// What is recorded of a controller.
+    /// The recorded status of a controller.
     #[must_use]
     pub fn status(&self, controller: &str) -> Option<&ControllerStatus> {
-        Some(&self.held.get(controller)?.record.status)
+        Some(&self.histories.get(controller)?.record.status)
     }
 
     /// The recorded spec of the stable revision.
     #[must_use]
     pub fn stable_spec(&self, controller: &str) -> Option<ControllerSpec> {
-        let record = &self.held.get(controller)?.record;
+        let record = &self.histories.get(controller)?.record;
         record.spec(&record.status.stable.as_ref()?.revision)
     }
 
-    /// Another host shows that it runs this controller too.
+    /// Another host writes to the record that it runs this controller.
     pub fn other_host_writes(&mut self, controller: &str, host: HostStatus) {
-        if let Some(held) = self.held.get_mut(controller) {
+        if let Some(held) = self.histories.get_mut(controller) {
             held.record.status.host = Some(host);
         }
     }
 
-    /// Every decision that was recorded of a controller, in order.
+    /// Every recorded decision of a controller, in order.
     #[must_use]
     pub fn written(&self, controller: &str) -> &[Arc<ControllerStatus>] {
-        let held = self.held.get(controller);
+        let held = self.histories.get(controller);
         held.map(|held| held.written.as_slice()).unwrap_or_default()
     }
 
     /// Whether the rollout of a controller of a file is recorded as paused.
     #[must_use]
     pub fn is_paused(&self, controller: &str) -> bool {
-        let held = self.held.get(controller);
+        let held = self.histories.get(controller);
         held.is_some_and(|held| held.record.paused)
     }
 
-    /// An operator knows that the rollout of a controller of a file is paused, or
-    /// continues it.
+    /// The host confirmed to an operator that the rollout of a controller of a file is
+    /// paused, or the operator continues the rollout.
     pub(crate) fn confirm_pause(&mut self, controller: &str, is_confirmed: bool) {
-        if let Some(held) = self.held.get_mut(controller) {
+        if let Some(held) = self.histories.get_mut(controller) {
             held.pause_is_confirmed = is_confirmed;
         }
     }
@@ -110,7 +108,10 @@ impl Records {
     }
 
     pub(crate) fn read(&self, owner: &Owner) -> StoredRecord {
-        let held = self.held.get(&owner.name).filter(|_| self.is_of(owner));
+        let held = self
+            .histories
+            .get(&owner.name)
+            .filter(|_| self.is_of(owner));
         let record = held.map(|held| &held.record);
         let paused = record.is_some_and(|record| record.paused);
         StoredRecord {
@@ -120,11 +121,14 @@ impl Records {
     }
 
     pub(crate) fn spec(&self, owner: &Owner, revision: &str) -> Option<ControllerSpec> {
-        let held = self.held.get(&owner.name).filter(|_| self.is_of(owner))?;
+        let held = self
+            .histories
+            .get(&owner.name)
+            .filter(|_| self.is_of(owner))?;
         held.record.spec(revision)
     }
 
-    /// Makes a write. A controller that is gone needs no record.
+    /// Writes to a record. Ignores a write for a deleted resource.
     pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> WriteResult {
         let mut written = WriteResult {
             other_host: None,
@@ -134,7 +138,7 @@ impl Records {
             return written;
         }
         let name = &owner.name;
-        let held = self.held.entry(name.clone()).or_default();
+        let held = self.histories.entry(name.clone()).or_default();
         if let Record::Status(status) = &record {
             written.problems = held.problems(name, status);
             written.other_host = held.takes_over(status);
@@ -156,7 +160,7 @@ impl Records {
 }
 
 impl RecordHistory {
-    /// Another host, if that has written since this one did.
+    /// Another host, if it wrote after the last write of this one.
     fn takes_over(&mut self, status: &ControllerStatus) -> Option<HostStatus> {
         let own = status.host.as_ref()?;
         let has_written = !self.writers.insert(own.id.clone());
@@ -164,13 +168,14 @@ impl RecordHistory {
         former.filter(|former| has_written && former.id != own.id)
     }
 
-    /// What is wrong with a status that is about to be written.
+    /// What a new status breaks.
     fn problems(&mut self, name: &str, status: &ControllerStatus) -> Vec<String> {
         let before = &self.record.status;
         let mut problems = Vec::new();
         for revision in in_use(status) {
             if self.record.spec(&revision).is_none() {
-                let what = format!("{name}: {revision} is recorded as active before its spec is");
+                let what =
+                    format!("{name}: the status names {revision}, whose spec is not recorded");
                 problems.push(what);
             }
         }
@@ -181,7 +186,7 @@ impl RecordHistory {
                 && !again.is_same(answer)
             {
                 problems.push(format!(
-                    "{name}: answered twice: {answer:?}, then {again:?}"
+                    "{name}: a request has two answers: {answer:?}, then {again:?}"
                 ));
             }
         }
@@ -195,22 +200,24 @@ impl RecordHistory {
         if let Some(named) = named
             && self.ended.contains(&named)
         {
-            problems.push(format!("{name}: the rollout {named} had ended"));
+            problems.push(format!(
+                "{name}: the rollout {named} continues after its end"
+            ));
         }
         if self.pause_is_confirmed && moves_on(before, status) {
-            problems.push(format!("{name}: the rollout moves on while it is paused"));
+            problems.push(format!("{name}: a paused rollout changes its step"));
         }
         if let (Some(candidate), Some(rejected)) = (&status.candidate, &status.rejected)
             && candidate.revision == rejected.revision
         {
             let revision = &rejected.revision;
-            problems.push(format!("{name}: {revision} is candidate and rejected"));
+            problems.push(format!("{name}: {revision} is both candidate and rejected"));
         }
         problems
     }
 }
 
-/// Whether a rollout is in a later step than before, and no operator promoted it.
+/// Whether a rollout is in a later step than before without a promotion by an operator.
 fn moves_on(before: &ControllerStatus, status: &ControllerStatus) -> bool {
     let (Some(former), Some(candidate)) = (&before.candidate, &status.candidate) else {
         return false;

@@ -1,5 +1,4 @@
-//! What is due, and when. What is due at the same moment happens in an order
-//! that the seed draws.
+//! Events and their times. The seed draws the order of events of the same time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +6,7 @@ use davit_core::time::Instant;
 
 use crate::dice::Dice;
 
-/// Things that are due.
+/// Events and their times.
 #[derive(Debug)]
 pub struct Schedule<T> {
     due: BTreeMap<(Instant, u64, u64), T>,
@@ -24,19 +23,19 @@ impl<T> Default for Schedule<T> {
 }
 
 impl<T> Schedule<T> {
-    /// Adds something that is due then.
+    /// Adds an event.
     pub fn add(&mut self, at: Instant, what: T, dice: &mut Dice) {
         self.count += 1;
         self.due.insert((at, dice.bits(), self.count), what);
     }
 
-    /// When the next is due.
+    /// The time of the next event.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         self.due.keys().next().map(|(at, _, _)| *at)
     }
 
-    /// Takes the next, if it is due by `until`.
+    /// Takes the next event, if it is due by `until`.
     pub fn take(&mut self, until: Instant) -> Option<(Instant, T)> {
         let first = self.due.first_entry()?;
         if first.key().0 > until {
@@ -46,7 +45,7 @@ impl<T> Schedule<T> {
         Some((at, what))
     }
 
-    /// Drops what does not satisfy the predicate.
+    /// Drops the events that do not satisfy the predicate.
     pub fn retain(&mut self, keep: impl Fn(&T) -> bool) {
         self.due.retain(|_, what| keep(what));
     }
@@ -57,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_at_once_comes_in_an_order_of_the_seed() {
+    fn the_seed_draws_the_order_of_events_of_the_same_time() {
         let order = |seed| {
             let (mut schedule, mut dice) = (Schedule::default(), Dice::new(seed));
             for number in 0..8 {

@@ -1,4 +1,4 @@
-//! The API server's side: requests arrive at the model, and faults hit them.
+//! The API server: requests arrive at the model, and faults hit them.
 
 use std::time::Duration;
 
@@ -11,42 +11,42 @@ use davit_sim::response::{Reply, Response, respond};
 use davit_sim::{Model, RequestInfo, Time, request_info};
 use serde_json::Value;
 
-/// The server: its objects, and what is wrong with it.
+/// The API server: its objects and its faults.
 #[derive(Debug)]
 pub struct Server {
     /// The objects and the rules of the API.
     pub model: Model,
-    /// What goes wrong.
+    /// The faults of requests.
     pub faults: Faults,
 }
 
-/// What a request that has arrived comes to.
+/// What a request did at the server, and its answer.
 #[derive(Debug)]
 pub struct Arrival {
-    /// What it asked for.
+    /// The verb and the object of the request.
     pub work: RequestInfo,
     /// The status code; 0 if the connection was closed before the server
     /// read the request.
     pub code: u16,
-    /// The answer takes that much longer.
+    /// The additional delay of the answer.
     pub delay: Duration,
-    /// The uid of the object that it changed; empty if it changed none.
+    /// The uid of the object that the request changed; empty if it changed none.
     pub written: String,
-    /// What comes back.
+    /// The answer.
     pub answer: Answer,
 }
 
-/// What comes back.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// The body of a success, or why there is none.
     Body(Result<Vec<u8>, RequestError>),
-    /// A watch, and the fault that hits it after so many events.
+    /// A watch, and the fault that hits the watch after so many events.
     Watch(Box<WatchStart>, Option<(usize, WatchFault)>),
 }
 
 impl Server {
-    /// A server with these objects, on which nothing is wrong.
+    /// A server with these objects and without faults.
     #[must_use]
     pub fn new(model: Model, seed: u64) -> Self {
         Self {

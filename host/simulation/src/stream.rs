@@ -1,5 +1,5 @@
-//! One stream: the core's watch on the host's side, an open watch of the model
-//! on the server's.
+//! One stream: on the host's side the core's watch, on the server's side a watch of the
+//! model.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use davit_sim::model::WatchStart;
 use davit_sim::stored::StoredObject;
 use davit_sim::{Model, Status, Time};
 
-/// How many changes are delivered at once.
+/// The number of changes of one delivery.
 const BATCH: usize = 64;
 
 /// A stream that the host runs.
@@ -24,34 +24,35 @@ pub(crate) struct Stream {
     pub(crate) spec: StreamSpec,
     watch: Watch,
     projector: Projector,
-    open: Option<Open>,
+    open: Option<OpenWatch>,
     /// Updates that the host has not taken yet.
     updates: Vec<Update>,
-    /// When the stream's timer is set to.
+    /// The time of the stream's timer.
     pub(crate) timer: Option<Instant>,
 }
 
-/// A watch that the server keeps up.
+/// A watch that the server has accepted.
 #[derive(Debug)]
-struct Open {
+struct OpenWatch {
     watch: davit_sim::model::Watch,
     initial: VecDeque<StoredObject>,
-    /// A bookmark follows the initial objects.
+    /// Whether a bookmark follows the initial objects.
     ends_initial: bool,
     ends_at: Instant,
     next_bookmark: Instant,
     planned: Option<(usize, WatchFault)>,
     is_silent: bool,
-    /// Whether a delivery is on its way.
+    /// Whether a delivery is scheduled.
     is_due: bool,
 }
 
-/// What the driver of the stream has to do.
+/// What the driver of the stream does.
 #[derive(Debug)]
 pub(crate) enum StreamEffect {
-    /// Send this; what was under way is void.
+    /// Send this request; says whether it is for a page. An answer to an earlier request
+    /// is void.
     Send(davit_core::request::Request, bool),
-    /// What is under way is void.
+    /// An answer to an earlier request is void.
     Abandon,
 }
 
@@ -67,7 +68,8 @@ impl Stream {
         }
     }
 
-    /// What the watch wants next; its updates are put by.
+    /// The next effect of the watch. The stream keeps the updates until the driver takes
+    /// them.
     pub(crate) fn poll(&mut self) -> Option<StreamEffect> {
         loop {
             let update = match self.watch.poll_output()? {
@@ -100,8 +102,8 @@ impl Stream {
         std::mem::take(&mut self.updates)
     }
 
-    /// When the stream has to be polled, if nothing happens: its own timer,
-    /// the end of the watch, or a bookmark.
+    /// When to poll the stream if nothing else happens: at its own timer, at the end of the
+    /// watch, or for a bookmark.
     pub(crate) fn next_at(&self) -> Instant {
         let own = self.watch.poll_timeout();
         match &self.open {
@@ -117,7 +119,7 @@ impl Stream {
         }
     }
 
-    /// Its time has come.
+    /// The timer fires.
     pub(crate) fn handle_timer(&mut self, now: Instant, bookmark_interval: Duration) {
         let mut line = Vec::new();
         if let Some(open) = &mut self.open
@@ -130,7 +132,7 @@ impl Stream {
             }
             if now >= open.next_bookmark {
                 open.next_bookmark = now.after(bookmark_interval);
-                // A bookmark promises that everything before it was sent.
+                // A bookmark promises that the server has sent everything before it.
                 if !open.is_due && open.initial.is_empty() {
                     open.watch.encode_bookmark(false, &mut line);
                 }
@@ -140,7 +142,7 @@ impl Stream {
         self.watch.handle_timeout(now);
     }
 
-    /// The answer to a page, or why there is none.
+    /// The answer to the request for a page.
     pub(crate) fn handle_page(&mut self, answer: Result<Vec<u8>, RequestError>, now: Instant) {
         let interruption = match answer {
             Ok(body) => match self.projector.list(&body) {
@@ -152,7 +154,7 @@ impl Stream {
         self.watch.handle_interruption(&interruption, now);
     }
 
-    /// A watch that could not be opened.
+    /// The server did not accept the watch.
     pub(crate) fn handle_refused(&mut self, error: RequestError, now: Instant) {
         self.watch.handle_interruption(&error.into(), now);
     }
@@ -165,7 +167,7 @@ impl Stream {
         now: Instant,
         bookmark_interval: Duration,
     ) {
-        self.open = Some(Open {
+        self.open = Some(OpenWatch {
             ends_at: now.after(start.watch.timeout),
             next_bookmark: now.after(bookmark_interval),
             watch: start.watch,
@@ -178,8 +180,8 @@ impl Stream {
         self.watch.handle_opened(now);
     }
 
-    /// Whether a delivery is to be scheduled because of a change in this
-    /// collection; it is only asked to be once. Any collection, if none.
+    /// Whether the driver schedules a delivery because this collection has changed; without
+    /// a collection, because any has. Says so once until the delivery.
     pub(crate) fn wants_delivery(&mut self, store: Option<&str>) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -190,7 +192,7 @@ impl Stream {
         wanted
     }
 
-    /// What has changed arrives. Returns whether there is more.
+    /// Delivers changes to the host. Returns whether there are more.
     pub(crate) fn deliver(&mut self, model: &Model, at: Time, now: Instant) -> bool {
         let Some(open) = &mut self.open else {
             return false;
@@ -204,7 +206,7 @@ impl Stream {
         let planned = open.planned.filter(|(after, _)| *after == 0);
         self.handle_lines(&lines, now);
         if result.is_err() {
-            // The error was among the lines, and ended the watch.
+            // One of the lines was the error that ended the watch.
             self.open = None;
         }
         if let (Some((_, fault)), Some(open)) = (planned, &mut self.open) {
@@ -214,7 +216,7 @@ impl Stream {
         result.unwrap_or(false) && self.wants_delivery(None)
     }
 
-    /// The open watch is disturbed.
+    /// A fault hits the open watch.
     pub(crate) fn disturb(&mut self, fault: WatchFault, now: Instant) {
         let Some(open) = &mut self.open else {
             return;
@@ -253,9 +255,8 @@ impl Stream {
     }
 }
 
-impl Open {
-    /// The lines that come next, and whether more are to come. An error is among
-    /// the lines.
+impl OpenWatch {
+    /// Writes the next lines, an error included. Returns whether there are more.
     fn lines(&mut self, model: &Model, at: Time, lines: &mut Vec<u8>) -> Result<bool, ()> {
         self.watch.set_now(at);
         let encoded = if self.initial.is_empty() && !self.ends_initial {
@@ -273,7 +274,7 @@ impl Open {
         if self.initial.is_empty() && std::mem::take(&mut self.ends_initial) {
             self.watch.encode_bookmark(true, lines);
         }
-        // What has changed since it was opened.
+        // Changes since the start of the watch follow.
         Ok(true)
     }
 

@@ -1,11 +1,11 @@
-//! What happened, line by line: to read, and to compare two runs by.
+//! The trace of a run, line by line: people read it, and tests compare two runs by it.
 
 use std::fmt;
 
 use davit_core::time::Instant;
 
-/// A record of everything that happened. Its hash covers every line; the lines
-/// themselves are kept only if somebody wants to read them.
+/// Everything that happened. The hash covers every line; the trace keeps the lines
+/// themselves only on request.
 #[derive(Debug)]
 pub struct Trace {
     hash: u64,
@@ -19,8 +19,7 @@ impl Trace {
     #[must_use]
     pub fn new(keep: bool) -> Self {
         Self {
-            // FNV-1a: two traces with the same hash are the same, as far as a
-            // test has to know.
+            // FNV-1a: good enough for a test to tell two traces apart.
             hash: 0xcbf2_9ce4_8422_2325,
             lines: 0,
             kept: keep.then(Vec::new),
@@ -48,13 +47,13 @@ impl Trace {
         self.hash
     }
 
-    /// How many lines there were.
+    /// The number of lines.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.lines
     }
 
-    /// Whether nothing happened.
+    /// Whether there are no lines.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lines == 0

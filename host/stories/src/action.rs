@@ -1,5 +1,6 @@
 //! What operators do to a controller, as data.
 
+use std::fmt;
 use std::time::Duration;
 
 use davit_core::api::{
@@ -15,40 +16,40 @@ use crate::step::pick;
 /// A change of one controller, or a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Action {
-    /// The spec describes another revision, which is rolled out by that plan.
-    Revise(Revision, Plan),
-    /// Only the way of the rollout changes.
-    Plan(Plan),
-    /// The spec describes the stable revision again, as `davit rollback` has it.
+    /// The spec describes another revision, and how to roll it out.
+    Revise(Revision, Rollout),
+    /// The spec describes another rollout of the same revision.
+    Rollout(Rollout),
+    /// The spec describes the stable revision again, as after `davit rollback`.
     ReturnToStable,
     Ask(Request),
-    /// The rollout pauses, or continues.
+    /// An operator pauses the rollout, or continues it.
     Pause(bool),
     Mode(ModeConfig),
     Limit(Limits),
-    /// Everything that the guest asks for is granted, or nothing.
+    /// The spec grants every permission that the guest's manifest asks for, or none.
     Grant(bool),
-    /// The spec cannot be read any more.
+    /// The spec becomes invalid.
     Spoil,
     Remove,
-    /// It is declared again, as another resource.
-    Create(Plan),
-    /// The source of its module holds that build, or cannot be read.
+    /// An operator declares a removed controller again, as another resource.
+    Create(Rollout),
+    /// The module's source holds this build, or nobody can read the source.
     Provide(Option<u32>),
-    /// Another host writes its record.
+    /// Another host writes the record.
     OtherHost,
 }
 
-/// What another revision differs in.
+/// The difference between two revisions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Revision {
     Config(u8),
     Limits(u32),
-    /// The digest of the module is given, or not.
+    /// Whether the spec pins the digest of the module.
     Pinned(bool),
 }
 
-/// What an operator asks for, by what the status says.
+/// A request of an operator, who reads its value from the status.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Request {
     Promote,
@@ -58,12 +59,13 @@ pub(crate) enum Request {
     Swap,
     Abandon,
     Reset,
-    Nonsense,
+    /// A promotion with an invalid value.
+    Invalid,
 }
 
-/// How another revision is rolled out.
+/// The rollout of another revision.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Plan {
+pub(crate) struct Rollout {
     steps: Vec<Step>,
     paused: bool,
     min_decisions: u64,
@@ -71,7 +73,7 @@ pub(crate) struct Plan {
     max_disagreement: Option<u8>,
 }
 
-/// The limits of a controller.
+/// The guardrails of a controller.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     writes: Option<u32>,
@@ -80,8 +82,8 @@ pub(crate) struct Limits {
     until_reset: bool,
 }
 
-impl Plan {
-    /// Steps that end by themselves, or none.
+impl Rollout {
+    /// Steps that end without a promotion by an operator, or none.
     pub(crate) fn calm(dice: &mut Dice) -> Self {
         let lasts = Some(Duration::from_secs(5));
         let step = |weight| Step { weight, lasts };
@@ -92,7 +94,8 @@ impl Plan {
         }
     }
 
-    /// The candidate soon gets another share, and keeps that until it is promoted.
+    /// Two steps: the candidate soon gets the share of the second one and keeps it until
+    /// an operator promotes it.
     fn two_shares(dice: &mut Dice) -> Self {
         let (before, after) = pick(dice, &[(0, 100), (0, 50), (50, 100), (50, 0), (100, 0)]);
         let soon = Duration::from_millis(300 + dice.below(3000));
@@ -135,7 +138,7 @@ impl Plan {
 }
 
 impl Limits {
-    /// One or two plans trip it.
+    /// Guardrails that one or two plans trip.
     fn tight(dice: &mut Dice) -> Self {
         let most = 1 + u32::from(dice.chance(0.3));
         let is_for_deletes = dice.chance(0.5);
@@ -176,12 +179,87 @@ impl Limits {
     }
 }
 
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Revise(revision, rollout) => write!(f, "roll out {revision}: {rollout}"),
+            Self::Rollout(rollout) => write!(f, "change the rollout: {rollout}"),
+            Self::ReturnToStable => f.write_str("roll back to the stable revision"),
+            Self::Ask(request) => write!(f, "request {request:?}"),
+            Self::Pause(true) => f.write_str("pause the rollout"),
+            Self::Pause(false) => f.write_str("continue the rollout"),
+            Self::Mode(mode) => write!(f, "set the mode to {mode:?}"),
+            Self::Limit(limits) => write!(f, "set the guardrails: {limits}"),
+            Self::Grant(true) => f.write_str("grant every permission"),
+            Self::Grant(false) => f.write_str("grant no permission"),
+            Self::Spoil => f.write_str("make the spec invalid"),
+            Self::Remove => f.write_str("remove the controller"),
+            Self::Create(rollout) => write!(f, "declare the controller again: {rollout}"),
+            Self::Provide(Some(build)) => write!(f, "publish build {build} of the module"),
+            Self::Provide(None) => f.write_str("make the module's source unreadable"),
+            Self::OtherHost => f.write_str("let another host write the record"),
+        }
+    }
+}
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Config(WRONG) => f.write_str("an invalid configuration"),
+            Self::Config(number) => write!(f, "configuration {number}"),
+            Self::Limits(instances) => write!(f, "a limit of {instances} instances"),
+            Self::Pinned(true) => f.write_str("the module by its digest"),
+            Self::Pinned(false) => f.write_str("the module without a digest"),
+        }
+    }
+}
+
+impl fmt::Display for Rollout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let steps = self.steps.iter().copied();
+        let steps: Vec<String> = steps.map(|step| StepConfig(step).to_string()).collect();
+        match steps.as_slice() {
+            [] => f.write_str("without steps")?,
+            steps => write!(f, "{}", steps.join(", then "))?,
+        }
+        if self.paused {
+            f.write_str("; paused")?;
+        }
+        let (decisions, failed) = (self.min_decisions, self.max_failed_calls);
+        write!(f, "; {decisions} decisions needed, {failed} failed calls")?;
+        if let Some(percent) = self.max_disagreement {
+            write!(f, " and {percent} % disagreement")?;
+        }
+        f.write_str(" allowed")
+    }
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(writes) = self.writes {
+            write!(f, "{writes} writes a minute, ")?;
+        }
+        if let Some(deletes) = self.deletes {
+            write!(f, "{deletes} deletes a minute, ")?;
+        }
+        if let Some(percent) = self.percent {
+            write!(f, "{percent} % deletes a minute, ")?;
+        }
+        f.write_str("tripped ")?;
+        f.write_str(if self.until_reset {
+            "until an operator resets them"
+        } else {
+            "for 30 s"
+        })
+    }
+}
+
 /// Draws an action.
 pub(crate) fn draw(dice: &mut Dice) -> Action {
     let number = |dice: &mut Dice, below| u32::try_from(dice.below(below)).unwrap_or(0);
     match dice.below(100) {
-        0..22 => Action::Revise(revision(dice), Plan::draw(dice)),
-        22..28 => Action::Plan(Plan::draw(dice)),
+        0..22 => Action::Revise(revision(dice), Rollout::draw(dice)),
+        22..28 => Action::Rollout(Rollout::draw(dice)),
         28..32 => Action::ReturnToStable,
         32..59 => Action::Ask(request(dice)),
         59..62 => Action::Pause(dice.chance(0.6)),
@@ -198,7 +276,7 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
         81..83 => Action::Grant(dice.chance(0.6)),
         83..84 => Action::Spoil,
         84..86 => Action::Remove,
-        86..91 => Action::Create(Plan::draw(dice)),
+        86..91 => Action::Create(Rollout::draw(dice)),
         91..98 => {
             let build = 1 + number(dice, 3);
             Action::Provide(dice.chance(0.7).then_some(build))
@@ -207,19 +285,19 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
     }
 }
 
-/// Draws an action after which a healthy host is soon done.
+/// Draws an action after which a healthy host soon finishes its work.
 pub(crate) fn last(dice: &mut Dice) -> Action {
     match dice.below(24) {
         0..7 => {
             let config = u8::try_from(dice.below(3)).unwrap_or(0);
-            let plan = if dice.chance(0.5) {
-                Plan::two_shares(dice)
+            let rollout = if dice.chance(0.5) {
+                Rollout::two_shares(dice)
             } else {
-                Plan::draw(dice)
+                Rollout::draw(dice)
             };
-            Action::Revise(Revision::Config(config), plan)
+            Action::Revise(Revision::Config(config), rollout)
         }
-        7..10 => Action::Plan(Plan::draw(dice)),
+        7..10 => Action::Rollout(Rollout::draw(dice)),
         10..13 => Action::Ask(pick(
             dice,
             &[
@@ -258,7 +336,7 @@ fn request(dice: &mut Dice) -> Request {
             Request::Abandon,
             Request::Reset,
             Request::Reset,
-            Request::Nonsense,
+            Request::Invalid,
         ],
     )
 }

@@ -1,11 +1,11 @@
-//! What may go: a record of every object that a story created, and of everything
-//! that could be its end. What nothing has ended must remain.
+//! Which objects may be deleted: every object that a story created, and whether the story
+//! gave a controller a reason to delete it. All other objects must remain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Every object there ever was, by uid.
+/// Every object that a story created, by uid.
 #[derive(Debug, Default)]
 pub(crate) struct Fates {
     objects: BTreeMap<String, Fate>,
@@ -15,13 +15,13 @@ pub(crate) struct Fates {
 struct Fate {
     name: String,
     owners: Vec<String>,
-    /// Whether anything has happened that ends it, or may end it.
+    /// Whether a controller or the story has a reason to delete it.
     doomed: bool,
 }
 
 impl Fates {
-    /// An object was created with these owners. One that refers to an owner that
-    /// is gone, or going, may be collected.
+    /// An object was created with these owners. If all of them are gone or doomed, the
+    /// garbage collector may delete the object.
     pub(crate) fn created(&mut self, uid: &str, name: &str, owners: &[String]) {
         let lost = |owner: &String| self.objects.get(owner).is_none_or(|owner| owner.doomed);
         let doomed = !owners.is_empty() && owners.iter().all(lost);
@@ -33,7 +33,7 @@ impl Fates {
         self.objects.insert(uid.to_owned(), fate);
     }
 
-    /// Something ends an object, and with it those that have no other owner.
+    /// An object may be deleted, and with it the objects that have no other owner.
     pub(crate) fn doom(&mut self, uid: &str) {
         let Some(fate) = self.objects.get_mut(uid) else {
             return;
@@ -65,7 +65,7 @@ impl Fates {
             }
         }
         self.doom(uid);
-        // Those whose other owners are lost are not kept.
+        // The garbage collector deletes those whose other owners are gone.
         for dependent in left {
             let lost = |owner: &String| self.objects.get(owner).is_none_or(|owner| owner.doomed);
             let fate = self.objects.get(&dependent);
@@ -81,17 +81,23 @@ impl Fates {
         fates.any(|fate| fate.owners.iter().any(|owner| owner == uid))
     }
 
-    /// What is gone and should not be.
+    /// Objects that are gone without a reason.
     pub(crate) fn missing(&self, left: &[Value]) -> Vec<String> {
         let left: BTreeSet<&str> = left.iter().map(uid).collect();
         let alive = self.objects.iter().filter(|(_, fate)| !fate.doomed);
         let gone = alive.filter(|(uid, _)| !left.contains(uid.as_str()));
-        gone.map(|(uid, fate)| format!("{} ({uid}) is gone, and nothing ended it", fate.name))
-            .collect()
+        gone.map(|(uid, fate)| {
+            format!(
+                "{} ({uid}) was deleted, and no controller had a reason to",
+                fate.name
+            )
+        })
+        .collect()
     }
 }
 
-/// What is there, in a cluster at rest, and should not be.
+/// Objects that the controllers should have deleted or changed before the cluster came to
+/// rest.
 pub(crate) fn left_over(objects: &[Value], nodes: &[Value]) -> Vec<String> {
     let uids: BTreeSet<&str> = objects.iter().map(uid).collect();
     let mut problems = Vec::new();
@@ -114,7 +120,7 @@ pub(crate) fn left_over(objects: &[Value], nodes: &[Value]) -> Vec<String> {
     problems
 }
 
-/// Why a pod cannot stay where it is.
+/// Why a pod cannot stay on its node.
 fn misplaced(pod: &Value, nodes: &[Value]) -> Option<&'static str> {
     let bound = text(pod, "/spec/nodeName");
     if bound.is_empty() {
@@ -122,7 +128,7 @@ fn misplaced(pod: &Value, nodes: &[Value]) -> Option<&'static str> {
     }
     let named = |node: &&Value| text(node, "/metadata/name") == bound;
     let Some(node) = nodes.iter().find(named) else {
-        return Some("is bound to a node that is gone");
+        return Some("is bound to a node that does not exist");
     };
     let taints = node["spec"]["taints"].as_array();
     let mut taints = taints.into_iter().flatten();

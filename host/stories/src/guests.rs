@@ -1,9 +1,9 @@
-//! The five guests, compiled natively, and configurations that all decide alike.
+//! The five guests, compiled natively, and configurations that change no decision.
 
 use std::sync::Arc;
 
 use davit_guest::Controller;
-use davit_simulation::Described;
+use davit_simulation::DescribeResult;
 use serde_json::{Value, json};
 
 use davit_guest::testing::Native;
@@ -36,7 +36,7 @@ pub(crate) fn config(name: &str, number: u8) -> Value {
 }
 
 /// Describes a guest with a configuration.
-pub(crate) fn describe(program: &str, config: &[u8]) -> Described {
+pub(crate) fn describe(program: &str, config: &[u8]) -> DescribeResult {
     match program {
         "podgc" => described::<podgc::PodGc>(config),
         "garbage-collector" => described::<garbage_collector::GarbageCollector>(config),
@@ -47,7 +47,7 @@ pub(crate) fn describe(program: &str, config: &[u8]) -> Described {
     }
 }
 
-fn described<C: Controller + 'static>(config: &[u8]) -> Described {
+fn described<C: Controller + 'static>(config: &[u8]) -> DescribeResult {
     let native = Native::<C>::describe(config)?;
     let manifest = native.manifest().clone();
     Ok((Arc::new(native), manifest))

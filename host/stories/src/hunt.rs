@@ -1,4 +1,4 @@
-//! The proof that the stories find faults: each mutant of the core has to fail one.
+//! The proof that the stories find bugs: each mutant of the core has to fail one.
 
 use std::ops::Range;
 use std::process::ExitCode;
@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use davit_core::mutant::Mutant;
 
-use crate::{run, tell};
+use crate::{problems_of, run};
 
-/// A seed for each mutant that has shown it before. These seeds are tried first; a story
-/// that has changed since costs a search, and nothing else.
+/// A seed for each mutant whose story failed with it once. The hunt tries these seeds
+/// first. If a story has changed since then, the hunt searches all seeds.
 const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::DropExpectations, 5),
     (Mutant::DeleteByName, 66),
@@ -38,7 +38,8 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::AnswerTwice, 8),
 ];
 
-/// Looks for a seed that shows each mutant of these names, or each one there is.
+/// Searches for a seed that fails with each mutant of these names; without names, with
+/// each mutant.
 pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, steps: usize) -> Result<ExitCode> {
     let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
     let (mut found, mut survivors) = (0, 0);
@@ -61,7 +62,7 @@ pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, steps: usize) -> Result
     })
 }
 
-/// The first seed that shows a mutant, and how.
+/// The first seed that fails with a mutant, and the first problem.
 fn first(mutant: Mutant, seeds: &Range<u64>, steps: usize) -> Result<Option<(u64, String)>> {
     let hints = HINTS.iter().filter(|(hinted, _)| *hinted == mutant);
     let hints = hints.map(|(_, seed)| *seed..*seed + 1);
@@ -70,7 +71,7 @@ fn first(mutant: Mutant, seeds: &Range<u64>, steps: usize) -> Result<Option<(u64
         if let Some((seed, problems)) = found.into_iter().next() {
             Mutant::activate(None);
             ensure!(
-                tell(seed, steps).is_empty(),
+                problems_of(seed, steps).is_empty(),
                 "seed {seed} fails without a mutant"
             );
             let problem = problems.into_iter().next().unwrap_or_default();

@@ -4,7 +4,7 @@
 #![allow(
     clippy::indexing_slicing,
     clippy::panic,
-    reason = "a story that cannot go on has failed; JSON values index to null"
+    reason = "a story that cannot continue has failed; JSON values index to null"
 )]
 
 mod action;
@@ -32,24 +32,39 @@ use davit_simulation::Dice;
 
 use step::Step;
 
-/// Tells random stories, each from its seed, and checks how they end.
+/// Explains the lines of a trace.
+const LEGEND: &str = "\
+The first column is the time since the start of the story, in milliseconds.
+  STEP ...                         the next step of the story
+  > CONTROLLER METHOD URI CODE     a request for a controller, and the server's status code
+                                   (0: the server never read the request)
+  METHOD URI CODE                  a list or watch of the host
+  CONTROLLER (REVISION) executes   the gate admitted this plan
+  VIOLATION: ...                   the host broke a rule
+Every other line says what the host, the network or the records do.
+";
+
+/// Runs random stories, each from its seed, and checks the cluster at the end of each.
+///
+/// A story is a simulated cluster in which users, operators and faults do what the seed
+/// draws, while the host runs the five controllers.
 #[derive(Parser)]
 struct Arguments {
-    /// The seeds, `FIRST..END`.
+    /// The seeds of the stories, `FIRST..END`.
     #[arg(long, value_parser = range, default_value = "0..500")]
     seeds: Range<u64>,
-    /// One seed: prints everything that happens.
+    /// Runs the story of one seed and prints every line of its trace.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
-    /// How many steps a story has.
+    /// The number of steps of a story.
     #[arg(long, default_value_t = 80)]
     steps: usize,
-    /// Gives the core one fault after the other, or those of these names, and
-    /// looks for a seed that shows it.
+    /// Activates one mutant of the core after the other, or those of these names, and
+    /// searches for a seed whose story fails with it.
     #[cfg(feature = "mutants")]
     #[arg(long, num_args = 0.., value_name = "NAME")]
     mutants: Option<Vec<String>>,
-    /// Prints a failing story as it was drawn.
+    /// Prints all steps of a failing story, not only those that it needs to fail.
     #[arg(long)]
     whole: bool,
 }
@@ -60,7 +75,7 @@ fn range(text: &str) -> Result<Range<u64>> {
 }
 
 fn main() -> Result<ExitCode> {
-    // A guest that panics is a call that traps.
+    // A panic of a guest is a trap of its call, and no error of this program.
     std::panic::set_hook(Box::new(|_| {}));
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.seed {
@@ -84,39 +99,55 @@ fn main() -> Result<ExitCode> {
             problems.first().map_or("", String::as_str)
         );
     }
-    println!("\nseed {seed}: {problems:#?}");
+    println!("\nThe story of seed {seed} failed:");
+    print_problems(problems);
     let mut steps = drawn(*seed, arguments.steps);
-    if !arguments.whole {
+    if arguments.whole {
+        println!("\nIts steps, and how long the simulated cluster runs after each:");
+    } else {
         steps = shrink::shrink(*seed, &steps);
+        println!(
+            "\nThe steps without which it does not fail, and how long the simulated cluster \
+             runs after each:"
+        );
     }
-    println!("the story, as short as it fails:");
-    for step in &steps {
-        println!("  {:?}, then {:?}", step.event, step.pause);
+    for (number, step) in steps.iter().enumerate() {
+        println!("{:>4}. {step}", number + 1);
     }
-    println!("cargo xtask simulate --seed {seed} tells it whole");
+    println!("\nTo see every request, decision and fault: cargo xtask simulate --seed {seed}");
     Ok(ExitCode::FAILURE)
+}
+
+fn print_problems(problems: &[String]) {
+    for problem in problems {
+        println!("  - {problem}");
+    }
 }
 
 fn drawn(seed: u64, steps: usize) -> Vec<Step> {
     step::draw(&mut Dice::new(seed), steps)
 }
 
-/// Tells one story with everything that happens.
+/// Runs the story of one seed and prints its trace.
 fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     let mut steps = drawn(seed, arguments.steps);
-    let ending = story::tell(seed, &steps, false).map_err(|error| anyhow!(error))?;
+    let ending = story::run(seed, &steps, false).map_err(|error| anyhow!(error))?;
     let failed = !ending.problems.is_empty();
     if failed && !arguments.whole {
         steps = shrink::shrink(seed, &steps);
     }
-    let ending = story::tell(seed, &steps, true).map_err(|error| anyhow!(error))?;
+    let ending = story::run(seed, &steps, true).map_err(|error| anyhow!(error))?;
+    println!("{LEGEND}");
     for line in &ending.trace {
         println!("{line}");
     }
     println!(
-        "seed {seed}: {} plans, hash {:016x}, {:#?}",
-        ending.executed, ending.hash, ending.problems
+        "seed {seed}: {} problems, {} plans executed, hash of the trace {:016x}",
+        ending.problems.len(),
+        ending.executed,
+        ending.hash
     );
+    print_problems(&ending.problems);
     Ok(if failed {
         ExitCode::FAILURE
     } else {
@@ -124,8 +155,8 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Tells all stories, on every processor, until so many failed. Returns the seeds
-/// that failed.
+/// Runs the stories of all seeds, on every processor, until `enough` of them failed.
+/// Returns the seeds of failed stories, with their problems.
 fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
@@ -138,7 +169,7 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<
                     if seed >= seeds.end {
                         return;
                     }
-                    let problems = tell(seed, steps);
+                    let problems = problems_of(seed, steps);
                     if !problems.is_empty() {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                         failed.push((seed, problems));
@@ -155,13 +186,13 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<
     Ok(failed)
 }
 
-fn tell(seed: u64, steps: usize) -> Vec<String> {
+/// Runs the story of a seed. Returns what is wrong.
+fn problems_of(seed: u64, steps: usize) -> Vec<String> {
     let steps = drawn(seed, steps);
-    let told = std::panic::catch_unwind(|| story::tell(seed, &steps, false));
-    match told {
+    match std::panic::catch_unwind(|| story::run(seed, &steps, false)) {
         Ok(Ok(ending)) => ending.problems,
         Ok(Err(error)) => vec![error],
-        Err(_) => vec!["it panics".to_owned()],
+        Err(_) => vec!["the story panicked".to_owned()],
     }
 }
 
@@ -170,13 +201,13 @@ mod tests {
     use super::*;
 
     fn hash(seed: u64) -> u64 {
-        let ending = story::tell(seed, &drawn(seed, 80), false).unwrap();
+        let ending = story::run(seed, &drawn(seed, 80), false).unwrap();
         assert_eq!(ending.problems, Vec::<String>::new());
         ending.hash
     }
 
     #[test]
-    fn a_seed_tells_the_same_story_to_the_byte() {
+    fn a_seed_gives_the_same_trace_to_the_byte() {
         let other = hash(3);
         for seed in [1, 2] {
             let first = hash(seed);
@@ -185,12 +216,11 @@ mod tests {
         }
     }
 
-    /// What is reported of a failing story can be found by reading it.
     #[test]
     fn a_trace_holds_every_line_that_the_hash_covers() {
         let steps = drawn(1, 20);
-        let kept = story::tell(1, &steps, true).unwrap();
-        let dropped = story::tell(1, &steps, false).unwrap();
+        let kept = story::run(1, &steps, true).unwrap();
+        let dropped = story::run(1, &steps, false).unwrap();
         assert_eq!(kept.hash, dropped.hash);
         assert!(dropped.trace.is_empty());
         let is_step = |line: &&String| line.contains("STEP");

@@ -1,5 +1,5 @@
-//! What operators do: they declare controllers, change their specs, and ask for things
-//! by annotations, with nothing to go by but the status that is recorded.
+//! Operators: they declare controllers, change specs, and request things with annotations.
+//! They know only the recorded status.
 
 use std::collections::BTreeMap;
 
@@ -14,14 +14,14 @@ use davit_core::object::ObjectRef;
 use davit_simulation::{Dice, Guest, Host, Module};
 use serde_json::{Value, json};
 
-use crate::action::{Action, Plan, Request, Revision};
+use crate::action::{Action, Request, Revision, Rollout};
 use crate::guests::config;
 use crate::step::CONTROLLERS;
 
 /// The controllers that operators declare.
 #[derive(Debug)]
 pub(crate) struct Operators {
-    /// Whether they are resources of a cluster, and not entries of a file.
+    /// Whether the controllers are resources of a cluster; otherwise entries of a file.
     pub(crate) in_cluster: bool,
     declared: BTreeMap<&'static str, DeclaredSpec>,
     /// The build that each source held last.
@@ -29,13 +29,13 @@ pub(crate) struct Operators {
     counted: u64,
 }
 
-/// A controller.
+/// A controller as an operator declared it.
 #[derive(Clone, Debug)]
 struct DeclaredSpec {
     uid: u64,
     generation: i64,
     spec: ControllerSpec,
-    /// Whether the spec has an error that it cannot be read for.
+    /// Whether the declared spec is invalid.
     is_bad: bool,
     annotations: BTreeMap<String, String>,
 }
@@ -72,7 +72,7 @@ impl Operators {
         self.declared.insert(name, declared);
     }
 
-    /// What the world has of all this before the host starts.
+    /// Puts the modules and the resources into the world before the host starts.
     pub(crate) fn settle_in(&self, host: &mut Host) {
         host.world.records_mut().are_shared = self.in_cluster;
         for (name, declared) in &self.declared {
@@ -86,8 +86,8 @@ impl Operators {
         }
     }
 
-    /// The host hears of what is declared by now.
-    pub(crate) fn tell(&self, host: &mut Host) {
+    /// The host receives the present declarations.
+    pub(crate) fn deliver(&self, host: &mut Host) {
         if !host.is_running() {
             return;
         }
@@ -124,8 +124,8 @@ impl Operators {
     /// An operator acts on a controller.
     pub(crate) fn act(&mut self, index: usize, action: &Action, host: &mut Host) {
         match action {
-            Action::Revise(revision, plan) => self.revise(index, *revision, plan),
-            Action::Plan(plan) => self.edit(index, |spec| plan.apply(spec)),
+            Action::Revise(revision, rollout) => self.revise(index, *revision, rollout),
+            Action::Rollout(rollout) => self.edit(index, |spec| rollout.apply(spec)),
             Action::ReturnToStable => self.return_to_stable(index, host),
             Action::Ask(request) => self.ask(index, *request, host),
             Action::Pause(paused) => self.pause(index, *paused, host),
@@ -136,7 +136,7 @@ impl Operators {
             }),
             Action::Spoil => self.spoil(index),
             Action::Remove => self.remove(index, host),
-            Action::Create(plan) => self.create(index, plan, host),
+            Action::Create(rollout) => self.create(index, rollout, host),
             Action::Provide(build) => self.provide(index, *build, host),
             Action::OtherHost => {
                 let other = HostStatus {
@@ -163,9 +163,8 @@ impl Operators {
         }
     }
 
-    /// Another configuration or limits, or a module that is pinned or not; and how that
-    /// is rolled out.
-    fn revise(&mut self, index: usize, revision: Revision, plan: &Plan) {
+    /// The spec describes another revision and its rollout.
+    fn revise(&mut self, index: usize, revision: Revision, rollout: &Rollout) {
         let Some(name) = CONTROLLERS.get(index) else {
             return;
         };
@@ -179,11 +178,11 @@ impl Operators {
                 Revision::Limits(instances) => spec.limits.instances = instances,
                 Revision::Pinned(pinned) => spec.module.digest = pinned.then_some(digest),
             }
-            plan.apply(spec);
+            rollout.apply(spec);
         });
     }
 
-    /// The spec cannot be read any more, until it is changed again.
+    /// The spec is invalid until the next change.
     fn spoil(&mut self, index: usize) {
         if let Some(one) = self.one(index) {
             one.generation += 1;
@@ -191,7 +190,7 @@ impl Operators {
         }
     }
 
-    /// The spec describes the revision that is recorded as stable.
+    /// The spec describes the recorded stable revision.
     fn return_to_stable(&mut self, index: usize, host: &Host) {
         let Some(name) = CONTROLLERS.get(index) else {
             return;
@@ -215,8 +214,8 @@ impl Operators {
         }
     }
 
-    /// Declares a controller that was removed, as another resource of that name.
-    fn create(&mut self, index: usize, plan: &Plan, host: &mut Host) {
+    /// Declares a removed controller again, as another resource of the same name.
+    fn create(&mut self, index: usize, rollout: &Rollout, host: &mut Host) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
         };
@@ -226,7 +225,7 @@ impl Operators {
         let mut spec = ControllerSpec::of(source(name, false).into());
         spec.mode = ModeConfig::Enforce;
         spec.config = config(name, 0);
-        plan.apply(&mut spec);
+        rollout.apply(&mut spec);
         host.modules
             .provide(&spec.module.source, Some(self.module(name)));
         self.declare(name, spec);
@@ -236,7 +235,7 @@ impl Operators {
         }
     }
 
-    /// The source of a controller's module holds another build, or goes, or comes back.
+    /// The module's source holds another build, or nobody can read the source.
     fn provide(&mut self, index: usize, build: Option<u32>, host: &mut Host) {
         let Some(name) = CONTROLLERS.get(index) else {
             return;
@@ -252,7 +251,7 @@ impl Operators {
         host.modules_changed();
     }
 
-    /// An operator asks for something, by what the status says.
+    /// Sends a request whose value comes from the status.
     fn ask(&mut self, index: usize, request: Request, host: &mut Host) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
@@ -267,10 +266,12 @@ impl Operators {
         let Some((kind, value)) = asked(request, &status, declared.generation) else {
             return;
         };
-        // Told from the same one made before.
+        // Distinguishes it from an earlier request with the same value.
         let value = format!("{value}#{number}");
-        host.world
-            .note(format_args!("{name}: {} {value}", kind.name()));
+        host.world.note(format_args!(
+            "an operator of {name} requests {} {value}",
+            kind.name()
+        ));
         let annotation = kind.annotation().to_owned();
         declared.annotations.insert(annotation, value.clone());
         if !in_cluster {
@@ -280,8 +281,8 @@ impl Operators {
         }
     }
 
-    /// The rollout of a controller pauses, or continues. That of a file is paused by a
-    /// request to the host, which records it.
+    /// Pauses a rollout or continues it. For a controller of a file, the host records the
+    /// pause.
     fn pause(&mut self, index: usize, paused: bool, host: &mut Host) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
@@ -291,12 +292,14 @@ impl Operators {
         }
         self.counted += 1;
         if self.declared.contains_key(name) && host.is_running() {
-            host.world.note(format_args!("{name}: paused: {paused}"));
+            let what = if paused { "pauses" } else { "continues" };
+            host.world
+                .note(format_args!("an operator of {name} {what} the rollout"));
             host.pause(ChangeId(self.counted), name, paused);
         }
     }
 
-    /// What is asked of the controllers of a file is forgotten with the host.
+    /// The host restarted: it forgot the requests for controllers of a file.
     pub(crate) fn restarted(&mut self) {
         if !self.in_cluster {
             for one in self.declared.values_mut() {
@@ -305,12 +308,12 @@ impl Operators {
         }
     }
 
-    /// Every controller is declared, enforces, and has no limits; every source holds its
-    /// module. Some rollouts go on, others end.
+    /// Declares every controller, with mode Enforce and without guardrails, and provides
+    /// every module. Some rollouts continue, others end.
     pub(crate) fn calm(&mut self, host: &mut Host) {
         for (index, name) in CONTROLLERS.into_iter().enumerate() {
-            self.create(index, &Plan::default(), host);
-            let plan = Plan::calm(host.world.dice());
+            self.create(index, &Rollout::default(), host);
+            let rollout = Rollout::calm(host.world.dice());
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
                 spec.guardrails = GuardrailConfig::default();
@@ -318,11 +321,11 @@ impl Operators {
                 if !matches!(spec.config, Value::Object(_)) || spec.config.get("wrong").is_some() {
                     spec.config = config(name, 0);
                 }
-                plan.apply(spec);
+                rollout.apply(spec);
             });
             let digest = self.module(name).digest();
             self.edit(index, |spec| {
-                // What is pinned is there.
+                // A pinned module exists.
                 spec.module.digest = spec.module.digest.map(|_| digest);
             });
             let build = self.builds.get(name).copied();
@@ -330,10 +333,10 @@ impl Operators {
         }
     }
 
-    /// Every controller is declared and enforces. Limits and rollouts stay as they are.
+    /// Declares every controller, with mode Enforce. Guardrails and rollouts stay.
     pub(crate) fn enforce(&mut self, host: &mut Host) {
         for index in 0..CONTROLLERS.len() {
-            self.create(index, &Plan::default(), host);
+            self.create(index, &Rollout::default(), host);
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
                 spec.permissions = None;
@@ -341,7 +344,7 @@ impl Operators {
         }
     }
 
-    /// Operators reset the guardrails that wait for it. Returns whether any has tripped.
+    /// Resets the guardrails that wait for a reset. Returns whether any has tripped.
     pub(crate) fn reset(&mut self, host: &mut Host) -> bool {
         let mut has_tripped = false;
         for (index, name) in CONTROLLERS.iter().enumerate() {
@@ -356,9 +359,9 @@ impl Operators {
         has_tripped
     }
 
-    /// What an operator does about what the statuses say, once all is well: whether there
-    /// was anything.
-    pub(crate) fn attend(&mut self, host: &mut Host) -> bool {
+    /// Ends paused and unfinished rollouts and abandons lost revisions, as the statuses
+    /// say. Returns whether there was anything to do.
+    pub(crate) fn react(&mut self, host: &mut Host) -> bool {
         let mut acts = false;
         for (index, name) in CONTROLLERS.iter().enumerate() {
             if !self.in_cluster && host.world.records().is_paused(name) {
@@ -388,7 +391,7 @@ impl Operators {
         acts
     }
 
-    /// What is wrong with the statuses, in a cluster at rest.
+    /// The errors in the statuses of a cluster at rest.
     pub(crate) fn problems(&self, host: &mut Host) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, declared) in &self.declared {
@@ -404,7 +407,7 @@ impl Operators {
             let recorded = host.world.records().status(name).cloned();
             let recorded = recorded.unwrap_or_default();
             let wrong = self.wrong(declared, wanted.as_deref(), &recorded, &own);
-            problems.extend(wrong.map(|what| format!("{name}: {what}: {recorded:?}")));
+            problems.extend(wrong.map(|what| format!("{name}: {what}; status: {recorded:?}")));
         }
         problems
     }
@@ -419,13 +422,13 @@ impl Operators {
         let stable = recorded.stable.as_ref().map(|one| one.revision.as_str());
         let rejected = recorded.rejected.as_ref().map(|one| one.revision.as_str());
         if wanted.is_none() {
-            return Some("what the spec describes cannot be loaded");
+            return Some("the revision that the spec describes cannot be loaded");
         }
         if stable != wanted && (rejected != wanted || stable.is_none()) {
             return Some("the stable revision is not what the spec describes");
         }
         if recorded.candidate.is_some() || recorded.lost.is_some() || !recorded.tripped.is_empty() {
-            return Some("its rollout has not ended");
+            return Some("the rollout has not ended");
         }
         let mut conditions = recorded.conditions.iter();
         let ready = conditions.find(|one| one.type_ == "Ready");
@@ -438,15 +441,15 @@ impl Operators {
             }
         };
         if !ready.iter().any(expected) {
-            return Some("it is not ready");
+            return Some("the condition Ready is wrong");
         }
         if self.in_cluster && recorded.observed_generation != Some(declared.generation) {
-            return Some("its last spec was not observed");
+            return Some("the host has not observed the last spec");
         }
         if recorded.stable != own.stable || recorded.rejected != own.rejected {
-            return Some("the record is not what the host decided");
+            return Some("the record differs from the host's decision");
         }
-        // A host that does not know the controller of a file yet refuses the request.
+        // For a file, the host may have refused the request before it knew the controller.
         let mut asked = declared.annotations.iter().filter(|_| self.in_cluster);
         let unanswered = asked.any(|(annotation, value)| {
             let name = annotation.trim_start_matches("davit.dev/");
@@ -491,7 +494,8 @@ fn send(host: &mut Host, number: u64, name: &str, patch: &Value, asked: &Request
     }
 }
 
-/// The annotation of a request, and its value by that status; none if nothing fits.
+/// The annotation of a request and its value; none if the status does not allow the
+/// request.
 fn asked(
     request: Request,
     status: &ControllerStatus,
@@ -516,11 +520,11 @@ fn asked(
             (RequestKind::Abandon, requests::abandon(stable, lost))
         }
         Request::Reset => (RequestKind::Reset, status.last_trip()?.to_owned()),
-        Request::Nonsense => (RequestKind::Promote, "nonsense".to_owned()),
+        Request::Invalid => (RequestKind::Promote, "nonsense".to_owned()),
     })
 }
 
-/// Where the module of a controller comes from.
+/// The source of a controller's module.
 fn source(name: &str, builtin: bool) -> ModuleSource {
     if builtin {
         ModuleSource::Builtin(name.to_owned())

@@ -1,9 +1,9 @@
-//! Makes a story that fails short: what can be left out is left out.
+//! Shortens a failing story: drops every step without which the story still fails.
 
 use crate::step::{Event, Step};
-use crate::story::tell;
+use crate::story::run;
 
-/// The shortest story found that still fails, and its problems.
+/// The steps of the shortest story found that still fails.
 pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
     let mut best = steps.to_vec();
     let mut size = best.len().div_ceil(2);
@@ -12,7 +12,7 @@ pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
         while at < best.len() {
             let mut shorter = best.clone();
             let end = (at + size).min(shorter.len());
-            // Without the rest it would be another story.
+            // The checks after the rest assume a rest.
             let dropped: Vec<Step> = shorter.drain(at..end).collect();
             let rests = dropped.iter().any(|step| matches!(step.event, Event::Rest));
             if !rests && fails(seed, &shorter) {
@@ -27,5 +27,5 @@ pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
 }
 
 fn fails(seed: u64, steps: &[Step]) -> bool {
-    tell(seed, steps, false).is_ok_and(|ending| !ending.problems.is_empty())
+    run(seed, steps, false).is_ok_and(|ending| !ending.problems.is_empty())
 }

@@ -1,5 +1,4 @@
-//! The steps of a story, as data: a story that fails is shrunk by leaving steps
-//! out.
+//! The steps of a story, as data: a failing story is shortened by dropping steps.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,24 +30,25 @@ pub(crate) struct Step {
     pub(crate) pause: Duration,
 }
 
-/// What happens. What does not apply (a name that is taken, a node that is gone)
-/// is no step.
+/// What a step does. A step that does not apply (a name that is taken, a node that does
+/// not exist) does nothing.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Create(Create),
     Delete(Name, &'static str),
-    /// An object is removed, and another one is created under its name.
+    /// Removes an object and creates another one under its name.
     Replace(Name),
-    /// The same happens to the target of the next plan so long after that has started:
-    /// before one of its requests reaches the server.
+    /// Replaces the target of the next plan, so long after the plan was admitted: before
+    /// one of its requests reaches the server.
     Ambush(Duration),
-    /// Everything is healed and catches up first, as a careful operator would
-    /// wait for: dependents that a cache has not seen cannot be orphaned.
+    /// Ends all faults, waits until every cache has caught up, and then deletes the object
+    /// with policy `Orphan`: the garbage collector orphans only dependents that it has
+    /// observed.
     Orphan(Name),
-    /// Watches break, objects are removed, and the history of that is compacted before
-    /// the watches are opened again.
+    /// Breaks the watches, removes objects, and compacts the history before the watches
+    /// are opened again.
     Gap(Vec<Name>),
-    /// The definition of the widgets serves its version, or does not.
+    /// Whether the definition of the widgets serves its version.
     Serve(bool),
     Taint(u64),
     Untaint(u64),
@@ -65,7 +65,7 @@ pub(crate) enum Event {
         hold_up: f64,
         no_discovery: f64,
     },
-    /// How well records are read and written, and revisions loaded.
+    /// How likely reads and writes of records, and loads of revisions, fail.
     Records {
         fail: f64,
         lose: f64,
@@ -75,28 +75,31 @@ pub(crate) enum Event {
     },
     /// Discovery cannot reach a group version.
     Unreach(&'static str),
-    /// Discovery does not have a resource any more.
+    /// Discovery lacks a resource from now on.
     Unlist(&'static str),
+    /// Ends all faults.
     Heal,
-    /// Everything is healed, every rollout ends, and every cache catches up.
+    /// Ends all faults, limits and rollouts, and waits until every cache has caught up.
     Rest,
     Nothing,
-    /// Calls into guests trap occasionally.
+    /// Some calls into guests trap.
     Trap,
-    /// The host crashes at once, and starts again after a while.
+    /// The host crashes, and starts again after this time.
     Crash(Duration),
     /// The host crashes after one of its next effects.
     CrashSoon,
+    /// The host's wall clock jumps by so many milliseconds.
     WallClock(i64),
+    /// The host gains or loses leadership.
     Lead(bool),
-    /// The host crashes, and starts again on a machine that has just started, with
-    /// its module cache or without it.
+    /// The host crashes, and starts again on a machine that has just started. Says
+    /// whether the module cache is still there.
     Reboot(bool),
-    /// An operator acts on a controller.
+    /// An operator changes a controller: an index of [`CONTROLLERS`].
     Operate(usize, Action),
 }
 
-/// What goes wrong with requests; besides, they are refused as invalid.
+/// The faults of requests. Rarely, the server refuses a request as invalid instead.
 const FAULTS: [fault::Action; 9] = [
     fault::Action::Refuse(Refusal::Conflict),
     fault::Action::Refuse(Refusal::TooManyRequests(1)),
@@ -180,12 +183,141 @@ impl fmt::Display for Name {
     }
 }
 
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (then {:?})", self.event, self.pause)
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Create(create) => write!(f, "{create}"),
+            Self::Delete(name, policy) => write!(f, "delete {name}, propagation {policy}"),
+            Self::Replace(name) => write!(f, "replace {name} by another object of its name"),
+            Self::Ambush(delay) => {
+                write!(
+                    f,
+                    "replace the target of the next plan, {delay:?} after its start"
+                )
+            }
+            Self::Orphan(name) => write!(
+                f,
+                "end all faults, wait for every cache, and delete {name}, propagation Orphan"
+            ),
+            Self::Gap(names) => {
+                let names: Vec<String> = names.iter().map(ToString::to_string).collect();
+                let names = names.join(", ");
+                write!(
+                    f,
+                    "break all watches, remove {names}, and compact the history"
+                )
+            }
+            Self::Serve(true) => f.write_str("serve widgets"),
+            Self::Serve(false) => f.write_str("stop serving widgets"),
+            Self::Taint(node) => write!(f, "add a NoExecute taint to node-{node}"),
+            Self::Untaint(node) => write!(f, "remove the taint of node-{node}"),
+            Self::RemoveNode(node) => write!(f, "delete node-{node}"),
+            Self::CreateNode(node) => write!(f, "create node-{node}"),
+            Self::Silence(node) => write!(f, "stop the kubelet of node-{node}"),
+            Self::Resume(node) => write!(f, "start the kubelet of node-{node} again"),
+            Self::DropLease(server) => write!(f, "delete the lease of API server server-{server}"),
+            Self::Disturb("", fault) => write!(f, "fault of all watches: {fault:?}"),
+            Self::Disturb(plural, fault) => write!(f, "fault of watches of {plural}: {fault:?}"),
+            Self::Break(verb, fault) => write!(f, "fault of some {verb} requests: {fault:?}"),
+            Self::Network {
+                starve,
+                unreachable,
+                hold_up,
+                no_discovery,
+            } => shares(
+                f,
+                "network",
+                &[
+                    (*starve, "of watch events take seconds"),
+                    (*unreachable, "of requests get no connection"),
+                    (*hold_up, "of requests arrive after their timeout"),
+                    (*no_discovery, "of discoveries fail"),
+                ],
+            ),
+            Self::Records {
+                fail,
+                lose,
+                late,
+                unreadable,
+                no_loads,
+            } => shares(
+                f,
+                "records and loads",
+                &[
+                    (*fail, "of record writes fail"),
+                    (*lose, "of record writes succeed without an answer"),
+                    (*late, "of record requests take seconds"),
+                    (*unreadable, "of record reads fail"),
+                    (*no_loads, "of loads fail"),
+                ],
+            ),
+            Self::Unreach(version) => write!(f, "discovery cannot reach {version}"),
+            Self::Unlist(plural) => write!(f, "discovery lacks {plural}"),
+            Self::Heal => f.write_str("end all faults"),
+            Self::Rest => {
+                f.write_str("end all faults, limits and rollouts, and wait for every cache")
+            }
+            Self::Nothing => f.write_str("do nothing"),
+            Self::Trap => f.write_str("some calls into guests trap"),
+            Self::Crash(downtime) => {
+                write!(f, "crash the host, and start it again after {downtime:?}")
+            }
+            Self::CrashSoon => f.write_str("crash the host after one of its next effects"),
+            Self::WallClock(millis) => write!(f, "move the host's wall clock by {millis} ms"),
+            Self::Lead(true) => f.write_str("the host gains leadership"),
+            Self::Lead(false) => f.write_str("the host loses leadership"),
+            Self::Reboot(true) => f.write_str("reboot the host's machine"),
+            Self::Reboot(false) => f.write_str("start the host on a machine without modules"),
+            Self::Operate(controller, action) => {
+                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
+                write!(f, "operator of {name}: {action}")
+            }
+        }
+    }
+}
+
+/// Writes how likely each fault is.
+fn shares(f: &mut fmt::Formatter<'_>, of: &str, faults: &[(f64, &str)]) -> fmt::Result {
+    let likely = faults.iter().filter(|(share, _)| *share > 0.0);
+    let likely = likely.map(|(share, what)| format!("{:.0} % {what}", share * 100.0));
+    let likely: Vec<String> = likely.collect();
+    if likely.is_empty() {
+        return write!(f, "{of}: no faults");
+    }
+    write!(f, "{of}: {}", likely.join(", "))
+}
+
+impl fmt::Display for Create {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "create {}", self.name)?;
+        if let Some(pod) = self.pod {
+            write!(f, " on node-{}, grace period {} s", pod.node, pod.grace)?;
+            if pod.tolerates {
+                f.write_str(", tolerates all taints")?;
+            }
+        }
+        for (owner, blocks) in &self.owners {
+            write!(f, ", owner {owner}")?;
+            if *blocks {
+                f.write_str(" (blockOwnerDeletion)")?;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Create {
     pub(crate) name: Name,
-    /// The objects that own it, and whether they wait for it.
+    /// The owners, and whether the object blocks their deletion.
     pub(crate) owners: Vec<(Name, bool)>,
-    /// What a pod has besides.
+    /// The fields of a pod.
     pub(crate) pod: Option<NewPod>,
 }
 
@@ -196,8 +328,8 @@ pub(crate) struct NewPod {
     pub(crate) tolerates: bool,
 }
 
-/// Draws a story: so many steps in which anything goes wrong; then, after a rest, some
-/// after which a healthy host has to be done in a moment.
+/// Draws a story: `steps` steps with any fault, a rest, and some steps after which a
+/// healthy host has to finish its work soon.
 pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
     let mut drawn: Vec<Step> = (0..steps).map(|_| step(dice, event)).collect();
     drawn.push(step(dice, |_| Event::Rest));
@@ -212,7 +344,7 @@ fn step(dice: &mut Dice, event: impl Fn(&mut Dice) -> Event) -> Step {
     }
 }
 
-/// Mostly long enough for the controllers to act, often not.
+/// Draws the time after a step: mostly long enough for the controllers to act.
 fn pause(dice: &mut Dice) -> Duration {
     if dice.chance(0.4) {
         Duration::from_micros(dice.below(25_000))
@@ -277,7 +409,7 @@ fn event(dice: &mut Dice) -> Event {
     }
 }
 
-/// What happens after the rest. Nothing of it keeps a healthy host busy for long.
+/// Draws a step after the rest. None keeps a healthy host busy for long.
 fn last_event(dice: &mut Dice) -> Event {
     match dice.below(100) {
         0..24 => {
@@ -295,10 +427,10 @@ fn last_event(dice: &mut Dice) -> Event {
         61..62 => Event::Orphan(owner(dice)),
         62..63 => ambush(dice),
         63..69 => {
-            // A host waits for minutes after a refusal as invalid.
+            // After a refusal as invalid, the host waits for minutes.
             let verb = pick(dice, &["patch", "delete", "get"]);
             let fault = if dice.chance(0.4) {
-                // Longer than a host waits with a request in hand.
+                // Longer than the host holds a request back for a `Retry-After`.
                 fault::Action::Refuse(Refusal::TooManyRequests(5))
             } else {
                 pick(dice, &FAULTS)
@@ -348,7 +480,7 @@ fn name(dice: &mut Dice) -> Name {
     }
 }
 
-/// An object that owns others: no pod does.
+/// Draws an owner. No pod owns other objects.
 fn owner(dice: &mut Dice) -> Name {
     Name {
         kind: pick(dice, &[Kind::ConfigMap, Kind::ConfigMap, Kind::Widget]),

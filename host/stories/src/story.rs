@@ -1,8 +1,9 @@
-//! One story: the steps, then rest, then the comparison with what must be.
+//! One story: its steps, a rest, and the checks of the cluster at the end.
 
 mod objects;
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use davit_core::time::Instant;
@@ -18,49 +19,47 @@ use crate::guests;
 use crate::operators::Operators;
 use crate::step::{Event, NODES, Step};
 
-/// Longer than a silent watch is believed in, so that every cache has caught
-/// up.
+/// Longer than the host trusts a silent watch: after it, every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
-/// The same after the rest, when no watch is silent or starves.
+/// The same for the steps after the rest, when no watch is silent or starved.
 const ATTENTIVE: Duration = Duration::from_secs(5);
-/// Longer than an item waits after a refusal as invalid.
+/// Longer than an item waits after the server refused a write as invalid.
 const PAUSED: Duration = Duration::from_secs(330);
-/// Nothing is written for so long: the cluster is at rest.
+/// The cluster is at rest when nobody writes for this time.
 const QUIET: Duration = Duration::from_secs(90);
-/// How often an operator does something about the statuses at most, in calm.
+/// How often operators react to the statuses at most, in one rest.
 const MOST_ATTENTION: usize = 4;
-/// How long that takes to be decided.
+/// How long the host takes at most to follow such a reaction.
 const ATTENTION: Duration = Duration::from_secs(45);
-/// It has to come to rest by then.
+/// How long the cluster may take to come to rest.
 const LONGEST_CALM: Duration = Duration::from_hours(1);
-/// How long a healthy host may take to do what is left to do: less than an expectation
-/// lasts.
+/// How long a healthy host may take to finish its work: less than an expectation lasts.
 const PROMPT: Duration = Duration::from_secs(25);
 /// How long operators reset guardrails that trip again and again.
 const LONGEST_RESETS: Duration = Duration::from_secs(300);
-/// How often the kubelets work.
+/// The period of the kubelets.
 const HEARTBEAT: Duration = Duration::from_secs(8);
-/// The same while the cluster rests, to save time: nodes are given much longer.
+/// The same while the cluster rests, to save time: the grace period of nodes is longer.
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(20);
 /// How long operators wait for the rollouts of a healthy host to end.
 const ROLLED_OUT: Duration = Duration::from_secs(30);
-/// How long a declaration may take to reach the host.
+/// How long a declaration takes at most to reach the host.
 const STARVED: Duration = Duration::from_secs(20);
-/// Reminds of the kubelets' work.
+/// The reminder for the kubelets.
 const KUBELETS: u64 = 1;
-/// Reminds that the host hears of what is declared.
+/// The reminder that the host receives the declarations.
 const DECLARATIONS: u64 = 2;
 
-/// What came of a story.
+/// The end of a story.
 #[derive(Debug)]
 pub(crate) struct Ending {
-    /// What is wrong; a good story has nothing.
+    /// What is wrong; empty if the story passes.
     pub(crate) problems: Vec<String>,
-    /// The hash of everything that happened.
+    /// The hash of the trace.
     pub(crate) hash: u64,
-    /// Everything that happened, if it was kept.
+    /// The lines of the trace, if they were kept.
     pub(crate) trace: Vec<String>,
-    /// How many plans were executed.
+    /// The number of executed plans.
     pub(crate) executed: usize,
 }
 
@@ -68,26 +67,26 @@ struct Story {
     host: Host,
     operators: Operators,
     heartbeat: Duration,
-    /// How long every cache takes at most to catch up once all is well.
+    /// How long every cache takes at most to catch up without faults.
     catches_up: Duration,
     /// Whether items may wait for [`PAUSED`].
     has_pauses: bool,
     kubelets: Kubelets,
     fates: Fates,
-    /// When each node's taint was last lifted. Until every cache has heard of
-    /// it, a new pod may be evicted for it, as kube-controller-manager does.
+    /// When each node lost its taint. Until every cache has observed that, a new pod may
+    /// be evicted because of the taint, as kube-controller-manager does.
     lifted: BTreeMap<u64, Instant>,
-    /// When each node's kubelet was last back. Until that is known, the node
-    /// counts as unresponsive, for new pods too.
+    /// When each node's kubelet last returned. Until the host knows that, the node counts
+    /// as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
     /// How often the story deleted each object, besides pods.
     deleted: BTreeMap<String, usize>,
-    /// Whether the host may ask for a deletion twice: it forgot the first.
+    /// Whether the host may request a deletion twice, because it forgot the first request.
     forgot: bool,
 }
 
-/// Tells the story of a seed.
-pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending, String> {
+/// Runs the story of a seed.
+pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending, String> {
     let start = Time::from_unix(1_780_000_000);
     let mut dice = Dice::new(seed ^ 0x5bd1_e995);
     let model = cluster::model(seed, start)?;
@@ -117,7 +116,7 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
     story.start();
     story.pass(Duration::from_secs(2));
     for step in steps {
-        story.host.world.note(format_args!("STEP {:?}", step.event));
+        story.host.world.note(format_args!("STEP {}", step.event));
         story.step(&step.event);
         story.pass(step.pause);
     }
@@ -127,7 +126,7 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
     let rests = story.comes_to_rest();
     problems.extend(story.problems());
     if !rests {
-        problems.push("the cluster does not come to rest".to_owned());
+        problems.push("controllers still write an hour after the last fault".to_owned());
     }
     let trace = &story.host.world.trace;
     Ok(Ending {
@@ -153,7 +152,7 @@ impl Story {
         loop {
             match self.host.run(until) {
                 StopReason::Time => return,
-                StopReason::Reminder(DECLARATIONS) => self.operators.tell(&mut self.host),
+                StopReason::Reminder(DECLARATIONS) => self.operators.deliver(&mut self.host),
                 StopReason::Reminder(_) => {
                     self.kubelets.work(&mut self.host.world);
                     let at = self.now().after(self.heartbeat);
@@ -170,14 +169,14 @@ impl Story {
         }
     }
 
-    /// Starts the host, which hears of what is declared a moment later.
+    /// Starts the host. It receives the declarations a moment later.
     fn start(&mut self) {
         self.operators.restarted();
         self.host.start();
         self.declare();
     }
 
-    /// The host hears of what is declared, after a while.
+    /// The host will receive the present declarations.
     fn declare(&mut self) {
         let longest = if self.world().dice().chance(0.05) {
             STARVED
@@ -298,7 +297,7 @@ impl Story {
         self.host.crash = 0.0;
     }
 
-    /// Everything is healed.
+    /// Ends all faults, silence of nodes and loss of leadership.
     fn repair(&mut self) {
         self.heal();
         for node in 0..NODES {
@@ -307,8 +306,8 @@ impl Story {
         self.host.lead(true);
     }
 
-    /// Everything is healed, limits are lifted, rollouts end, and every cache catches up
-    /// within that time.
+    /// Ends all faults, limits and rollouts, and lets every cache catch up within this
+    /// time.
     fn rest(&mut self, time: Duration) {
         self.repair();
         self.operators.calm(&mut self.host);
@@ -316,7 +315,7 @@ impl Story {
         self.heartbeat = SLOW_HEARTBEAT;
         self.pass(time);
         for _ in 0..MOST_ATTENTION {
-            if !self.operators.attend(&mut self.host) {
+            if !self.operators.react(&mut self.host) {
                 break;
             }
             self.declare();
@@ -324,9 +323,9 @@ impl Story {
         }
     }
 
-    /// Everything is healed; limits and rollouts stay. A healthy host has to do in a
-    /// moment what is left to do: before an expectation lapses, and before an item is
-    /// due that waits for something else. Returns what it has not done.
+    /// Ends all faults; limits and rollouts stay. A healthy host has to finish its work
+    /// soon: before an expectation lapses, and before an item is due that waits for
+    /// something else. Returns the work that is left.
     fn hurry(&mut self) -> Vec<String> {
         self.repair();
         self.operators.enforce(&mut self.host);
@@ -339,7 +338,7 @@ impl Story {
                 self.declare();
                 since = self.now();
             }
-            // Its kubelet takes the pod's grace period.
+            // A kubelet waits for the pod's grace period.
             if cluster::list(&self.host.world, "Pod")
                 .iter()
                 .any(terminates)
@@ -349,12 +348,13 @@ impl Story {
         }
         let mut problems = self.left_over();
         for problem in &mut problems {
-            problem.push_str(" (the host is slow)");
+            let time = PROMPT.as_secs();
+            let _ = write!(problem, " ({time} s after the last fault ended)");
         }
         problems
     }
 
-    /// Waits until nothing happens any more. Returns whether that came.
+    /// Waits until nobody writes any more. Returns whether the cluster came to rest.
     fn comes_to_rest(&mut self) -> bool {
         let deadline = self.now().after(LONGEST_CALM);
         while self.now() < deadline {
@@ -367,7 +367,7 @@ impl Story {
         false
     }
 
-    /// What is there and should not be.
+    /// Objects that the controllers should have deleted or changed.
     fn left_over(&self) -> Vec<String> {
         let world = &self.host.world;
         let mut problems = left_over(&cluster::list_all(world), &cluster::list(world, "Node"));
@@ -386,8 +386,8 @@ impl Story {
         problems
     }
 
-    /// Storage versions that name an API server without a lease, or lack one
-    /// that has its lease.
+    /// Storage versions that name an API server without a lease, or lack one that has a
+    /// lease.
     fn stale_versions(&self) -> Vec<String> {
         let model = self.host.world.model();
         let leases = direct::list(model, "coordination.k8s.io/v1", "Lease", "kube-system");
@@ -411,14 +411,17 @@ impl Story {
             let wanted = (0..=resource + 1).map(|server| format!("server-{server}"));
             let wanted: Vec<String> = wanted.filter(is_there).collect();
             if named != wanted {
-                problems.push(format!("{name} names {named:?}, not {wanted:?}"));
+                problems.push(format!(
+                    "the storage version {name} names the API servers {named:?} instead of \
+                     {wanted:?}"
+                ));
             }
         }
         problems
     }
 
-    /// Objects besides pods, which only the garbage collector deletes besides the story: once,
-    /// unless the host forgot that it did.
+    /// Objects that the garbage collector deleted more than once. Pods do not count,
+    /// because other controllers delete them too.
     fn deleted_twice(&self) -> Vec<String> {
         if self.forgot {
             return Vec::new();
@@ -428,7 +431,10 @@ impl Story {
             let requested = |kind: DeletionKind| kind == DeletionKind::Requested;
             let requests = steps.iter().filter(|step| requested(step.kind)).count();
             let own = self.deleted.get(uid)?;
-            (requests > own + 1).then(|| format!("{uid} was deleted {requests} times"))
+            (requests > own + 1).then(|| {
+                let allowed = own + 1;
+                format!("DELETE was sent {requests} times for {uid}, and {allowed} are enough")
+            })
         });
         counts.collect()
     }

@@ -12,40 +12,40 @@ use davit_core::time::Instant;
 
 use super::{Host, Reminder};
 
-/// A guest that runs in the process.
+/// A guest that runs in the process of the test.
 ///
-/// It decides from the call alone: a live read ends it, and it is asked again
-/// with the answers that are known by then. So everything else continues
-/// meanwhile, as it does while a component is suspended.
+/// A component is suspended during a live read. A native guest returns instead, and the
+/// driver calls it again with the answers so far: the guest decides from the call and
+/// these answers alone. The rest of the host continues in both cases.
 pub trait NativeGuest: fmt::Debug {
-    /// Decides about the items of a call. `answers` are those to the live reads
-    /// that it asked for before, in their order.
+    /// Decides about the items of a call. `answers` are the answers to the guest's earlier
+    /// live reads, in their order.
     fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation;
 }
 
 /// A guest, as the machine holds it.
 #[derive(Clone, Debug)]
 pub struct Guest {
-    /// The name of its revision.
+    /// The name of the revision.
     pub revision: Arc<str>,
     /// The program.
     pub native: Arc<dyn NativeGuest>,
 }
 
-/// What comes of a call.
+/// The result of a call.
 #[derive(Debug)]
 pub enum Reconciliation {
     /// A decision for each item.
     Decided(Vec<Decision>),
-    /// It needs a live read first.
+    /// The guest needs a live read first.
     Reads(ReadRequest),
-    /// It failed.
+    /// The call failed.
     Failed(CallFailure),
 }
 
-/// A call that is under way.
+/// A call without an answer yet.
 #[derive(Debug)]
-pub(super) struct InFlight {
+pub(super) struct CallInFlight {
     call: Box<Call<Guest>>,
     answers: Vec<ReadAnswer>,
     started: Instant,
@@ -62,7 +62,7 @@ impl Host {
             self.world.violated(problem);
         }
         let id = call.id;
-        let in_flight = InFlight {
+        let in_flight = CallInFlight {
             call,
             answers: Vec::new(),
             started: self.world.now().instant,
@@ -72,20 +72,20 @@ impl Host {
         self.compute(id);
     }
 
-    /// The guest computes, for a while.
+    /// Lets the guest decide. The result arrives after a while.
     fn compute(&mut self, id: CallId) {
         let traps = self.trap > 0.0 && self.world.dice().chance(self.trap);
         let Some(in_flight) = self.calls.get_mut(&id) else {
             return;
         };
         in_flight.next = Some(if traps {
-            let trap = CallFailure::new(CallFailureKind::Trap, "the story traps it");
+            let trap = CallFailure::new(CallFailureKind::Trap, "a fault of the simulation");
             Reconciliation::Failed(trap)
         } else {
             let native = &in_flight.call.guest.native;
             native.reconcile(&in_flight.call, &in_flight.answers)
         });
-        // Some calls are still under way when the next thing happens.
+        // Some calls last while other things happen.
         let longest = if self.world.dice().chance(0.1) {
             Duration::from_secs(2)
         } else {
@@ -105,7 +105,7 @@ impl Host {
         }
     }
 
-    /// The guest has computed.
+    /// The guest's result arrives.
     pub(super) fn computed(&mut self, id: CallId) {
         let now = self.world.now().instant;
         let Some(in_flight) = self.calls.get_mut(&id) else {

@@ -1,4 +1,4 @@
-//! Effects of the control half: loads, records, and what people are told.
+//! Effects of the control half: loads, records, events and answers.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use davit_core::control::{
 
 use super::{Host, Reminder};
 
-/// How long a load takes that is held up.
+/// How long a slow load takes at most.
 const SLOW: Duration = Duration::from_secs(20);
 
 impl Host {
@@ -62,7 +62,7 @@ impl Host {
         };
         if let Err(problem) = &result {
             self.world.note(format_args!(
-                "{} cannot be loaded: {}",
+                "{}: load failed: {}",
                 load.owner.name, problem.message
             ));
         }
@@ -70,21 +70,18 @@ impl Host {
         self.control(ControlInput::Loaded { id, result });
     }
 
-    pub(super) fn remembered(
+    pub(super) fn record_read(
         &mut self,
         id: RecordId,
         controller: &str,
-        remembered: Box<StoredRecord>,
+        record: Box<StoredRecord>,
     ) {
         let (now, records) = (self.world.now(), self.world.records());
-        self.watchdog.remembered(controller, records, now);
-        self.control(ControlInput::RecordRead {
-            id,
-            record: remembered,
-        });
+        self.watchdog.record_read(controller, records, now);
+        self.control(ControlInput::RecordRead { id, record });
     }
 
-    pub(super) fn recorded(
+    pub(super) fn record_written(
         &mut self,
         id: RecordId,
         controller: &str,
@@ -93,7 +90,8 @@ impl Host {
     ) {
         if let (Ok(_), Some(written)) = (&result, written) {
             let (now, records) = (self.world.now(), self.world.records());
-            self.watchdog.recorded(controller, written, records, now);
+            self.watchdog
+                .record_written(controller, written, records, now);
         }
         self.control(ControlInput::Recorded { id, result });
     }

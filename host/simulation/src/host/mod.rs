@@ -1,4 +1,4 @@
-//! The host: the core's host, driven in the world.
+//! The core's host, and a driver that runs it in the world.
 
 mod calls;
 mod control;
@@ -20,23 +20,24 @@ use serde_json::{Value, json};
 use crate::modules::{Describe, Modules};
 use crate::watchdog::Watchdog;
 use crate::world::{Notice, World};
-use calls::InFlight;
+use calls::CallInFlight;
 pub use calls::{Guest, NativeGuest, Reconciliation};
 
-/// How often the host may be polled in one moment, before it counts as spinning.
+/// How often the driver polls the host at one point in time before the host counts as
+/// spinning.
 const MOST_ROUNDS: u32 = 20_000;
 
 /// The host in its world.
 pub struct Host {
     /// Everything outside of the host.
     pub world: World,
-    /// Where its modules come from.
+    /// The sources of its modules.
     pub modules: Modules,
     core: Option<davit_core::host::Host<Guest>>,
-    /// When its monotonic clock was at zero.
+    /// When the host's monotonic clock was at zero.
     boot: Instant,
-    calls: BTreeMap<CallId, InFlight>,
-    /// What reminders are for.
+    calls: BTreeMap<CallId, CallInFlight>,
+    /// The purpose of each reminder.
     reminders: BTreeMap<u64, Reminder>,
     /// The calls that wait for live reads.
     reads: BTreeMap<ReadId, CallId>,
@@ -44,16 +45,16 @@ pub struct Host {
     pub trap: f64,
     /// How likely the host crashes after an effect.
     pub crash: f64,
-    /// It crashed after an effect, and the owner does not know yet.
+    /// Whether the host crashed and the owner does not know yet.
     crashed: bool,
-    /// What the machine has reported since this was last taken.
+    /// The machine's reports since the owner last took them.
     reports: Vec<Report>,
-    /// The answers to changes since they were last taken.
+    /// The answers to changes that the owner has not taken yet.
     answers: VecDeque<(ChangeId, Result<Value, ChangeError>)>,
-    /// The last change of each controller of a file that pauses its rollout or continues
-    /// it, and which of both.
+    /// The last change of each controller of a file that pauses its rollout (true) or
+    /// continues it.
     pauses: BTreeMap<String, (ChangeId, bool)>,
-    /// Every plan that was executed.
+    /// Every executed plan.
     executed: Vec<ExecutedPlan>,
     watchdog: Watchdog,
     leading: bool,
@@ -64,9 +65,9 @@ pub struct Host {
 /// A plan that the machine admitted.
 #[derive(Clone, Debug)]
 pub struct ExecutedPlan {
-    /// When.
+    /// When the machine admitted it.
     pub at: Instant,
-    /// The controller.
+    /// The name of the controller.
     pub controller: String,
     /// The name of the revision.
     pub revision: Arc<str>,
@@ -74,12 +75,12 @@ pub struct ExecutedPlan {
     pub plan: Arc<davit_core::plan::Plan>,
 }
 
-/// What a reminder is for.
+/// The purpose of a reminder.
 #[derive(Debug)]
 enum Reminder {
-    /// A guest has computed.
+    /// A guest's call ends.
     Computed(CallId),
-    /// A revision is loaded.
+    /// A load ends.
     Loaded(Box<Load>),
 }
 
@@ -97,9 +98,9 @@ impl fmt::Display for ExecutedPlan {
 /// Why [`Host::run`] returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The time has come.
+    /// The time is over.
     Time,
-    /// The owner wanted to be reminded.
+    /// A reminder of the owner.
     Reminder(u64),
     /// The host crashed.
     Crashed,
@@ -131,7 +132,7 @@ impl Host {
         }
     }
 
-    /// Starts the host, with nothing but what was recorded.
+    /// Starts the host. It knows nothing but the records.
     pub fn start(&mut self) {
         self.starts += 1;
         self.watchdog.restarted();
@@ -152,13 +153,12 @@ impl Host {
         }
     }
 
-    /// The host runs on a machine that has just started: its monotonic clock is at
-    /// zero.
+    /// The host's machine starts: the monotonic clock is at zero.
     pub fn reboot(&mut self) {
         self.boot = self.world.now().instant;
     }
 
-    /// The clocks, as the host sees them.
+    /// The clocks of the host's machine.
     fn now(&self) -> Now {
         let now = self.world.now();
         let since = now.instant.as_nanos().saturating_sub(self.boot.as_nanos());
@@ -174,29 +174,29 @@ impl Host {
         self.core.is_some()
     }
 
-    /// The core's host, if it runs.
+    /// The core's host; none while it does not run.
     #[must_use]
     pub fn core(&self) -> Option<&davit_core::host::Host<Guest>> {
         self.core.as_ref()
     }
 
-    /// Every plan that the machine has admitted, in order.
+    /// Every plan that the machine admitted, in order.
     #[must_use]
     pub fn executed(&self) -> &[ExecutedPlan] {
         &self.executed
     }
 
-    /// What the machine has reported since this was last asked.
+    /// Takes the machine's reports.
     pub fn take_reports(&mut self) -> Vec<Report> {
         std::mem::take(&mut self.reports)
     }
 
-    /// An answer to a change, if there is one.
+    /// Takes the next answer to a change.
     pub fn take_answer(&mut self) -> Option<(ChangeId, Result<Value, ChangeError>)> {
         self.answers.pop_front()
     }
 
-    /// The host learns that these controllers are declared, and no others.
+    /// The host receives the declarations of all controllers.
     pub fn declare(&mut self, declarations: Vec<Declaration>) {
         self.watchdog.declared(&declarations, self.world.now());
         let declared = declarations.into_iter();
@@ -213,8 +213,8 @@ impl Host {
         self.control(ControlInput::File(controllers));
     }
 
-    /// An operator changes a controller of the file; `requests` are all that is asked of
-    /// it by then. The answer comes by [`Self::take_answer`].
+    /// An operator changes a controller of the file; `requests` are all its requests by
+    /// then. [`Self::take_answer`] returns the answer.
     pub fn change(&mut self, id: ChangeId, controller: &str, change: Change, requests: &Requests) {
         self.watchdog
             .changed(controller, requests, self.world.now());
@@ -248,22 +248,24 @@ impl Host {
         self.world.shift_wall_clock(millis);
     }
 
-    /// A source holds another module, or none: what a spec describes may change.
+    /// The module of a source changed: a spec may describe another revision.
     pub fn modules_changed(&mut self) {
         self.watchdog.modules_changed();
     }
 
-    /// This replica gains or loses leadership.
+    /// The host gains or loses leadership.
     pub fn lead(&mut self, held: bool) {
         self.leading = held;
         self.watchdog.leads(held);
-        self.world.note(format_args!("leadership: {held}"));
+        let change = if held { "gains" } else { "loses" };
+        self.world
+            .note(format_args!("the host {change} leadership"));
         self.handle(machine::Input::Leadership { held });
         self.pump();
         self.world.allow_writes(held);
     }
 
-    /// The host is gone, at once.
+    /// The host crashes.
     pub fn crash(&mut self) {
         self.core = None;
         self.calls.clear();
@@ -274,7 +276,7 @@ impl Host {
         self.world.crash();
     }
 
-    /// Runs until then, until a reminder of the owner, or until it crashes.
+    /// Runs the host until this time, a reminder of the owner, or a crash.
     pub fn run(&mut self, until: Instant) -> StopReason {
         let (mut rounds, mut moment) = (0, self.world.now().instant);
         loop {
@@ -289,7 +291,7 @@ impl Host {
             rounds += 1;
             if rounds > MOST_ROUNDS {
                 self.world
-                    .violated("the host does not come to rest".to_owned());
+                    .violated("the host spins: it never waits for time to pass".to_owned());
                 return StopReason::Time;
             }
             let next = self.next_wake().unwrap_or(until).min(until);
@@ -298,7 +300,7 @@ impl Host {
                     if let Some(reminder) = self.notice(notice) {
                         return StopReason::Reminder(reminder);
                     }
-                    // Several things may happen before the host is polled.
+                    // The host may receive several inputs before the next poll.
                     while self.world.dice().chance(0.3)
                         && let Some(notice) = self.world.next(self.world.now().instant)
                     {
@@ -313,14 +315,14 @@ impl Host {
         }
     }
 
-    /// When to poll the host again, by the world's clock.
+    /// When to poll the host again, on the world's clock.
     fn next_wake(&self) -> Option<Instant> {
         let wake = self.core.as_ref()?.next_wake(self.now());
         let nanos = wake.as_nanos().saturating_add(self.boot.as_nanos());
         Some(Instant::from_nanos(nanos))
     }
 
-    /// Takes the host's effects. It may crash after any of them.
+    /// Takes the host's effects. The host may crash after each of them.
     fn pump(&mut self) {
         loop {
             let now = self.now();
@@ -390,24 +392,24 @@ impl Host {
         self.executed.push(executed);
     }
 
-    /// Hands a notice to the host. A reminder of the owner is returned.
+    /// Passes a notice to the host. Returns a reminder of the owner.
     fn notice(&mut self, notice: Notice) -> Option<u64> {
         match notice {
             Notice::Machine(input) => {
                 self.watchdog.receives(&input, self.world.now().instant);
                 self.handle(input);
             }
-            Notice::Remembered {
+            Notice::RecordRead {
                 id,
                 controller,
-                remembered,
-            } => self.remembered(id, &controller, remembered),
-            Notice::Recorded {
+                record,
+            } => self.record_read(id, &controller, record),
+            Notice::RecordWritten {
                 id,
                 controller,
                 result,
                 written,
-            } => self.recorded(id, &controller, result, written),
+            } => self.record_written(id, &controller, result, written),
             Notice::Reminder(reminder) => match self.reminders.remove(&reminder) {
                 Some(Reminder::Computed(call)) => self.computed(call),
                 Some(Reminder::Loaded(load)) => self.loaded(&load),
@@ -417,7 +419,7 @@ impl Host {
         None
     }
 
-    /// Comes back to this after a while, unless the host crashes.
+    /// Sets a reminder for the driver. A crash of the host cancels the reminder.
     fn remind(&mut self, after: std::time::Duration, what: Reminder) {
         self.last_id += 1;
         self.reminders.insert(self.last_id, what);

@@ -1,4 +1,4 @@
-//! What a controller spends, and may spend, in a minute.
+//! The writes of a controller in a minute, and its guardrails.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use davit_core::plan::{Plan, Step};
 use davit_core::time::Instant;
 
 const MINUTE: Duration = Duration::from_mins(1);
-/// There are never more objects of one kind in a story.
+/// The most objects of one kind in a story.
 const MOST_OBJECTS: usize = 14;
 
 /// The plans of the last minute, and the limits.
 #[derive(Debug, Default)]
 pub(super) struct Spending {
     limits: GuardrailConfig,
-    /// Since when they hold.
+    /// When the limits started to hold.
     since: Instant,
     spent: Vec<CountedPlan>,
 }
@@ -22,7 +22,7 @@ pub(super) struct Spending {
 #[derive(Debug)]
 struct CountedPlan {
     at: Instant,
-    /// The kind of the object, if it is deleted.
+    /// The kind of the object, if the plan deletes it.
     deleted: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Spending {
         self.since = now;
     }
 
-    /// Counts a plan that writes; returns what is wrong with that.
+    /// Counts a plan that writes. Returns the limits that it exceeds.
     pub(super) fn spend(&mut self, controller: &str, plan: &Plan, at: Instant) -> Vec<String> {
         let deletes = plan
             .steps
@@ -79,7 +79,7 @@ impl Spending {
         let exceeded = counts.into_iter().filter_map(|(what, limit, count)| {
             let limit = limit.filter(|limit| count > *limit)?;
             Some(format!(
-                "{controller}: {count} {what} in a minute, and {limit} are allowed"
+                "{controller}: {count} {what} in a minute, {limit} allowed"
             ))
         });
         exceeded.collect()

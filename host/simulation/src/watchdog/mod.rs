@@ -1,10 +1,10 @@
-//! Judges what the host does by rules of its own: a budget is a count, a target has one
-//! owner, and nothing runs but what was recorded.
+//! Checks the host by rules of its own: a budget is a count, a target has one owner, and
+//! only a recorded revision runs.
 //!
-//! It knows what operators declared, as the host has heard of it, and what was written
-//! to records; of the core's state it knows nothing. What was decided before a change
-//! may still be executed in the same moment: so what forbids something holds from
-//! [`Watchdog::settle`] on, what allows something at once.
+//! The watchdog knows the declarations that the host received, and the records. It does not
+//! read the core's state. The host may still execute in the same moment what it decided
+//! before a change. A change that forbids something therefore holds from
+//! [`Watchdog::settle`] on; a change that allows something holds immediately.
 
 mod budget;
 mod observed;
@@ -26,7 +26,7 @@ use budget::Spending;
 use observed::Observations;
 use record::KnownRecord;
 
-/// What it takes to judge the next plan.
+/// The state that the checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
     controllers: BTreeMap<String, WatchedController>,
@@ -35,7 +35,7 @@ pub(crate) struct Watchdog {
     executing: BTreeMap<PlanId, PlanInFlight>,
     /// Whether the host has lost leadership.
     lost_leadership: bool,
-    /// Whether the wall clock has jumped: what it says of times is worth nothing.
+    /// Whether the wall clock has jumped: recorded times then say nothing.
     jumped: bool,
 }
 
@@ -47,23 +47,23 @@ struct PlanInFlight {
     uid: String,
 }
 
-/// What is known of one controller.
+/// The state of one controller.
 #[derive(Debug, Default)]
 struct WatchedController {
     uid: Option<String>,
-    /// The last spec that could be read.
+    /// The last valid spec.
     spec: Option<ControllerSpec>,
     requests: Requests,
-    /// The mode, after those that have just ended.
+    /// The mode, after the modes that may still have effects.
     modes: Vec<ModeConfig>,
     spending: Spending,
     record: KnownRecord,
-    /// The revision that wrote to each target since the ownership last changed.
+    /// The revision that wrote to each target since the owners last changed.
     owners: BTreeMap<String, Arc<str>>,
 }
 
 impl Watchdog {
-    /// The host is another one, and forgot what it did.
+    /// A new host starts. It does not know what the former one did.
     pub(crate) fn restarted(&mut self) {
         self.observations = Observations::default();
         self.executing.clear();
@@ -90,7 +90,7 @@ impl Watchdog {
         }
     }
 
-    /// What was decided before the last change has been executed by now.
+    /// The driver has taken every effect of the inputs so far.
     pub(crate) fn settle(&mut self) {
         for watched in self.controllers.values_mut() {
             watched.record.settle();
@@ -99,7 +99,7 @@ impl Watchdog {
         }
     }
 
-    /// The host has heard of these controllers.
+    /// The host receives these declarations.
     pub(crate) fn declared(&mut self, all: &[Declaration], now: Now) {
         for declaration in all {
             let uid = declaration.object.as_ref().map(|object| object.uid.clone());
@@ -111,7 +111,7 @@ impl Watchdog {
         }
     }
 
-    /// The host has read these controllers in its file.
+    /// The host applies these controllers of its file.
     pub(crate) fn applied(&mut self, all: &[FileController<Guest>], now: Now) {
         for controller in all {
             self.watched(&controller.name, None)
@@ -119,7 +119,7 @@ impl Watchdog {
         }
     }
 
-    /// An operator asks something of a controller of the file.
+    /// An operator sends a request for a controller of the file.
     pub(crate) fn changed(&mut self, controller: &str, requests: &Requests, now: Now) {
         self.watched(controller, None).request(requests, now);
     }
@@ -135,8 +135,8 @@ impl Watchdog {
         watched
     }
 
-    /// The record of a controller was read.
-    pub(crate) fn remembered(&mut self, controller: &str, records: &Records, now: Now) {
+    /// The host has read the record of a controller.
+    pub(crate) fn record_read(&mut self, controller: &str, records: &Records, now: Now) {
         let jumped = self.jumped;
         if let Some(watched) = self.controllers.get_mut(controller) {
             let requests = watched.requests.clone();
@@ -151,8 +151,8 @@ impl Watchdog {
         }
     }
 
-    /// The host knows that this was recorded.
-    pub(crate) fn recorded(
+    /// The host knows that this decision is recorded.
+    pub(crate) fn record_written(
         &mut self,
         controller: &str,
         written: usize,
@@ -171,14 +171,15 @@ impl Watchdog {
         }
     }
 
-    /// People are notified. A candidate that is withdrawn leaves its targets at once.
+    /// The host records an event. A candidate that is rolled back loses its targets
+    /// immediately.
     pub(crate) fn notified(&mut self, controller: &str, notice: &Notice) {
         if matches!(notice.reason, "RolledBack" | "RolloutEnded" | "Swapped") {
             self.forget_owners(controller);
         }
     }
 
-    /// Another revision runs: it may own other targets.
+    /// The machine sends a report. A revision that starts may own other targets.
     pub(crate) fn reported(&mut self, report: &Report) {
         if let Report::Started { controller, .. }
         | Report::Promoted { controller, .. }
@@ -194,7 +195,7 @@ impl Watchdog {
         }
     }
 
-    /// What is wrong with a call of this revision.
+    /// What a call of this revision breaks.
     pub(crate) fn calls(
         &mut self,
         controller: &str,
@@ -202,7 +203,7 @@ impl Watchdog {
         records: &Records,
     ) -> Vec<String> {
         let Some(watched) = self.controllers.get_mut(controller) else {
-            return vec![format!("{controller} is not declared, and is called")];
+            return vec![format!("{controller} is called and not declared")];
         };
         let mut problems = Vec::new();
         if watched
@@ -211,7 +212,7 @@ impl Watchdog {
             .all(|mode| *mode == ModeConfig::Disabled)
         {
             problems.push(format!(
-                "{controller} is disabled, and {revision} is called"
+                "{controller} is disabled and its revision {revision} is called"
             ));
         }
         let runs = watched.record.may_run(controller, revision, records);
@@ -238,7 +239,7 @@ impl Watchdog {
         }
     }
 
-    /// What is wrong with this plan.
+    /// What the execution of this plan breaks.
     pub(crate) fn executes(
         &mut self,
         id: PlanId,
@@ -269,13 +270,11 @@ impl Watchdog {
         };
         self.executing.insert(id, in_flight);
         let Some(watched) = self.controllers.get_mut(controller) else {
-            problems.push(format!("{controller} is not declared, and executes a plan"));
+            problems.push(format!("{controller} executes a plan and is not declared"));
             return problems;
         };
         if !watched.modes.contains(&ModeConfig::Enforce) {
-            problems.push(format!(
-                "{controller} does not enforce, and executes a plan"
-            ));
+            problems.push(format!("{controller} executes a plan and does not enforce"));
         }
         let stale = self.observations.stale(id.controller, target, *at);
         problems.extend(stale.map(|why| {
@@ -307,7 +306,7 @@ impl Watchdog {
 }
 
 impl WatchedController {
-    /// The host has heard of this spec.
+    /// The host receives this spec.
     fn specify(&mut self, spec: &ControllerSpec, now: Now) {
         if self.modes.last() != Some(&spec.mode) {
             self.modes.push(spec.mode);
@@ -326,12 +325,12 @@ impl WatchedController {
             self.owners.clear();
         }
         if former.is_none_or(|former| former.rollout.steps != spec.rollout.steps) {
-            // A step that is under way has another weight.
+            // The present step may have another weight.
             self.owners.clear();
         }
     }
 
-    /// The host has heard of these requests.
+    /// The host receives these requests.
     fn request(&mut self, requests: &Requests, now: Now) {
         if self.requests == *requests {
             return;

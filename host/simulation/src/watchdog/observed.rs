@@ -1,4 +1,4 @@
-//! What a controller has written, and what the host has observed of it.
+//! The writes of controllers, and the versions that the host has observed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,7 +42,7 @@ impl Observations {
         *delivered = version.max(*delivered);
     }
 
-    /// The host learns the outcome of a plan.
+    /// The host receives the outcome of a plan.
     pub(super) fn end(
         &mut self,
         controller: ControllerId,
@@ -63,8 +63,8 @@ impl Observations {
         };
     }
 
-    /// What is wrong with a plan that is executed now: it was decided before the
-    /// controller's last write to its target.
+    /// Why a plan that is executed now is stale: the guest decided it before the controller's
+    /// last write to the target.
     pub(super) fn stale(
         &self,
         controller: ControllerId,
@@ -77,10 +77,10 @@ impl Observations {
             return None;
         }
         match written {
-            WriteResult::Gone => Some("was deleted by this controller"),
+            WriteResult::Gone => Some("this controller has deleted"),
             WriteResult::Version(version) => {
                 let delivered = self.delivered.get(&uid)?;
-                (delivered < version).then_some("was written, and the write was not observed")
+                (delivered < version).then_some("has a write that the host has not observed")
             }
             WriteResult::Unknown => None,
         }

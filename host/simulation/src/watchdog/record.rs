@@ -1,4 +1,4 @@
-//! What the record of a controller allows.
+//! What the record of a controller allows the host to do.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,32 +15,32 @@ use davit_sim::Time;
 
 use crate::records::Records;
 
-/// What was recorded of one controller, as far as its host knows.
+/// The record of one controller, as far as the host knows it.
 #[derive(Debug, Default)]
 pub(super) struct KnownRecord {
-    /// The last decision that the host knows to be recorded, and how many were written
-    /// up to it.
+    /// The last decision that the host knows to be recorded, and the number of decisions
+    /// written by then.
     known: Option<(Arc<ControllerStatus>, usize)>,
-    /// The one that follows once what was decided before is executed.
+    /// The decision that follows at the next [`Self::settle`].
     next: Option<(Arc<ControllerStatus>, usize)>,
-    /// The stable revision that runs: it continues until the next one can.
+    /// The stable revision that runs until the next one starts.
     running: Option<String>,
-    /// The revisions that were rolled back.
+    /// The rolled-back revisions.
     rejected: BTreeSet<String>,
     /// The guardrails that hold plans back, by field and time.
     trips: BTreeMap<(String, String), Hold>,
     tripping: BTreeMap<(String, String), Hold>,
-    /// Those that tripped by then hold nothing back any more.
+    /// Guardrails that tripped by then hold nothing back.
     released: Option<Wall>,
     /// Nor do these, which were known by then: the wall clock may have been set back.
     released_trips: BTreeSet<(String, String)>,
     /// The last trip that an operator has reset.
     reset: Option<String>,
-    /// Whether the cohorts have changed since the host knows the record.
+    /// Whether the cohorts changed after the last known decision.
     new_cohorts: bool,
 }
 
-/// Until when a guardrail holds plans back; none: until it is reset.
+/// Until when a guardrail holds plans back; none: until a reset.
 type Hold = Option<Instant>;
 
 impl KnownRecord {
@@ -52,8 +52,8 @@ impl KnownRecord {
         self.released_trips.clear();
     }
 
-    /// The host knows so many of the decisions that were written; whether the last of
-    /// them is another one than before.
+    /// The host knows so many of the written decisions. Returns whether the last of them is
+    /// another one than before.
     pub(super) fn acknowledge(
         &mut self,
         controller: &str,
@@ -70,7 +70,7 @@ impl KnownRecord {
 
     pub(super) fn settle(&mut self) {
         if let Some((status, written)) = self.next.take() {
-            // What was forgiven stays so, also if the record has it for a while yet.
+            // The record may still name a rejected revision that may run again.
             let known = self
                 .known
                 .as_ref()
@@ -86,8 +86,8 @@ impl KnownRecord {
         self.trips.append(&mut self.tripping);
     }
 
-    /// Takes over the trips of what the host knows. Those of an earlier host hold only
-    /// for the limits that tripped.
+    /// Takes over the recorded trips. A trip of an earlier host holds only while its limit
+    /// is unchanged.
     pub(super) fn take_trips(&mut self, now: Now, jumped: bool, spec: Option<&ControllerSpec>) {
         let latest = self.next.as_ref().or(self.known.as_ref());
         let Some((status, _)) = latest.cloned() else {
@@ -114,7 +114,7 @@ impl KnownRecord {
         }
     }
 
-    /// The limits are others: what has tripped by now is judged again.
+    /// The limits changed: guardrails that tripped by now hold nothing back.
     pub(super) fn release(&mut self, now: Wall) {
         self.trips.append(&mut self.tripping);
         let trips = std::mem::take(&mut self.trips);
@@ -122,7 +122,7 @@ impl KnownRecord {
         self.released = Some(now);
     }
 
-    /// The wall clock jumped: nobody knows until when trips with an end hold.
+    /// The wall clock jumped: the end of a recorded trip is unknown.
     pub(super) fn forget_times(&mut self) {
         self.trips.retain(|_, until| until.is_none());
         self.tripping.retain(|_, until| until.is_none());
@@ -137,7 +137,7 @@ impl KnownRecord {
         self.new_cohorts = true;
     }
 
-    /// An operator asks for this. Returns whether it resets the guardrails.
+    /// The host receives requests. Returns whether they reset the guardrails.
     pub(super) fn request(&mut self, asked: &Requests) -> bool {
         for value in [&asked.retry, &asked.swap, &asked.abandon]
             .into_iter()
@@ -146,7 +146,7 @@ impl KnownRecord {
             let revision = value.split('@').next().unwrap_or_default();
             self.rejected.remove(revision);
             if asked.abandon.as_ref() == Some(value) {
-                // What replaces the lost revision is what the spec describes.
+                // The revision that the spec describes replaces the lost one.
                 self.rejected.clear();
             }
         }
@@ -154,7 +154,7 @@ impl KnownRecord {
             return false;
         };
         let all = self.trips.keys().chain(self.tripping.keys());
-        // Who resets has seen them all.
+        // A reset names the last trip and covers the earlier ones.
         let last = all.map(|(_, since)| since.as_str()).max();
         let resets = last.is_none_or(|last| last == reset);
         if resets {
@@ -165,7 +165,7 @@ impl KnownRecord {
         resets
     }
 
-    /// The decisions that the record may hold, as far as the host knows.
+    /// The decisions that the record may hold: the last known one and every later one.
     fn window<'a>(
         &'a self,
         controller: &str,
@@ -178,7 +178,7 @@ impl KnownRecord {
         known.into_iter().chain(later.iter().map(|one| &**one))
     }
 
-    /// Whether the record has a revision that is called.
+    /// Whether the record allows calls of a revision.
     pub(super) fn may_run(
         &mut self,
         controller: &str,
@@ -198,11 +198,11 @@ impl KnownRecord {
             return Ok(());
         }
         Err(format!(
-            "{controller}: {revision} runs, and no record says so"
+            "{controller}: {revision} runs, which no record names"
         ))
     }
 
-    /// Whether the record has a revision as stable.
+    /// Whether the record names a revision as stable.
     fn is_stable(&mut self, controller: &str, revision: &str, records: &Records) -> bool {
         if self.running.as_deref() == Some(revision) {
             return true;
@@ -215,13 +215,13 @@ impl KnownRecord {
             is_candidate |= candidate.is_some_and(|one| one.revision == revision);
         }
         if is_stable && !is_candidate {
-            // The former one continues until this one can.
+            // The former revision ran until now.
             self.running = Some(revision.to_owned());
         }
         is_stable
     }
 
-    /// Whether the record gives a target to a revision.
+    /// Whether the record assigns a target to a revision.
     pub(super) fn may_execute(
         &mut self,
         controller: &str,
@@ -245,11 +245,12 @@ impl KnownRecord {
             return Ok(());
         }
         Err(format!(
-            "{controller}: the candidate {revision} writes to {target}, and no record gives it that"
+            "{controller}: the candidate {revision} writes to {target}, which no record assigns \
+             to it"
         ))
     }
 
-    /// What holds a plan back that writes.
+    /// The tripped guardrail that should hold back a plan that writes.
     pub(super) fn held_back(&self, controller: &str, plan: &Plan, now: Instant) -> Option<String> {
         let deletes = plan
             .steps
@@ -262,7 +263,7 @@ impl KnownRecord {
         })?;
         let (guardrail, since) = name;
         Some(format!(
-            "{controller}: {guardrail} has tripped at {since}, and a plan is executed for {}",
+            "{controller} executes a plan for {}, and {guardrail} has tripped at {since}",
             plan.target
         ))
     }
@@ -283,8 +284,8 @@ fn holds(trip: &TrippedStatus, spec: &ControllerSpec) -> bool {
     }
 }
 
-/// Whether a candidate of that weight owns a target, where that can be told without the
-/// cache.
+/// Whether a candidate of this weight owns a target. Where that depends on the cache, the
+/// candidate may own every target.
 fn owns(target: &ObjectRef, weight: u8, spec: Option<&ControllerSpec>) -> bool {
     let Some(cohort) = spec.map(|spec| &spec.rollout.cohort) else {
         return weight > 0;

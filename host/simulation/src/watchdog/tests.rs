@@ -1,4 +1,4 @@
-//! Each check is shown a trace that it has to report, and one that it has to pass.
+//! Each check gets a trace that it has to report and one that it has to pass.
 
 mod records;
 
@@ -109,7 +109,8 @@ impl Trace {
     fn acknowledge(&mut self) {
         let written = self.records.written(CONTROLLER).len();
         let (records, now) = (&self.records, self.now);
-        self.watchdog.recorded(CONTROLLER, written, records, now);
+        self.watchdog
+            .record_written(CONTROLLER, written, records, now);
     }
 
     fn record(&mut self, status: ControllerStatus) {
@@ -123,7 +124,7 @@ impl Trace {
         self.watchdog.restarted();
         self.declare();
         let (records, now) = (&self.records, self.now);
-        self.watchdog.remembered(CONTROLLER, records, now);
+        self.watchdog.record_read(CONTROLLER, records, now);
         self.watchdog.settle();
     }
 
@@ -290,9 +291,9 @@ fn only_a_declared_controller_is_called_and_executes() {
     passes(&trace.call(STABLE));
     passes(&trace.execute(STABLE, delete("a")));
     trace.watchdog = Watchdog::default();
-    reports(&trace.call(STABLE), "is not declared, and is called");
+    reports(&trace.call(STABLE), "is called and not declared");
     let problems = trace.execute(STABLE, delete("b"));
-    reports(&problems, "is not declared, and executes");
+    reports(&problems, "executes a plan and is not declared");
 }
 
 #[test]
@@ -317,7 +318,7 @@ fn a_mode_forbids_once_its_effects_are_taken() {
 #[test]
 fn a_revision_runs_once_the_record_has_it() {
     let mut trace = Trace::new();
-    reports(&trace.call(CANDIDATE), "no record says so");
+    reports(&trace.call(CANDIDATE), "which no record names");
     // The write has reached the record, and its answer not the host.
     trace.write(rollout(0));
     passes(&trace.call(CANDIDATE));
@@ -325,7 +326,7 @@ fn a_revision_runs_once_the_record_has_it() {
     trace.watchdog.settle();
     passes(&trace.call(CANDIDATE));
     trace.record(stable());
-    reports(&trace.call(CANDIDATE), "no record says so");
+    reports(&trace.call(CANDIDATE), "which no record names");
 }
 
 #[test]
@@ -342,7 +343,7 @@ fn a_stable_revision_runs_until_the_next_one_does() {
     trace.record(next);
     passes(&trace.call(STABLE));
     passes(&trace.call("next"));
-    reports(&trace.call(STABLE), "no record says so");
+    reports(&trace.call(STABLE), "which no record names");
 }
 
 #[test]
@@ -370,7 +371,7 @@ fn a_candidate_writes_what_the_record_gives_it() {
     let mut trace = Trace::new();
     trace.record(rollout(0));
     let problems = trace.execute(CANDIDATE, delete("a"));
-    reports(&problems, "no record gives it that");
+    reports(&problems, "which no record assigns");
     trace.record(rollout(100));
     passes(&trace.execute(CANDIDATE, delete("b")));
 }
@@ -526,7 +527,7 @@ fn a_deleted_target_gets_no_other_plan() {
     let mut trace = Trace::new();
     passes(&trace.start(STABLE, delete("a")));
     trace.end(Some(WriteResult::Gone));
-    reports(&trace.start(STABLE, delete("a")), "was deleted");
+    reports(&trace.start(STABLE, delete("a")), "has deleted");
     trace.end(Some(WriteResult::Gone));
     passes(&trace.execute(STABLE, delete("b")));
     trace.pass(SECOND * 30);
@@ -539,7 +540,7 @@ fn a_written_target_gets_another_plan_once_the_write_was_observed() {
     trace.deliver("a", 4);
     passes(&trace.start(STABLE, patch("a")));
     trace.end(Some(WriteResult::Version(5)));
-    reports(&trace.start(STABLE, patch("a")), "was not observed");
+    reports(&trace.start(STABLE, patch("a")), "has not observed");
     trace.end(Some(WriteResult::Version(5)));
     trace.deliver("a", 5);
     passes(&trace.execute(STABLE, patch("a")));

@@ -1,4 +1,4 @@
-//! Requests on their way: their turns, the way there, and the way back.
+//! Requests: their turns, their way to the server, and the way of the answers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,16 +13,16 @@ use super::plans::Execution;
 use super::{ExecutionId, ScheduledEvent, World, Write};
 use crate::server::{Answer, unreachable};
 
-/// How long the host waits for an answer, watches apart.
+/// How long the host waits for an answer. A watch has no limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the alarm for turns sleeps at most.
+/// The longest time between two checks for turns.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
-/// Names a request that was sent.
+/// Identifies a request that was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CallId(u64);
 
-/// Who waits for an answer.
+/// The one who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
     /// A page of a stream.
@@ -35,7 +35,7 @@ pub(super) enum Caller {
     Read(ReadId, usize),
 }
 
-/// A request that takes its turn.
+/// A request, with its turn in the traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) caller: Caller,
@@ -47,19 +47,18 @@ pub(super) struct Call {
     may_be_executed: bool,
 }
 
-/// A request under way.
+/// A request that was sent and its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     call: Call,
     incarnation: u64,
     sent: Instant,
-    /// What comes back, once the server has answered.
+    /// The answer, once the server has answered.
     answer: Option<Answer>,
 }
 
 impl World {
-    /// Sends a request of a stream, which takes no turn. What the stream had
-    /// under way is void.
+    /// Sends a request of a stream, which waits for no turn.
     pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
         let asked = asked("", Urgency::Read, &request);
         let call = Call {
@@ -73,7 +72,7 @@ impl World {
         self.send(call);
     }
 
-    /// Asks for the turn of a request for a controller.
+    /// Lets a request of a controller wait for its turn.
     pub(super) fn ask(
         &mut self,
         caller: Caller,
@@ -99,7 +98,7 @@ impl World {
         self.give_turns();
     }
 
-    /// Gives up the places in the lines that these callers have.
+    /// Drops the waiting requests of these callers.
     pub(super) fn leave_lines(&mut self, leaves: impl Fn(Caller) -> bool) {
         let now = self.instant;
         let (gone, stay) = std::mem::take(&mut self.waiting)
@@ -113,7 +112,7 @@ impl World {
         self.give_turns();
     }
 
-    /// Sends what has its turn.
+    /// Sends the requests that have their turn.
     pub(super) fn give_turns(&mut self) {
         let now = self.instant;
         while let Some((ticket, turn)) = self.traffic.poll_turn(now) {
@@ -124,7 +123,7 @@ impl World {
                 Turn::Go => {
                     self.started(call.caller);
                     if call.asked.urgency == Urgency::Begin {
-                        // What follows belongs to a plan that has started.
+                        // The plan has started: its later requests finish it.
                         call.asked.urgency = Urgency::Finish;
                     }
                     self.send(call);
@@ -162,14 +161,17 @@ impl World {
         self.schedule(way, ScheduledEvent::Arrive(id));
     }
 
-    /// A request reaches the server, whatever has become of its sender.
+    /// A request reaches the server, even if the host has crashed since.
     pub(super) fn arrive(&mut self, id: CallId) {
         let time = self.time();
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
         if exchange.call.may_be_executed {
-            let what = format!("{} is sent again", exchange.call.request);
+            let what = format!(
+                "{} is sent again, and the server may have executed it",
+                exchange.call.request
+            );
             self.violated(what);
             return;
         }
@@ -202,11 +204,11 @@ impl World {
             && !arrival.written.is_empty()
             && arrival.written != target.uid
         {
-            let what = format!("a plan for {target} changes {}", arrival.written);
+            let what = format!("a plan for {target} changes the uid {}", arrival.written);
             self.violations.push(what);
         }
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
-        // Only a refusal for overload says that nothing was executed.
+        // Of all answers, only 429 says that the server did not execute the request.
         exchange.call.may_be_executed = call_is_write(exchange) && arrival.code != 429;
         let sent = exchange.sent;
         exchange.answer = Some(arrival.answer);
@@ -258,7 +260,7 @@ impl World {
         self.give_turns();
     }
 
-    /// Ends a request's turn, and says whether it is sent again.
+    /// Ends a request's turn. Returns whether the request is sent again.
     fn may_repeat(&mut self, call: &mut Call, result: &Result<Vec<u8>, RequestError>) -> bool {
         let route = Route::of(&call.request.uri);
         let kind = format!("{} {}", call.request.method, route.kind);

@@ -1,4 +1,4 @@
-//! The world: time, the server, and what is under way between it and the host.
+//! The world: time, the server, and the requests between the server and the host.
 
 mod calls;
 mod plans;
@@ -35,7 +35,7 @@ use crate::stream::Stream;
 use crate::trace::Trace;
 use calls::{Call, CallId, Exchange};
 use plans::Execution;
-use reads::Reading;
+use reads::LiveRead;
 use records::RecordCall;
 
 /// Identifies a plan in execution. Unlike a [`PlanId`], it is not used again by the next
@@ -43,75 +43,75 @@ use records::RecordCall;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ExecutionId(u64);
 
-/// What the world tells the host.
+/// Something that reaches the host.
 #[derive(Debug)]
 pub enum Notice {
     /// An input of the machine: the result of an effect that [`World::perform`] took.
     Machine(Input),
-    /// A record was read, or cannot be.
-    Remembered {
-        /// Which read.
+    /// A read of a record ended.
+    RecordRead {
+        /// Identifies the read.
         id: RecordId,
-        /// Whose record.
+        /// The name of the controller.
         controller: String,
-        /// What it holds.
-        remembered: Box<StoredRecord>,
+        /// The record, or errors.
+        record: Box<StoredRecord>,
     },
-    /// A write to a record has ended.
-    Recorded {
-        /// Which write.
+    /// A write to a record ended.
+    RecordWritten {
+        /// Identifies the write.
         id: RecordId,
-        /// Whose record.
+        /// The name of the controller.
         controller: String,
-        /// Another host that has written, or why nobody knows whether it was written.
+        /// Another host that wrote the record, or why the result is unknown.
         result: Result<Option<HostStatus>, String>,
-        /// How many decisions the record had seen by then, if this was one.
+        /// The number of decisions in the record by then; none if this write was no
+        /// decision.
         written: Option<usize>,
     },
-    /// Something that the owner had asked to be reminded of.
+    /// A reminder, with the number that its owner gave it.
     Reminder(u64),
 }
 
-/// What the network and the server are like at present.
+/// How well the network, the records and discovery work.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
-    /// How long a request takes to reach the server, and an answer to come back.
+    /// How long a request takes to the server, and an answer to the host.
     pub latency: Range<Duration>,
     /// How long an event of a watch takes.
     pub lag: Range<Duration>,
-    /// How likely an event of a watch takes [`Self::starvation`] instead.
+    /// How likely an event of a watch takes [`Self::starvation`] instead of [`Self::lag`].
     pub starve: f64,
-    /// How long it takes then.
+    /// How long a starved event of a watch takes.
     pub starvation: Range<Duration>,
-    /// How likely a request never reaches the server: there is no connection.
+    /// How likely a request gets no connection to the server.
     pub unreachable: f64,
-    /// How likely a request is held up on its way for [`Self::holdup`].
+    /// How likely a request takes [`Self::holdup`] longer to the server.
     pub hold_up: f64,
-    /// How long it is held up: longer than anybody waits for the answer.
+    /// The additional time of such a request: mostly longer than the host waits.
     pub holdup: Range<Duration>,
     /// How likely discovery fails.
     pub no_discovery: f64,
-    /// How likely a record is not written.
+    /// How likely a write of a record fails.
     pub no_records: f64,
-    /// How likely a record is written, and the answer lost.
+    /// How likely a write of a record succeeds and its answer is lost.
     pub lost_records: f64,
-    /// How likely a record is written late, or read late, or the answer is late: each
-    /// by up to [`Self::lateness`].
+    /// How likely a request for a record, or its answer, takes [`Self::lateness`].
     pub late_records: f64,
-    /// How late: other things happen meanwhile, but the host still waits.
+    /// How long a late request or answer takes: less than the host waits.
     pub lateness: Range<Duration>,
-    /// How likely a record cannot be read.
+    /// How likely a read of a record fails.
     pub unreadable_records: f64,
-    /// How likely a revision cannot be loaded, whatever its source holds.
+    /// How likely a load of a revision fails for another reason than its source.
     pub no_loads: f64,
     /// Group versions (`apps/v1`) that discovery cannot reach.
     pub unreached: Vec<String>,
-    /// Resources (`pods`) that discovery does not have.
+    /// Resources (`pods`) that discovery lacks.
     pub unlisted: Vec<String>,
 }
 
 impl Default for Conditions {
-    /// All is well.
+    /// No faults.
     fn default() -> Self {
         Self {
             latency: Duration::from_micros(300)..Duration::from_millis(8),
@@ -134,14 +134,14 @@ impl Default for Conditions {
     }
 }
 
-/// A write that has reached the server.
+/// A write that reached the server.
 #[derive(Clone, Debug)]
 pub struct Write {
-    /// When.
+    /// When it reached the server.
     pub at: Instant,
-    /// The controller it is for.
+    /// The name of the controller.
     pub controller: Arc<str>,
-    /// What it asked for.
+    /// The verb and the object.
     pub work: RequestInfo,
     /// The status code of the answer; 0 if the server never read the request.
     pub code: u16,
@@ -151,68 +151,67 @@ pub struct Write {
 #[derive(Debug)]
 pub struct World {
     instant: Instant,
-    /// What the host's wall clock shows at the start of the monotonic one.
+    /// The time of the host's wall clock when the world's clock is at zero.
     wall: Wall,
-    /// The server's time at the start of the monotonic clock.
+    /// The server's time when the world's clock is at zero.
     base: Time,
     dice: Dice,
     server: Server,
-    /// What the network is like.
+    /// How well the network, the records and discovery work.
     pub conditions: Conditions,
-    /// What happened.
+    /// Everything that happened.
     pub trace: Trace,
     schedule: Schedule<ScheduledEvent>,
     notices: VecDeque<Notice>,
-    /// Each with the request that it has under way.
+    /// The streams, each with its request that has no answer yet.
     streams: BTreeMap<StreamId, (Stream, Option<CallId>)>,
     exchanges: BTreeMap<CallId, Exchange>,
-    /// The client-side rate; none in most worlds.
+    /// The client-side rate; most worlds have none.
     rate: Option<Rate>,
     traffic: Traffic,
     waiting: BTreeMap<davit_core::traffic::Ticket, Call>,
     executions: BTreeMap<ExecutionId, Execution>,
-    readings: BTreeMap<ReadId, Reading>,
+    readings: BTreeMap<ReadId, LiveRead>,
     records: Records,
     record_calls: BTreeMap<u64, RecordCall>,
     writes: Vec<Write>,
     may_write: bool,
     violations: Vec<String>,
-    /// How often the host was started: what was under way for an earlier one
-    /// reaches nobody.
+    /// The number of crashes. Answers to requests of an earlier host reach nobody.
     incarnation: u64,
     last_id: u64,
 }
 
-/// Something that is due.
+/// An event of the schedule.
 #[derive(Clone, Copy, Debug)]
 enum ScheduledEvent {
     /// A request reaches the server.
     Arrive(CallId),
     /// An answer reaches the host.
     Answer(CallId),
-    /// A stream's time has come.
+    /// The timer of a stream fires.
     StreamTimer(StreamId, u64),
-    /// A watch delivers what has changed.
+    /// A watch delivers changes.
     Deliver(StreamId, u64),
-    /// Requests may have their turn.
+    /// Waiting requests may have their turn.
     Turns,
     /// The answer of discovery reaches the host.
     Discover(u64),
     /// A call reaches the records, or its answer the host.
     RecordCall(u64),
-    /// The owner wants to be reminded.
+    /// A reminder; none for the host's incarnation is one for the owner.
     Remind(u64, Option<u64>),
 }
 
 impl World {
-    /// A world at its start: the server has these objects, and its clock shows
-    /// that time, as the host's does.
+    /// A world whose server has these objects. The clocks of server and host show this
+    /// time.
     #[must_use]
     pub fn new(model: Model, start: Time, seed: u64, keep_trace: bool) -> Self {
         Self::with(model, start, Dice::new(seed), keep_trace)
     }
 
-    /// A world in which nothing goes wrong, nothing takes time and nothing is by chance.
+    /// A world without faults, delays and random draws.
     #[must_use]
     pub fn calm(model: Model, start: Time) -> Self {
         let mut world = Self::with(model, start, Dice::calm(), false);
@@ -263,7 +262,7 @@ impl World {
         }
     }
 
-    /// The server's time, which is always right.
+    /// The time of the server's clock. It never jumps.
     #[must_use]
     pub fn time(&self) -> Time {
         let since = i64::try_from(self.instant.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
@@ -281,18 +280,18 @@ impl World {
         self.trace.note(self.instant, what);
     }
 
-    /// Draws that belong to the world.
+    /// The world's random draws.
     pub fn dice(&mut self) -> &mut Dice {
         &mut self.dice
     }
 
-    /// The server's objects, to look at.
+    /// The server's objects.
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.server.model
     }
 
-    /// Works on the server's objects directly; watches see what changes.
+    /// Changes the server's objects without a request. Watches deliver the changes.
     pub fn with_model<T>(&mut self, work: impl FnOnce(&mut Model, Time) -> T) -> T {
         let time = self.time();
         let result = work(&mut self.server.model, time);
@@ -300,35 +299,35 @@ impl World {
         result
     }
 
-    /// What goes wrong with requests.
+    /// The faults of requests.
     pub fn faults(&mut self) -> &mut davit_sim::fault::Faults {
         &mut self.server.faults
     }
 
-    /// Every write that has reached the server so far.
+    /// Every write that reached the server so far.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.writes
     }
 
-    /// Whether writes may start from now on: they may not without leadership.
+    /// Whether plans may start from now on: without leadership, they may not.
     pub fn allow_writes(&mut self, allowed: bool) {
         self.may_write = allowed;
     }
 
-    /// What must never happen, and did.
+    /// The rules that the host broke.
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.violations
     }
 
-    /// Something happened that must never happen.
+    /// The host broke a rule.
     pub fn violated(&mut self, what: String) {
         self.note(format_args!("VIOLATION: {what}"));
         self.violations.push(what);
     }
 
-    /// Plans that are being executed, or wait for their turn.
+    /// The number of plans in execution, or waiting for their turn.
     #[must_use]
     pub fn executing(&self) -> usize {
         self.executions.len()
@@ -358,28 +357,28 @@ impl World {
         None
     }
 
-    /// Asks the server what it serves.
+    /// Requests discovery. The answer is an [`Input::Discovered`].
     pub fn discover(&mut self) {
         let latency = self.latency();
         let due = ScheduledEvent::Discover(self.incarnation);
         self.schedule(latency * 2, due);
     }
 
-    /// Comes back with a [`Notice::Reminder`] then. It belongs to the host: a
-    /// crash forgets it.
+    /// Sets a [`Notice::Reminder`] for the host. A crash cancels the reminder.
     pub fn remind(&mut self, at: Instant, what: u64) {
         let due = ScheduledEvent::Remind(what, Some(self.incarnation));
         self.schedule.add(at, due, &mut self.dice);
     }
 
-    /// The same for the owner of the world, whatever happens to the host.
+    /// Sets a reminder for the owner of the world. A crash of the host does not cancel the
+    /// reminder.
     pub fn remind_owner(&mut self, at: Instant, what: u64) {
         let due = ScheduledEvent::Remind(what, None);
         self.schedule.add(at, due, &mut self.dice);
     }
 
-    /// The host is gone, in the middle of whatever it did. Requests that were
-    /// sent reach the server; what comes back reaches nobody.
+    /// The host crashes. Requests that it has sent still reach the server, and their answers
+    /// reach nobody.
     pub fn crash(&mut self) {
         self.note(format_args!("the host crashes"));
         self.incarnation += 1;
@@ -392,7 +391,7 @@ impl World {
         self.traffic = Traffic::new(self.rate);
     }
 
-    /// Moves time on to the next notice; none if there is none until then.
+    /// Advances time to the next notice; none if there is none until this time.
     pub fn next(&mut self, until: Instant) -> Option<Notice> {
         loop {
             if let Some(notice) = self.notices.pop_front() {
@@ -456,18 +455,19 @@ impl World {
     fn discovered(&mut self) {
         let fails = self.dice.chance(self.conditions.no_discovery);
         let answer = if fails {
-            let reason = "ask what is served: connection reset";
+            let reason = "discovery: connection reset";
             Err(Failure::new(FailureClass::Timeout, reason))
         } else {
             Ok(discovery(&self.server.model, &self.conditions))
         };
-        self.note(format_args!("discovery answers: {}", answer.is_ok()));
+        let result = if answer.is_ok() { "succeeds" } else { "fails" };
+        self.note(format_args!("discovery {result}"));
         self.report_result(Input::Discovered(answer));
     }
 }
 
 /// The resources that the server serves. A group version that discovery does not reach
-/// is listed as not reached, without resources.
+/// has no resources here and is reported as failed.
 fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
     let (unreached, unlisted) = (&conditions.unreached, &conditions.unlisted);
     let served = model.resources().iter().filter_map(|resource| {
@@ -482,7 +482,7 @@ fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
             preferred: is_preferred(model, resource),
         })
     });
-    let reason = "the API server cannot reach it";
+    let reason = "the API server cannot reach the group version";
     Discovery {
         mapping: Mapping::new(served),
         failed: unreached
@@ -492,7 +492,7 @@ fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
     }
 }
 
-/// The first version of a group that serves it.
+/// Whether this is the first version of the group that serves the resource.
 fn is_preferred(model: &Model, resource: &davit_sim::resource::Resource) -> bool {
     let mut same = model
         .resources()

@@ -1,4 +1,4 @@
-//! Plans that are executed.
+//! The execution of plans.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use davit_core::traffic::Urgency;
 use super::calls::Caller;
 use super::{ExecutionId, World};
 
-/// A plan that is being executed, or waits for its turn.
+/// A plan in execution, or waiting for its turn.
 #[derive(Debug)]
 pub(super) struct Execution {
     id: PlanId,
     controller: Arc<str>,
     plan: Arc<Plan>,
     steps: PlanExecution,
-    /// When its first request had its turn; none while it waits for it.
+    /// When the first request had its turn; none before.
     started: Option<Instant>,
 }
 
 impl Execution {
-    /// The object that the plan is for.
+    /// The target of the plan.
     pub(super) fn target(&self) -> &ObjectRef {
         &self.plan.target
     }
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// A request had its turn.
+    /// A request has its turn.
     pub(super) fn started(&mut self, caller: Caller) {
         if let Caller::Execution(id) = caller
             && let Some(execution) = self.executions.get_mut(&id)
@@ -115,8 +115,7 @@ impl World {
         self.proceed(id, next, Urgency::Finish);
     }
 
-    /// Events never fail a plan, and no controller reads them: they are left
-    /// out.
+    /// Skips events: they never fail a plan, and no controller reads them.
     fn past_events(&mut self, execution: &mut PlanExecution) -> PlanNext {
         loop {
             match execution.proceed() {

@@ -14,9 +14,9 @@ use davit_core::traffic::Urgency;
 use super::World;
 use super::calls::Caller;
 
-/// A live read under way.
+/// A live read without an answer yet.
 #[derive(Debug)]
-pub(super) enum Reading {
+pub(super) enum LiveRead {
     Get {
         requests: Vec<GetRequest>,
         answers: Vec<Option<Result<ObjectRecord, Failure>>>,
@@ -51,7 +51,7 @@ impl World {
             .iter()
             .map(|built| built.as_ref().err().cloned().map(Err))
             .collect();
-        let reading = Reading::Get {
+        let reading = LiveRead::Get {
             requests: requests.to_vec(),
             answers,
         };
@@ -73,7 +73,7 @@ impl World {
     ) {
         match Listing::start(mapping, request) {
             Ok((listing, page)) => {
-                let reading = Reading::List {
+                let reading = LiveRead::List {
                     controller: controller.into(),
                     listing: Box::new(listing),
                 };
@@ -96,13 +96,13 @@ impl World {
         let now = self.instant;
         let body = result.as_ref().map(Vec::as_slice);
         match self.readings.get_mut(&id) {
-            Some(Reading::Get { requests, answers }) => {
+            Some(LiveRead::Get { requests, answers }) => {
                 if let (Some(request), Some(answer)) = (requests.get(part), answers.get_mut(part)) {
                     *answer = Some(read::got(request, body, now));
                 }
                 self.end_read(id);
             }
-            Some(Reading::List {
+            Some(LiveRead::List {
                 controller,
                 listing,
             }) => match listing.handle(body, now) {
@@ -120,9 +120,9 @@ impl World {
         }
     }
 
-    /// Ends a read of objects once every part of it was answered.
+    /// Ends a read of objects when every object has an answer.
     fn end_read(&mut self, id: ReadId) {
-        if let Some(Reading::Get { answers, .. }) = self.readings.get(&id)
+        if let Some(LiveRead::Get { answers, .. }) = self.readings.get(&id)
             && let Some(answers) = answers.iter().cloned().collect::<Option<Vec<_>>>()
         {
             self.readings.remove(&id);

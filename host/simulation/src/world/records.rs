@@ -1,4 +1,4 @@
-//! Records that are read and written.
+//! Reads and writes of records.
 
 use std::time::Duration;
 
@@ -10,35 +10,35 @@ use crate::records::Records;
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// A read or a write of a record that is under way.
+/// A read or a write of a record without an answer yet.
 #[derive(Debug)]
 pub(super) struct RecordCall {
     incarnation: u64,
     id: RecordId,
     owner: Owner,
-    /// What to write; none for a read, or once it was written.
+    /// The write; none for a read, and after the write.
     record: Option<Record>,
     answer: Option<Notice>,
 }
 
 impl World {
-    /// The records, to look at.
+    /// The records.
     #[must_use]
     pub fn records(&self) -> &Records {
         &self.records
     }
 
-    /// The records, as others change them.
+    /// The records, for changes by others than the host.
     pub fn records_mut(&mut self) -> &mut Records {
         &mut self.records
     }
 
-    /// Reads a record. The answer is a [`Notice::Remembered`].
+    /// Reads a record. The answer is a [`Notice::RecordRead`].
     pub fn read_record(&mut self, id: RecordId, owner: Owner) {
         self.call_records(id, owner, None);
     }
 
-    /// Writes to a record. The answer is a [`Notice::Recorded`].
+    /// Writes to a record. The answer is a [`Notice::RecordWritten`].
     pub fn write_record(&mut self, id: RecordId, owner: Owner, record: Record) {
         self.call_records(id, owner, Some(record));
     }
@@ -79,9 +79,9 @@ impl World {
         }
         let latency = self.record_latency();
         let (answer, after) = match call.record.take() {
-            None => (self.remembered(&call), latency),
+            None => (self.read_stored(&call), latency),
             Some(record) => {
-                let (answer, is_lost) = self.recorded(&call, record);
+                let (answer, is_lost) = self.write_stored(&call, record);
                 (answer, if is_lost { PATIENCE } else { latency })
             }
         };
@@ -90,32 +90,35 @@ impl World {
         self.schedule(after, ScheduledEvent::RecordCall(number));
     }
 
-    fn remembered(&mut self, call: &RecordCall) -> Notice {
-        let mut remembered = self.records.read(&call.owner);
+    fn read_stored(&mut self, call: &RecordCall) -> Notice {
+        let mut stored = self.records.read(&call.owner);
         if self.dice.chance(self.conditions.unreadable_records) {
-            self.note(format_args!("{} cannot be read", call.owner.name));
-            remembered = StoredRecord {
+            self.note(format_args!(
+                "{}: read of the record fails",
+                call.owner.name
+            ));
+            stored = StoredRecord {
                 status: Err("the API server is away".to_owned()),
-                paused: remembered
+                paused: stored
                     .paused
                     .map(|_| Err("the API server is away".to_owned())),
             };
         }
-        Notice::Remembered {
+        Notice::RecordRead {
             id: call.id,
             controller: call.owner.name.clone(),
-            remembered: Box::new(remembered),
+            record: Box::new(stored),
         }
     }
 
-    fn recorded(&mut self, call: &RecordCall, record: Record) -> (Notice, bool) {
+    fn write_stored(&mut self, call: &RecordCall, record: Record) -> (Notice, bool) {
         let controller = call.owner.name.clone();
         let is_status = matches!(record, Record::Status(_));
         let fails = self.dice.chance(self.conditions.no_records);
         let is_lost = !fails && self.dice.chance(self.conditions.lost_records);
         let mut result = Err("the API server is away".to_owned());
         if fails {
-            self.note(format_args!("{controller} cannot be recorded"));
+            self.note(format_args!("{controller}: write of the record fails"));
         } else {
             let other_host = self.write(&call.owner, record);
             if !is_lost {
@@ -123,7 +126,7 @@ impl World {
             }
         }
         let written = is_status.then(|| self.records.written(&controller).len());
-        let notice = Notice::Recorded {
+        let notice = Notice::RecordWritten {
             id: call.id,
             controller,
             result,
@@ -135,7 +138,7 @@ impl World {
     fn write(&mut self, owner: &Owner, record: Record) -> Option<davit_core::api::HostStatus> {
         self.trace.note(
             self.instant,
-            format_args!("{} records {}", owner.name, Summary(&record)),
+            format_args!("{}: record written: {}", owner.name, Summary(&record)),
         );
         let written = self.records.write(owner, record);
         for problem in written.problems {
@@ -144,7 +147,7 @@ impl World {
         written.other_host
     }
 
-    /// The host is gone: what it was writing is written or not. Nobody reads the
+    /// The host crashed: each of its writes to records succeeds or not, and nobody reads the
     /// answers.
     pub(super) fn end_record_calls(&mut self) {
         for (_, mut call) in std::mem::take(&mut self.record_calls) {

@@ -1,4 +1,4 @@
-//! Streams: what they ask, and what reaches them.
+//! Streams: their requests, their watches and their updates.
 
 use davit_core::machine::Input;
 use davit_core::request::RequestError;
@@ -15,7 +15,7 @@ impl World {
     /// Starts a stream. Its updates are [`Input::Stream`].
     pub(super) fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
         let settings = Settings {
-            // The seed chooses the way to list.
+            // The seed draws the kind of list.
             streaming_list: self.dice.chance(0.7),
             page_size: if self.dice.chance(0.3) { 5 } else { 500 },
             ..Settings::default()
@@ -34,9 +34,14 @@ impl World {
         }
     }
 
-    /// The open watches of a resource (of any, if it is empty) are disturbed.
+    /// A fault hits the open watches of a resource; of every resource, if it is empty.
     pub fn disturb(&mut self, plural: &str, fault: WatchFault) {
-        self.note(format_args!("watches of {plural:?}: {fault:?}"));
+        let of = if plural.is_empty() {
+            "every resource"
+        } else {
+            plural
+        };
+        self.note(format_args!("fault of the watches of {of}: {fault:?}"));
         if fault == WatchFault::Expire {
             self.server.model.compact();
         }
@@ -74,7 +79,7 @@ impl World {
         self.pump(id);
     }
 
-    /// The watches of the collections that have changed will deliver it.
+    /// Schedules deliveries for the watches of the changed collections.
     pub(super) fn schedule_deliveries(&mut self) {
         for store in self.server.model.take_touched() {
             let due: Vec<StreamId> = self
@@ -147,8 +152,7 @@ impl World {
         self.pump(id);
     }
 
-    /// Does what the stream's watch wants, hands its updates over, and sets its
-    /// timer.
+    /// Executes the effects of a stream, passes its updates on, and sets its timer.
     fn pump(&mut self, id: StreamId) {
         loop {
             let Some((stream, under_way)) = self.streams.get_mut(&id) else {

@@ -130,7 +130,7 @@ fn fault(world: &mut World, verb: &str, when: When, action: Action) {
     });
 }
 
-/// What a cache holds that takes a stream's updates: uids by name.
+/// A cache that takes a stream's updates: the uids of the objects by name.
 #[derive(Default)]
 struct Cache {
     objects: BTreeMap<String, String>,
@@ -158,8 +158,8 @@ impl Cache {
     }
 }
 
-/// Watches break, starve, expire and are refused while objects come and go: in
-/// the end the stream shows what the server holds. Returns the trace's hash.
+/// Watches break, starve, expire and fail while objects come and go. In the end the stream
+/// has delivered the server's objects. Returns the trace's hash.
 fn storm(seed: u64) -> u64 {
     let mut world = world(seed);
     let mut dice = Dice::new(seed);
@@ -218,7 +218,7 @@ fn a_stream_shows_what_the_server_holds_whatever_breaks() {
 }
 
 #[test]
-fn the_same_seed_tells_the_same_story() {
+fn the_same_seed_gives_the_same_trace() {
     assert_eq!(storm(5), storm(5));
     assert_ne!(storm(5), storm(6));
 }
@@ -307,7 +307,7 @@ fn a_plan_has_its_turn_only_with_leadership() {
 }
 
 #[test]
-fn what_a_host_has_sent_reaches_the_server_after_its_crash() {
+fn a_sent_request_reaches_the_server_after_a_crash() {
     let mut world = world(5);
     let target = create(&mut world, "a");
     start(&mut world, &target);

@@ -1,4 +1,4 @@
-//! What happens to the objects and nodes of a story.
+//! Steps that change objects and nodes.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,7 +17,7 @@ use crate::step::{Create, Kind, Name, NewPod};
 const LONGEST_AMBUSH: Duration = Duration::from_millis(400);
 
 impl Story {
-    /// An object of that name, if it is free.
+    /// Creates an object, if its name is free.
     pub(super) fn create(&mut self, create: &Create) {
         let owners = create.owners.iter().filter_map(|(name, blocks)| {
             let owner = cluster::get(&self.host.world, *name)?;
@@ -43,7 +43,7 @@ impl Story {
         }
     }
 
-    /// Whether a pod can stay on a node as that is now.
+    /// Whether a pod can stay on a node in its present state.
     fn is_safe(&self, number: u64, pod: &Value) -> bool {
         let Some(node) = cluster::get_node(&self.host.world, number) else {
             return false;
@@ -68,7 +68,7 @@ impl Story {
     }
 
     fn delete_with(&mut self, name: Name, object: &Value, policy: &str) {
-        // It may be terminating already.
+        // The deletion of a terminating object may fail.
         if cluster::delete(self.world(), name, policy) {
             self.count_deletion(object);
         }
@@ -80,7 +80,7 @@ impl Story {
         }
     }
 
-    /// An object is removed without a grace period. Returns what it was.
+    /// Deletes an object without a grace period. Returns the former object.
     fn remove(&mut self, name: Name) -> Option<Value> {
         let object = cluster::get(&self.host.world, name);
         let object = object.filter(|object| !is_orphaning(object))?;
@@ -108,7 +108,7 @@ impl Story {
         });
     }
 
-    /// Replaces the target of the next plan that the host executes.
+    /// Replaces the target of the next plan that the machine admits.
     pub(super) fn ambush(&mut self, delay: Duration) {
         let mut count = self.host.executed().len();
         let until = self.now().after(LONGEST_AMBUSH);
@@ -127,8 +127,7 @@ impl Story {
         }
     }
 
-    /// The watches of the story's objects break, and their versions expire while some
-    /// of the objects are removed.
+    /// Breaks the watches of the story's objects, removes objects, and compacts the history.
     pub(super) fn gap(&mut self, names: &[Name]) {
         for kind in Kind::ALL {
             self.world().disturb(kind.plural(), WatchFault::Abort);
@@ -208,21 +207,21 @@ impl Story {
         }
     }
 
-    /// One API server is gone forever. The first stays.
+    /// Deletes the lease of an API server. The first API server keeps its lease.
     pub(super) fn drop_lease(&mut self, server: u64) {
         let kind = ("coordination.k8s.io/v1", "Lease");
         let name = format!("server-{server}");
         let options = davit_sim::model::DeleteOptions::default();
         self.world().with_model(|model, now| {
-            // It may be gone already.
+            // The lease may not exist any more.
             let _ = direct::delete(model, now, kind, "kube-system", &name, &options);
         });
     }
 }
 
-/// Whether an object waits until its dependents have been orphaned. Another deletion
-/// would end the waiting, and the dependents could be collected: which of the two comes
-/// first is nothing that a story knows.
+/// Whether an object waits for the garbage collector to orphan its dependents. Another
+/// deletion would end the wait, and the garbage collector might delete the dependents: a
+/// story cannot know which.
 fn is_orphaning(object: &Value) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     let mut finalizers = finalizers.into_iter().flatten();

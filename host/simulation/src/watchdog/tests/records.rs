@@ -41,7 +41,7 @@ fn answered(request: &str, result: RequestResult, message: &str) -> ControllerSt
 fn a_status_names_only_revisions_whose_specs_are_recorded() {
     let mut trace = Trace::new();
     let problems = trace.write(rollout(50));
-    reports(&problems, "is recorded as active before its spec is");
+    reports(&problems, "whose spec is not recorded");
     trace.activate(STABLE);
     trace.activate(CANDIDATE);
     passes(&trace.write(rollout(50)));
@@ -56,9 +56,9 @@ fn a_request_is_answered_once() {
     // Another request has an answer of its own.
     passes(&trace.write(answered("reset", RequestResult::Refused, "")));
     let problems = trace.write(answered("reset", RequestResult::Done, ""));
-    reports(&problems, "answered twice");
+    reports(&problems, "has two answers");
     let problems = trace.write(answered("reset", RequestResult::Done, "again"));
-    reports(&problems, "answered twice");
+    reports(&problems, "has two answers");
 }
 
 #[test]
@@ -70,7 +70,10 @@ fn a_rollout_that_ended_does_not_return() {
         passes(&trace.write(ended));
         // The same revision is rolled out again.
         passes(&trace.write(step("12:02", 1)));
-        reports(&trace.write(step("12:00", 2)), "candidate@12:00 had ended");
+        reports(
+            &trace.write(step("12:00", 2)),
+            "candidate@12:00 continues after its end",
+        );
     }
 }
 
@@ -81,7 +84,7 @@ fn a_revision_is_not_candidate_and_rejected() {
     passes(&trace.write(rolled_back()));
     let mut both = rollout(50);
     both.rejected = rolled_back().rejected;
-    reports(&trace.write(both.clone()), "is candidate and rejected");
+    reports(&trace.write(both.clone()), "is both candidate and rejected");
     if let Some(rejected) = &mut both.rejected {
         rejected.revision = "another".to_owned();
     }
@@ -103,7 +106,7 @@ fn a_paused_rollout_stays_in_its_step() {
         passes(&trace.write(step("12:00", 1)));
         trace
     };
-    let moves = "moves on while it is paused";
+    let moves = "a paused rollout changes its step";
     reports(&paused().write(step("12:00", 2)), moves);
     // An operator promotes the candidate, for one step.
     let mut trace = paused();
