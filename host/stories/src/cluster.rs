@@ -14,7 +14,7 @@ use davit_sim::{Config, Time};
 use davit_simulation::World;
 use serde_json::{Value, json};
 
-use crate::step::{Create, Kind, NODES, Name};
+use crate::step::{Create, Kind, NAMES, NODES, Name, Tolerates};
 
 /// The namespace of the story's objects.
 pub(crate) const NAMESPACE: &str = "default";
@@ -154,6 +154,20 @@ pub(crate) fn get(world: &World, name: Name) -> Option<Value> {
     Some(found)
 }
 
+/// The object of that name, or else the next one of its kind that this applies to.
+pub(crate) fn next(
+    world: &World,
+    name: Name,
+    applies: impl Fn(&Value) -> bool,
+) -> Option<(Name, Value)> {
+    (0..NAMES).find_map(|skipped| {
+        let number = (name.number + skipped) % NAMES;
+        let name = Name { number, ..name };
+        let object = get(world, name).filter(&applies)?;
+        Some((name, object))
+    })
+}
+
 pub(crate) fn get_node(world: &World, node: u64) -> Option<Value> {
     direct::get(world.model(), "v1", "Node", "", &node_name(node)).ok()
 }
@@ -221,17 +235,9 @@ fn delete_with(world: &mut World, name: Name, options: &DeleteOptions) -> bool {
 
 /// An object as the story wants it.
 pub(crate) fn object(create: &Create, owners: &[(Value, bool)]) -> Value {
-    let references: Vec<Value> = owners
-        .iter()
-        .map(|(owner, blocks)| {
-            json!({
-                "apiVersion": owner["apiVersion"],
-                "kind": owner["kind"],
-                "name": owner["metadata"]["name"],
-                "uid": owner["metadata"]["uid"],
-                "blockOwnerDeletion": blocks,
-            })
-        })
+    let references = owners.iter();
+    let references: Vec<Value> = references
+        .map(|(owner, blocks)| reference(owner, *blocks))
         .collect();
     let name = create.name;
     let mut object = json!({
@@ -249,11 +255,39 @@ pub(crate) fn object(create: &Create, owners: &[(Value, bool)]) -> Value {
             "terminationGracePeriodSeconds": pod.grace,
             "containers": [{"name": "main", "image": "example.com/main"}],
         });
-        if pod.tolerates {
-            object["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
+        let mut toleration = json!({"operator": "Exists"});
+        match pod.tolerates {
+            Tolerates::Never => return object,
+            Tolerates::For(seconds) => toleration["tolerationSeconds"] = json!(seconds),
+            Tolerates::Forever => {}
         }
+        object["spec"]["tolerations"] = json!([toleration]);
     }
     object
+}
+
+/// A reference to an owner, which waits for its dependent or does not.
+pub(crate) fn reference(owner: &Value, blocks: bool) -> Value {
+    json!({
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": owner["metadata"]["uid"],
+        "blockOwnerDeletion": blocks,
+    })
+}
+
+/// Merges into an object, if it is there.
+pub(crate) fn patch(world: &mut World, name: Name, mut patch: Value) -> bool {
+    if get(world, name).is_none() {
+        return false;
+    }
+    patch["apiVersion"] = json!(name.kind.api_version());
+    patch["kind"] = json!(name.kind.kind());
+    patch["metadata"]["name"] = json!(name.to_string());
+    patch["metadata"]["namespace"] = json!(NAMESPACE);
+    let patched = world.with_model(|model, now| direct::apply(model, now, patch));
+    patched.is_ok()
 }
 
 /// The kubelets of all nodes.

@@ -33,6 +33,31 @@ impl Fates {
         self.objects.insert(uid.to_owned(), fate);
     }
 
+    /// An object has another owner.
+    pub(crate) fn adopt(&mut self, uid: &str, owner: &str) {
+        if let Some(fate) = self.objects.get_mut(uid) {
+            fate.owners.push(owner.to_owned());
+        }
+        self.doom_without_owner(uid);
+    }
+
+    /// An object has no longer this owner.
+    pub(crate) fn disown(&mut self, uid: &str, owner: &str) {
+        if let Some(fate) = self.objects.get_mut(uid) {
+            fate.owners.retain(|one| one != owner);
+        }
+        self.doom_without_owner(uid);
+    }
+
+    /// Dooms an object that has owners, and none that stays.
+    fn doom_without_owner(&mut self, uid: &str) {
+        let lost = |owner: &String| self.objects.get(owner).is_none_or(|owner| owner.doomed);
+        let fate = self.objects.get(uid);
+        if fate.is_some_and(|fate| !fate.owners.is_empty() && fate.owners.iter().all(lost)) {
+            self.doom(uid);
+        }
+    }
+
     /// An object may be deleted, and with it the objects that have no other owner.
     pub(crate) fn doom(&mut self, uid: &str) {
         let Some(fate) = self.objects.get_mut(uid) else {
@@ -67,11 +92,7 @@ impl Fates {
         self.doom(uid);
         // The garbage collector deletes those whose other owners are gone.
         for dependent in left {
-            let lost = |owner: &String| self.objects.get(owner).is_none_or(|owner| owner.doomed);
-            let fate = self.objects.get(&dependent);
-            if fate.is_some_and(|fate| fate.owners.iter().all(lost)) {
-                self.doom(&dependent);
-            }
+            self.doom_without_owner(&dependent);
         }
     }
 

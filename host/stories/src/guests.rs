@@ -11,6 +11,9 @@ use davit_guest::testing::Native;
 /// A configuration that no guest accepts.
 pub(crate) const WRONG: u8 = u8::MAX;
 
+/// How many pods that have ended the pod garbage collector leaves.
+pub(crate) const MOST_ENDED_PODS: usize = 2;
+
 /// One of the configurations of a controller.
 pub(crate) fn config(name: &str, number: u8) -> Value {
     if number == WRONG {
@@ -19,7 +22,7 @@ pub(crate) fn config(name: &str, number: u8) -> Value {
     let parallel = 10 + u32::from(number);
     match name {
         "podgc" => json!({
-            "terminatedPodThreshold": 0,
+            "terminatedPodThreshold": MOST_ENDED_PODS,
             "period": "5s",
             "quarantine": "10s",
             "maxParallelDeletes": parallel,

@@ -31,6 +31,7 @@ use clap::Parser;
 use davit_simulation::Dice;
 
 use step::Step;
+use story::Counts;
 
 /// Explains the lines of a trace.
 const LEGEND: &str = "\
@@ -67,6 +68,9 @@ struct Arguments {
     /// Prints all steps of a failing story, not only those that it needs to fail.
     #[arg(long)]
     whole: bool,
+    /// Prints how often each kind of step and fault was told.
+    #[arg(long)]
+    counts: bool,
 }
 
 fn range(text: &str) -> Result<Range<u64>> {
@@ -86,9 +90,12 @@ fn main() -> Result<ExitCode> {
         return hunt::hunt(names, &arguments.seeds, arguments.steps);
     }
     let started = Instant::now();
-    let failed = run(&arguments.seeds, arguments.steps, usize::MAX)?;
+    let (failed, counts) = run(&arguments.seeds, arguments.steps, usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
+    if arguments.counts {
+        print!("{counts}");
+    }
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
     let Some((seed, problems)) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
@@ -156,10 +163,16 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
 }
 
 /// Runs the stories of all seeds, on every processor, until `enough` of them failed.
-/// Returns the seeds of failed stories, with their problems.
-fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
+/// Returns the seeds of failed stories, with their problems, and how often everything
+/// happened.
+fn run(
+    seeds: &Range<u64>,
+    steps: usize,
+    enough: usize,
+) -> Result<(Vec<(u64, Vec<String>)>, Counts)> {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
+    let counts = Mutex::new(Counts::default());
     let threads = thread::available_parallelism()?.get();
     thread::scope(|scope| {
         for _ in 0..threads {
@@ -169,7 +182,10 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<
                     if seed >= seeds.end {
                         return;
                     }
-                    let problems = problems_of(seed, steps);
+                    let (problems, counted) = run_seed(seed, steps);
+                    let mut all = counts.lock().unwrap_or_else(PoisonError::into_inner);
+                    all.add(&counted);
+                    drop(all);
                     if !problems.is_empty() {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                         failed.push((seed, problems));
@@ -183,16 +199,17 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<
     });
     let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
     failed.sort();
-    Ok(failed)
+    let counts = counts.into_inner();
+    Ok((failed, counts.unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Runs the story of a seed. Returns what is wrong.
-fn problems_of(seed: u64, steps: usize) -> Vec<String> {
+/// Runs the story of a seed. Returns what is wrong, and how often everything happened.
+fn run_seed(seed: u64, steps: usize) -> (Vec<String>, Counts) {
     let steps = drawn(seed, steps);
     match std::panic::catch_unwind(|| story::run(seed, &steps, false)) {
-        Ok(Ok(ending)) => ending.problems,
-        Ok(Err(error)) => vec![error],
-        Err(_) => vec!["the story panicked".to_owned()],
+        Ok(Ok(ending)) => (ending.problems, ending.counts),
+        Ok(Err(error)) => (vec![error], Counts::default()),
+        Err(_) => (vec!["the story panicked".to_owned()], Counts::default()),
     }
 }
 

@@ -10,6 +10,8 @@ use crate::action::{self, Action};
 
 pub(crate) const NODES: u64 = 5;
 pub(crate) const NAMES: u64 = 14;
+/// So long after its kubelet fell silent, a node has lost its pods.
+const UNRESPONSIVE: Duration = Duration::from_secs(150);
 /// The steps of a story after the rest.
 const LAST_STEPS: usize = 16;
 /// The group and version of the widgets.
@@ -31,11 +33,18 @@ pub(crate) struct Step {
 }
 
 /// What a step does. A step that does not apply (a name that is taken, a node that does
-/// not exist) does nothing.
+/// not exist) does nothing. A step for an object whose name is free applies to the next
+/// object of its kind.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     Create(Create),
     Delete(Name, &'static str),
+    /// Gives an object another owner, which blocks the owner's deletion or does not.
+    Adopt(Name, Name, bool),
+    /// Removes an object's first owner reference.
+    Disown(Name),
+    /// Ends the containers of a pod.
+    Finish(u64),
     /// Removes an object and creates another one under its name.
     Replace(Name),
     /// Replaces the target of the next plan, so long after the plan was admitted: before
@@ -56,6 +65,8 @@ pub(crate) enum Event {
     CreateNode(u64),
     Silence(u64),
     Resume(u64),
+    /// An operator says that a node's machine is off.
+    TakeOut(u64),
     DropLease(u64),
     Disturb(&'static str, WatchFault),
     Break(&'static str, fault::Action),
@@ -194,6 +205,11 @@ impl fmt::Display for Event {
         match self {
             Self::Create(create) => write!(f, "{create}"),
             Self::Delete(name, policy) => write!(f, "delete {name}, propagation {policy}"),
+            Self::Adopt(name, owner, blocks) => {
+                write!(f, "add the owner {owner} to {name}{}", blocking(*blocks))
+            }
+            Self::Disown(name) => write!(f, "remove the first owner of {name}"),
+            Self::Finish(pod) => write!(f, "end the containers of pod-{pod}"),
             Self::Replace(name) => write!(f, "replace {name} by another object of its name"),
             Self::Ambush(delay) => {
                 write!(
@@ -221,6 +237,7 @@ impl fmt::Display for Event {
             Self::CreateNode(node) => write!(f, "create node-{node}"),
             Self::Silence(node) => write!(f, "stop the kubelet of node-{node}"),
             Self::Resume(node) => write!(f, "start the kubelet of node-{node} again"),
+            Self::TakeOut(node) => write!(f, "add the out-of-service taint to node-{node}"),
             Self::DropLease(server) => write!(f, "delete the lease of API server server-{server}"),
             Self::Disturb("", fault) => write!(f, "fault of all watches: {fault:?}"),
             Self::Disturb(plural, fault) => write!(f, "fault of watches of {plural}: {fault:?}"),
@@ -293,20 +310,23 @@ fn shares(f: &mut fmt::Formatter<'_>, of: &str, faults: &[(f64, &str)]) -> fmt::
     write!(f, "{of}: {}", likely.join(", "))
 }
 
+fn blocking(blocks: bool) -> &'static str {
+    if blocks { " (blockOwnerDeletion)" } else { "" }
+}
+
 impl fmt::Display for Create {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "create {}", self.name)?;
         if let Some(pod) = self.pod {
             write!(f, " on node-{}, grace period {} s", pod.node, pod.grace)?;
-            if pod.tolerates {
-                f.write_str(", tolerates all taints")?;
+            match pod.tolerates {
+                Tolerates::Never => {}
+                Tolerates::For(seconds) => write!(f, ", tolerates all taints for {seconds} s")?,
+                Tolerates::Forever => f.write_str(", tolerates all taints")?,
             }
         }
         for (owner, blocks) in &self.owners {
-            write!(f, ", owner {owner}")?;
-            if *blocks {
-                f.write_str(" (blockOwnerDeletion)")?;
-            }
+            write!(f, ", owner {owner}{}", blocking(*blocks))?;
         }
         Ok(())
     }
@@ -325,7 +345,16 @@ pub(crate) struct Create {
 pub(crate) struct NewPod {
     pub(crate) node: u64,
     pub(crate) grace: u64,
-    pub(crate) tolerates: bool,
+    pub(crate) tolerates: Tolerates,
+}
+
+/// Whether a pod tolerates taints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tolerates {
+    Never,
+    /// So many seconds.
+    For(u64),
+    Forever,
 }
 
 /// Draws a story: `steps` steps with any fault, a rest, and some steps after which a
@@ -338,10 +367,13 @@ pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
 }
 
 fn step(dice: &mut Dice, event: impl Fn(&mut Dice) -> Event) -> Step {
-    Step {
-        event: event(dice),
-        pause: pause(dice),
-    }
+    let event = event(dice);
+    let pause = if matches!(event, Event::Silence(_)) && dice.chance(0.4) {
+        UNRESPONSIVE
+    } else {
+        pause(dice)
+    };
+    Step { event, pause }
 }
 
 /// Draws the time after a step: mostly long enough for the controllers to act.
@@ -355,7 +387,7 @@ fn pause(dice: &mut Dice) -> Duration {
 
 fn event(dice: &mut Dice) -> Event {
     let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
-    match dice.below(138) {
+    match dice.below(154) {
         0..42 => Event::Create(create(dice)),
         42..48 => Event::Replace(name(dice)),
         48..53 => Event::Delete(name(dice), "Background"),
@@ -405,6 +437,10 @@ fn event(dice: &mut Dice) -> Event {
         126..129 => ambush(dice),
         129..131 => Event::Gap((0..=dice.below(2)).map(|_| name(dice)).collect()),
         131..134 => Event::Serve(dice.chance(0.5)),
+        134..140 => adopt(dice),
+        140..142 => Event::Disown(name(dice)),
+        142..150 => Event::Finish(dice.below(NAMES)),
+        150..151 => Event::TakeOut(dice.below(NODES)),
         _ => Event::Nothing,
     }
 }
@@ -426,7 +462,8 @@ fn last_event(dice: &mut Dice) -> Event {
         59..61 => Event::Untaint(dice.below(NODES)),
         61..62 => Event::Orphan(owner(dice)),
         62..63 => ambush(dice),
-        63..69 => {
+        63..64 => adopt(dice),
+        64..69 => {
             // After a refusal as invalid, the host waits for minutes.
             let verb = pick(dice, &["patch", "delete", "get"]);
             let fault = if dice.chance(0.4) {
@@ -451,6 +488,10 @@ fn ambush(dice: &mut Dice) -> Event {
     Event::Ambush(Duration::from_micros(dice.below(20_000)))
 }
 
+fn adopt(dice: &mut Dice) -> Event {
+    Event::Adopt(name(dice), owner(dice), dice.chance(0.5))
+}
+
 fn create(dice: &mut Dice) -> Create {
     let owners = dice.below(3);
     let mut owners: Vec<(Name, bool)> = (0..owners)
@@ -461,7 +502,10 @@ fn create(dice: &mut Dice) -> Create {
     let pod = (name.kind == Kind::Pod).then(|| NewPod {
         node: dice.below(NODES),
         grace: dice.below(20),
-        tolerates: dice.chance(0.33),
+        tolerates: pick(
+            dice,
+            &[Tolerates::Never, Tolerates::For(3), Tolerates::Forever],
+        ),
     });
     Create { name, owners, pod }
 }

@@ -1,5 +1,7 @@
 //! One story: its steps, a rest, and the checks of the cluster at the end.
 
+mod changes;
+mod counts;
 mod objects;
 
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
 use crate::operators::Operators;
 use crate::step::{Event, NODES, Step};
+pub(crate) use counts::Counts;
 
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
@@ -61,6 +64,8 @@ pub(crate) struct Ending {
     pub(crate) trace: Vec<String>,
     /// The number of executed plans.
     pub(crate) executed: usize,
+    /// What happened, and how often.
+    pub(crate) counts: Counts,
 }
 
 struct Story {
@@ -79,6 +84,8 @@ struct Story {
     /// When each node's kubelet last returned. Until the host knows that, the node counts
     /// as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
+    /// When each pod has tolerated a taint of its node for long enough, at the earliest.
+    tolerated: BTreeMap<String, Instant>,
     /// How often the story deleted each object, besides pods.
     deleted: BTreeMap<String, usize>,
     /// Whether the host may request a deletion twice, because it forgot the first request.
@@ -103,6 +110,7 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         fates: Fates::default(),
         lifted: BTreeMap::new(),
         back: BTreeMap::new(),
+        tolerated: BTreeMap::new(),
         deleted: BTreeMap::new(),
         forgot: false,
     };
@@ -121,6 +129,8 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         story.pass(step.pause);
     }
     story.host.world.note(format_args!("END"));
+    let mut counts = Counts::default();
+    counts.steps(steps);
     let mut problems = story.hurry();
     story.rest(ROLLED_OUT);
     let rests = story.comes_to_rest();
@@ -128,12 +138,14 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
     if !rests {
         problems.push("controllers still write an hour after the last fault".to_owned());
     }
+    counts.host(&story.host);
     let trace = &story.host.world.trace;
     Ok(Ending {
         problems,
         hash: trace.hash(),
         trace: trace.lines().to_vec(),
         executed: story.host.executed().len(),
+        counts,
     })
 }
 
@@ -193,6 +205,9 @@ impl Story {
         match event {
             Event::Create(create) => self.create(create),
             Event::Delete(name, policy) => self.delete(*name, policy),
+            Event::Adopt(name, owner, blocks) => self.adopt(*name, *owner, *blocks),
+            Event::Disown(name) => self.disown(*name),
+            Event::Finish(pod) => self.finish(*pod),
             Event::Replace(name) => self.replace(*name),
             Event::Ambush(delay) => self.ambush(*delay),
             Event::Orphan(name) => self.orphan(*name),
@@ -204,6 +219,7 @@ impl Story {
             Event::CreateNode(node) => self.create_node(*node),
             Event::Silence(node) => self.silence(*node),
             Event::Resume(node) => self.resume(*node),
+            Event::TakeOut(node) => self.take_out(*node),
             Event::DropLease(server) => self.drop_lease(*server),
             Event::Disturb(resource, fault) => self.world().disturb(resource, *fault),
             Event::Break(verb, action) => {
@@ -331,12 +347,14 @@ impl Story {
         self.operators.enforce(&mut self.host);
         self.declare();
         let mut since = self.now();
+        let mut is_limited = false;
         let deadline = since.after(LONGEST_RESETS);
         while self.now().since(since) < PROMPT && self.now() < deadline {
             self.pass(Duration::from_secs(5));
             if self.operators.reset(&mut self.host) {
                 self.declare();
                 since = self.now();
+                is_limited = true;
             }
             // A kubelet waits for the pod's grace period.
             if cluster::list(&self.host.world, "Pod")
@@ -345,6 +363,10 @@ impl Story {
             {
                 since = self.now();
             }
+        }
+        if self.now() >= deadline && is_limited {
+            // At one write a minute, some work takes longer.
+            return Vec::new();
         }
         let mut problems = self.left_over();
         for problem in &mut problems {
@@ -372,6 +394,7 @@ impl Story {
         let world = &self.host.world;
         let mut problems = left_over(&cluster::list_all(world), &cluster::list(world, "Node"));
         problems.extend(self.stale_versions());
+        problems.extend(self.ended_pods());
         problems
     }
 
@@ -382,6 +405,7 @@ impl Story {
         problems.extend(self.fates.missing(&cluster::list_all(world)));
         problems.extend(self.left_over());
         problems.extend(self.deleted_twice());
+        problems.extend(self.evicted_early());
         problems.extend(statuses);
         problems
     }

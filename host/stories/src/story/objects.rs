@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::{CAUGHT_UP, Story};
 use crate::cluster;
 use crate::fate::{terminates, text, tolerates, uid};
-use crate::step::{Create, Kind, Name, NewPod};
+use crate::step::{Create, Kind, Name, NewPod, Tolerates};
 
 /// How long a story waits for the next plan.
 const LONGEST_AMBUSH: Duration = Duration::from_millis(400);
@@ -20,10 +20,11 @@ impl Story {
     /// Creates an object, if its name is free.
     pub(super) fn create(&mut self, create: &Create) {
         let owners = create.owners.iter().filter_map(|(name, blocks)| {
-            let owner = cluster::get(&self.host.world, *name)?;
+            let (_, owner) = cluster::next(&self.host.world, *name, |_| true)?;
             Some((owner, *blocks))
         });
-        let owners: Vec<(Value, bool)> = owners.collect();
+        let mut owners: Vec<(Value, bool)> = owners.collect();
+        owners.dedup_by(|(one, _), (other, _)| uid(one) == uid(other));
         let object = cluster::object(create, &owners);
         let Some(created) = cluster::put(self.world(), object) else {
             return;
@@ -41,6 +42,7 @@ impl Story {
         {
             self.fates.doom(&created_uid);
         }
+        self.tolerate(&created);
     }
 
     /// Whether a pod can stay on a node in its present state.
@@ -59,9 +61,8 @@ impl Story {
     }
 
     pub(super) fn delete(&mut self, name: Name, policy: &str) {
-        if let Some(object) = cluster::get(&self.host.world, name)
-            && !is_orphaning(&object)
-        {
+        let found = cluster::next(&self.host.world, name, |object| !is_orphaning(object));
+        if let Some((name, object)) = found {
             self.fates.doom(uid(&object));
             self.delete_with(name, &object, policy);
         }
@@ -103,7 +104,7 @@ impl Story {
             pod: node.map(|node| NewPod {
                 node,
                 grace: 5,
-                tolerates: true,
+                tolerates: Tolerates::Forever,
             }),
         });
     }
@@ -139,12 +140,10 @@ impl Story {
     }
 
     pub(super) fn orphan(&mut self, name: Name) {
-        let Some(object) = cluster::get(&self.host.world, name) else {
+        let can_be = |it: &Value| !terminates(it) && self.fates.has_dependents(uid(it));
+        let Some((name, object)) = cluster::next(&self.host.world, name, can_be) else {
             return;
         };
-        if terminates(&object) || !self.fates.has_dependents(uid(&object)) {
-            return;
-        }
         self.heal();
         self.pass(self.catches_up);
         let still = cluster::get(&self.host.world, name);
@@ -155,14 +154,14 @@ impl Story {
         }
     }
 
-    fn pods_on(&self, node: u64) -> Vec<Value> {
+    pub(super) fn pods_on(&self, node: u64) -> Vec<Value> {
         let name = cluster::node_name(node);
         let mut pods = cluster::list(&self.host.world, "Pod");
         pods.retain(|pod| pod["spec"]["nodeName"] == name.as_str());
         pods
     }
 
-    fn doom_pods_on(&mut self, node: u64, which: impl Fn(&Value) -> bool) {
+    pub(super) fn doom_pods_on(&mut self, node: u64, which: impl Fn(&Value) -> bool) {
         for pod in self.pods_on(node).iter().filter(|pod| which(pod)) {
             self.fates.doom(uid(pod));
         }
@@ -172,6 +171,9 @@ impl Story {
         let taints = json!([{"key": "example.com/maintenance", "effect": "NoExecute"}]);
         if cluster::patch_node(self.world(), node, json!({"spec": {"taints": taints}})) {
             self.doom_pods_on(node, |pod| !tolerates(pod));
+            for pod in self.pods_on(node) {
+                self.tolerate(&pod);
+            }
         }
     }
 
@@ -222,7 +224,7 @@ impl Story {
 /// Whether an object waits for the garbage collector to orphan its dependents. Another
 /// deletion would end the wait, and the garbage collector might delete the dependents: a
 /// story cannot know which.
-fn is_orphaning(object: &Value) -> bool {
+pub(super) fn is_orphaning(object: &Value) -> bool {
     let finalizers = object["metadata"]["finalizers"].as_array();
     let mut finalizers = finalizers.into_iter().flatten();
     finalizers.any(|finalizer| finalizer == "orphan")

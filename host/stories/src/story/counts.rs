@@ -1,0 +1,65 @@
+//! How often the stories tell what they can tell.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use davit_simulation::Host;
+
+use crate::step::{Event, Step};
+
+/// What happened, and how often.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts(BTreeMap<String, usize>);
+
+impl Counts {
+    /// Adds the counts of another story.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (what, count) in &other.0 {
+            *self.0.entry(what.clone()).or_default() += count;
+        }
+    }
+
+    fn count(&mut self, what: String) {
+        *self.0.entry(what).or_default() += 1;
+    }
+
+    /// The steps, by kind and fault.
+    pub(super) fn steps(&mut self, steps: &[Step]) {
+        for step in steps {
+            let what = match &step.event {
+                Event::Break(verb, action) => format!("{verb} {action:?}"),
+                Event::Disturb(_, fault) => format!("watch {fault:?}"),
+                Event::Operate(_, action) => format!("operator {}", first_word(action)),
+                event => format!("{} {}", "step", first_word(event)),
+            };
+            self.count(what);
+        }
+    }
+
+    /// What the host did, and what came of it.
+    pub(super) fn host(&mut self, host: &Host) {
+        for executed in host.executed() {
+            let (controller, plan) = (&executed.controller, &executed.plan);
+            self.count(format!("plan {controller} {}", plan.reason));
+        }
+        for write in host.world.writes() {
+            self.count(format!("answer {} {}", write.work.verb, write.code));
+        }
+    }
+}
+
+/// The name of a variant.
+fn first_word(value: &impl fmt::Debug) -> String {
+    let text = format!("{value:?}");
+    let is_in_name = |letter: &char| letter.is_alphanumeric();
+    text.chars().take_while(is_in_name).collect()
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (what, count) in &self.0 {
+            writeln!(f, "{count:>9} {what}")?;
+        }
+        Ok(())
+    }
+}
