@@ -420,3 +420,21 @@ fn a_conflict_is_decided_from_a_live_read() {
     assert_eq!(policies(&harness).len(), 1);
     assert_eq!(harness.keys("Pod").len(), 2);
 }
+
+/// An object changes faster than the cache shows it, except what matters: after some
+/// conflicts it is deleted whatever its version is by then.
+#[test]
+fn a_dependent_that_changes_all_the_time_is_deleted() {
+    let mut harness = collector();
+    harness.put(pod("child", &[to_pod("nobody")]));
+    harness.fail_writes("Pod", "default/child", "conflict");
+    harness.advance(Duration::from_secs(10));
+    let executions = harness.executions().iter();
+    let versions = executions.map(|it| match &it.plan.steps[0] {
+        Step::Delete(options) => !options.resource_version.is_empty(),
+        other => panic!("{other:?}"),
+    });
+    let versions: Vec<bool> = versions.collect();
+    assert!(versions.len() > 4, "{versions:?}");
+    assert!(versions[0] && !versions[versions.len() - 1], "{versions:?}");
+}

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use common::{Gc, collector, harness, object, owner, pod, stop_serving_foos};
 use davit_guest::Command;
-use garbage_collector::DEPENDENTS;
+use garbage_collector::{DEPENDENTS, OBJECTS_QUEUE};
 use serde_json::{Value, json};
 
 /// The owner's uid in every case.
@@ -309,13 +309,17 @@ type Gap = (&'static str, fn(&mut Gc));
 /// and another resource that shows that `v1beta1` is served.
 fn custom_owner(version: &str) -> Gc {
     let mut harness = collector();
+    put_custom_owner(&mut harness, version);
+    harness
+}
+
+fn put_custom_owner(harness: &mut Gc, version: &str) {
     harness.put(object(V1_BETA1, "Foo", "default", "served", &[]));
     harness.put(object(version, "Foo", "default", "owner", &[]));
     let named = owner(V1_BETA1, "Foo", "owner", "owner");
     harness.put(pod("child", &[named]));
     harness.run();
-    assert_eq!(left(&harness), ["default/child"]);
-    harness
+    assert_eq!(left(harness), ["default/child"]);
 }
 
 /// Time for many retries.
@@ -348,16 +352,21 @@ fn a_cached_owner_is_not_gone_with_its_kind() {
     for back in [true, false] {
         let mut harness = custom_owner(V1);
         harness.fail_writes("Pod", "default/child", "server");
-        harness.fail_reads("Foo", "default/owner", "unmappable");
         harness.hide("Foo", "default/owner");
         harness.run();
         if back {
             harness.show("Foo", "default/owner");
         }
+        // The reference names this version. The cache follows the other one.
+        stop_serving_foos(&mut harness, "v1beta1");
+        wait(&mut harness);
+        assert_eq!(left(&harness), ["default/child"]);
         harness.heal();
-        harness.fail_reads("Foo", "default/owner", "unmappable");
+        harness.enqueue(OBJECTS_QUEUE, "child");
         wait(&mut harness);
         assert_eq!(left(&harness).is_empty(), !back);
+        // The cache has the owner, and proves nothing about this version.
+        assert_eq!(harness.pending(OBJECTS_QUEUE, "child").is_some(), back);
     }
 }
 
@@ -376,6 +385,66 @@ fn an_owner_of_an_ignored_resource_is_not_gone_with_its_kind() {
         let learnt = decision.commands.iter().filter(is_note).count();
         assert_eq!(learnt, facts, "{resource}");
     }
+}
+
+/// The collector does not watch everything of the group: the owner may be there.
+#[test]
+fn an_owner_beside_an_ignored_resource_is_not_gone_with_its_kind() {
+    for (group, kept) in [("example.com", true), ("other.example.com", false)] {
+        let ignored = json!({"group": group, "resource": "bars"});
+        let mut harness = harness(&json!({"ignoredResources": [ignored]}));
+        put_custom_owner(&mut harness, V1);
+        harness.hide("Foo", "default/owner");
+        harness.run();
+        stop_serving_foos(&mut harness, "v1beta1");
+        wait(&mut harness);
+        assert_eq!(left(&harness).is_empty(), !kept, "{group}");
+    }
+}
+
+/// Another object has the owner's name.
+#[test]
+fn an_owner_that_was_replaced_is_gone() {
+    for observed in [true, false] {
+        let mut harness = collector();
+        harness.put(pod("owner", &[]));
+        harness.put(pod("child", &[common::to_pod("owner")]));
+        harness.run();
+        assert_eq!(left(&harness).len(), 2);
+        let mut successor = pod("owner", &[]);
+        common::set(&mut successor, "uid", "another".into());
+        harness.put(successor);
+        if !observed {
+            harness.put(pod("late", &[common::to_pod("owner")]));
+        }
+        harness.run();
+        assert_eq!(left(&harness), ["default/owner"]);
+    }
+}
+
+/// A cluster-scoped owner is in no wrong namespace.
+#[test]
+fn a_cluster_scoped_owner_is_not_worth_an_event() {
+    let mut harness = witnesses();
+    let node = owner("v1", "Node", "witness", "Node");
+    harness.put(object("v1", "Pod", "ns1", "dependent", &[node]));
+    harness.run();
+    assert_eq!(harness.executions(), []);
+}
+
+/// An absence is remembered for cluster-scoped owners as well.
+#[test]
+fn an_absent_cluster_scoped_owner_is_read_once() {
+    let mut harness = witnesses();
+    let node = owner("v1", "Node", "gone", "gone");
+    harness.fail_writes("Pod", "ns1/first", "server");
+    for name in ["first", "second"] {
+        let dependent = object("v1", "Pod", "ns1", name, std::slice::from_ref(&node));
+        harness.put(dependent);
+        harness.run();
+    }
+    assert_eq!(left(&harness), ["ns1/first"]);
+    assert_eq!(harness.live_reads().len(), 1);
 }
 
 /// A definition is deleted right after its objects: when the owner is read, its

@@ -4,7 +4,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{collector, harness, interrupt_foos, owner, pod, set, terminating, to_pod};
+use common::{
+    blocking, collector, harness, interrupt_foos, object, owner, pod, set, terminating, to_pod,
+};
 use davit_guest::testing::Harness;
 use garbage_collector::GarbageCollector;
 use serde_json::{Value, json};
@@ -139,4 +141,32 @@ fn a_terminating_dependent_does_not_keep_an_owner_that_it_does_not_block() {
     harness.put(going);
     harness.run();
     assert_eq!(finalizers(&harness, "owner"), None);
+}
+
+/// A reference from another namespace does not mean the owner, whatever becomes of its
+/// object.
+#[test]
+fn an_owner_does_not_wait_for_an_object_of_another_namespace() {
+    let mut harness = collector();
+    harness.fail_writes("Pod", "other/child", "server");
+    harness.put(object("v1", "Pod", "other", "child", &[to_pod("owner")]));
+    harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
+    harness.run();
+    assert_eq!(finalizers(&harness, "owner"), None);
+    assert_eq!(harness.keys("Pod"), ["other/child"]);
+}
+
+/// An object that names itself waits for the others only, and orphans the others only.
+#[test]
+fn an_owner_does_not_wait_for_itself() {
+    for finalizer in ["foregroundDeletion", "orphan"] {
+        let mut harness = collector();
+        let own = blocking(to_pod("owner"), true);
+        harness.put(terminating(pod("owner", &[own]), &[finalizer]));
+        harness.run();
+        let executions = harness.executions().iter();
+        let reasons: Vec<&str> = executions.map(|it| it.plan.reason.as_str()).collect();
+        assert_eq!(reasons, ["release-owner"], "{finalizer}");
+        assert_eq!(harness.keys("Pod"), [""; 0]);
+    }
 }

@@ -386,12 +386,28 @@ fn a_node_that_comes_back_after_its_pods_were_deleted_keeps_the_next() {
 
 #[test]
 fn a_node_that_cannot_be_read_keeps_its_pods_and_is_read_again() {
-    for class in ["server", "timeout", "forbidden", "something-new"] {
+    for class in [
+        "server",
+        "timeout",
+        "forbidden",
+        "throttled",
+        "something-new",
+    ] {
         let mut harness = without_threshold();
         harness.put(pod("a").node("gone").into());
         harness.fail_reads("Node", "gone", class);
         harness.advance(QUARANTINE + 4 * SECOND);
         assert_kept(&harness, 1);
+        if class == "throttled" {
+            // The host itself repeats it first.
+            harness.advance(QUARANTINE);
+            assert_kept(&harness, 1);
+            assert!(live_reads(&harness).len() > 2);
+            harness.heal();
+            harness.advance(QUARANTINE);
+            assert_eq!(handled(&harness), ["a"]);
+            continue;
+        }
         assert_eq!(live_reads(&harness), [40, 41, 43], "{class}");
         harness.heal();
         harness.advance(3 * SECOND);

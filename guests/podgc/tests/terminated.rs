@@ -281,6 +281,24 @@ fn an_orphan_that_is_being_deleted_does_not_count() {
     }
 }
 
+/// A finalizer keeps a pod of a missing node after its deletion. It counts, and it is
+/// deleted in its turn: no other pod goes in its place.
+#[test]
+fn an_orphan_that_a_finalizer_keeps_costs_no_other_pod_its_place() {
+    let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
+    harness.put(ready_node("node"));
+    let kept = pod("a").phase("Failed").node("missing").terminating();
+    let kept = kept.finalizer().conditions(
+        json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}]),
+    );
+    harness.put(kept.into());
+    for (name, hours) in [("b", 1), ("c", 2)] {
+        harness.put(pod(name).phase("Failed").created(hour(hours)).into());
+    }
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["default/a", "default/c"]);
+}
+
 /// A call decides about one page, and the pass continues without waiting for
 /// the next period.
 #[test]

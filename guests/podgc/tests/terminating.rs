@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_counted, handled, harness, node, patched, pod, ready_node, without_threshold};
+use common::{assert_counted, handled, hour, node, patched, pod, ready_node, without_threshold};
 use davit_guest::node::OUT_OF_SERVICE;
 use davit_guest::{DeleteOptions, Step, Verdict};
 use serde_json::{Value, json};
@@ -172,6 +172,20 @@ fn unscheduled_pods_are_found_among_many() {
             "{bound} bound, {waiting} waiting"
         );
     }
+}
+
+/// Evicted pods go first, then the oldest ones.
+#[test]
+fn stuck_pods_are_deleted_in_the_order_of_terminated_ones() {
+    let mut harness = without_threshold();
+    harness.put(node("dead", "False", Some((OUT_OF_SERVICE, "NoExecute"))));
+    let stuck = |name: &str| pod(name).node("dead").terminating();
+    harness.put(stuck("a").created(hour(3)).into());
+    harness.put(stuck("b").created(hour(2)).into());
+    let evicted = stuck("c").phase("Failed").reason("Evicted");
+    harness.put(evicted.created(hour(4)).into());
+    harness.run();
+    assert_eq!(handled(&harness), ["c", "b", "a"]);
 }
 
 /// Finalizers keep more pods than one answer may have: the pods after them are

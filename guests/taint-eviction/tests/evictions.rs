@@ -292,3 +292,34 @@ fn a_marked_pod_is_only_deleted() {
     assert!(matches!(steps[..], [Step::Event(_), Step::Delete(_)]));
     assert_eq!(left(&harness), [""; 0]);
 }
+
+/// A failed eviction waits for its back-off, also when another time is over.
+#[test]
+fn another_taint_does_not_shorten_the_back_off_of_an_eviction() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1", "taint2"]));
+    let pod = pod("pod0").tolerates("taint1", Some(10));
+    harness.put(pod.tolerates("taint2", Some(14)).into());
+    harness.fail_writes("Pod", "default/pod0", "forbidden");
+    harness.advance(seconds(13));
+    let attempts = harness.executions().len();
+    assert!(attempts > 0);
+    let due_at = harness.pending(EVICTIONS, &uid("pod0")).unwrap().due_at;
+    assert!(due_at > START + 16_000);
+    harness.advance(seconds(3));
+    assert_eq!(harness.executions().len(), attempts);
+    let eviction = harness.pending(EVICTIONS, &uid("pod0")).unwrap();
+    assert_eq!(eviction.due_at, due_at);
+}
+
+/// A pod is gone while its eviction waits for another attempt.
+#[test]
+fn the_eviction_of_a_pod_that_is_gone_is_cancelled() {
+    let mut harness = timers(1, None);
+    harness.fail_writes("Pod", "default/pod0", "forbidden");
+    harness.run();
+    assert!(harness.pending(EVICTIONS, &uid("pod0")).is_some());
+    harness.remove("Pod", "default/pod0");
+    harness.run();
+    assert_eq!(harness.pending(EVICTIONS, &uid("pod0")), None);
+}
