@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{assert_counted, handled, hour, node, patched, pod, ready_node, without_threshold};
+use common::{
+    assert_counted, handled, harness, hour, node, patched, pod, ready_node, without_threshold,
+};
 use davit_guest::node::OUT_OF_SERVICE;
 use davit_guest::{DeleteOptions, Step, Verdict};
 use serde_json::{Value, json};
