@@ -151,7 +151,8 @@ impl Streams {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let wanted: Vec<&ServedResource> = wanted(&watch.source, mapping).collect();
+        let wanted = wanted(&watch.source, mapping).map(|served| &served.resource);
+        let wanted: BTreeSet<&ApiResource> = wanted.collect();
         let segments = store.segments_of(view).map(|(segment, _)| segment);
         let gone: Vec<SegmentId> = segments
             .filter(|segment| {
@@ -246,17 +247,17 @@ fn is_replaced(
     store: &Store,
     view: ViewId,
     segment: SegmentId,
-    wanted: &[&ServedResource],
+    wanted: &BTreeSet<&ApiResource>,
 ) -> bool {
     let resource = |segment| Some(&store.segment_spec(segment)?.resource);
-    let is_wanted = |one: &ApiResource| wanted.iter().any(|served| served.resource == *one);
+    let is_wanted = |one: &&ApiResource| wanted.contains(*one);
     let Some(former) = resource(segment).filter(|former| !is_wanted(former)) else {
         return false;
     };
     let mut ready = store.segments_of(view).filter(|(_, ready)| *ready);
     ready.any(|(other, _)| {
         resource(other).is_some_and(|latter| {
-            latter.group == former.group && latter.plural == former.plural && is_wanted(latter)
+            latter.group == former.group && latter.plural == former.plural && is_wanted(&latter)
         })
     })
 }

@@ -24,8 +24,7 @@ impl<G: Clone> Machine<G> {
             return;
         };
         if !self.outbox.stopping {
-            let inputs = self.call_inputs(mapping, now);
-            self.call_all(now, &inputs);
+            self.call_all(now, mapping);
         }
         // After the calls, because dequeueing items is an effect too.
         self.settle(now.instant);
@@ -39,26 +38,28 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    fn call_all(&mut self, now: Now, inputs: &CallInputs) {
-        let Self {
-            controllers,
-            calls,
-            outbox,
-            ..
-        } = self;
-        for (name, hosted) in controllers {
+    fn call_all(&mut self, now: Now, mapping: Arc<Mapping>) {
+        let snapshot = self.store.snapshot();
+        let mut requests = Vec::new();
+        for (name, hosted) in &mut self.controllers {
             let Some(controller) = &mut hosted.controller else {
                 continue;
             };
-            controller.continue_resync(now.instant, &inputs.snapshot);
+            controller.continue_resync(now.instant, &snapshot);
             for role in Role::ALL {
-                while let Some(request) = controller.poll_call(now.instant, role, &inputs.snapshot)
-                {
-                    let call = call(name, request, inputs, now);
-                    calls.insert(call.id, Arc::clone(&call.mapping));
-                    outbox.push(Effect::Call(Box::new(call)));
+                while let Some(request) = controller.poll_call(now.instant, role, &snapshot) {
+                    requests.push((name.clone(), request));
                 }
             }
+        }
+        if requests.is_empty() {
+            return;
+        }
+        let inputs = self.call_inputs(mapping, now);
+        for (name, request) in requests {
+            let call = call(&name, request, &inputs, now);
+            self.calls.insert(call.id, Arc::clone(&call.mapping));
+            self.outbox.push(Effect::Call(Box::new(call)));
         }
     }
 
