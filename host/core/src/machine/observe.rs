@@ -83,6 +83,10 @@ impl<G: Clone> Machine<G> {
         if self.streams.coverage.expire(now.instant) {
             self.unlisted = None;
         }
+        if let Some(mapping) = self.mapping.clone() {
+            // Also without calls: coverage notes since when, and which definitions exist.
+            self.unlisted(&mapping, now.instant);
+        }
         let waits =
             |hosted: &HostedController<G>| hosted.stable.is_some() || hosted.candidate.is_some();
         if self.mapping.is_some() && self.controllers.values().any(waits) {
