@@ -20,6 +20,7 @@ mod bench;
 
 /// The stories of the simulation keep the same record.
 #[path = "../stories/src/fate.rs"]
+#[allow(dead_code, reason = "owners of these objects do not change")]
 mod fate;
 #[path = "together/story.rs"]
 mod story;

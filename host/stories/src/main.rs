@@ -167,6 +167,9 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
+/// The seed of a failed story, and its problems.
+type Failed = (u64, Vec<String>);
+
 /// Runs the stories of all seeds, on every processor, until `enough` of them failed.
 /// Returns the seeds of failed stories, with their problems, and how often everything
 /// happened.
@@ -174,7 +177,7 @@ fn run(
     seeds: &Range<u64>,
     steps: usize,
     enough: usize,
-) -> Result<(Vec<(u64, Vec<String>)>, Counts)> {
+) -> Result<(Vec<Failed>, Counts)> {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
     let counts = Mutex::new(Counts::default());
