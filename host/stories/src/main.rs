@@ -173,11 +173,7 @@ type Failed = (u64, Vec<String>);
 /// Runs the stories of all seeds, on every processor, until `enough` of them failed.
 /// Returns the seeds of failed stories, with their problems, and how often everything
 /// happened.
-fn run(
-    seeds: &Range<u64>,
-    steps: usize,
-    enough: usize,
-) -> Result<(Vec<Failed>, Counts)> {
+fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<(Vec<Failed>, Counts)> {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
     let counts = Mutex::new(Counts::default());
