@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
 use crate::commands::print::{out, serialized};
+use crate::engine;
 use crate::rbac::{self, Accounts};
-use crate::run;
 
 /// Prints the description of a module.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
@@ -18,7 +18,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     let wasm = std::fs::read(&arguments.module)
         .with_context(|| format!("the module {name} cannot be read"))?;
     let size = wasm.len();
-    let engine = run::engine(None)?;
+    let engine = engine::compiling_apart(None)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;
     let config = match &arguments.config {
         Some(path) => configuration(path)?,

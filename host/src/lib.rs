@@ -7,6 +7,7 @@ pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod driver;
+mod engine;
 pub mod health;
 pub mod host;
 pub mod http;

@@ -13,6 +13,7 @@
 mod artifacts;
 pub mod cache_files;
 mod call;
+mod child;
 mod compiler;
 mod convert;
 mod engine;
@@ -31,7 +32,8 @@ mod world;
 
 pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
-pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler, run_child};
+pub use child::run_child;
+pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler};
 pub use convert::{AnswerError, Place};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};

@@ -20,10 +20,10 @@ use serde_json::json;
 use super::connect;
 use super::print::{out, serialized, table};
 use crate::cli::CheckArguments;
+use crate::engine;
 use crate::loader::{Loader, RevisionLoadError};
 use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
 use crate::resource::describe;
-use crate::run;
 use access::Access;
 use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
@@ -100,7 +100,7 @@ pub async fn check(arguments: CheckArguments) -> Result<()> {
     } else {
         Some(connect(arguments.cluster.clone()).await?)
     };
-    let engine = run::engine(None)?;
+    let engine = engine::compiling_apart(None)?;
     let findings = find(client.as_ref(), engine, &arguments).await?;
     let count = |level| findings.iter().filter(|one| one.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));

@@ -73,7 +73,7 @@ struct Arguments {
     /// Prints all steps of a failing story, not only those that it needs to fail.
     #[arg(long)]
     whole: bool,
-    /// Prints how often each kind of step and fault was told.
+    /// Prints how often each kind of step, fault and plan occurred.
     #[arg(long)]
     counts: bool,
 }

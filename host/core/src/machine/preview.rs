@@ -1,5 +1,5 @@
 //! What the test harness of guests needs besides inputs, effects and the next wake. A
-//! test stops between two calls: it changes the cluster, looks at queues and notes, and
+//! test stops between two calls: it changes the cluster, reads queues and notes, and
 //! asks for a decision that nobody executes. The host does none of that.
 
 use super::exchange::{Call, Effect};
