@@ -84,6 +84,9 @@ struct Story {
     /// When each node's kubelet last returned. Until the host knows that, the node counts
     /// as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
+    /// Every pod that was created, by uid. The host may evict one that it does not know to
+    /// be gone: that harms nothing.
+    pods: BTreeMap<String, serde_json::Value>,
     /// When each pod has tolerated a taint of its node for long enough, at the earliest.
     tolerated: BTreeMap<String, Instant>,
     /// How often the story deleted each object, besides pods.
@@ -110,6 +113,7 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         fates: Fates::default(),
         lifted: BTreeMap::new(),
         back: BTreeMap::new(),
+        pods: BTreeMap::new(),
         tolerated: BTreeMap::new(),
         deleted: BTreeMap::new(),
         forgot: false,

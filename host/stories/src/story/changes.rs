@@ -78,9 +78,17 @@ impl Story {
             "status": {"conditions": [{"type": "Ready", "status": "Unknown"}]},
         });
         if cluster::patch_node(self.world(), node, patch) {
-            for pod in self.pods_on(node) {
-                self.tolerate(&pod);
-            }
+            self.tolerate_on(node);
+        }
+    }
+
+    /// A node has a taint, which its pods tolerate from now on.
+    pub(super) fn tolerate_on(&mut self, node: u64) {
+        let name = cluster::node_name(node);
+        let pods = self.pods.values();
+        let pods = pods.filter(|pod| pod["spec"]["nodeName"] == name.as_str());
+        for pod in pods.cloned().collect::<Vec<Value>>() {
+            self.tolerate(&pod);
         }
     }
 

@@ -42,6 +42,9 @@ impl Story {
         {
             self.fates.doom(&created_uid);
         }
+        if create.pod.is_some() {
+            self.pods.insert(created_uid, created.clone());
+        }
         self.tolerate(&created);
     }
 
@@ -171,9 +174,7 @@ impl Story {
         let taints = json!([{"key": "example.com/maintenance", "effect": "NoExecute"}]);
         if cluster::patch_node(self.world(), node, json!({"spec": {"taints": taints}})) {
             self.doom_pods_on(node, |pod| !tolerates(pod));
-            for pod in self.pods_on(node) {
-                self.tolerate(&pod);
-            }
+            self.tolerate_on(node);
         }
     }
 
