@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 
 use super::Story;
 
@@ -65,11 +65,9 @@ impl Story {
         let pod = self.cluster.strand_a_pod()?;
         self.screen
             .action("PodGC marks the pod Failed and deletes it; then its finalizer is removed");
-        let marked = pod.clone();
-        self.until("the pod is marked as failed", |cluster| {
-            cluster.is_failed(&marked)
-        })
-        .await?;
+        // Between the mark and the deletion, the pod would be gone already.
+        self.until_deleted("unscheduled").await?;
+        ensure!(self.cluster.is_failed(&pod)?, "{pod} is not marked Failed");
         self.cluster.remove_finalizers(&pod)?;
         self.until_gone("unscheduled", [pod].into()).await
     }

@@ -152,6 +152,19 @@ impl Story {
         Ok(())
     }
 
+    /// Waits until a plan with this reason was executed.
+    async fn until_deleted(&mut self, reason: &str) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.deleted.contains_key(reason) {
+            if Instant::now() > deadline {
+                bail!("not within {PATIENCE:?}: a plan with the reason {reason}");
+            }
+            self.listen_until(Instant::now() + Duration::from_millis(50))
+                .await?;
+        }
+        Ok(())
+    }
+
     /// Waits until these pods are gone, and prints the host's reports meanwhile.
     async fn until_gone(&mut self, reason: &'static str, pods: BTreeSet<String>) -> Result<()> {
         *self.expected.entry(reason).or_default() += pods.len();
