@@ -98,9 +98,10 @@ impl KnownRecord {
             let is_timed = trip.until.is_some();
             let is_void = (is_timed && jumped) || spec.is_some_and(|spec| !holds(trip, spec));
             let since = read(&trip.since);
+            // A trip in the future was before the wall clock was set back.
             let is_released = self
                 .released
-                .is_some_and(|at| since.is_none_or(|it| it <= at))
+                .is_some_and(|at| since.is_none_or(|it| it <= at || it > now.wall))
                 || self.released_trips.contains(&name);
             let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
             if is_released || is_reset || is_void || self.trips.contains_key(&name) {
