@@ -86,6 +86,18 @@ pub enum Command {
     /// Prints the definition of the custom resource.
     #[command(hide = true)]
     Crds,
+    /// Compiles the module on the standard input: the host calls itself with this.
+    #[command(hide = true)]
+    Compile(CompileArguments),
+}
+
+/// `davit compile`
+#[derive(Clone, Copy, Debug, Args)]
+pub struct CompileArguments {
+    /// Memory, in bytes.
+    pub memory: u64,
+    /// Processor time, in seconds.
+    pub processor_time: u64,
 }
 
 /// Where guests are loaded from.

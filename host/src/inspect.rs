@@ -4,12 +4,13 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
-use davit_engine::{Engine, EngineConfig, Limits, Module};
+use davit_engine::{Limits, Module};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
 use crate::commands::print::{out, serialized};
 use crate::rbac::{self, Accounts};
+use crate::run;
 
 /// Prints the description of a module.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
@@ -17,7 +18,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     let wasm = std::fs::read(&arguments.module)
         .with_context(|| format!("the module {name} cannot be read"))?;
     let size = wasm.len();
-    let engine = Engine::new(EngineConfig::default())?;
+    let engine = run::engine(None)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;
     let config = match &arguments.config {
         Some(path) => configuration(path)?,

@@ -12,7 +12,7 @@ use davit_core::api::{ControllerSpec, ControllerStatus, ModuleSource};
 use davit_core::control::{
     Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, Owner, SourceVersion,
 };
-use davit_engine::{CallError, DescribeError, Guest, LoadError};
+use davit_engine::{CallError, CompileError, DescribeError, Guest, LoadError};
 use tokio::time::timeout;
 
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadError};
@@ -195,7 +195,11 @@ fn failure(reason: &RevisionLoadError) -> LoadFailure {
         RevisionLoadError::Module(ModuleError::Builtin(_)) => LoadFailure::NoSuchBuiltin,
         RevisionLoadError::Module(_) => LoadFailure::NotFound,
         RevisionLoadError::Load(LoadError::TooLarge { .. }) => LoadFailure::TooLarge,
-        RevisionLoadError::Load(LoadError::Compile(_)) => LoadFailure::NotWasm,
+        RevisionLoadError::Load(LoadError::Compile(error)) => match error {
+            CompileError::Module(_) | CompileError::Crash(_) => LoadFailure::NotWasm,
+            CompileError::Limit(_) => LoadFailure::TooLarge,
+            CompileError::Process(_) => LoadFailure::Unanswered,
+        },
         RevisionLoadError::Load(_) => LoadFailure::NotAGuest,
         // On a busy machine, a call takes longer.
         RevisionLoadError::Describe(

@@ -15,6 +15,10 @@ const NO_ANSWER: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Without threads, a logger or anything else that takes memory.
+    if let Command::Compile(limits) = arguments.command {
+        return davit_engine::run_child(limits.memory, limits.processor_time);
+    }
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -64,5 +68,6 @@ async fn start(arguments: Arguments) -> Result<()> {
             print!("{}", resource::definition::yaml()?);
             Ok(())
         }
+        Command::Compile(_) => Ok(()),
     }
 }

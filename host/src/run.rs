@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use davit_engine::{Engine, EngineConfig};
+use davit_engine::{ChildCompiler, CompileLimits, Compiler, Engine, EngineConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
@@ -46,7 +46,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         client: client.clone(),
         rates: config.client,
         watch: davit_core::watch::Settings::default(),
-        engine: engine(&arguments.guests)?,
+        engine: engine(arguments.guests.cache.clone())?,
         modules,
         metrics: Arc::clone(&metrics),
         records: Arc::new(records),
@@ -191,13 +191,30 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
     }
 }
 
-/// The engine that guests run in.
-pub fn engine(arguments: &GuestArguments) -> Result<Engine> {
+/// The engine that guests run in. It keeps compiled guests in the cache directory, if
+/// there is one.
+pub fn engine(cache: Option<PathBuf>) -> Result<Engine> {
     let config = EngineConfig {
-        cache_dir: arguments.cache.clone(),
+        cache_dir: cache,
+        compiler: Compiler::Child(own_compiler()?),
         ..EngineConfig::default()
     };
     Ok(Engine::new(config)?)
+}
+
+/// This program, as the compiler of modules.
+fn own_compiler() -> Result<ChildCompiler> {
+    // The link leads to the program that runs, also after the file was replaced.
+    let program = if cfg!(target_os = "linux") {
+        "/proc/self/exe".into()
+    } else {
+        std::env::current_exe().context("the path of this program")?
+    };
+    Ok(ChildCompiler {
+        program,
+        arguments: vec!["compile".to_owned()],
+        limits: CompileLimits::default(),
+    })
 }
 
 /// The sources of modules; fails if the cache directory cannot be used.

@@ -2,9 +2,9 @@
 //!
 //! A file holds Cranelift's output for one module and one configuration of the
 //! engine. It is machine code that will be executed. So it is loaded only from
-//! a directory that nobody else can write to, and only if it is complete. A
-//! file that is torn, of another version or of another module is compiled
-//! again.
+//! a directory that nobody else can write to, from a file of this user, and only if
+//! a host with the directory's key has written it whole. A file that is torn, of
+//! another version or of another module is compiled again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -14,12 +14,12 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 
 use davit_core::digest::ModuleDigest;
-use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
 use crate::cache_files::{self, Room};
 use crate::precompiled;
+use crate::seal::{self, Key};
 
 const SUFFIX: &str = ".cwasm";
 /// The limit of the cache. A compiled module is three to four times as large as
@@ -83,6 +83,7 @@ pub(crate) struct CompiledArtifacts {
     /// Wasmtime's hash of its version and of every setting that the machine
     /// code depends on.
     fingerprint: u64,
+    key: Key,
 }
 
 impl CompiledArtifacts {
@@ -107,11 +108,13 @@ impl CompiledArtifacts {
                 problem,
             });
         }
+        let key = Key::open(&directory).map_err(io)?;
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);
         Ok(Self {
             directory,
             fingerprint: hasher.finish(),
+            key,
         })
     }
 
@@ -123,7 +126,7 @@ impl CompiledArtifacts {
         module: ModuleDigest,
     ) -> Option<Component> {
         let path = self.path(module);
-        let bytes = match fs::read(&path) {
+        let bytes = match cache_files::read_own(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
@@ -131,8 +134,10 @@ impl CompiledArtifacts {
                 return None;
             }
         };
-        let loaded = unseal(&self.header(module), &bytes)
-            .ok_or_else(|| "the file is torn or belongs to another module".to_owned())
+        let loaded = self
+            .key
+            .unseal(&self.header(module), &bytes)
+            .ok_or_else(|| "the file is torn, or not of this directory's key".to_owned())
             .and_then(|code| {
                 precompiled::deserialize(engine, code).map_err(|error| format!("{error:#}"))
             });
@@ -148,20 +153,13 @@ impl CompiledArtifacts {
         }
     }
 
-    /// Stores a compiled module. A failure costs the next start some time and
-    /// nothing else, so it is only logged.
-    pub(crate) fn store(&self, component: &Component, module: ModuleDigest) {
+    /// Stores the machine code of a module. A failure costs the next start some time
+    /// and nothing else, so it is only logged.
+    pub(crate) fn store(&self, code: &[u8], module: ModuleDigest) {
         let path = self.path(module);
-        let stored = component
-            .serialize()
-            .map_err(|error| format!("{error:#}"))
-            .and_then(|code| {
-                let sealed = seal(self.header(module), &code);
-                cache_files::write_whole(&path, &sealed).map_err(|error| error.to_string())
-            });
-        match stored {
+        match cache_files::write_whole(&path, &self.key.seal(self.header(module), code)) {
             Ok(()) => debug!(path = %path.display(), "stored a compiled guest"),
-            Err(reason) => warn!(path = %path.display(), reason, "cannot store a compiled guest"),
+            Err(error) => warn!(path = %path.display(), %error, "cannot store a compiled guest"),
         }
     }
 
@@ -183,33 +181,11 @@ impl CompiledArtifacts {
     }
 
     fn header(&self, module: ModuleDigest) -> Vec<u8> {
-        let mut header = Vec::from(b"davit compiled guest 1\n");
+        let mut header = Vec::from(b"davit compiled guest 2\n");
         header.extend_from_slice(&module.0);
         header.extend_from_slice(&self.fingerprint.to_be_bytes());
         header
     }
-}
-
-/// The header, a checksum over header and code, the code.
-fn seal(header: Vec<u8>, code: &[u8]) -> Vec<u8> {
-    let mut sealed = header;
-    let checksum = checksum(&sealed, code);
-    sealed.extend_from_slice(&checksum);
-    sealed.extend_from_slice(code);
-    sealed
-}
-
-fn unseal<'a>(header: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
-    let (found, code) = sealed.strip_prefix(header)?.split_first_chunk::<32>()?;
-    (*found == checksum(header, code)).then_some(code)
-}
-
-fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
-    Sha256::new()
-        .chain_update(header)
-        .chain_update(code)
-        .finalize()
-        .into()
 }
 
 /// Why the directory is not private, if it is not. A file that this process
@@ -243,7 +219,8 @@ fn make_private(directory: &Path) -> io::Result<Option<UnsafeProblem>> {
 fn drop_compiled(directory: &Path) -> io::Result<()> {
     for entry in fs::read_dir(directory)? {
         let path = entry?.path();
-        if path.to_string_lossy().ends_with(SUFFIX) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.ends_with(SUFFIX) || name == seal::NAME {
             fs::remove_file(path)?;
         }
     }
@@ -256,20 +233,6 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-
-    #[test]
-    fn a_sealed_file_opens_only_whole_and_under_its_own_header() {
-        let sealed = seal(b"header".to_vec(), b"code");
-        assert_eq!(unseal(b"header", &sealed), Some(b"code".as_slice()));
-        assert_eq!(unseal(b"Header", &sealed), None);
-        assert_eq!(unseal(b"header", &sealed[..sealed.len() - 1]), None);
-        assert_eq!(unseal(b"header", b"header"), None);
-        for position in 0..sealed.len() {
-            let mut torn = sealed.clone();
-            torn[position] ^= 1;
-            assert_eq!(unseal(b"header", &torn), None, "byte {position}");
-        }
-    }
 
     /// Each problem has its own remedy.
     #[test]
@@ -311,12 +274,6 @@ mod tests {
         open("new/deep").unwrap();
         let made = fs::metadata(parent.path().join("new/deep")).unwrap();
         assert_eq!(made.mode() & 0o777, 0o700);
-        assert_eq!(
-            fs::read_dir(parent.path().join("new/deep"))
-                .unwrap()
-                .count(),
-            0
-        );
 
         let deep = parent.path().join("new/deep");
         for mode in [0o777, 0o772, 0o702] {
@@ -345,12 +302,15 @@ mod tests {
         for file in [&wasm, &compiled] {
             fs::write(file, "").unwrap();
         }
+        let key = directory.join(seal::NAME);
+        let first = fs::read(&key).unwrap();
         open().unwrap();
         assert!(compiled.is_file());
         fs::set_permissions(&directory, Permissions::from_mode(0o2770)).unwrap();
         open().unwrap();
         assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
         assert!(wasm.is_file() && !compiled.is_file());
+        assert_ne!(fs::read(&key).unwrap(), first);
     }
 
     #[test]
@@ -378,6 +338,7 @@ mod tests {
         assert!(artifacts.path(module(0)).is_file() && wasm.is_file());
         assert!(!artifacts.path(module(1)).is_file());
         let left = fs::read_dir(&artifacts.directory).unwrap().count();
-        assert_eq!(left, ROOM.files + 1);
+        let (wasm, key) = (1, 1);
+        assert_eq!(left, ROOM.files + wasm + key);
     }
 }

@@ -2,9 +2,12 @@
 //! exceeds its limit.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::SystemTime;
+
+use rustix::fs::{Mode, OFlags};
 
 /// The limit of a cache.
 #[derive(Clone, Copy, Debug)]
@@ -18,15 +21,53 @@ pub struct Room {
 /// Writes a file that only this user can read. A reader finds either the whole
 /// file or the former one, also after the machine has failed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let directory = path.parent().unwrap_or(Path::new("."));
+    let directory = parent(path);
+    temporary(directory, bytes)?.persist(path)?;
+    File::open(directory)?.sync_all()
+}
+
+/// Writes the same file if there is none of that name.
+pub fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = parent(path);
+    match temporary(directory, bytes)?.persist_noclobber(path) {
+        Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        written => written?.sync_all(),
+    }?;
+    File::open(directory)?.sync_all()
+}
+
+fn parent(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+fn temporary(directory: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new()
         .prefix(".")
         .suffix(".tmp")
         .tempfile_in(directory)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
-    file.persist(path)?;
-    File::open(directory)?.sync_all()
+    Ok(file)
+}
+
+/// Reads a file that this user owns and nobody else can write to. The checks concern
+/// the file that is read, whatever happens to its name meanwhile.
+pub fn read_own(path: &Path) -> io::Result<Vec<u8>> {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+    let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    let found = file.metadata()?;
+    let problem = if !found.is_file() {
+        "it is not a file"
+    } else if found.uid() != rustix::process::geteuid().as_raw() {
+        "it belongs to another user"
+    } else if found.mode() & 0o022 != 0 {
+        "others may write to it"
+    } else {
+        let mut bytes = Vec::with_capacity(usize::try_from(found.len()).unwrap_or_default());
+        file.read_to_end(&mut bytes)?;
+        return Ok(bytes);
+    };
+    Err(io::Error::new(io::ErrorKind::PermissionDenied, problem))
 }
 
 /// Records that a file was used, as its time of modification.

@@ -1,8 +1,8 @@
 //! One wasmtime engine for all guests, and how a component is loaded into it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use davit_core::digest::ModuleDigest;
 use tokio::sync::Semaphore;
@@ -10,18 +10,14 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::artifacts::{ArtifactsError, CompiledArtifacts};
+use crate::compiler::{self, CompileError, Compiler};
 use crate::imports::wasi;
 use crate::limits::{Limits, TICK};
 use crate::module::Module;
+use crate::precompiled;
 use crate::state::State;
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
-
-/// The increment of the nice value of a thread that compiles. Such a thread
-/// gets the processor time that running guests leave, or a seventieth of a
-/// processor if they leave none.
-#[cfg(target_os = "linux")]
-const NICER: i32 = 19;
 
 /// `wit-bindgen` and `wit-component` make one program from the program itself
 /// and two modules that join it to its imports. The rest is for composed
@@ -35,6 +31,9 @@ const TABLES_PER_GUEST: u32 = 4;
 /// used.
 const WASM_STACK: usize = 512 << 10;
 const HOST_STACK: usize = 1536 << 10;
+
+/// How many modules that do not compile are remembered.
+const MOST_FAILED: usize = 256;
 
 /// The settings of the engine.
 #[derive(Clone, Debug)]
@@ -51,6 +50,8 @@ pub struct EngineConfig {
     pub max_instances: u32,
     /// The largest guest that is compiled, in bytes.
     pub max_module: usize,
+    /// Where guests are compiled.
+    pub compiler: Compiler,
 }
 
 impl Default for EngineConfig {
@@ -59,6 +60,7 @@ impl Default for EngineConfig {
             cache_dir: None,
             max_instances: 512,
             max_module: 32 << 20,
+            compiler: Compiler::default(),
         }
     }
 }
@@ -77,9 +79,6 @@ pub enum EngineError {
     Artifacts(#[from] ArtifactsError),
 }
 
-/// The first bytes of every WebAssembly file.
-const WASM_MAGIC: &[u8] = b"\0asm";
-
 /// Why a module cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -91,9 +90,9 @@ pub enum LoadError {
         /// [`EngineConfig::max_module`].
         limit: usize,
     },
-    /// It is not a component, or needs a feature of wasmtime that is off.
-    #[error("the module does not compile: {0}")]
-    Compile(String),
+    /// There is no machine code for it.
+    #[error(transparent)]
+    Compile(#[from] CompileError),
     /// It is a component, but not a guest for this host.
     #[error("the module cannot be a guest: {0}")]
     World(#[from] WorldError),
@@ -126,7 +125,10 @@ struct Inner {
     instances: Arc<Semaphore>,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
-    compiling: Arc<Semaphore>,
+    compiling: Semaphore,
+    compiler: Compiler,
+    /// The modules that failed to compile and would fail again.
+    failed: Mutex<VecDeque<(ModuleDigest, CompileError)>>,
     max_module: usize,
 }
 
@@ -148,69 +150,118 @@ impl Engine {
                 linker,
                 artifacts,
                 instances: Arc::new(Semaphore::new(config.max_instances as usize)),
-                compiling: Arc::new(Semaphore::new(1)),
+                compiling: Semaphore::new(1),
+                compiler: config.compiler,
+                failed: Mutex::default(),
                 max_module: config.max_module,
             }),
         })
     }
 
     /// Compiles a component, or loads the output of an earlier run, and checks
-    /// that it can be a guest. The work runs outside of the async threads, for
-    /// one module at a time, with the processor time that running guests leave.
+    /// that it can be a guest. One module is compiled at a time, with the processor
+    /// time that running guests leave.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
-        let engine = self.clone();
-        // The semaphore is never closed. The permit lasts as long as the work,
-        // even if nobody waits for the result.
-        let turn = Arc::clone(&engine.inner.compiling)
-            .acquire_owned()
-            .await
-            .ok();
-        let work = move || {
-            let _turn = turn;
-            giving_way(|| engine.load_blocking(&wasm))
-        };
-        tokio::task::spawn_blocking(work)
-            .await
-            // Cranelift panicked: that is the module's failure, not the host's.
-            .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))
-    }
-
-    fn load_blocking(&self, wasm: &[u8]) -> Result<Module, LoadError> {
-        let limit = self.inner.max_module;
-        if wasm.len() > limit {
-            let size = wasm.len();
+        let (size, limit) = (wasm.len(), self.inner.max_module);
+        if size > limit {
             return Err(LoadError::TooLarge { size, limit });
         }
-        let digest = ModuleDigest::of(wasm);
-        let component = self.compiled(wasm, digest)?;
-        let world = admit(&component)?;
-        check_resources(&component)?;
+        let wasm = Arc::new(wasm);
+        let (digest, stored) = self.stored(&wasm).await?;
+        let component = match stored {
+            Some(component) => component,
+            None => self.compile(wasm, digest).await?,
+        };
+        self.module(&component, digest)
+    }
+
+    /// The output of an earlier run, if there is one.
+    async fn stored(
+        &self,
+        wasm: &Arc<Vec<u8>>,
+    ) -> Result<(ModuleDigest, Option<Component>), CompileError> {
+        let (engine, wasm) = (self.clone(), Arc::clone(wasm));
+        blocking(move || {
+            let digest = ModuleDigest::of(&wasm);
+            let artifacts = engine.inner.artifacts.as_ref();
+            let stored = artifacts.and_then(|kept| kept.load(&engine.inner.wasmtime, digest));
+            Ok((digest, stored))
+        })
+        .await
+    }
+
+    async fn compile(
+        &self,
+        wasm: Arc<Vec<u8>>,
+        digest: ModuleDigest,
+    ) -> Result<Component, CompileError> {
+        // The semaphore is never closed.
+        let _turn = self.inner.compiling.acquire().await.ok();
+        if let Some(error) = self.inner.known_failure(digest) {
+            return Err(error);
+        }
+        let compiled = match &self.inner.compiler {
+            Compiler::InProcess => self.compile_here(wasm, digest).await,
+            Compiler::Child(child) => {
+                let code = child.compile(&wasm).await;
+                match code {
+                    Ok(code) => self.take(code, digest).await,
+                    Err(error) => Err(error),
+                }
+            }
+        };
+        if let Err(error) = &compiled
+            && error.is_final()
+        {
+            self.inner.remember_failure(digest, error.clone());
+        }
+        compiled
+    }
+
+    async fn compile_here(
+        &self,
+        wasm: Arc<Vec<u8>>,
+        digest: ModuleDigest,
+    ) -> Result<Component, CompileError> {
+        let engine = self.clone();
+        blocking(move || {
+            let component = compiler::compile(&engine.inner.wasmtime, &wasm)?;
+            if let Some(artifacts) = &engine.inner.artifacts {
+                match component.serialize() {
+                    Ok(code) => artifacts.store(&code, digest),
+                    Err(error) => tracing::warn!("cannot store a compiled guest: {error:#}"),
+                }
+            }
+            Ok(component)
+        })
+        .await
+    }
+
+    /// Takes machine code over from the child process.
+    async fn take(&self, code: Vec<u8>, digest: ModuleDigest) -> Result<Component, CompileError> {
+        let engine = self.clone();
+        blocking(move || {
+            let component = precompiled::deserialize(&engine.inner.wasmtime, &code)
+                .map_err(|error| CompileError::Crash(format!("{error:#}")))?;
+            if let Some(artifacts) = &engine.inner.artifacts {
+                artifacts.store(&code, digest);
+            }
+            Ok(component)
+        })
+        .await
+    }
+
+    fn module(&self, component: &Component, digest: ModuleDigest) -> Result<Module, LoadError> {
+        let world = admit(component)?;
+        check_resources(component)?;
         let pre = self
             .inner
             .linker
-            .instantiate_pre(&component)
+            .instantiate_pre(component)
             .and_then(ControllerPre::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
         let instances = Arc::clone(&self.inner.instances);
         Ok(Module::new(instances, pre, world, digest))
-    }
-
-    fn compiled(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Component, LoadError> {
-        let engine = &self.inner.wasmtime;
-        let artifacts = self.inner.artifacts.as_ref();
-        if let Some(component) = artifacts.and_then(|kept| kept.load(engine, digest)) {
-            return Ok(component);
-        }
-        if !wasm.starts_with(WASM_MAGIC) {
-            let message = "it is not WebAssembly: a module starts with the bytes 00 61 73 6d";
-            return Err(LoadError::Compile(message.to_owned()));
-        }
-        let component = Component::from_binary(engine, wasm)
-            .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
-        if let Some(artifacts) = artifacts {
-            artifacts.store(&component, digest);
-        }
-        Ok(component)
     }
 
     /// Deletes the least recently used compiled guests beyond the limit, except
@@ -249,6 +300,12 @@ fn wasmtime_config(max_instances: u32) -> Config {
     config
 }
 
+/// The engine of a process that only compiles. Its code runs in engines of any number
+/// of instances.
+pub(crate) fn compiling_engine() -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&wasmtime_config(1))
+}
+
 fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
     let mut linker = Linker::new(engine);
     Controller::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
@@ -281,26 +338,29 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
     within("tables", needs.num_tables, TABLES_PER_GUEST)
 }
 
-/// Runs this work with a lower priority than every other thread of the host: on
-/// a thread of its own, since no thread can restore its priority.
-fn giving_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let worker = scope.spawn(|| {
-            give_way();
-            work()
-        });
-        let done = worker.join();
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
+impl Inner {
+    fn known_failure(&self, digest: ModuleDigest) -> Option<CompileError> {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = failed.iter().find(|(module, _)| *module == digest);
+        known.map(|(_, error)| error.clone())
+    }
+
+    fn remember_failure(&self, digest: ModuleDigest, error: CompileError) {
+        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        if failed.len() == MOST_FAILED {
+            failed.pop_front();
+        }
+        failed.push_back((digest, error));
+    }
 }
 
-/// On Linux each thread has a nice value; elsewhere the process has one, and it
-/// stays as it is.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(NICER) {
-        tracing::debug!(%error, "cannot lower the priority of compiling");
-    }
+/// Runs work off the async threads. Cranelift may panic: that is the module's
+/// failure, not the host's.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CompileError> + Send + 'static,
+) -> Result<T, CompileError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(CompileError::Crash(error.to_string())))
 }
 
 fn start_ticker(engine: &wasmtime::Engine) -> Result<(), EngineError> {

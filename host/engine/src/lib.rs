@@ -1,7 +1,8 @@
 //! Davit's guests: compiled once, checked, linked, and called under limits.
 //!
 //! [`Engine::load`] makes a [`Module`] from a component, or reports the imports
-//! or exports that a guest must not have. A [`Guest`] is a module with a
+//! or exports that a guest must not have. A [`Compiler`] compiles it, in the host in
+//! a child process with limits. A [`Guest`] is a module with a
 //! configuration; [`Guest::reconcile`] asks it for decisions. Whatever a guest
 //! does costs only that guest its call and the instance: the error has the
 //! cause, the next call gets a new instance, and other guests do not notice.
@@ -12,6 +13,7 @@
 mod artifacts;
 pub mod cache_files;
 mod call;
+mod compiler;
 mod convert;
 mod engine;
 mod error;
@@ -22,12 +24,14 @@ mod limits;
 mod log;
 mod module;
 mod precompiled;
+mod seal;
 mod state;
 mod wit;
 mod world;
 
 pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
+pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler, run_child};
 pub use convert::{AnswerError, Place};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};

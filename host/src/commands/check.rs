@@ -12,7 +12,6 @@ use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
-use davit_engine::{Engine, EngineConfig};
 use kube::Client;
 use serde::Serialize;
 use serde_json::json;
@@ -23,6 +22,7 @@ use crate::cli::CheckArguments;
 use crate::loader::{Loader, RevisionLoadError};
 use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
 use crate::resource::describe;
+use crate::run;
 use access::Access;
 use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
@@ -200,7 +200,7 @@ fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<
         cache: None,
         client,
     })?;
-    Ok(Loader::new(Engine::new(EngineConfig::default())?, modules))
+    Ok(Loader::new(run::engine(None)?, modules))
 }
 
 /// Contacts the API server; returns the resources that it serves.

@@ -54,7 +54,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         client,
         rates: ClientConfig::default(),
         watch: watch::Settings::default(),
-        engine: run::engine(&arguments.guests)?,
+        engine: run::engine(arguments.guests.cache.clone())?,
         metrics: Arc::new(HostMetrics::new()?),
         records: Arc::clone(&records),
         health: Arc::new(Health::default()),

@@ -11,6 +11,7 @@
 )]
 
 mod cluster;
+mod compile;
 mod files;
 mod oci;
 mod program;

@@ -100,11 +100,12 @@ fn engine_with(cache: &Path) -> Engine {
     .unwrap()
 }
 
-/// The one file in the cache.
+/// The one compiled guest in the cache.
 fn artifact(cache: &Path) -> PathBuf {
-    let entries: Vec<_> = fs::read_dir(cache).unwrap().collect();
-    assert_eq!(entries.len(), 1, "{entries:?}");
-    entries.into_iter().next().unwrap().unwrap().path()
+    let paths = fs::read_dir(cache).unwrap().map(|it| it.unwrap().path());
+    let mut compiled: Vec<_> = paths.filter(|it| !it.ends_with(".key")).collect();
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    compiled.remove(0)
 }
 
 /// Loads the odd guest with a new engine and checks that it works.

@@ -1,0 +1,160 @@
+//! Modules are compiled in a process of their own, which has limits.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use davit_engine::{
+    ChildCompiler, CompileError, CompileLimits, Compiler, Engine, EngineConfig, LoadError,
+};
+
+fn engine(cache: Option<PathBuf>, program: &str, limits: CompileLimits) -> Engine {
+    Engine::new(EngineConfig {
+        cache_dir: cache,
+        compiler: Compiler::Child(ChildCompiler {
+            program: program.into(),
+            arguments: vec!["compile".to_owned()],
+            limits,
+        }),
+        ..EngineConfig::default()
+    })
+    .unwrap()
+}
+
+const DAVIT: &str = env!("CARGO_BIN_EXE_davit");
+
+fn podgc() -> Vec<u8> {
+    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .parent()
+        .unwrap();
+    std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap()
+}
+
+fn number(mut value: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+        value >>= 7;
+    }
+    bytes.push(u8::try_from(value).unwrap());
+    bytes
+}
+
+fn section(id: u8, content: &[u8]) -> Vec<u8> {
+    [&[id], &*number(content.len()), content].concat()
+}
+
+/// A component around a module with one function that does this so often.
+fn component(instructions: &[u8], times: usize) -> Vec<u8> {
+    // No parameters, no results; one local of i64.
+    let types = section(1, &[1, 0x60, 0, 0]);
+    let functions = section(3, &[1, 0]);
+    let body = [&[1, 1, 0x7e], &*instructions.repeat(times), &[0x0b]].concat();
+    let code = section(10, &[&[1], &*number(body.len()), &*body].concat());
+    let module = [b"\0asm\x01\0\0\0".as_slice(), &types, &functions, &code].concat();
+    [b"\0asm\x0d\0\x01\0".as_slice(), &section(1, &module)].concat()
+}
+
+/// 4 MiB of a function: within the size of a module, and far beyond what a guest needs.
+fn bomb() -> Vec<u8> {
+    // local = local * 7 + local
+    component(&[0x20, 0, 0x42, 7, 0x7e, 0x20, 0, 0x7c, 0x21, 0], 400_000)
+}
+
+async fn refusal(engine: &Engine, wasm: Vec<u8>) -> CompileError {
+    match engine.load(wasm).await.err().unwrap() {
+        LoadError::Compile(error) => error,
+        other => panic!("{other}"),
+    }
+}
+
+#[tokio::test]
+async fn a_guest_is_compiled_by_the_program_and_kept_for_the_next_start() {
+    let cache = tempfile::tempdir().unwrap();
+    let limits = CompileLimits::default();
+    let place = Some(cache.path().to_owned());
+    let first = engine(place.clone(), DAVIT, limits);
+    let module = first.load(podgc()).await.unwrap();
+    // The compiler is gone, and is not needed.
+    let second = engine(place, "/no/such/program", limits);
+    let again = second.load(podgc()).await.unwrap();
+    assert_eq!(again.digest(), module.digest());
+}
+
+#[tokio::test]
+async fn a_module_that_takes_too_much_memory_ends_its_compiler_alone() {
+    let limits = CompileLimits {
+        memory: 96 << 20,
+        ..CompileLimits::default()
+    };
+    let engine = engine(None, DAVIT, limits);
+    let error = refusal(&engine, bomb()).await;
+    assert_eq!(
+        error.to_string(),
+        "compiling the module takes more than 96 MiB of memory, which is the limit"
+    );
+    engine.load(podgc()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_module_that_takes_too_long_is_refused_and_not_compiled_again() {
+    let limits = CompileLimits {
+        memory: 8 << 30,
+        processor_time: Duration::from_secs(1),
+        ..CompileLimits::default()
+    };
+    let engine = engine(None, DAVIT, limits);
+    let error = refusal(&engine, bomb()).await;
+    assert_eq!(
+        error.to_string(),
+        "compiling the module takes more than 1s of processor time, which is the limit"
+    );
+    let before = Instant::now();
+    assert_eq!(refusal(&engine, bomb()).await, error);
+    let took = before.elapsed();
+    assert!(took < Duration::from_millis(500), "{took:?}");
+}
+
+#[tokio::test]
+async fn a_compiler_that_does_not_end_is_ended() {
+    let limits = CompileLimits {
+        memory: 8 << 30,
+        time: Duration::from_millis(200),
+        ..CompileLimits::default()
+    };
+    let engine = engine(None, DAVIT, limits);
+    let error = refusal(&engine, bomb()).await;
+    assert_eq!(
+        error.to_string(),
+        "compiling the module takes more than 200ms, which is the limit"
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_does_not_compile_is_refused_in_the_compilers_words() {
+    let engine = engine(None, DAVIT, CompileLimits::default());
+    // It drops what is not there.
+    let error = refusal(&engine, component(&[0x1a], 1)).await;
+    assert!(matches!(error, CompileError::Module(_)), "{error:?}");
+    let text = error.to_string();
+    assert!(text.starts_with("the module does not compile: "), "{text}");
+    assert!(text.contains("type mismatch"), "{text}");
+    assert!(!text.contains('\n'), "{text}");
+}
+
+#[tokio::test]
+async fn machine_code_has_a_limit() {
+    let limits = CompileLimits {
+        code: 1000,
+        ..CompileLimits::default()
+    };
+    let error = refusal(&engine(None, DAVIT, limits), podgc()).await;
+    assert!(matches!(error, CompileError::Limit(_)), "{error:?}");
+}
+
+/// It may be there again at the next attempt.
+#[tokio::test]
+async fn without_the_program_nothing_is_said_about_the_module() {
+    let engine = engine(None, "/no/such/program", CompileLimits::default());
+    let error = refusal(&engine, podgc()).await;
+    assert!(matches!(error, CompileError::Process(_)), "{error:?}");
+}
