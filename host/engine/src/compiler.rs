@@ -242,16 +242,17 @@ fn child(memory: u64, processor_time: u64) -> Result<(), CompileError> {
 /// the kernel ends this process first.
 fn limit_process(memory: u64, processor_time: u64) -> io::Result<()> {
     use rustix::process::{Resource, Rlimit, nice, setrlimit};
-    let limit = |resource, most| {
+    let limit = |resource, current, maximum| {
         let both = Rlimit {
-            current: Some(most),
-            maximum: Some(most),
+            current: Some(current),
+            maximum: Some(maximum),
         };
         setrlimit(resource, both)
     };
-    limit(Resource::Data, memory)?;
-    limit(Resource::Cpu, processor_time)?;
-    limit(Resource::Core, 0)?;
+    limit(Resource::Data, memory, memory)?;
+    // At the first the kernel sends SIGXCPU, which says why; at the second SIGKILL.
+    limit(Resource::Cpu, processor_time, processor_time + 1)?;
+    limit(Resource::Core, 0, 0)?;
     #[cfg(target_os = "linux")]
     {
         nice(NICER)?;
