@@ -86,7 +86,7 @@ pub enum Command {
     /// Prints the definition of the custom resource.
     #[command(hide = true)]
     Crds,
-    /// Compiles the module on the standard input: the host calls itself with this.
+    /// Compiles the module on the standard input. The host runs this command itself.
     #[command(hide = true)]
     Compile(CompileArguments),
 }
