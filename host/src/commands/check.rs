@@ -12,6 +12,7 @@ use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
+use davit_engine::Engine;
 use kube::Client;
 use serde::Serialize;
 use serde_json::json;
@@ -99,7 +100,8 @@ pub async fn check(arguments: CheckArguments) -> Result<()> {
     } else {
         Some(connect(arguments.cluster.clone()).await?)
     };
-    let findings = find(client.as_ref(), &arguments).await?;
+    let engine = run::engine(None)?;
+    let findings = find(client.as_ref(), engine, &arguments).await?;
     let count = |level| findings.iter().filter(|one| one.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));
     let not_checked = count(Level::NotChecked);
@@ -133,8 +135,12 @@ fn in_columns(findings: &[Finding]) -> String {
 }
 
 /// All findings, in the order of the checks. Without a client, no cluster is
-/// contacted.
-pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result<Vec<Finding>> {
+/// contacted. The engine loads the modules.
+pub async fn find(
+    client: Option<&Client>,
+    engine: Engine,
+    arguments: &CheckArguments,
+) -> Result<Vec<Finding>> {
     let mut findings = Findings::default();
     let cluster = match client {
         None => None,
@@ -159,7 +165,13 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
     if let (Some(access), false) = (&access, is_file) {
         access.check_davit(&mut findings).await;
     }
-    let loader = loader(arguments.guests.clone(), client.cloned())?;
+    // Without a cache: the check is whether the source has the module.
+    let modules = Modules::new(ModulesOptions {
+        guests: arguments.guests.clone(),
+        cache: None,
+        client: client.cloned(),
+    })?;
+    let loader = Loader::new(engine, modules);
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
@@ -191,16 +203,6 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
         }
     }
     Ok(findings.all)
-}
-
-fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Loader> {
-    // Without a cache: the check is whether the source has the module.
-    let modules = Modules::new(ModulesOptions {
-        guests,
-        cache: None,
-        client,
-    })?;
-    Ok(Loader::new(run::engine(None)?, modules))
 }
 
 /// Contacts the API server; returns the resources that it serves.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use clap::Parser as _;
 use davit::cli::{Arguments, CheckArguments, Command};
 use davit::commands::check::{Finding, Level, find};
+use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::BodyExt as _;
 use kube::Client;
@@ -88,10 +89,15 @@ fn arguments(more: &[&str]) -> CheckArguments {
     }
 }
 
+async fn find_with(client: &Client, more: &[&str]) -> Vec<Finding> {
+    let engine = Engine::new(EngineConfig::default()).unwrap();
+    find(Some(client), engine, &arguments(more)).await.unwrap()
+}
+
 /// The findings about PodGC's permissions.
 async fn checked(cluster: &Cluster, rule: Rule) -> (Vec<Finding>, Vec<AccessReview>) {
     let (client, reviews) = reviewing(cluster, rule);
-    let findings = find(Some(&client), &arguments(&[])).await.unwrap();
+    let findings = find_with(&client, &[]).await;
     let about = findings
         .into_iter()
         .filter(|one| one.check == "permissions");
@@ -220,7 +226,7 @@ async fn check_reviews_a_file_as_the_kubeconfigs_user() {
         (vec!["--config", path, "--service-account", "davit"], DAVIT),
     ] {
         let (client, reviews) = reviewing(&cluster, |_| Ok(true));
-        let findings = find(Some(&client), &arguments(&more)).await.unwrap();
+        let findings = find_with(&client, &more).await;
         assert!(
             findings.iter().all(|one| one.level == Level::Ok),
             "{findings:?}"
