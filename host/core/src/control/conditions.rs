@@ -8,7 +8,7 @@ mod load;
 mod tests;
 
 use self::load::load_conditions;
-use super::loading::{CONFIGURED, LoadProblem, RESOLVED};
+use super::loading::{CONFIGURED, GRANTED, LoadProblem, RESOLVED};
 use super::text::{one_line, shortened};
 use super::trips::describe as describe_trip;
 use crate::api::{
@@ -339,10 +339,10 @@ fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) -> Finding 
         }
         _ => "nothing runs".to_owned(),
     };
-    let part = if problem.failure.condition() == CONFIGURED {
-        "configuration"
-    } else {
-        "module"
+    let part = match problem.failure.condition() {
+        CONFIGURED => "configuration",
+        GRANTED => "permissions",
+        _ => "module",
     };
     let message = format!("the spec is refused: {}; {consequence}", problem.message);
     Finding {

@@ -4,6 +4,7 @@
 mod decide;
 mod describe;
 mod effect;
+mod granted;
 mod loads;
 
 use std::time::Duration;
@@ -180,10 +181,12 @@ impl<G: Clone> Controller<G> {
         self.rest.is_complete() && self.is_settled && is_recorded
     }
 
-    /// The loaded revision that the present spec describes. Without one nothing starts
+    /// The loaded revision that the present spec describes, if the operator grants what it
+    /// declares. Without one nothing starts
     /// and nothing advances: the spec may be what an operator has just reverted.
     fn described(&self) -> Option<&Revision<G>> {
-        self.desired.as_ref().filter(|one| self.is_described(one))
+        let described = self.desired.as_ref().filter(|one| self.is_described(one));
+        described.filter(|one| self.may_run(one))
     }
 
     fn is_described(&self, revision: &Revision<G>) -> bool {

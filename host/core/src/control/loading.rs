@@ -20,6 +20,7 @@ pub(super) const RESOLVED: &str = "Resolved";
 pub(super) const VERIFIED: &str = "Verified";
 pub(super) const COMPILED: &str = "Compiled";
 pub(super) const CONFIGURED: &str = "Configured";
+pub(super) const GRANTED: &str = "Granted";
 
 /// The pauses between attempts to load a revision.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
@@ -125,6 +126,8 @@ pub enum LoadFailure {
     Refused,
     /// The guest could not be called: the machine is busy.
     Busy,
+    /// The guest declares more than the operator grants.
+    NotGranted,
     /// Loading ended without an answer.
     Unanswered,
     /// The spec of the revision is not recorded, or cannot be read.
@@ -140,6 +143,7 @@ impl LoadFailure {
             Self::DigestMismatch | Self::TooLarge | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
             Self::Refused | Self::Busy => CONFIGURED,
+            Self::NotGranted => GRANTED,
         }
     }
 
@@ -153,6 +157,7 @@ impl LoadFailure {
             Self::NotWasm => "NotWasm",
             Self::NotAGuest => "NotAGuest",
             Self::Refused | Self::Busy => "Refused",
+            Self::NotGranted => "NotGranted",
             Self::Unanswered => "LoadFailed",
             Self::NotRecorded => "NotRecorded",
         }
@@ -167,6 +172,7 @@ impl LoadFailure {
             Self::NotFound
             | Self::NoSuchBuiltin
             | Self::Busy
+            | Self::NotGranted
             | Self::Unanswered
             | Self::NotRecorded => false,
         }

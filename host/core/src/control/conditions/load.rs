@@ -3,13 +3,15 @@
 use super::{
     Condition, ConditionInputs, ConditionStatus, INVALID_SPEC, LoadedModule, say_bad_spec,
 };
-use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
+use crate::control::loading::{
+    COMPILED, CONFIGURED, GRANTED, LoadFailure, RESOLVED, VERIFIED,
+};
 use crate::control::text::one_line;
 
 /// The conditions of the revision that the present spec describes.
 pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
-    let types = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
+    let types = [RESOLVED, VERIFIED, COMPILED, CONFIGURED, GRANTED];
     let condition = |type_, status, reason, message: &str| Condition {
         type_,
         status,
@@ -19,7 +21,7 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
     if let Some(error) = inputs.spec_error {
         let mut all =
             types.map(|type_| condition(type_, Unknown, "NotReached", "the spec is refused"));
-        let [.., configured] = &mut all;
+        let [.., configured, _] = &mut all;
         *configured = condition(
             CONFIGURED,
             False,
@@ -30,8 +32,8 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
     }
     let known = match (inputs.problem, inputs.loaded) {
         (Some(problem), _) => known(problem.failure),
-        (None, Some(_)) => [True; 4],
-        (None, None) => [Unknown; 4],
+        (None, Some(_)) => [True; 5],
+        (None, None) => [Unknown; 5],
     };
     let all = types.into_iter().zip(known);
     let all = all.map(|(type_, status)| match (inputs.problem, inputs.loaded) {
@@ -62,6 +64,7 @@ fn say_succeeded(type_: &str) -> &'static str {
     match type_ {
         RESOLVED => "the module was loaded from its source",
         VERIFIED => "the module is the requested one, and a guest",
+        CONFIGURED => "the guest accepts its configuration",
         _ => "the module compiles",
     }
 }
@@ -84,24 +87,27 @@ fn say_done(type_: &'static str, loaded: LoadedModule<'_>) -> (&'static str, Str
         VERIFIED if is_pinned => format!("the module is the pinned {digest}, and a guest"),
         VERIFIED => format!("the module is {digest}, and a guest; the spec pins no digest"),
         COMPILED => "the module compiles".to_owned(),
-        _ => "the guest accepts its configuration".to_owned(),
+        CONFIGURED => "the guest accepts its configuration".to_owned(),
+        _ => "the guest may read and write what it declares".to_owned(),
     };
     (type_, message)
 }
 
 /// The status of each condition after a failure: whether the module was fetched, is the
-/// requested guest, compiles, and accepts its configuration.
-fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
+/// requested guest, compiles, accepts its configuration, and may read and write what it
+/// declares.
+fn known(failure: LoadFailure) -> [ConditionStatus; 5] {
     use ConditionStatus::{False, True, Unknown};
     match failure {
-        LoadFailure::Unanswered => [Unknown; 4],
-        LoadFailure::DigestMismatch | LoadFailure::TooLarge => [True, False, Unknown, Unknown],
+        LoadFailure::Unanswered => [Unknown; 5],
+        LoadFailure::DigestMismatch | LoadFailure::TooLarge => [True, False, Unknown, Unknown, Unknown],
         // A module that does not compile is not a guest.
-        LoadFailure::NotWasm => [True, False, False, Unknown],
-        LoadFailure::NotAGuest => [True, False, True, Unknown],
-        LoadFailure::Refused | LoadFailure::Busy => [True, True, True, False],
+        LoadFailure::NotWasm => [True, False, False, Unknown, Unknown],
+        LoadFailure::NotAGuest => [True, False, True, Unknown, Unknown],
+        LoadFailure::Refused | LoadFailure::Busy => [True, True, True, False, Unknown],
+        LoadFailure::NotGranted => [True, True, True, True, False],
         LoadFailure::NotFound | LoadFailure::NoSuchBuiltin | LoadFailure::NotRecorded => {
-            [False, Unknown, Unknown, Unknown]
+            [False, Unknown, Unknown, Unknown, Unknown]
         }
     }
 }

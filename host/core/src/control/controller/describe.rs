@@ -5,6 +5,7 @@ use super::{Controller, is_running};
 use crate::api::{ConditionStatus, ControllerStatus, RequestStatus};
 use crate::control::answers::{self, Outcome};
 use crate::control::conditions::{self, ConditionInputs, LoadedModule, Readiness};
+use crate::control::loading::LoadProblem;
 use crate::control::notice::Notice;
 use crate::control::revision::Revision;
 use crate::control::state::Candidate;
@@ -31,7 +32,9 @@ impl<G: Clone> Controller<G> {
             .desired
             .as_ref()
             .map(|one| format!("sha256:{}", one.digest()));
-        let inputs = self.condition_inputs(&status, seen, digest.as_deref());
+        let not_granted = self.not_granted();
+        let problem = self.problem.as_ref().or(not_granted.as_ref());
+        let inputs = self.condition_inputs(&status, seen, digest.as_deref(), problem);
         let is_settled = inputs.loaded.is_some() || inputs.problem.is_some();
         let description = conditions::describe(&inputs);
         status.summary = description.summary;
@@ -49,6 +52,7 @@ impl<G: Clone> Controller<G> {
         status: &'a ControllerStatus,
         seen: Option<&'a Observation>,
         digest: Option<&'a str>,
+        problem: Option<&'a LoadProblem>,
     ) -> ConditionInputs<'a> {
         let spec = self.spec.as_ref();
         let loaded = self
@@ -65,7 +69,7 @@ impl<G: Clone> Controller<G> {
             status,
             mode: spec.map(|spec| spec.mode),
             spec_error: self.spec_error.as_ref(),
-            problem: self.problem.as_ref(),
+            problem,
             loaded,
             running: self.readiness(seen),
             pending: seen.and_then(|seen| seen.pending.as_ref()),

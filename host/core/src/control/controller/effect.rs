@@ -17,9 +17,13 @@ use crate::time::Now;
 
 impl<G: Clone> Controller<G> {
     /// The controller that follows from the decisions so far; it must not run before
-    /// they are recorded. None if there is nothing to run yet.
+    /// they are recorded. None if there is nothing to run yet, or the operator does not
+    /// grant what the stable revision declares.
     fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
+        if !self.may_run(stable) {
+            return None;
+        }
         let cohort = Cohort::from(&spec.rollout.cohort);
         let candidate = self.rollout.candidate().and_then(|candidate| {
             let desired = self.desired.as_ref()?;
@@ -32,12 +36,12 @@ impl<G: Clone> Controller<G> {
                 window: spec.rollout.analysis.window.map(|window| window.0),
             };
             let is_it = desired.name() == candidate.revision.revision;
-            is_it.then(|| (desired.loaded.clone(), step))
+            (is_it && self.may_run(desired)).then(|| (desired.loaded.clone(), step))
         });
         let account = spec.service_account_name.as_ref();
         let desired = DesiredController {
             name: self.name.clone(),
-            settings: spec.settings(),
+            settings: spec.settings(namespace),
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
             stable: stable.loaded.clone(),
             // Without steps there is never a candidate: the cache needs only the fields
@@ -54,8 +58,14 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Applies the decisions that must not wait for the record: an operator's settings,
-    /// and the withdrawal of a candidate.
+    /// the withdrawal of a candidate, and of a grant.
     pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
+        let runs = self.applied.as_ref().map(|applied| &applied.stable.identity);
+        let is_stable = |one: &&Revision<G>| Some(one.identity()) == runs;
+        let running = self.stable.iter().chain(&self.desired).find(is_stable);
+        if running.is_some_and(|running| !self.may_run(running)) {
+            self.applied = None;
+        }
         let desired = self.desired(namespace);
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
             let desired = desired.ahead_of_record();
