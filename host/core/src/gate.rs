@@ -5,6 +5,8 @@
 //! is not declared or granted), so that a dry run reports them too. Then it checks what
 //! can change: leadership, mode, ownership, expectations, guardrails.
 
+pub mod reads;
+
 use std::fmt;
 
 use crate::budget::Trip;
@@ -263,7 +265,10 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
         if !circumstances.manifest.permits(verb, group, resource) {
             return Err(Refusal::NotDeclared { permission });
         }
-        if !circumstances.grant.allows_write(&permission, &object.namespace) {
+        if !circumstances
+            .grant
+            .allows_write(&permission, &object.namespace)
+        {
             return Err(Refusal::NotGranted {
                 permission,
                 namespace: object.namespace.clone(),

@@ -54,8 +54,10 @@ impl Grant {
     pub fn missing(&self, manifest: &Manifest) -> Permissions {
         let watches = manifest.watches.iter();
         let watched = watches.flat_map(|watch| self.missing_of_watch(watch));
-        let (reads, writes): (Vec<&Permission>, Vec<&Permission>) =
-            manifest.permissions.iter().partition(|asked| is_read(asked));
+        let (reads, writes): (Vec<&Permission>, Vec<&Permission>) = manifest
+            .permissions
+            .iter()
+            .partition(|asked| is_read(asked));
         let read = reads.into_iter().filter(|asked| !self.reads_some(asked));
         let read = read.map(|asked| ReadRule {
             group: asked.group.clone(),
@@ -153,11 +155,17 @@ impl Grant {
         let is_granted = |field: &FieldPath| {
             if is_secret && is_data(field) {
                 let named = rules.iter().filter(|rule| rule.resource == SECRETS);
-                return named.flat_map(|rule| &rule.fields).any(|one| one.covers(field));
+                return named
+                    .flat_map(|rule| &rule.fields)
+                    .any(|one| one.covers(field));
             }
             is_declared || rules.iter().any(|rule| covers_field(rule, field))
         };
-        let missing: Vec<FieldPath> = fields.iter().filter(|it| !is_granted(it)).cloned().collect();
+        let missing: Vec<FieldPath> = fields
+            .iter()
+            .filter(|it| !is_granted(it))
+            .cloned()
+            .collect();
         let is_unnamed = !is_declared && rules.is_empty();
         (is_unnamed || !missing.is_empty()).then(|| ReadRule {
             group: group.to_owned(),
@@ -230,5 +238,9 @@ fn is_data(field: &FieldPath) -> bool {
 }
 
 fn data_of(fields: &[FieldPath]) -> Vec<FieldPath> {
-    fields.iter().filter(|field| is_data(field)).cloned().collect()
+    fields
+        .iter()
+        .filter(|field| is_data(field))
+        .cloned()
+        .collect()
 }

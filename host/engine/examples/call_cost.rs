@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use davit_core::grant::Grant;
 use davit_core::controller::Notes;
 use davit_core::failure::Failure;
 use davit_core::mapping::Mapping;
@@ -135,6 +136,7 @@ fn calls() -> impl Fn(usize) -> Call {
         views: Arc::clone(&views),
         pending: PendingSnapshot::default(),
         notes: Notes::default(),
+        grant: Grant::Declared,
         mapping: Arc::clone(&mapping),
         unlisted: Arc::default(),
         live: Arc::new(NoReads),

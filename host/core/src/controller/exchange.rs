@@ -100,6 +100,8 @@ pub struct CallRequest<G> {
     pub pending: PendingSnapshot,
     /// The controller's notes.
     pub notes: Notes,
+    /// What the guest may read live.
+    pub grant: Grant,
 }
 
 /// Something to execute or to report.

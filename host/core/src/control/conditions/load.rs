@@ -3,9 +3,7 @@
 use super::{
     Condition, ConditionInputs, ConditionStatus, INVALID_SPEC, LoadedModule, say_bad_spec,
 };
-use crate::control::loading::{
-    COMPILED, CONFIGURED, GRANTED, LoadFailure, RESOLVED, VERIFIED,
-};
+use crate::control::loading::{COMPILED, CONFIGURED, GRANTED, LoadFailure, RESOLVED, VERIFIED};
 use crate::control::text::one_line;
 
 /// The conditions of the revision that the present spec describes.
@@ -100,7 +98,9 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 5] {
     use ConditionStatus::{False, True, Unknown};
     match failure {
         LoadFailure::Unanswered => [Unknown; 5],
-        LoadFailure::DigestMismatch | LoadFailure::TooLarge => [True, False, Unknown, Unknown, Unknown],
+        LoadFailure::DigestMismatch | LoadFailure::TooLarge => {
+            [True, False, Unknown, Unknown, Unknown]
+        }
         // A module that does not compile is not a guest.
         LoadFailure::NotWasm => [True, False, False, Unknown, Unknown],
         LoadFailure::NotAGuest => [True, False, True, Unknown, Unknown],

@@ -60,7 +60,10 @@ impl<G: Clone> Controller<G> {
     /// Applies the decisions that must not wait for the record: an operator's settings,
     /// the withdrawal of a candidate, and of a grant.
     pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
-        let runs = self.applied.as_ref().map(|applied| &applied.stable.identity);
+        let runs = self
+            .applied
+            .as_ref()
+            .map(|applied| &applied.stable.identity);
         let is_stable = |one: &&Revision<G>| Some(one.identity()) == runs;
         let running = self.stable.iter().chain(&self.desired).find(is_stable);
         if running.is_some_and(|running| !self.may_run(running)) {
