@@ -250,7 +250,7 @@ impl Modules {
         let artefact = self.artefact(oci).await?;
         let layer = bounded(oci, artefact.layer()).await?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != layer.digest) {
-            let former = Layer::of(wanted);
+            let former = Layer { digest: wanted };
             let pulled = match self.cached(wanted).await {
                 Some(wasm) => bounded(oci, artefact.has(&former)).await.map(|()| wasm),
                 None => bounded(oci, artefact.pull(&former)).await,
@@ -288,8 +288,7 @@ impl Modules {
             Some(CaCert::File(path)) => Some(file::read(CA_CERT, path).await?),
             Some(CaCert::ConfigMap(at)) => Some(self.cluster.text(at).await?.into_bytes()),
         };
-        Artefact::new(reference, oci.insecure, ca_cert, credentials)
-            .map_err(|problem| oci_error(oci, problem))
+        bounded(oci, Artefact::open(oci, ca_cert, credentials)).await
     }
 
     async fn cached(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
@@ -321,14 +320,10 @@ async fn bounded<T>(
         let registry = oci.reference.0.registry().to_owned();
         Err(OciProblem::NoAnswer(registry))
     });
-    answer.map_err(|problem| oci_error(oci, problem))
-}
-
-fn oci_error(oci: &OciSource, problem: OciProblem) -> ModuleError {
-    ModuleError::Oci {
+    answer.map_err(|problem| ModuleError::Oci {
         reference: oci.reference.to_string(),
         problem,
-    }
+    })
 }
 
 /// Runs work that reads, writes or hashes a whole module off the async threads.

@@ -13,9 +13,11 @@
 mod cluster;
 mod compile;
 mod files;
+mod hostile;
 mod oci;
 mod program;
 mod registry;
+mod server;
 mod strange;
 
 use std::path::Path;

@@ -21,11 +21,13 @@ pub(crate) const PASSWORD: &str = "a good password";
 const HTPASSWD: &str = "puller:$2y$05$abcdefghijklmnopqrstuudPLndKqNxTJdyGgy8u1tt1GUFSmbwZS\n";
 
 /// How a registry is protected.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum Protection {
     None,
     Password,
     Tls,
+    /// TLS, and tokens of the service at this address.
+    Token(String),
 }
 
 /// A registry that runs until it is dropped.
@@ -47,7 +49,7 @@ impl Registry {
         let directory = tempfile::tempdir().unwrap();
         let port = free_port();
         let host = format!("127.0.0.1:{port}");
-        write_config(directory.path(), &host, protection);
+        write_config(directory.path(), &host, &protection);
         let process = Command::new("docker-registry")
             .arg("serve")
             .arg(directory.path().join("config.yml"))
@@ -77,9 +79,9 @@ impl Registry {
         });
         let layers: Vec<ImageLayer> = layers.collect();
         let config = Config::new(b"{}".to_vec(), config_type.to_owned(), None);
-        let auth = match self.protection {
+        let auth = match &self.protection {
             Protection::Password => RegistryAuth::Basic(USER.into(), PASSWORD.into()),
-            Protection::None | Protection::Tls => RegistryAuth::Anonymous,
+            _ => RegistryAuth::Anonymous,
         };
         let reference: Reference = format!("{}/{name}", self.host).parse().unwrap();
         let client = self.client();
@@ -142,7 +144,7 @@ pub(crate) fn free_port() -> u16 {
     listener.local_addr().unwrap().port()
 }
 
-fn write_config(directory: &Path, host: &str, protection: Protection) {
+fn write_config(directory: &Path, host: &str, protection: &Protection) {
     let path = |name: &str| directory.join(name);
     let mut config = json!({
         "version": "0.1",
@@ -156,11 +158,17 @@ fn write_config(directory: &Path, host: &str, protection: Protection) {
             std::fs::write(path("htpasswd"), HTPASSWD).unwrap();
             config["auth"] = json!({"htpasswd": {"realm": "test", "path": path("htpasswd")}});
         }
-        Protection::Tls => {
+        Protection::Tls | Protection::Token(_) => {
             write_certificates(directory);
             let tls = json!({"certificate": path("cert.pem"), "key": path("key.pem")});
             config["http"]["tls"] = tls;
         }
+    }
+    if let Protection::Token(realm) = protection {
+        let issuer = json!({"issuer": "test", "rootcertbundle": path("ca.pem")});
+        config["auth"] = json!({"token": issuer});
+        config["auth"]["token"]["realm"] = json!(realm);
+        config["auth"]["token"]["service"] = json!("test");
     }
     std::fs::write(path("config.yml"), config.to_string()).unwrap();
 }

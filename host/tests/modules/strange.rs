@@ -1,8 +1,7 @@
 //! A registry of the test, which requires tokens like Docker Hub, and sends invalid
 //! answers.
 
-use std::convert::Infallible;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit::config::ClientConfig;
@@ -14,18 +13,14 @@ use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::control::{Declaration, Owner, Requests};
 use davit_engine::{Engine, EngineConfig};
-use http::{Request, Response, StatusCode};
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::tempdir;
-use tokio::net::TcpListener;
 use tokio::time::sleep;
 
 use crate::cluster::{api_server, base64};
 use crate::registry::free_port;
+use crate::server::{Answer, Received, Server, respond, respond_with};
 use crate::{WASM, digest, fetch, module, modules, refusal};
 
 /// The content of a registry.
@@ -44,43 +39,31 @@ struct Offer {
     token: (StatusCode, String),
 }
 
-struct Strange {
-    host: String,
-    /// The requests, without the address: method, path and query.
-    seen: Arc<Mutex<Vec<String>>>,
-}
+struct Strange(Server);
 
 impl Strange {
     async fn start(offer: Offer) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let host = listener.local_addr().unwrap().to_string();
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let registry = (host.clone(), Arc::clone(&seen));
-        tokio::spawn(async move {
-            while let Ok((connection, _)) = listener.accept().await {
-                let ((host, seen), offer) = (registry.clone(), offer.clone());
-                let service = service_fn(move |request: Request<Incoming>| {
-                    let line = format!("{} {}", request.method(), request.uri());
-                    seen.lock().unwrap().push(line);
-                    let response = answer(&host, &offer, &request);
-                    async move { Ok::<_, Infallible>(response) }
-                });
-                let http = hyper::server::conn::http1::Builder::new();
-                tokio::spawn(http.serve_connection(TokioIo::new(connection), service));
-            }
-        });
-        Self { host, seen }
+        Self(Server::start(move |host, request| answer(host, &offer, request)).await)
+    }
+
+    fn host(&self) -> &str {
+        &self.0.host
     }
 
     fn source(&self) -> Value {
-        json!({"oci": {"reference": format!("{}/team/a:1", self.host), "insecure": true}})
+        self.0.source()
+    }
+
+    /// The requests, without the address: method, path and query.
+    fn seen(&self) -> Vec<String> {
+        let seen = self.0.requests().into_iter();
+        seen.map(|request| request.line).collect()
     }
 }
 
-fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    let authorization = request.headers().get("Authorization");
-    let authorization = authorization.and_then(|value| value.to_str().ok());
-    let path = request.uri().path();
+fn answer(host: &str, offer: &Offer, request: &Received) -> Answer {
+    let authorization = request.authorization.as_deref();
+    let path = request.path();
     if path == "/token" {
         let known = offer.user.is_none() || authorization == offer.user.as_deref();
         return if known {
@@ -92,10 +75,7 @@ fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Fu
     if authorization != Some("Bearer a-token") {
         let host = offer.token_host.as_deref().unwrap_or(host);
         let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"test\"");
-        let mut response = respond(StatusCode::UNAUTHORIZED, "{}");
-        let headers = response.headers_mut();
-        headers.insert("WWW-Authenticate", challenge.parse().unwrap());
-        return response;
+        return respond_with(StatusCode::UNAUTHORIZED, "WWW-Authenticate", &challenge);
     }
     let layer = digest(WASM);
     if path == "/v2/team/a/manifests/1" {
@@ -115,11 +95,6 @@ fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Fu
     respond(StatusCode::NOT_FOUND, "{}")
 }
 
-fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
-    let body = Full::new(body.into());
-    Response::builder().status(status).body(body).unwrap()
-}
-
 fn honest() -> Offer {
     Offer {
         size: WASM.len(),
@@ -137,13 +112,7 @@ async fn a_token_is_requested_anonymously_or_with_the_pull_secret() {
     let fetched = fetch(&modules(directory.path(), None), open.source()).await;
     assert_eq!(fetched.unwrap().wasm, WASM);
     let expected = "GET /token?scope=repository%3Ateam%2Fa%3Apull&service=test";
-    assert!(
-        open.seen
-            .lock()
-            .unwrap()
-            .iter()
-            .any(|line| line == expected)
-    );
+    assert!(open.seen().iter().any(|line| line == expected));
 
     let directory = tempdir().unwrap();
     // "me:pass"
@@ -152,7 +121,7 @@ async fn a_token_is_requested_anonymously_or_with_the_pull_secret() {
     let error = refusal(&modules(directory.path(), None), private.source()).await;
     let words = "has no token for anonymous access; its token service answers: no such user";
     assert!(error.contains(words), "{error}");
-    let config = json!({"auths": {&private.host: {"auth": "bWU6cGFzcw=="}}}).to_string();
+    let config = json!({"auths": {private.host(): {"auth": "bWU6cGFzcw=="}}}).to_string();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
         "metadata": {"namespace": "davit", "name": "registry"},
@@ -199,7 +168,7 @@ async fn an_error_has_the_answer_of_a_token_service_that_gives_no_token() {
         (
             429,
             envelope("TOOMANYREQUESTS"),
-            "answered: OCI API errors: [OCI API error: as it is]",
+            "answered: TOOMANYREQUESTS: as it is",
         ),
         (401, envelope("UNAUTHORIZED"), "denies anonymous access"),
         (200, "no token".to_owned(), "cannot be used: expected"),
@@ -228,7 +197,7 @@ async fn a_module_that_is_not_the_pinned_one_is_not_pulled() {
     source["digest"] = json!(digest(b"another"));
     let error = refusal(&modules(directory.path(), None), source).await;
     assert!(error.contains(&digest(WASM)), "{error}");
-    let seen = registry.seen.lock().unwrap();
+    let seen = registry.seen();
     let mut blobs = seen.iter().filter(|line| line.contains("/blobs/"));
     assert!(
         blobs.all(|line| line.ends_with(&digest(b"another"))),
@@ -244,7 +213,7 @@ async fn a_cached_module_is_not_pulled_again() {
     for _ in 0..2 {
         fetch(&modules, registry.source()).await.unwrap();
     }
-    let seen = registry.seen.lock().unwrap();
+    let seen = registry.seen();
     let blobs = seen.iter().filter(|line| line.contains("/blobs/"));
     assert_eq!(blobs.count(), 1, "{seen:?}");
 }
@@ -277,7 +246,7 @@ async fn a_blob_larger_than_any_module_is_refused_whatever_its_manifest_declares
     let registry = Strange::start(Offer { size, ..offer }).await;
     let error = refusal(&modules(directory.path(), None), registry.source()).await;
     assert!(error.contains("the module has 41943040 bytes"), "{error}");
-    let seen = registry.seen.lock().unwrap();
+    let seen = registry.seen();
     assert!(
         !seen.iter().any(|line| line.contains("/blobs/")),
         "{seen:?}"
@@ -316,7 +285,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         .await;
     };
     let pulls = || {
-        let seen = registry.seen.lock().unwrap();
+        let seen = registry.seen();
         let blobs = seen.iter().filter(|line| line.contains("/blobs/"));
         blobs.count()
     };
