@@ -88,9 +88,18 @@ impl Shared {
         self.next_id
     }
 
-    /// Whether the revision with this role owns a target.
-    pub(super) fn owns(&self, role: Role, target: &ObjectRef, snapshot: &Snapshot) -> bool {
+    /// Whether the revision with this role owns the target of a plan that was decided on
+    /// this snapshot. A target that has left the cache belongs to its last known owner.
+    pub(super) fn owns(
+        &self,
+        role: Role,
+        target: &ObjectRef,
+        decided_on: &Snapshot,
+        newest: &Snapshot,
+    ) -> bool {
         let owner = self.rollout.as_ref().map_or(Role::Stable, |rollout| {
+            let is_known = newest.find(&Uid::new(&target.uid)).is_some();
+            let snapshot = if is_known { newest } else { decided_on };
             rollout.share.owner(target, snapshot)
         });
         owner == role

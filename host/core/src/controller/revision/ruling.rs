@@ -85,7 +85,7 @@ impl<G: Clone> Revision<G> {
         shared: &Shared,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
-        let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
+        let owns_target = shared.owns(self.role, &plan.target, decided_on, world.snapshot);
         let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
             leading: world.leading,

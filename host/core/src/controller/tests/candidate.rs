@@ -157,6 +157,28 @@ fn a_target_whose_owner_changes_is_not_written_twice() {
 }
 
 #[test]
+fn a_target_that_has_left_the_cache_keeps_its_owner() {
+    let mut bench = Bench::enforcing();
+    bench.start_candidate(0);
+    let cohort = Cohort {
+        unit: Unit::Node,
+        ..Cohort::default()
+    };
+    let everything = Share {
+        cohort,
+        weight: 100,
+    };
+    bench.controller.set_share(bench.now, everything);
+    bench.see("a", 1, "n1");
+    let calls = [Role::Stable, Role::Candidate].map(|role| bench.call_of(role).unwrap());
+    bench.lose("a");
+    for (call, owns) in calls.into_iter().zip([false, true]) {
+        bench.answer(call.id, vec![decide(vec![delete("a")], Verdict::Done)]);
+        assert_eq!(!bench.carried().is_empty(), owns);
+    }
+}
+
+#[test]
 fn items_left_to_the_other_revision_keep_their_times() {
     for promoted in [false, true] {
         let mut bench = Bench::enforcing();
