@@ -104,6 +104,14 @@ impl ItemExecution {
         }
     }
 
+    /// The API server throttled reads that the decision depends on. It is not asked again
+    /// before this time has passed.
+    pub(super) fn throttle(&mut self, pause: Duration) {
+        if matches!(self.verdict, Verdict::Retry { .. }) {
+            self.pause = self.pause.max(pause);
+        }
+    }
+
     /// Adds the next page of the decision. The outcomes of the former pages still
     /// count.
     pub(super) fn continue_with(&mut self, page: Self) {
@@ -112,6 +120,7 @@ impl ItemExecution {
         self.parallel = page.parallel;
         self.verdict = page.verdict;
         self.next_page = page.next_page;
+        self.pause = self.pause.max(page.pause);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -220,8 +229,8 @@ impl ItemExecution {
         } else if self.failures.iter().any(is_invalid) {
             self.pause = self.pause.max(INVALID_PAUSE);
         }
+        let retry_after = (!self.pause.is_zero()).then_some(self.pause);
         if !self.failures.is_empty() {
-            let retry_after = (!self.pause.is_zero()).then_some(self.pause);
             let failures = std::mem::take(&mut self.failures);
             return (
                 Finish::Retry {
@@ -246,7 +255,7 @@ impl ItemExecution {
             Verdict::Retry { .. } => (
                 Finish::Retry {
                     failures: Vec::new(),
-                    retry_after: None,
+                    retry_after,
                 },
                 RequeueTrigger::Never,
             ),

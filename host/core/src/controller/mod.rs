@@ -372,6 +372,14 @@ impl<G: Clone> Controller<G> {
         Role::ALL.into_iter().find(has_called)
     }
 
+    /// The API server throttled a live read of a call: items that the guest then retries
+    /// wait until this time.
+    pub fn handle_throttled_read(&mut self, id: CallId, until: Instant) {
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_throttled_read(id, until);
+        }
+    }
+
     /// Handles a guest's answer to a call: a decision for each item, in their order,
     /// and the duration of the call.
     pub fn handle_decisions(

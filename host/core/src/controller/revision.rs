@@ -35,6 +35,8 @@ struct CallInFlight {
     permit: Permit,
     started: Instant,
     snapshot: Snapshot,
+    /// Until when the API server throttles reads of the call.
+    throttled_until: Option<Instant>,
 }
 
 /// One revision of a controller's guest.
@@ -335,6 +337,7 @@ impl<G: Clone> Revision<G> {
             permit,
             started: now,
             snapshot: snapshot.clone(),
+            throttled_until: None,
         };
         self.calls.insert(request.id, call);
         if let Some(rollout) = &mut shared.rollout {
@@ -396,6 +399,12 @@ impl<G: Clone> Revision<G> {
         self.calls.contains_key(&id)
     }
 
+    pub(super) fn handle_throttled_read(&mut self, id: CallId, until: Instant) {
+        if let Some(called) = self.calls.get_mut(&id) {
+            called.throttled_until = called.throttled_until.max(Some(until));
+        }
+    }
+
     pub(super) fn handle_decisions(
         &mut self,
         id: CallId,
@@ -437,7 +446,15 @@ impl<G: Clone> Revision<G> {
                 started: called.started,
                 other: &other,
             };
-            self.begin(&item, decision, next_page, reconcile, world, shared);
+            let throttled_until = called.throttled_until;
+            self.begin(
+                decision,
+                next_page,
+                throttled_until,
+                reconcile,
+                world,
+                shared,
+            );
         }
     }
 

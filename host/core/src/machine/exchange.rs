@@ -186,3 +186,17 @@ pub enum ReadAnswer {
     /// The objects of a resource.
     List(Result<Vec<ObjectRecord>, Failure>),
 }
+
+impl ReadAnswer {
+    /// For how long the API server throttles this read; none if it does not.
+    pub(super) fn throttled_for(&self) -> Option<Duration> {
+        let pause = |failure: &Failure| failure.retry_after;
+        match self {
+            Self::Get(results) => {
+                let failures = results.iter().filter_map(|result| result.as_ref().err());
+                failures.filter_map(pause).max()
+            }
+            Self::List(result) => result.as_ref().err().and_then(pause),
+        }
+    }
+}

@@ -69,6 +69,8 @@ pub struct Machine<G> {
     /// The mapping of each call without an answer: the resources that the API server
     /// served when the call was made.
     calls: BTreeMap<CallId, Arc<Mapping>>,
+    /// The call of each live read without an answer.
+    reads: BTreeMap<ReadId, CallId>,
     /// The resources of which views may lack objects; none if it has to be computed
     /// again.
     unlisted: Option<UnlistedByView>,
@@ -95,6 +97,7 @@ impl<G: Clone> Machine<G> {
             mapping: None,
             controllers: BTreeMap::new(),
             calls: BTreeMap::new(),
+            reads: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(settings.run),
             reachable: true,
@@ -124,6 +127,7 @@ impl<G: Clone> Machine<G> {
                 // The guest has read that mapping during the call.
                 let mapping = self.calls.get(&call).or(self.mapping.as_ref());
                 let mapping = mapping.cloned().unwrap_or_default();
+                self.reads.insert(read, call);
                 self.outbox.push(Effect::Read {
                     read,
                     controller,
@@ -131,9 +135,7 @@ impl<G: Clone> Machine<G> {
                     mapping,
                 });
             }
-            // A guest whose call is void gets its answer too: its instance is reused
-            // afterwards.
-            Input::ReadDone { read, answer } => self.outbox.push(Effect::Resume { read, answer }),
+            Input::ReadDone { read, answer } => self.handle_read(now.instant, read, answer),
             Input::Executed {
                 plan,
                 outcome,
@@ -263,6 +265,17 @@ impl<G: Clone> Machine<G> {
                 }
             }
         }
+    }
+
+    /// A guest whose call is void gets its answer too: its instance is reused afterwards.
+    fn handle_read(&mut self, now: Instant, read: ReadId, answer: ReadAnswer) {
+        if let Some(call) = self.reads.remove(&read)
+            && let Some(pause) = answer.throttled_for()
+            && let Some((_, controller)) = find(&mut self.controllers, call.controller)
+        {
+            controller.handle_throttled_read(call, now.after(pause));
+        }
+        self.outbox.push(Effect::Resume { read, answer });
     }
 
     fn handle_outcome(&mut self, now: Instant, plan: PlanId, outcome: Outcome, took: Duration) {

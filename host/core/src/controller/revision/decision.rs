@@ -19,13 +19,14 @@ use crate::time::Instant;
 impl<G: Clone> Revision<G> {
     pub(super) fn begin(
         &mut self,
-        item: &QueueKey,
         decision: Decision,
         next_page: Option<WorkItem>,
+        throttled_until: Option<Instant>,
         reconcile: Reconciliation<'_>,
         world: &World<'_>,
         shared: &mut Shared,
     ) {
+        let item = reconcile.item;
         let cancelled = self.command(world.now, decision.commands, shared);
         let stands = |plan: &Plan| {
             let condition = plan.when_cancelled.as_ref();
@@ -48,6 +49,9 @@ impl<G: Clone> Revision<G> {
         let decided_on = reconcile.snapshot.clone();
         let mut page = ItemExecution::new(plans, decided_on, parallel, decision.verdict);
         page.next_page = next_page;
+        if let Some(until) = throttled_until {
+            page.throttle(until.since(world.now));
+        }
         let execution = self.items.decided(item, page);
         self.admit_plans(item, execution, world, shared);
     }

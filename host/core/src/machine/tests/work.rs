@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::circuit::{CallFailure, CallFailureKind};
+use crate::failure::{Failure, FailureClass};
 use crate::plan::{GetRequest, ListRequest};
 
 #[test]
@@ -174,4 +175,49 @@ fn a_live_read_is_made_and_its_guest_resumed() {
             ..
         })
     ));
+}
+
+/// While the server throttles a read, every further attempt would be refused, and the
+/// back-off of the item would grow beyond the time for which it has to wait.
+#[test]
+fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let request = GetRequest {
+        target: delete("ns/a").target,
+        fields: vec![],
+    };
+    bench.input(Input::ReadRequested {
+        read: ReadId(1),
+        call: call.id,
+        controller: call.controller,
+        request: ReadRequest::Get(vec![request]),
+    });
+    let throttled = Failure {
+        retry_after: Some(5 * SECOND),
+        ..Failure::new(FailureClass::Throttled, "429")
+    };
+    bench.input(Input::ReadDone {
+        read: ReadId(1),
+        answer: ReadAnswer::Get(vec![Err(throttled)]),
+    });
+    assert!(bench.machine.reads.is_empty());
+    let retry = Decision {
+        plans: vec![],
+        commands: vec![],
+        verdict: Verdict::Retry {
+            reason: "throttled".into(),
+        },
+        parallel: 0,
+    };
+    bench.input(Input::Answered {
+        call: call.id,
+        result: Ok(vec![retry]),
+        took: SECOND,
+    });
+    bench.pass(4 * SECOND);
+    assert!(bench.calls.is_empty(), "the server is not asked too early");
+    bench.pass(2 * SECOND);
+    let again = bench.calls.pop_front().unwrap();
+    assert_eq!(again.items[0].attempt, 1);
 }
