@@ -21,8 +21,9 @@ impl<G: Clone> Machine<G> {
     pub fn preview(&mut self, now: Now, controller: &str, item: WorkItem) -> Option<Call<G>> {
         let mapping = self.mapping.clone()?;
         let inputs = self.call_inputs(mapping, now);
+        let snapshot = self.store.snapshot();
         let hosted = self.controllers.get_mut(controller)?;
-        let request = hosted.controller.as_mut()?.preview(&inputs.snapshot, item);
+        let request = hosted.controller.as_mut()?.preview(&snapshot, item);
         Some(work::call(controller, request, &inputs, now))
     }
 

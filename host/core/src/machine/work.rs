@@ -7,12 +7,10 @@ use super::{Machine, UnlistedByView};
 use crate::controller::CallRequest;
 use crate::mapping::Mapping;
 use crate::rollout::Role;
-use crate::store::Snapshot;
 use crate::time::{Instant, Now};
 
 /// The inputs that all calls share.
 pub(super) struct CallInputs {
-    pub(super) snapshot: Snapshot,
     mapping: Arc<Mapping>,
     unlisted: UnlistedByView,
 }
@@ -32,7 +30,6 @@ impl<G: Clone> Machine<G> {
 
     pub(super) fn call_inputs(&mut self, mapping: Arc<Mapping>, now: Now) -> CallInputs {
         CallInputs {
-            snapshot: self.store.snapshot(),
             unlisted: self.unlisted(&mapping, now.instant),
             mapping,
         }
