@@ -106,7 +106,10 @@ impl Story {
         self.cluster.delete_owner("blog", "Orphan")?;
         self.until(
             "the owners are gone, and the pods of blog have no owner",
-            |cluster| Ok(cluster.owners()?.is_empty() && cluster.are_free(&orphaned)?),
+            |story| {
+                let cluster = &story.cluster;
+                Ok(cluster.owners()?.is_empty() && cluster.are_free(&orphaned)?)
+            },
         )
         .await
     }
@@ -128,8 +131,8 @@ impl Story {
             .chapter("StorageVersion GC starts; one of two API servers never returns");
         self.run(controller("storage-version-gc", "{}")).await?;
         self.cluster.lose_api_server()?;
-        self.until("the API servers agree on apps/v1", |cluster| {
-            Ok(cluster.common_version()?.as_deref() == Some("apps/v1"))
+        self.until("the API servers agree on apps/v1", |story| {
+            Ok(story.cluster.common_version()?.as_deref() == Some("apps/v1"))
         })
         .await?;
         self.screen.action(
@@ -147,8 +150,8 @@ impl Story {
         self.run(controller("node-eviction", config)).await?;
         let pods: BTreeSet<String> = self.cluster.pods_of("node-3")?;
         self.cluster.silence("node-3");
-        self.until("the pods of node-3 are lost", |cluster| {
-            cluster.are_lost(&pods)
+        self.until("the pods of node-3 are lost", |story| {
+            story.cluster.are_lost(&pods)
         })
         .await?;
         self.screen

@@ -140,9 +140,9 @@ impl Story {
     }
 
     /// Waits until a condition holds, and prints the host's reports meanwhile.
-    async fn until(&mut self, what: &str, holds: impl Fn(&Cluster) -> Result<bool>) -> Result<()> {
+    async fn until(&mut self, what: &str, holds: impl Fn(&Self) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
-        while !holds(&self.cluster)? {
+        while !holds(self)? {
             if Instant::now() > deadline {
                 bail!("not within {PATIENCE:?}: {what}");
             }
@@ -154,22 +154,16 @@ impl Story {
 
     /// Waits until a plan with this reason was executed.
     async fn until_deleted(&mut self, reason: &str) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        while !self.deleted.contains_key(reason) {
-            if Instant::now() > deadline {
-                bail!("not within {PATIENCE:?}: a plan with the reason {reason}");
-            }
-            self.listen_until(Instant::now() + Duration::from_millis(50))
-                .await?;
-        }
-        Ok(())
+        let what = format!("a plan with the reason {reason}");
+        self.until(&what, |story| Ok(story.deleted.contains_key(reason)))
+            .await
     }
 
     /// Waits until these pods are gone, and prints the host's reports meanwhile.
     async fn until_gone(&mut self, reason: &'static str, pods: BTreeSet<String>) -> Result<()> {
         *self.expected.entry(reason).or_default() += pods.len();
         let what = format!("gone are {pods:?}");
-        self.until(&what, |cluster| Ok(cluster.pods()?.is_disjoint(&pods)))
+        self.until(&what, |story| Ok(story.cluster.pods()?.is_disjoint(&pods)))
             .await?;
         self.cluster.expect_gone(&pods);
         self.pause().await;
