@@ -45,6 +45,15 @@ pub enum RecordError {
         /// The API server's answer.
         reason: String,
     },
+    /// The Controller does not exist.
+    #[error(
+        "{object} is gone, or another one has its name: it does not run any more, and its record \
+         was deleted with it"
+    )]
+    Gone {
+        /// The object.
+        object: String,
+    },
     /// The file cannot be used.
     #[error("cannot {verb} {path}", path = path.display())]
     File {
@@ -90,7 +99,7 @@ impl Records {
     }
 
     /// Reads what a host needs when it first knows a controller: the last status, empty
-    /// for an unknown controller; and whether an operator has paused the rollout of a
+    /// for an unknown controller of a file, an error for a deleted Controller; and whether an operator has paused the rollout of a
     /// controller of a file, none in a cluster, where the spec says so. A read of a file
     /// follows every write that was called before it, whenever it is awaited.
     pub fn read(
@@ -111,7 +120,7 @@ impl Records {
         }
     }
 
-    /// The recorded status; the default for an unknown controller.
+    /// The recorded status; the default for an unknown controller of a file.
     pub async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
         Ok(self.read(owner).await?.0)
     }
@@ -122,7 +131,7 @@ impl Records {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Writes a record. A deleted controller needs no record. Returns another host that has
+    /// Writes a record. Returns another host that has
     /// written the status since this one did, if there is one. Records of a file's
     /// controllers are written in the order of these calls, whenever they are awaited.
     ///

@@ -8,6 +8,8 @@ use davit_core::api::{
 };
 use davit_core::control::{ControllerRecord, Owner, Record, StoredRecord, in_use};
 
+const GONE: &str = "the Controller is gone";
+
 /// The records of all controllers.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -108,14 +110,16 @@ impl Records {
     }
 
     pub(crate) fn read(&self, owner: &Owner) -> StoredRecord {
-        let held = self
-            .histories
-            .get(&owner.name)
-            .filter(|_| self.is_of(owner));
+        let held = self.histories.get(&owner.name);
         let record = held.map(|held| &held.record);
         let paused = record.is_some_and(|record| record.paused);
+        let status = if self.is_of(owner) {
+            Ok(record.map(|it| it.status.clone()).unwrap_or_default())
+        } else {
+            Err(GONE.to_owned())
+        };
         StoredRecord {
-            status: Ok(record.map(|it| it.status.clone()).unwrap_or_default()),
+            status,
             paused: (!self.are_shared).then_some(Ok(paused)),
         }
     }
@@ -128,15 +132,15 @@ impl Records {
         held.record.spec(revision)
     }
 
-    /// Writes to a record. Ignores a write for a deleted resource.
-    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> WriteResult {
+    /// Writes to a record. The record of a deleted resource is gone.
+    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> Result<WriteResult, String> {
+        if !self.is_of(owner) {
+            return Err(GONE.to_owned());
+        }
         let mut written = WriteResult {
             other_host: None,
             problems: Vec::new(),
         };
-        if !self.is_of(owner) {
-            return written;
-        }
         let name = &owner.name;
         let held = self.histories.entry(name.clone()).or_default();
         if let Record::Status(status) = &record {
@@ -155,7 +159,7 @@ impl Records {
             }
         }
         held.record.write(record);
-        written
+        Ok(written)
     }
 }
 

@@ -41,8 +41,6 @@ pub struct ClusterRecords {
 /// The result of writing a status.
 enum StatusWrite {
     Done,
-    /// The Controller is gone, or another one has its name.
-    Gone,
     /// Another host, if it is named, has written the status since.
     Overtaken(Option<HostStatus>),
 }
@@ -70,12 +68,10 @@ impl ClusterRecords {
         }
     }
 
-    /// The status of a Controller; the default if it is gone.
+    /// The status of a Controller.
     pub(super) async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
         self.remember(&owner.name, None);
-        let Some(controller) = self.controller(owner).await? else {
-            return Ok(ControllerStatus::default());
-        };
+        let controller = self.controller(owner).await?;
         let status = read_status(&owner.name, &controller)?;
         self.remember(&owner.name, Some(&status));
         Ok(status)
@@ -102,7 +98,7 @@ impl ClusterRecords {
         // one that has ended.
         let has_written = own.is_some() && own == last.host.as_ref().map(|host| host.id.as_str());
         match Box::pin(self.write(owner, status, has_written)).await? {
-            StatusWrite::Done | StatusWrite::Gone => Ok(None),
+            StatusWrite::Done => Ok(None),
             StatusWrite::Overtaken(other) => {
                 Box::pin(self.write(owner, status, false)).await?;
                 Ok(other)
@@ -128,24 +124,25 @@ impl ClusterRecords {
             // A failed test and a status that the definition refuses are both
             // "invalid": only the object shows which one it was.
             if !is_invalid(&written) {
-                return written.map(|_| StatusWrite::Done);
+                return written.map(|_| Some(StatusWrite::Done));
             }
             match self.controller(owner).await {
-                Ok(None) => Ok(StatusWrite::Gone),
-                Ok(Some(present)) if host.is_some() => {
+                Err(RecordError::Gone { .. }) => Ok(None),
+                Ok(present) if host.is_some() => {
                     let other = read_status(name, &present).ok().and_then(|one| one.host);
                     let other = other.filter(|other| Some(&other.id) != host.map(|own| &own.id));
-                    Ok(StatusWrite::Overtaken(other))
+                    Ok(Some(StatusWrite::Overtaken(other)))
                 }
-                _ => written.map(|_| StatusWrite::Done),
+                _ => written.map(|_| Some(StatusWrite::Done)),
             }
         };
         let written = send_if_exists(VERB, || controller_name(name), request).await?;
-        let written = written.unwrap_or(StatusWrite::Gone);
-        match written {
-            StatusWrite::Done => self.remember(name, Some(status)),
-            StatusWrite::Gone => self.remember(name, None),
-            StatusWrite::Overtaken(_) => {}
+        let Some(written) = written.flatten() else {
+            self.remember(name, None);
+            return Err(gone(name));
+        };
+        if matches!(written, StatusWrite::Done) {
+            self.remember(name, Some(status));
         }
         Ok(written)
     }
@@ -158,9 +155,7 @@ impl ClusterRecords {
     ) -> Result<(), RecordError> {
         let revision = activation.revision.as_str();
         let stable_since = activation.stable_since.as_deref();
-        let Some(controller) = self.controller(owner).await? else {
-            return Ok(());
-        };
+        let controller = self.controller(owner).await?;
         let name = owner.name.as_str();
         let uid = controller.uid().unwrap_or_default();
         let (mut kept, strange): (Vec<_>, Vec<_>) = self
@@ -221,11 +216,13 @@ impl ClusterRecords {
         own.map(read_kept).collect()
     }
 
-    /// The Controller; none if it is gone, or another one has its name.
-    async fn controller(&self, owner: &Owner) -> Result<Option<DynamicObject>, RecordError> {
+    /// The Controller. It is an error if it is gone, or if another one has its name:
+    /// nothing may start that can have no record.
+    async fn controller(&self, owner: &Owner) -> Result<DynamicObject, RecordError> {
         let object = || controller_name(&owner.name);
         let found = send_if_exists("read", object, self.controllers.get(&owner.name)).await?;
-        Ok(found.filter(|found| owner.uid.is_none() || owner.uid == found.metadata.uid))
+        let is_it = |found: &DynamicObject| owner.uid.is_none() || owner.uid == found.metadata.uid;
+        found.filter(is_it).ok_or_else(|| gone(&owner.name))
     }
 
     /// The recorded specs, the latest last.
@@ -450,6 +447,12 @@ fn failed(verb: &'static str, object: String, reason: String) -> RecordError {
         verb,
         object,
         reason,
+    }
+}
+
+fn gone(name: &str) -> RecordError {
+    RecordError::Gone {
+        object: controller_name(name),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use davit_core::api::HostStatus;
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
 
 use super::{Notice, ScheduledEvent, World};
@@ -120,9 +121,9 @@ impl World {
         if fails {
             self.note(format_args!("{controller}: write of the record fails"));
         } else {
-            let other_host = self.write(&call.owner, record);
+            let written = self.write(&call.owner, record);
             if !is_lost {
-                result = Ok(other_host);
+                result = written;
             }
         }
         let written = is_status.then(|| self.records.written(&controller).len());
@@ -135,16 +136,18 @@ impl World {
         (notice, is_lost)
     }
 
-    fn write(&mut self, owner: &Owner, record: Record) -> Option<davit_core::api::HostStatus> {
-        self.trace.note(
-            self.instant,
-            format_args!("{}: record written: {}", owner.name, Summary(&record)),
-        );
-        let written = self.records.write(owner, record);
+    /// Writes to a record. Returns another host that wrote since this one did.
+    fn write(&mut self, owner: &Owner, record: Record) -> Result<Option<HostStatus>, String> {
+        let summary = Summary(&record).to_string();
+        let written = self.records.write(owner, record).inspect_err(|error| {
+            let note = format_args!("{}: record not written: {error}", owner.name);
+            self.trace.note(self.instant, note);
+        })?;
+        self.note(format_args!("{}: record written: {summary}", owner.name));
         for problem in written.problems {
             self.violated(problem);
         }
-        written.other_host
+        Ok(written.other_host)
     }
 
     /// The host crashed: each of its writes to records succeeds or not, and nobody reads the
@@ -154,7 +157,8 @@ impl World {
             if let Some(record) = call.record.take()
                 && self.dice.chance(0.5)
             {
-                self.write(&call.owner, record);
+                // Nobody reads the answer.
+                let _ = self.write(&call.owner, record);
             }
         }
     }
