@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{
-    ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, RecordId, StoredRecord,
+    ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, Record, RecordId,
+    StoredRecord,
 };
 
 use super::{Host, Reminder};
@@ -27,6 +28,9 @@ impl Host {
             }
             ControlEffect::ReadRecord { id, owner } => self.world.read_record(id, owner),
             ControlEffect::Record { id, owner, record } => {
+                if let Record::Status(status) = &record {
+                    self.watchdog.decides(&owner.name, status);
+                }
                 self.world.write_record(id, owner, record);
             }
             ControlEffect::KeepModules(digests) => self.modules.keep(&digests),

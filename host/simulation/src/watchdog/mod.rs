@@ -13,7 +13,7 @@ mod record;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use davit_core::api::{ControllerSpec, ModeConfig};
+use davit_core::api::{ControllerSpec, ControllerStatus, ModeConfig};
 use davit_core::control::{Declaration, FileController, Notice, Requests, is_same_revision};
 use davit_core::controller::PlanId;
 use davit_core::machine::{Input, Report};
@@ -143,11 +143,17 @@ impl Watchdog {
             let last = records.written(controller).len();
             watched.record.acknowledge(controller, last, records);
             watched.record.settle();
-            watched
-                .record
-                .take_trips(now, jumped, watched.spec.as_ref());
+            let spec = watched.spec.as_ref();
+            watched.record.read_trips(now, jumped, spec);
             watched.record.request(&requests);
             watched.owners.clear();
+        }
+    }
+
+    /// The host decides to record this status.
+    pub(crate) fn decides(&mut self, controller: &str, status: &ControllerStatus) {
+        if let Some(watched) = self.controllers.get_mut(controller) {
+            watched.record.decided(status);
         }
     }
 
@@ -164,7 +170,7 @@ impl Watchdog {
             && watched.uid.as_deref() == records.uid(controller)
         {
             let changed = watched.record.acknowledge(controller, written, records);
-            watched.record.take_trips(now, jumped, None);
+            watched.record.take_trips(now, jumped);
             if changed {
                 watched.owners.clear();
             }
@@ -318,7 +324,7 @@ impl WatchedController {
             self.record.forgive();
         }
         if former.is_none_or(|former| former.guardrails != spec.guardrails) {
-            self.record.release(now.wall);
+            self.record.release();
         }
         if former.is_none_or(|former| former.rollout.cohort != spec.rollout.cohort) {
             self.record.cohort_changed();

@@ -27,18 +27,23 @@ pub(super) struct KnownRecord {
     running: Option<String>,
     /// The rolled-back revisions.
     rejected: BTreeSet<String>,
-    /// The guardrails that hold plans back, by field and time.
-    trips: BTreeMap<(String, String), Hold>,
-    tripping: BTreeMap<(String, String), Hold>,
-    /// Guardrails that tripped by then hold nothing back.
-    released: Option<Wall>,
-    /// Nor do these, which were known by then: the wall clock may have been set back.
-    released_trips: BTreeSet<(String, String)>,
+    /// The guardrails that hold plans back.
+    trips: BTreeMap<TripName, Hold>,
+    tripping: BTreeMap<TripName, Hold>,
+    /// Every trip that the host has read or decided to record.
+    named: BTreeSet<TripName>,
+    /// The trips that hold nothing back, because the limits are others.
+    released: BTreeSet<TripName>,
+    /// Whether the limits changed and the host may still record what tripped before.
+    is_releasing: bool,
     /// The last trip that an operator has reset.
     reset: Option<String>,
     /// Whether the cohorts changed after the last known decision.
     new_cohorts: bool,
 }
+
+/// The field of a guardrail, and when it tripped.
+type TripName = (String, String);
 
 /// Until when a guardrail holds plans back; none: until a reset.
 type Hold = Option<Instant>;
@@ -48,8 +53,9 @@ impl KnownRecord {
         (self.known, self.next, self.running) = (None, None, None);
         self.trips.clear();
         self.tripping.clear();
-        (self.released, self.reset) = (None, None);
-        self.released_trips.clear();
+        self.named.clear();
+        self.released.clear();
+        self.reset = None;
     }
 
     /// The host knows so many of the written decisions. Returns whether the last of them is
@@ -84,26 +90,43 @@ impl KnownRecord {
             self.new_cohorts = false;
         }
         self.trips.append(&mut self.tripping);
+        self.is_releasing = false;
     }
 
-    /// Takes over the recorded trips. A trip of an earlier host holds only while its limit
+    /// The host decides to record this status.
+    pub(super) fn decided(&mut self, status: &ControllerStatus) {
+        let names: Vec<TripName> = status.tripped.iter().map(name).collect();
+        if self.is_releasing {
+            self.released.extend(names.iter().cloned());
+        }
+        self.named.extend(names);
+    }
+
+    /// The host has read this record. A trip of an earlier host holds only while its limit
     /// is unchanged.
-    pub(super) fn take_trips(&mut self, now: Now, jumped: bool, spec: Option<&ControllerSpec>) {
+    pub(super) fn read_trips(&mut self, now: Now, jumped: bool, spec: Option<&ControllerSpec>) {
+        let latest = self.next.as_ref().or(self.known.as_ref());
+        let Some((status, _)) = latest.cloned() else {
+            return;
+        };
+        self.decided(&status);
+        let is_void = |trip: &&TrippedStatus| spec.is_some_and(|spec| !holds(trip, spec));
+        let void = status.tripped.iter().filter(is_void);
+        self.released.extend(void.map(name));
+        self.take_trips(now, jumped);
+    }
+
+    /// Takes over the recorded trips.
+    pub(super) fn take_trips(&mut self, now: Now, jumped: bool) {
         let latest = self.next.as_ref().or(self.known.as_ref());
         let Some((status, _)) = latest.cloned() else {
             return;
         };
         for trip in &status.tripped {
-            let name = (trip.guardrail.clone(), trip.since.clone());
-            let is_timed = trip.until.is_some();
-            let is_void = (is_timed && jumped) || spec.is_some_and(|spec| !holds(trip, spec));
-            let since = read(&trip.since);
-            // A trip in the future was before the wall clock was set back.
-            let is_released = self
-                .released
-                .is_some_and(|at| since.is_none_or(|it| it <= at || it > now.wall))
-                || self.released_trips.contains(&name);
+            let name = name(trip);
+            let is_void = trip.until.is_some() && jumped;
             let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
+            let is_released = self.released.contains(&name);
             if is_released || is_reset || is_void || self.trips.contains_key(&name) {
                 continue;
             }
@@ -116,11 +139,11 @@ impl KnownRecord {
     }
 
     /// The limits changed: guardrails that tripped by now hold nothing back.
-    pub(super) fn release(&mut self, now: Wall) {
-        self.trips.append(&mut self.tripping);
-        let trips = std::mem::take(&mut self.trips);
-        self.released_trips.extend(trips.into_keys());
-        self.released = Some(now);
+    pub(super) fn release(&mut self) {
+        self.trips.clear();
+        self.tripping.clear();
+        self.released.extend(self.named.iter().cloned());
+        self.is_releasing = true;
     }
 
     /// The wall clock jumped: the end of a recorded trip is unknown.
@@ -273,6 +296,10 @@ impl KnownRecord {
 /// Reads a point in time, to the second before it.
 fn read(text: &str) -> Option<Wall> {
     Time::parse(text).map(|at| Wall(at.unix().saturating_mul(1000)))
+}
+
+fn name(trip: &TrippedStatus) -> TripName {
+    (trip.guardrail.clone(), trip.since.clone())
 }
 
 /// Whether a trip of an earlier host holds by this spec.

@@ -89,8 +89,9 @@ impl Trace {
 
     /// A status reaches the record; the host does not know it yet.
     fn write(&mut self, status: ControllerStatus) -> Vec<String> {
+        self.watchdog.decides(CONTROLLER, &status);
         let record = Record::Status(Box::new(status));
-        self.records.write(&owner(), record).problems
+        self.records.write(&owner(), record).unwrap().problems
     }
 
     /// A spec reaches the record.
@@ -102,7 +103,7 @@ impl Trace {
             stable_since: None,
         };
         let record = Record::Revision(Box::new(activation));
-        self.records.write(&owner(), record);
+        self.records.write(&owner(), record).unwrap();
     }
 
     /// The host knows that what was written is recorded.
@@ -490,6 +491,28 @@ fn a_tripped_guardrail_holds_under_the_next_host() {
     trace.pass(SECOND);
     trace.change(|spec| spec.guardrails.deletes_per_minute = Some(6));
     passes(&trace.execute(STABLE, delete("b")));
+}
+
+#[test]
+fn other_limits_release_what_tripped_before() {
+    let mut trace = Trace::new();
+    trace.change(|spec| spec.guardrails.writes_per_minute = Some(5));
+    let since = trace.at(Duration::ZERO);
+    let trip = tripped("writesPerMinute", &since, None);
+    trace.record(trip.clone());
+    trace.change(|spec| spec.guardrails.writes_per_minute = Some(6));
+    // A write that was under way still names the trip.
+    trace.record(trip.clone());
+    passes(&trace.execute(STABLE, patch("a")));
+    // The next host repeats the record until its revision runs.
+    trace.restart();
+    trace.record(trip);
+    passes(&trace.execute(STABLE, patch("b")));
+    // A later trip holds, even if the wall clock was set back meanwhile.
+    trace.now.wall.0 -= 600_000;
+    let since = trace.at(Duration::ZERO);
+    trace.record(tripped("writesPerMinute", &since, None));
+    reports(&trace.execute(STABLE, patch("c")), "has tripped");
 }
 
 #[test]
