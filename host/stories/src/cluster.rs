@@ -112,6 +112,12 @@ pub(crate) fn serve_widgets(world: &mut World, served: bool) {
     debug_assert!(patched.is_ok(), "{patched:?}");
 }
 
+/// Whether the server serves the widgets.
+pub(crate) fn serves_widgets(world: &World) -> bool {
+    let mut resources = world.model().resources().iter();
+    resources.any(|resource| resource.kind == "Widget")
+}
+
 /// Creates an object, if its name is free.
 pub(crate) fn put(world: &mut World, object: Value) -> Option<Value> {
     world

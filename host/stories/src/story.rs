@@ -26,8 +26,12 @@ pub(crate) use counts::Counts;
 const CAUGHT_UP: Duration = Duration::from_secs(200);
 /// The same for the steps after the rest, when no watch is silent or starved.
 const ATTENTIVE: Duration = Duration::from_secs(5);
-/// Longer than an item waits after the server refused a write as invalid.
+/// Longer than an item waits after the server refused a write as invalid, or for a kind
+/// that was not served.
 const PAUSED: Duration = Duration::from_secs(330);
+/// How long the host knows at most what the server served before: more than the period of
+/// discovery.
+const DISCOVERED: Duration = Duration::from_secs(35);
 /// The cluster is at rest when nobody writes for this time.
 const QUIET: Duration = Duration::from_secs(90);
 /// How often operators react to the statuses at most, in one rest.
@@ -76,6 +80,8 @@ struct Story {
     catches_up: Duration,
     /// Whether items may wait for [`PAUSED`].
     has_pauses: bool,
+    /// When the host knows again what the server serves, and no item waits for a kind.
+    discovered_at: Instant,
     kubelets: Kubelets,
     fates: Fates,
     /// When each node lost its taint. Until every cache has observed that, a new pod may
@@ -109,6 +115,7 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         heartbeat: HEARTBEAT,
         catches_up: CAUGHT_UP,
         has_pauses: false,
+        discovered_at: Instant::ZERO,
         kubelets: Kubelets::default(),
         fates: Fates::default(),
         lifted: BTreeMap::new(),
@@ -216,7 +223,10 @@ impl Story {
             Event::Ambush(delay) => self.ambush(*delay),
             Event::Orphan(name) => self.orphan(*name),
             Event::Gap(names) => self.gap(names),
-            Event::Serve(served) => cluster::serve_widgets(self.world(), *served),
+            Event::Serve(served) => {
+                self.expect_discovery();
+                cluster::serve_widgets(self.world(), *served);
+            }
             Event::Taint(node) => self.taint(*node),
             Event::Untaint(node) => self.untaint(*node),
             Event::RemoveNode(node) => self.remove_node(*node),
@@ -242,6 +252,7 @@ impl Story {
                 no_discovery,
             } => {
                 self.forgot |= *hold_up > 0.0;
+                self.expect_discovery();
                 let conditions = &mut self.world().conditions;
                 conditions.starve = *starve;
                 conditions.unreachable = *unreachable;
@@ -309,7 +320,23 @@ impl Story {
         self.start();
     }
 
+    /// What discovery answers may change: until when the host knows only what it answered
+    /// before.
+    fn expect_discovery(&mut self) {
+        let now = self.now();
+        let conditions = &self.host.world.conditions;
+        let lacks = !conditions.unlisted.is_empty()
+            || !conditions.unreached.is_empty()
+            || !cluster::serves_widgets(&self.host.world);
+        if lacks || self.discovered_at > now {
+            self.discovered_at = now.after(PAUSED);
+        } else if conditions.no_discovery > 0.0 {
+            self.discovered_at = now.after(DISCOVERED);
+        }
+    }
+
     fn heal(&mut self) {
+        self.expect_discovery();
         self.world().faults().clear();
         self.world().conditions = Conditions::default();
         cluster::serve_widgets(self.world(), true);
@@ -350,6 +377,7 @@ impl Story {
         self.repair();
         self.operators.enforce(&mut self.host);
         self.declare();
+        self.pass(self.discovered_at.since(self.now()));
         let mut since = self.now();
         let mut is_limited = false;
         let deadline = since.after(LONGEST_RESETS);
