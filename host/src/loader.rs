@@ -118,10 +118,11 @@ impl Loader {
     pub async fn load(&self, spec: &ControllerSpec) -> Result<LoadedRevision, RevisionLoadError> {
         let found = match self.modules.fetch(&spec.module).await {
             Ok(fetched) => self.compile(fetched).await?,
-            Err(error) => match self.loaded(&spec.module).filter(|_| error.is_unavailable()) {
+            Err(error) if error.is_unavailable() => match self.loaded(&spec.module).await {
                 Some(module) => (module, Some(chain(&error))),
                 None => return Err(error.into()),
             },
+            Err(error) => return Err(error.into()),
         };
         self.describe(spec, found).await
     }
@@ -131,7 +132,7 @@ impl Loader {
         &self,
         spec: &ControllerSpec,
     ) -> Result<LoadedRevision, RevisionLoadError> {
-        let found = match self.loaded(&spec.module) {
+        let found = match self.loaded(&spec.module).await {
             Some(module) => (module, None),
             None => {
                 self.compile(self.modules.recall(&spec.module).await?)
@@ -169,9 +170,13 @@ impl Loader {
         })
     }
 
-    /// The pinned module, if it is loaded already.
-    fn loaded(&self, config: &ModuleConfig) -> Option<Module> {
-        self.known().module(config.digest?)
+    /// The pinned module, if it is loaded already and known to have the required
+    /// signatures. Another controller may have loaded it without them.
+    async fn loaded(&self, config: &ModuleConfig) -> Option<Module> {
+        let digest = config.digest?;
+        let module = self.known().module(digest)?;
+        let is_verified = self.modules.is_verified(config, digest).await;
+        is_verified.then_some(module)
     }
 
     async fn compile(

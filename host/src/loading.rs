@@ -16,7 +16,7 @@ use davit_engine::{CallError, CompileError, DescribeError, Guest, LoadError};
 use tokio::time::timeout;
 
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadError};
-use crate::modules::ModuleError;
+use crate::modules::{ModuleError, OciProblem};
 use crate::records::Records;
 
 /// The timeout for loading a revision: more than the timeouts of a registry's probe,
@@ -192,6 +192,13 @@ fn failure(reason: &RevisionLoadError) -> LoadFailure {
         RevisionLoadError::Module(ModuleError::DigestMismatch { .. }) => {
             LoadFailure::DigestMismatch
         }
+        RevisionLoadError::Module(
+            ModuleError::NotSigned { .. }
+            | ModuleError::Oci {
+                problem: OciProblem::Signatures(_),
+                ..
+            },
+        ) => LoadFailure::NotSigned,
         RevisionLoadError::Module(ModuleError::Builtin(_)) => LoadFailure::NoSuchBuiltin,
         RevisionLoadError::Module(_) => LoadFailure::NotFound,
         RevisionLoadError::Load(LoadError::TooLarge { .. }) => LoadFailure::TooLarge,

@@ -25,7 +25,7 @@ mod limits;
 mod log;
 mod module;
 mod precompiled;
-mod seal;
+pub mod seal;
 mod state;
 mod wit;
 mod world;

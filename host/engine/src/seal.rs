@@ -18,14 +18,14 @@ const ATTEMPTS: u32 = 5;
 /// The size of a key in bytes: a block of SHA-256.
 const BYTES: usize = 64;
 
-/// The secret key of a directory of compiled guests.
+/// The secret key of a directory of cached files.
 #[derive(Clone)]
-pub(crate) struct Key([u8; BYTES]);
+pub struct Key([u8; BYTES]);
 
 impl Key {
     /// The directory's key. Creates one if there is none, or none that only this user
     /// can have written: what was sealed with that is compiled again.
-    pub(crate) fn open(directory: &Path) -> io::Result<Self> {
+    pub fn open(directory: &Path) -> io::Result<Self> {
         let path = directory.join(NAME);
         // Another host may create or replace the key at the same time.
         for _ in 0..ATTEMPTS {
@@ -48,7 +48,8 @@ impl Key {
 
     /// The header, a code over header and content that only this key makes, the
     /// content.
-    pub(crate) fn seal(&self, header: Vec<u8>, content: &[u8]) -> Vec<u8> {
+    #[must_use]
+    pub fn seal(&self, header: Vec<u8>, content: &[u8]) -> Vec<u8> {
         let code = self.over(&header, content).finalize().into_bytes();
         let mut sealed = header;
         sealed.reserve(code.len() + content.len());
@@ -58,7 +59,8 @@ impl Key {
     }
 
     /// The content, if it was sealed with this key under this header.
-    pub(crate) fn unseal<'a>(&self, header: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
+    #[must_use]
+    pub fn unseal<'a>(&self, header: &[u8], sealed: &'a [u8]) -> Option<&'a [u8]> {
         let (code, content) = sealed.strip_prefix(header)?.split_first_chunk::<32>()?;
         let verified = self.over(header, content).verify_slice(code);
         verified.ok().map(|()| content)

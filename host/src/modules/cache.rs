@@ -3,6 +3,10 @@
 //! A module that is pinned or recorded by its digest is loaded from here, also while
 //! its source is unavailable. A file's name is its digest, and the file is used only if
 //! its content still has that digest.
+//!
+//! A module whose signatures were verified has a seal beside it, for the signatures that
+//! were required. Only the key of the directory makes seals. So a restart needs no
+//! registry, and a module that came from elsewhere does not count as signed.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -10,14 +14,25 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
+use davit_core::api::VerifyConfig;
 use davit_core::digest::ModuleDigest;
 use davit_engine::cache_files::{self, Room};
+use davit_engine::seal::Key;
 
 /// The limit of the cache.
 const ROOM: Room = Room {
     files: 64,
     bytes: 256 << 20,
 };
+
+/// The limit of the seals.
+const SEALS: Room = Room {
+    files: 256,
+    bytes: 1 << 20,
+};
+
+const MODULE: &str = ".wasm";
+const SEAL: &str = ".verified";
 
 /// A directory of modules.
 #[derive(Clone, Debug)]
@@ -65,21 +80,78 @@ impl Cache {
         }
     }
 
-    /// Removes the least recently used modules beyond the limit, except those in use.
+    /// Notes that a module has these signatures. A failure is only logged: the next
+    /// start verifies them again.
+    pub(super) fn note_verified(&self, digest: ModuleDigest, verify: &VerifyConfig) {
+        let (path, header) = self.seal(digest, verify);
+        let key = Key::open(&self.directory);
+        let written = key.and_then(|key| cache_files::write_whole(&path, &key.seal(header, b"")));
+        if let Err(error) = written {
+            let path = path.display();
+            tracing::warn!(%path, %error, "cannot note that a module's signatures were verified");
+        }
+    }
+
+    /// Whether a host with this directory has verified these signatures of a module.
+    pub(super) fn is_verified(&self, digest: ModuleDigest, verify: &VerifyConfig) -> bool {
+        let (path, header) = self.seal(digest, verify);
+        let sealed = match cache_files::read_own(&path) {
+            Ok(sealed) => sealed,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::NotFound {
+                    tracing::warn!(path = %path.display(), %error, "cannot use a seal");
+                }
+                return false;
+            }
+        };
+        let key = Key::open(&self.directory);
+        let is_own = key.is_ok_and(|key| key.unseal(&header, &sealed).is_some());
+        if is_own {
+            cache_files::touch(&path);
+        }
+        is_own
+    }
+
+    /// Removes the least recently used modules and seals beyond the limits, except those
+    /// in use.
     pub(super) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
-        cache_files::prune(&self.directory, ROOM, |file| {
-            digest_of(file).map(|digest| in_use.contains(&digest))
-        });
+        for (suffix, room) in [(MODULE, ROOM), (SEAL, SEALS)] {
+            cache_files::prune(&self.directory, room, |file| {
+                digest_of(file, suffix).map(|digest| in_use.contains(&digest))
+            });
+        }
     }
 
     fn path(&self, digest: ModuleDigest) -> PathBuf {
-        self.directory.join(format!("{digest}.wasm"))
+        self.directory.join(format!("{digest}{MODULE}"))
+    }
+
+    /// The file of a seal, and the header that it has.
+    fn seal(&self, digest: ModuleDigest, verify: &VerifyConfig) -> (PathBuf, Vec<u8>) {
+        // Text, numbers and lists always have a form in JSON.
+        let verify = serde_json::to_vec(verify).unwrap_or_default();
+        let verify = ModuleDigest::of(&verify);
+        let name = format!("{digest}-{}{SEAL}", short(verify));
+        let header = [
+            b"davit verified module 1\n".as_slice(),
+            &digest.0,
+            &verify.0,
+        ]
+        .concat();
+        (self.directory.join(name), header)
     }
 }
 
-/// The directory also holds compiled modules, under other names.
-fn digest_of(file: &str) -> Option<ModuleDigest> {
-    let digits = file.strip_suffix(".wasm")?;
+/// The first sixteen digits.
+fn short(digest: ModuleDigest) -> String {
+    digest.to_string().chars().take(16).collect()
+}
+
+/// The module of a file with this suffix. The directory also holds compiled modules,
+/// under other names.
+fn digest_of(file: &str, suffix: &str) -> Option<ModuleDigest> {
+    let name = file.strip_suffix(suffix)?;
+    let digits = name.split('-').next()?;
     format!("sha256:{digits}").parse().ok()
 }
 
@@ -119,6 +191,54 @@ mod tests {
             cache.add(digest, b"wasm");
             assert_eq!(cache.load(digest).unwrap(), b"wasm");
         }
+    }
+
+    fn verify(pem: &str) -> VerifyConfig {
+        serde_json::from_value(serde_json::json!({"allOf": [{"key": {"pem": pem}}]})).unwrap()
+    }
+
+    /// Modules of every source are in the same directory.
+    #[test]
+    fn a_module_counts_as_verified_only_with_a_seal_for_the_same_signatures() {
+        let (_directory, cache) = cache();
+        let (one, other) = (keep(&cache, b"one"), keep(&cache, b"other"));
+        assert!(!cache.is_verified(one, &verify("a")));
+        cache.note_verified(one, &verify("a"));
+        assert!(cache.is_verified(one, &verify("a")));
+        assert!(!cache.is_verified(one, &verify("b")));
+        assert!(!cache.is_verified(other, &verify("a")));
+
+        // A file that was copied, or written without the key.
+        let (path, _) = cache.seal(one, &verify("a"));
+        fs::copy(&path, cache.seal(other, &verify("a")).0).unwrap();
+        assert!(!cache.is_verified(other, &verify("a")));
+        fs::copy(&path, cache.seal(one, &verify("b")).0).unwrap();
+        assert!(!cache.is_verified(one, &verify("b")));
+        let elsewhere = tempfile::tempdir().unwrap();
+        let elsewhere = Cache::open(elsewhere.path().to_owned()).unwrap();
+        elsewhere.note_verified(other, &verify("a"));
+        fs::copy(
+            elsewhere.seal(other, &verify("a")).0,
+            cache.seal(other, &verify("a")).0,
+        )
+        .unwrap();
+        assert!(!cache.is_verified(other, &verify("a")));
+        assert!(cache.is_verified(one, &verify("a")));
+    }
+
+    #[test]
+    fn seals_of_modules_in_use_are_not_pruned() {
+        let (_directory, cache) = cache();
+        let in_use = ModuleDigest::of(b"in use");
+        cache.note_verified(in_use, &verify("a"));
+        for number in 0..SEALS.files {
+            cache.note_verified(ModuleDigest::of(&number.to_le_bytes()), &verify("a"));
+        }
+        cache.prune(&BTreeSet::from([in_use]));
+        assert!(cache.is_verified(in_use, &verify("a")));
+        let left = fs::read_dir(&cache.directory).unwrap().count();
+        let key = 1;
+        assert_eq!(left, SEALS.files + key);
     }
 
     #[test]

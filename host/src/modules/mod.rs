@@ -11,6 +11,7 @@ mod file;
 mod objects;
 mod oci;
 mod pull_secret;
+mod signature;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -19,7 +20,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_core::api::{CaCert, ModuleConfig, ModuleSource, OciSource};
+use davit_core::api::{
+    CaCert, ModuleConfig, ModuleSource, OciSource, PublicKeyConfig, SignatureConfig, VerifyConfig,
+};
 use davit_core::control::SourceVersion;
 use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
@@ -30,10 +33,12 @@ pub use file::{FileError, FileProblem};
 pub use objects::{ObjectError, ObjectProblem};
 pub use oci::OciProblem;
 pub use pull_secret::SecretError;
+pub use signature::SignatureError;
 
 use cache::Cache;
 use objects::Cluster;
-use oci::{Artefact, Layer};
+use oci::Artefact;
+use signature::{Policy, Requirement};
 
 /// The largest module, in bytes: the engine compiles no larger one.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -99,6 +104,15 @@ pub enum ModuleError {
         #[source]
         problem: OciProblem,
     },
+    /// An artefact does not have the required signatures.
+    #[error("the artefact {reference}")]
+    NotSigned {
+        /// The artefact.
+        reference: String,
+        /// The problem.
+        #[source]
+        problem: SignatureError,
+    },
     /// The source holds another module than the pinned one.
     #[error(
         "{origin} is the module sha256:{found}, and digest pins sha256:{wanted}: change digest if \
@@ -121,7 +135,7 @@ impl ModuleError {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match self {
-            Self::Builtin(_) | Self::DigestMismatch { .. } => false,
+            Self::Builtin(_) | Self::DigestMismatch { .. } | Self::NotSigned { .. } => false,
             Self::File(error) => matches!(error.problem, FileProblem::Io(_)),
             Self::Object(error) => !matches!(
                 error.problem,
@@ -133,6 +147,7 @@ impl ModuleError {
                     | OciProblem::NoWasm(_)
                     | OciProblem::Several(_)
                     | OciProblem::Manifest(_)
+                    | OciProblem::Signatures(_)
                     | OciProblem::TooLarge(_)
             ),
         }
@@ -154,11 +169,11 @@ impl Modules {
     /// cache replaces only a source that cannot be read. Otherwise a pin would hide
     /// that the spec names another source.
     pub async fn fetch(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
-        let (wanted, origin) = (module.digest, module.source.to_string());
-        let wasm = match (self.read(&module.source, wanted).await, wanted) {
+        let origin = module.source.to_string();
+        let wasm = match (self.read(module).await, module.digest) {
             (Ok(wasm), _) => wasm,
             (Err(error), Some(digest)) if error.is_unavailable() => {
-                let Some(wasm) = self.cached(digest).await else {
+                let Some(wasm) = self.recalled(module).await else {
                     return Err(error);
                 };
                 return Ok(FetchedModule {
@@ -170,12 +185,16 @@ impl Modules {
             }
             (Err(error), _) => return Err(error),
         };
+        let module = module.clone();
         let cache = self.cache.clone();
         blocking(move || {
             let digest = ModuleDigest::of(&wasm);
-            check_digest(&origin, digest, wanted)?;
+            check_digest(&origin, digest, module.digest)?;
             if let Some(cache) = cache {
                 cache.add(digest, &wasm);
+                if let Some(verify) = &module.verify {
+                    cache.note_verified(digest, verify);
+                }
             }
             Ok(FetchedModule {
                 wasm,
@@ -188,10 +207,11 @@ impl Modules {
     }
 
     /// Fetches a recorded module by its digest: from the cache, otherwise from its
-    /// source.
+    /// source. The cache replaces the verification of signatures only if this host's
+    /// user has verified them before.
     pub async fn recall(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
         if let Some(digest) = module.digest
-            && let Some(wasm) = self.cached(digest).await
+            && let Some(wasm) = self.recalled(module).await
         {
             return Ok(FetchedModule {
                 wasm,
@@ -227,50 +247,117 @@ impl Modules {
         }
     }
 
-    async fn read(
-        &self,
-        source: &ModuleSource,
-        wanted: Option<ModuleDigest>,
-    ) -> Result<Vec<u8>, ModuleError> {
-        Ok(match source {
+    /// Whether a module with this digest is known to have the required signatures,
+    /// without its source.
+    pub async fn is_verified(&self, module: &ModuleConfig, digest: ModuleDigest) -> bool {
+        let Some(verify) = module.verify.clone() else {
+            return true;
+        };
+        let Some(cache) = self.cache.clone() else {
+            return false;
+        };
+        blocking(move || cache.is_verified(digest, &verify)).await
+    }
+
+    async fn read(&self, module: &ModuleConfig) -> Result<Vec<u8>, ModuleError> {
+        Ok(match &module.source {
             ModuleSource::Builtin(name) => file::read(MODULE, &self.builtin.find(name)?).await?,
             ModuleSource::File(path) => file::read(MODULE, path).await?,
             ModuleSource::ConfigMap(at) => self.cluster.module(at).await?,
-            ModuleSource::Oci(oci) => self.pull(oci, wanted).await?,
+            ModuleSource::Oci(oci) => {
+                self.pull(oci, module.digest, module.verify.as_ref())
+                    .await?
+            }
         })
     }
 
     /// Pulls an artefact's module, unless the cache has it. If the tag names another
-    /// module than the pinned one, pulls the pinned one while the repository has it.
+    /// module than the pinned one, pulls the pinned one while the repository has it,
+    /// unless signatures are required: they are those of the tag's manifest.
     async fn pull(
         &self,
         oci: &OciSource,
         wanted: Option<ModuleDigest>,
+        verify: Option<&VerifyConfig>,
     ) -> Result<Vec<u8>, ModuleError> {
         let artefact = self.artefact(oci).await?;
-        let layer = bounded(oci, artefact.layer()).await?;
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != layer.digest) {
-            let former = Layer { digest: wanted };
+        let manifest = bounded(oci, artefact.manifest()).await?;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != manifest.module) {
+            let mismatch = ModuleError::DigestMismatch {
+                origin: format!("the artefact {}", oci.reference),
+                found: manifest.module,
+                wanted,
+            };
+            if verify.is_some() {
+                return Err(mismatch);
+            }
             let pulled = match self.cached(wanted).await {
-                Some(wasm) => bounded(oci, artefact.has(&former)).await.map(|()| wasm),
-                None => bounded(oci, artefact.pull(&former)).await,
+                Some(wasm) => bounded(oci, artefact.has(wanted)).await.map(|()| wasm),
+                None => bounded(oci, artefact.pull(wanted)).await,
             };
             return match pulled {
                 Err(ModuleError::Oci {
                     problem: OciProblem::NotFound(_),
                     ..
-                }) => Err(ModuleError::DigestMismatch {
-                    origin: format!("the artefact {}", oci.reference),
-                    found: layer.digest,
-                    wanted,
-                }),
+                }) => Err(mismatch),
                 answer => answer,
             };
         }
-        match self.cached(layer.digest).await {
-            Some(wasm) => Ok(wasm),
-            None => bounded(oci, artefact.pull(&layer)).await,
+        if let Some(verify) = verify {
+            self.verify(oci, &artefact, &manifest.digest, verify)
+                .await?;
         }
+        match self.cached(manifest.module).await {
+            Some(wasm) => Ok(wasm),
+            None => bounded(oci, artefact.pull(manifest.module)).await,
+        }
+    }
+
+    /// Verifies that an artefact has the required signatures.
+    async fn verify(
+        &self,
+        oci: &OciSource,
+        artefact: &Artefact<'_>,
+        manifest: &str,
+        verify: &VerifyConfig,
+    ) -> Result<(), ModuleError> {
+        let policy = Policy {
+            all_of: self.requirements(oci, "allOf", &verify.all_of).await?,
+            any_of: match &verify.any_of {
+                Some(any) => {
+                    self.requirements(oci, "anyOf.signatures", &any.signatures)
+                        .await?
+                }
+                None => Vec::new(),
+            },
+            minimum_matches: verify
+                .any_of
+                .as_ref()
+                .map_or(0, |any| any.minimum_matches as usize),
+        };
+        let signatures = bounded(oci, artefact.signatures(manifest)).await?;
+        let checked = policy.check(&signatures, manifest);
+        checked.map_err(|problem| not_signed(oci, problem))
+    }
+
+    /// The required signatures with their keys; `list` is their field in the spec.
+    async fn requirements(
+        &self,
+        oci: &OciSource,
+        list: &str,
+        signatures: &[SignatureConfig],
+    ) -> Result<Vec<Requirement>, ModuleError> {
+        let mut requirements = Vec::new();
+        for (position, SignatureConfig { key, annotations }) in signatures.iter().enumerate() {
+            let pem = match key {
+                PublicKeyConfig::Pem(pem) => pem.clone(),
+                PublicKeyConfig::ConfigMap(at) => self.cluster.text(at).await?,
+            };
+            let name = format!("{list}[{position}]");
+            let requirement = Requirement::new(name, &pem, annotations.clone());
+            requirements.push(requirement.map_err(|problem| not_signed(oci, problem))?);
+        }
+        Ok(requirements)
     }
 
     async fn artefact<'a>(&self, oci: &'a OciSource) -> Result<Artefact<'a>, ModuleError> {
@@ -289,6 +376,15 @@ impl Modules {
             Some(CaCert::ConfigMap(at)) => Some(self.cluster.text(at).await?.into_bytes()),
         };
         bounded(oci, Artefact::open(oci, ca_cert, credentials)).await
+    }
+
+    /// The pinned module from the cache, if it is known to have the required signatures.
+    async fn recalled(&self, module: &ModuleConfig) -> Option<Vec<u8>> {
+        let digest = module.digest?;
+        if !self.is_verified(module, digest).await {
+            return None;
+        }
+        self.cached(digest).await
     }
 
     async fn cached(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
@@ -324,6 +420,13 @@ async fn bounded<T>(
         reference: oci.reference.to_string(),
         problem,
     })
+}
+
+fn not_signed(oci: &OciSource, problem: SignatureError) -> ModuleError {
+    ModuleError::NotSigned {
+        reference: oci.reference.to_string(),
+        problem,
+    }
 }
 
 /// Runs work that reads, writes or hashes a whole module off the async threads.

@@ -18,6 +18,8 @@ mod oci;
 mod program;
 mod registry;
 mod server;
+mod signed;
+mod signer;
 mod strange;
 
 use std::path::Path;

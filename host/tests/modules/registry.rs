@@ -77,7 +77,11 @@ impl Registry {
         let layers = layers.iter().map(|(media_type, content)| {
             ImageLayer::new(content.to_vec(), (*media_type).to_owned(), None)
         });
-        let layers: Vec<ImageLayer> = layers.collect();
+        self.push_layers(name, config_type, layers.collect()).await;
+    }
+
+    /// Pushes an artefact with these layers.
+    pub(crate) async fn push_layers(&self, name: &str, config_type: &str, layers: Vec<ImageLayer>) {
         let config = Config::new(b"{}".to_vec(), config_type.to_owned(), None);
         let auth = match &self.protection {
             Protection::Password => RegistryAuth::Basic(USER.into(), PASSWORD.into()),

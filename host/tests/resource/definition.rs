@@ -71,12 +71,14 @@ fn the_check_of_schemas_finds_each_mistake() {
 }
 
 fn check_schema(path: &str, schema: &Value, wrong: &mut Vec<String>) {
-    const KEYWORDS: [&str; 19] = [
+    const KEYWORDS: [&str; 21] = [
         "default",
         "description",
         "enum",
         "format",
+        "maxItems",
         "maximum",
+        "minItems",
         "minimum",
         "pattern",
         "required",
@@ -395,13 +397,16 @@ fn the_schema_has_rules_for_names_and_sources() {
     assert!(rule(schema).contains("self.metadata.name.size() <= 63"));
     let sources = rule(&schema["properties"]["spec"]["properties"]["module"]);
     for name in fields.as_object().unwrap().keys() {
-        let is_source = name != "digest";
+        let is_source = !["digest", "verify"].contains(&name.as_str());
         assert_eq!(
             sources.contains(&format!("has(self.{name})")),
             is_source,
             "{name}"
         );
     }
+    let module = &schema["properties"]["spec"]["properties"]["module"];
+    let verify = &module["x-kubernetes-validations"][1]["rule"];
+    assert_eq!(*verify, json!("!has(self.verify) || has(self.oci)"));
 }
 
 #[tokio::test]

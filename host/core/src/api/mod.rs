@@ -8,21 +8,23 @@ mod error;
 mod limits;
 mod module;
 mod name;
+mod reference;
 mod rollout;
 mod spec;
 mod status;
 pub mod strict;
+mod verify;
 
 pub use duration::HumanDuration;
 pub use error::SpecError;
 pub use limits::{CooldownConfig, GuardrailConfig, LimitConfig, MOST_INSTANCES};
-pub use module::{
-    CaCert, KeyReference, ModuleConfig, ModuleSource, OciReference, OciSource, SecretReference,
-};
+pub use module::{CaCert, ModuleConfig, ModuleSource, OciReference, OciSource};
 pub use name::is_dns_label;
+pub use reference::{KeyReference, SecretReference};
 pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitConfig};
 pub use spec::{ControllerSpec, ModeConfig, PermissionConfig, encode_config};
 pub use status::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
     RejectedStatus, RequestResult, RequestStatus, RevisionStatus, TrippedStatus,
 };
+pub use verify::{AnyOfConfig, PublicKeyConfig, SignatureConfig, VerifyConfig};

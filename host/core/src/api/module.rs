@@ -11,9 +11,11 @@ use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use super::reference::{KeyReference, SecretReference};
 use super::strict;
+use super::verify::VerifyConfig;
 
-/// The source of a module, and its digest.
+/// The source of a module, its digest, and the signatures that it must have.
 ///
 /// Exactly one of `builtin`, `file`, `configMap` and `oci` is set:
 /// `{builtin: podgc}`, `{oci: {reference: …}, digest: "sha256:…"}`.
@@ -25,6 +27,8 @@ pub struct ModuleConfig {
     pub source: ModuleSource,
     /// The SHA-256 that the module must have; any if none.
     pub digest: Option<ModuleDigest>,
+    /// The signatures that its artefact must have; only with an OCI source.
+    pub verify: Option<VerifyConfig>,
 }
 
 /// Where a module comes from.
@@ -38,28 +42,6 @@ pub enum ModuleSource {
     ConfigMap(KeyReference),
     /// An artefact in an OCI registry.
     Oci(OciSource),
-}
-
-/// A reference to a key of a `ConfigMap`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct KeyReference {
-    /// The namespace of the object.
-    pub namespace: String,
-    /// The name of the object.
-    pub name: String,
-    /// The key.
-    pub key: String,
-}
-
-/// A reference to a Secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct SecretReference {
-    /// The namespace of the object.
-    pub namespace: String,
-    /// The name of the object.
-    pub name: String,
 }
 
 /// An artefact in an OCI registry.
@@ -125,6 +107,7 @@ impl From<ModuleSource> for ModuleConfig {
         Self {
             source,
             digest: None,
+            verify: None,
         }
     }
 }
@@ -185,6 +168,9 @@ impl From<OciReference> for String {
     "rule": "[has(self.builtin), has(self.file), has(self.configMap), has(self.oci)]\
         .exists_one(given, given)",
     "message": "set exactly one source: builtin, file, configMap or oci",
+}, {
+    "rule": "!has(self.verify) || has(self.oci)",
+    "message": "verify needs the source oci: only artefacts in a registry have signatures",
 }]))]
 struct ModuleFields {
     /// The name of a guest that is shipped with Davit.
@@ -208,6 +194,10 @@ struct ModuleFields {
     )]
     #[schemars(with = "Option<String>", extend("pattern" = "^sha256:[0-9a-f]{64}$"))]
     digest: Option<ModuleDigest>,
+    /// The signatures that the artefact must have; only with `oci`. If one is missing,
+    /// the module is not loaded, and what runs continues.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verify: Option<VerifyConfig>,
 }
 
 fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ModuleDigest>, D::Error> {
@@ -248,16 +238,28 @@ impl TryFrom<ModuleFields> for ModuleConfig {
                 "expected one of builtin, file, configMap, oci, found two: {source} and {second}"
             ));
         }
-        let digest = fields.digest;
-        Ok(Self { source, digest })
+        if let Some(verify) = &fields.verify {
+            if !matches!(source, ModuleSource::Oci(_)) {
+                return Err(format!(
+                    "verify: only artefacts in a registry have signatures: expected the source \
+                     oci, found {source}"
+                ));
+            }
+            verify.check()?;
+        }
+        Ok(Self {
+            source,
+            digest: fields.digest,
+            verify: fields.verify,
+        })
     }
 }
 
 impl From<ModuleConfig> for ModuleFields {
     fn from(module: ModuleConfig) -> Self {
-        let digest = module.digest;
         let rest = Self {
-            digest,
+            digest: module.digest,
+            verify: module.verify,
             ..Self::default()
         };
         match module.source {
@@ -310,6 +312,12 @@ mod tests {
                 "reference": "registry.example.com/mine:1.0",
                 "caCert": {"configMap": {"namespace": "davit", "name": "ca", "key": "ca.pem"}},
             }}),
+            json!({"oci": {"reference": "registry.example.com/mine:1.0"}, "verify": {
+                "allOf": [{"key": {"pem": "a"}, "annotations": {"stage": "production"}}],
+                "anyOf": {"minimumMatches": 1, "signatures": [
+                    {"key": {"configMap": {"namespace": "davit", "name": "keys", "key": "a.pub"}}},
+                ]},
+            }}),
         ];
         for value in all {
             let module = read(&value).unwrap();
@@ -332,7 +340,7 @@ mod tests {
             ),
             (
                 json!({"builtin": "podgc", "sha": 1}),
-                "sha: unknown field, expected one of builtin, file, configMap, oci, digest",
+                "sha: unknown field, expected one of builtin, file, configMap, oci, digest, verify",
             ),
             (
                 json!({"builtin": "podgc", "digest": "sha256:12"}),
@@ -361,6 +369,68 @@ mod tests {
         ] {
             assert_eq!(error(value), expected);
         }
+    }
+
+    /// A module without the signatures that an operator requires must not run because
+    /// the requirement was misspelt, or means nothing.
+    #[test]
+    fn signatures_that_cannot_be_required_are_refused() {
+        let key = json!({"key": {"pem": "a"}});
+        let oci = |verify: Value| json!({"oci": {"reference": "a/b:1"}, "verify": verify});
+        let any = |number: u32, signatures: Value| {
+            oci(json!({"anyOf": {"minimumMatches": number, "signatures": signatures}}))
+        };
+        for (value, expected) in [
+            (
+                json!({"builtin": "podgc", "verify": {"allOf": [key]}}),
+                "verify: only artefacts in a registry have signatures: expected the source oci, \
+                 found the built-in guest podgc",
+            ),
+            (
+                json!({"file": "/a.wasm", "verify": {"allOf": [key]}}),
+                "verify: only artefacts in a registry have signatures: expected the source oci, \
+                 found the file /a.wasm",
+            ),
+            (
+                oci(json!({})),
+                "verify: expected allOf or anyOf, with one key at least",
+            ),
+            (
+                oci(json!({"allOf": []})),
+                "verify: expected allOf or anyOf, with one key at least",
+            ),
+            (
+                any(1, json!([])),
+                "verify.anyOf.signatures: expected one signature at least, found none",
+            ),
+            (
+                any(2, json!([key])),
+                "verify.anyOf.minimumMatches: expected a number from 1 to 1, the number of \
+                 signatures, found 2",
+            ),
+            (
+                any(0, json!([key])),
+                "verify.anyOf.minimumMatches: expected a number from 1 to 1, the number of \
+                 signatures, found 0",
+            ),
+            (
+                oci(json!({"allOf": vec![key.clone(); 17]})),
+                "verify.allOf: expected 16 signatures at most, found 17",
+            ),
+            (
+                oci(json!({"allOf": [{"key": {"url": "x"}}]})),
+                "verify.allOf[0].key: expected one of pem, configMap, found \"url\"",
+            ),
+            (
+                oci(json!({"allof": [key]})),
+                "verify.allof: unknown field, expected one of allOf, anyOf",
+            ),
+        ] {
+            assert_eq!(read(&value).unwrap_err(), expected);
+        }
+        let default = json!({"anyOf": {"signatures": [key]}});
+        let any = read(&oci(default)).unwrap().verify.unwrap().any_of.unwrap();
+        assert_eq!(any.minimum_matches, 1);
     }
 
     #[test]

@@ -115,6 +115,8 @@ pub enum LoadFailure {
     NoSuchBuiltin,
     /// The module in the source has another digest than the pinned one.
     DigestMismatch,
+    /// The module does not have the signatures that the spec requires.
+    NotSigned,
     /// The module is larger than any guest.
     TooLarge,
     /// The module does not compile.
@@ -137,7 +139,7 @@ impl LoadFailure {
     pub fn condition(self) -> &'static str {
         match self {
             Self::NotFound | Self::NoSuchBuiltin | Self::Unanswered | Self::NotRecorded => RESOLVED,
-            Self::DigestMismatch | Self::TooLarge | Self::NotAGuest => VERIFIED,
+            Self::DigestMismatch | Self::NotSigned | Self::TooLarge | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
             Self::Refused | Self::Busy => CONFIGURED,
         }
@@ -149,6 +151,7 @@ impl LoadFailure {
         match self {
             Self::NotFound | Self::NoSuchBuiltin => "NotFound",
             Self::DigestMismatch => "DigestMismatch",
+            Self::NotSigned => "NotSigned",
             Self::TooLarge => "TooLarge",
             Self::NotWasm => "NotWasm",
             Self::NotAGuest => "NotAGuest",
@@ -164,8 +167,10 @@ impl LoadFailure {
         match self {
             Self::DigestMismatch => version.is_some(),
             Self::TooLarge | Self::NotWasm | Self::NotAGuest | Self::Refused => true,
+            // A signature is pushed after its artefact.
             Self::NotFound
             | Self::NoSuchBuiltin
+            | Self::NotSigned
             | Self::Busy
             | Self::Unanswered
             | Self::NotRecorded => false,
@@ -187,7 +192,7 @@ impl LoadFailure {
     #[must_use]
     pub fn is_admitted(self, pinned: Option<ModuleDigest>, recorded: &ControllerStatus) -> bool {
         match self {
-            Self::NotFound | Self::Unanswered => true,
+            Self::NotFound | Self::NotSigned | Self::Unanswered => true,
             Self::DigestMismatch => {
                 let stable = recorded.stable.as_ref();
                 pinned.is_some_and(|pinned| {

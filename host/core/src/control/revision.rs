@@ -51,6 +51,8 @@ impl<G> Revision<G> {
             && module
                 .digest
                 .is_none_or(|pinned| own.module.digest == Some(pinned))
+            // Other signatures are verified before the revision continues.
+            && module.verify == own.module.verify
             && spec.config == own.config
             && spec.limits == own.limits
     }

@@ -9,6 +9,9 @@ mod places;
 mod problem;
 mod registry;
 
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+
 use davit_core::api::OciSource;
 use davit_core::digest::ModuleDigest;
 use serde::Deserialize;
@@ -16,6 +19,7 @@ use serde::de::IgnoredAny;
 
 use super::MOST_BYTES;
 use super::pull_secret::Credentials;
+use super::signature::Signature;
 pub use problem::OciProblem;
 use problem::{FORMER_WASM, WASM, shortened};
 use registry::Registry;
@@ -33,16 +37,26 @@ const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, \
 /// The header with a manifest's digest.
 const DIGEST: &str = "Docker-Content-Digest";
 
+/// The media type of a signature's payload, and the annotation with the signature.
+const SIMPLE_SIGNING: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+
+/// The most signatures of one artefact, and the largest payload in bytes.
+const MOST_SIGNATURES: usize = 100;
+const MOST_PAYLOAD_BYTES: usize = 64 << 10;
+
 /// An artefact in a registry, with access to it.
 pub(super) struct Artefact<'a> {
     registry: Registry,
     source: &'a OciSource,
 }
 
-/// The layer of a module.
-pub(super) struct Layer {
-    /// The digest of the wasm.
-    pub(super) digest: ModuleDigest,
+/// The manifest of a guest.
+pub(super) struct GuestManifest {
+    /// Its own digest, `sha256:…`.
+    pub(super) digest: String,
+    /// The digest of the module that it names.
+    pub(super) module: ModuleDigest,
 }
 
 /// A manifest of an artefact.
@@ -57,6 +71,7 @@ struct Descriptor {
     media_type: String,
     digest: String,
     size: i64,
+    annotations: Option<BTreeMap<String, String>>,
 }
 
 impl<'a> Artefact<'a> {
@@ -81,29 +96,78 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// The module's layer, from the manifest.
-    pub(super) async fn layer(&self) -> Result<Layer, OciProblem> {
+    /// The manifest, and the module that it names.
+    pub(super) async fn manifest(&self) -> Result<GuestManifest, OciProblem> {
         let bytes = self.manifest_bytes(self.version()).await?;
-        only_module(Manifest::read(&bytes)?.layers)
+        Ok(GuestManifest {
+            module: only_module(Manifest::read(&bytes)?.layers)?,
+            digest: digest_of(&bytes),
+        })
     }
 
-    /// Pulls the module. It has the digest of the layer.
-    pub(super) async fn pull(&self, layer: &Layer) -> Result<Vec<u8>, OciProblem> {
-        let path = format!("blobs/sha256:{}", layer.digest);
-        let answer = self.registry.get(&path, "*/*").await?;
-        let length = answer.content_length().unwrap_or_default();
+    /// Pulls the module with this digest.
+    pub(super) async fn pull(&self, module: ModuleDigest) -> Result<Vec<u8>, OciProblem> {
+        let wasm = self.blob(module, MOST_BYTES).await?;
         // A registry may send more than its manifest declares.
-        let Some(wasm) = self.registry.body(answer, MOST_BYTES).await? else {
-            return Err(OciProblem::TooLarge(length.max(MOST_BYTES as u64 + 1)));
-        };
-        check_content(&wasm, layer.digest)?;
-        Ok(wasm)
+        wasm.ok_or(OciProblem::TooLarge(MOST_BYTES as u64 + 1))
     }
 
     /// Checks that the repository has the module, without pulling it.
-    pub(super) async fn has(&self, layer: &Layer) -> Result<(), OciProblem> {
-        let path = format!("blobs/sha256:{}", layer.digest);
+    pub(super) async fn has(&self, module: ModuleDigest) -> Result<(), OciProblem> {
+        let path = format!("blobs/sha256:{module}");
         self.registry.head(&path, "*/*").await.map(|_| ())
+    }
+
+    /// The signatures of the artefact with this manifest. cosign stores them as the
+    /// layers of another artefact in the repository, whose tag is the manifest's digest.
+    pub(super) async fn signatures(&self, manifest: &str) -> Result<Vec<Signature>, OciProblem> {
+        let tag = format!("{}.sig", manifest.replace(':', "-"));
+        let bytes = match self.manifest_bytes(&tag).await {
+            Err(OciProblem::NotFound(_)) => return Ok(Vec::new()),
+            answer => answer?,
+        };
+        let layers = Manifest::read(&bytes).map_err(|problem| match problem {
+            OciProblem::Manifest(reason) => OciProblem::Signatures(reason),
+            other => other,
+        });
+        let layers = layers?.layers.into_iter();
+        let layers = layers.filter(|layer| layer.media_type == SIMPLE_SIGNING);
+        let layers: Vec<Descriptor> = layers.collect();
+        if layers.len() > MOST_SIGNATURES {
+            let reason = format!("there are more than {MOST_SIGNATURES}");
+            return Err(OciProblem::Signatures(reason));
+        }
+        // Signatures by several keys often have the same payload.
+        let mut payloads = BTreeMap::new();
+        let mut signatures = Vec::new();
+        for layer in layers {
+            let mut annotations = layer.annotations.unwrap_or_default();
+            let Some(code) = annotations.remove(SIGNATURE) else {
+                continue;
+            };
+            let digest = read_digest("the layer's digest", &layer.digest)?;
+            if let Entry::Vacant(place) = payloads.entry(digest) {
+                let payload = self.blob(digest, MOST_PAYLOAD_BYTES).await?;
+                place.insert(payload.ok_or_else(|| {
+                    let reason = format!("a payload has more than {MOST_PAYLOAD_BYTES} bytes");
+                    OciProblem::Signatures(reason)
+                })?);
+            }
+            let payload = payloads.get(&digest).cloned().unwrap_or_default();
+            signatures.push(Signature { payload, code });
+        }
+        Ok(signatures)
+    }
+
+    /// Pulls a blob, which has this digest; none if it has more than `most` bytes.
+    async fn blob(&self, digest: ModuleDigest, most: usize) -> Result<Option<Vec<u8>>, OciProblem> {
+        let path = format!("blobs/sha256:{digest}");
+        let answer = self.registry.get(&path, "*/*").await?;
+        let Some(content) = self.registry.body(answer, most).await? else {
+            return Ok(None);
+        };
+        check_content(&content, digest)?;
+        Ok(Some(content))
     }
 
     /// The manifest of a tag or digest, as the registry sent it. That of a digest has
@@ -154,7 +218,7 @@ impl Manifest {
 }
 
 /// The only layer of wasm. Other layers, such as a licence, are ignored.
-fn only_module(layers: Vec<Descriptor>) -> Result<Layer, OciProblem> {
+fn only_module(layers: Vec<Descriptor>) -> Result<ModuleDigest, OciProblem> {
     let is_wasm = |layer: &Descriptor| {
         let media_type = layer.media_type.as_str();
         media_type == WASM || media_type == FORMER_WASM
@@ -175,8 +239,7 @@ fn only_module(layers: Vec<Descriptor>) -> Result<Layer, OciProblem> {
     if size > MOST_BYTES as u64 {
         return Err(OciProblem::TooLarge(size));
     }
-    let digest = read_digest("the layer's digest", &descriptor.digest)?;
-    Ok(Layer { digest })
+    read_digest("the layer's digest", &descriptor.digest)
 }
 
 fn read_digest(purpose: &str, text: &str) -> Result<ModuleDigest, OciProblem> {
@@ -208,6 +271,7 @@ mod tests {
             media_type: media_type.to_owned(),
             digest: format!("sha256:{}", ModuleDigest::of(b"wasm")),
             size,
+            annotations: None,
         }
     }
 
@@ -220,7 +284,7 @@ mod tests {
         for media_type in [WASM, FORMER_WASM] {
             let layers = vec![layer("text/plain", 7), layer(media_type, 4)];
             let found = only_module(layers).unwrap();
-            assert_eq!(found.digest, ModuleDigest::of(b"wasm"));
+            assert_eq!(found, ModuleDigest::of(b"wasm"));
         }
     }
 

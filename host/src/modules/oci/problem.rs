@@ -94,6 +94,9 @@ pub enum OciProblem {
     /// The manifest is malformed.
     #[error("the artefact's manifest cannot be used: {0}")]
     Manifest(String),
+    /// The signatures are malformed, or too many.
+    #[error("the artefact's signatures cannot be used: {0}")]
+    Signatures(String),
     /// It is larger than the largest module.
     #[error("the module has {0} bytes, and the host loads modules of up to {MOST_BYTES} bytes")]
     TooLarge(u64),

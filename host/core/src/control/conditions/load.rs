@@ -95,7 +95,9 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
     use ConditionStatus::{False, True, Unknown};
     match failure {
         LoadFailure::Unanswered => [Unknown; 4],
-        LoadFailure::DigestMismatch | LoadFailure::TooLarge => [True, False, Unknown, Unknown],
+        LoadFailure::DigestMismatch | LoadFailure::NotSigned | LoadFailure::TooLarge => {
+            [True, False, Unknown, Unknown]
+        }
         // A module that does not compile is not a guest.
         LoadFailure::NotWasm => [True, False, False, Unknown],
         LoadFailure::NotAGuest => [True, False, True, Unknown],

@@ -298,6 +298,13 @@ fn refusals() -> Vec<Case> {
             ..refused(LoadFailure::DigestMismatch)
         },
         Case {
+            ready: "False NotSigned",
+            loaded_conditions: "TFUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True NotSigned, Stalled",
+            summary: "NotSigned: module",
+            ..refused(LoadFailure::NotSigned)
+        },
+        Case {
             name: "a text file",
             status: ControllerStatus::default(),
             running: Readiness::No,
