@@ -122,22 +122,60 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
-    /// Address that serves /metrics, /livez, /readyz and
-    /// /controllers/NAME/disagreements: 127.0.0.1:8080, localhost:8080, or :8080
-    /// for every address.
-    #[arg(long, value_name = "ADDRESS")]
-    pub http: Option<ListenAddress>,
-    /// Accepts requests such as promote and abort from everyone who reaches
-    /// --http, even if that address is not loopback. Only for controllers of a
-    /// file.
-    #[arg(long, requires = "http", requires = "config")]
-    pub allow_remote_requests: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub ports: PortArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
+}
+
+/// The ports of a host.
+#[derive(Debug, Args)]
+pub struct PortArguments {
+    /// Address that serves /metrics, /controllers/NAME/disagreements, /livez,
+    /// /readyz, and requests such as promote for the controllers of a file:
+    /// 127.0.0.1:8080, localhost:8080, or :8080 for every address. A client
+    /// needs a bearer token whose user may get the path.
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<ListenAddress>,
+    /// Serves --http to everyone who reaches it. Only on loopback.
+    #[arg(long, requires = "http")]
+    pub insecure_http: bool,
+    /// Certificate of --http in PEM, followed by those of its issuers. The host
+    /// reads a changed file without a restart [default: no TLS]
+    #[arg(
+        long,
+        value_name = "FILE",
+        requires = "http",
+        requires = "tls_private_key_file"
+    )]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Private key of the certificate, in PEM.
+    #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
+    pub tls_private_key_file: Option<PathBuf>,
+    /// Address that serves /livez and /readyz, without a token.
+    #[arg(long, value_name = "ADDRESS")]
+    pub probes: Option<ListenAddress>,
+}
+
+/// A running host, for commands that do not ask the cluster.
+#[derive(Debug, Args)]
+pub struct ServerArguments {
+    /// Address of a running host, such as `http://127.0.0.1:8080` [default: the
+    /// cluster, which has the Controllers and the Service davit]
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
+    pub server: Option<ServerAddress>,
+    /// File with the bearer token for --server.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub token_file: Option<PathBuf>,
+    /// File with the certificates, in PEM, that sign the one of --server [default:
+    /// those of the system]
+    #[arg(long, value_name = "FILE", requires = "server")]
+    pub certificate_authority: Option<PathBuf>,
 }
 
 /// `davit sim`
@@ -278,10 +316,9 @@ pub struct RequestArguments {
     /// How long to wait for the host's answer; with 0, do not wait.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
     pub wait: Duration,
-    /// Address of a host that runs controllers of a file, such as
-    /// `http://127.0.0.1:8080`.
-    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
-    pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub server: ServerArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
@@ -367,10 +404,9 @@ pub struct RollbackArguments {
 pub struct DiffArguments {
     /// Name of the controller.
     pub name: String,
-    /// Address of the host, such as `http://127.0.0.1:8080` [default: the Service
-    /// davit, through the API server]
-    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
-    pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub server: ServerArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,

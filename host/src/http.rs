@@ -1,32 +1,31 @@
-//! The HTTP server of a host: `/metrics`, `/livez`, `/readyz`, the disagreements of
-//! rollouts, and requests to a host that runs from a file.
+//! The two ports of a host: one for the probes, and one for `/metrics`, the disagreements
+//! of rollouts, and requests to a host that runs from a file.
 
+pub mod access;
 pub mod address;
 pub mod disagreements;
 pub mod requests;
+mod server;
+pub mod tls;
 
-use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 use crate::driver::Handle;
 use crate::health::{Health, STUCK};
 use crate::metrics::HostMetrics;
+use access::Access;
 use address::ListenAddress;
 use disagreements::Page;
 use requests::RequestPolicy;
-
-/// How long a client may take to send the headers of its next request.
-const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+use server::Answer;
 
 /// The state that the server reads.
 #[derive(Clone)]
@@ -39,82 +38,87 @@ pub struct Endpoints {
     pub host: Handle,
     /// Which requests the host accepts.
     pub requests: RequestPolicy,
+    /// Who may use the port.
+    pub access: Access,
 }
 
-/// Listens, and answers until the task is aborted.
+/// Listens, and answers until the task is aborted; with TLS if there is an acceptor.
 pub async fn serve(
     address: &ListenAddress,
+    tls: Option<TlsAcceptor>,
     endpoints: Endpoints,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
-    let listener = address.listen().await?;
-    let address = listener.local_addr()?;
-    let task = tokio::spawn(async move {
-        loop {
-            let stream = match listener.accept().await {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    // The process is probably out of file descriptors: wait until some
-                    // are closed.
-                    tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(Duration::from_millis(100)).await;
-                    continue;
-                }
-            };
-            let endpoints = endpoints.clone();
-            let service = service_fn(move |request| {
-                let endpoints = endpoints.clone();
-                async move { Ok::<_, Infallible>(answer(request, address, &endpoints).await) }
-            });
-            let connection = hyper::server::conn::http1::Builder::new()
-                // Without a timer, hyper waits for the headers of a request forever.
-                .timer(TokioTimer::new())
-                .header_read_timeout(HEADERS_WITHIN)
-                .serve_connection(TokioIo::new(stream), service);
-            tokio::spawn(async move {
-                if let Err(error) = connection.await {
-                    tracing::debug!(%error, "an HTTP connection failed");
-                }
-            });
-        }
-    });
-    Ok((address, task))
+    let endpoints = Arc::new(endpoints);
+    server::serve(address, tls, move |request, address| {
+        let endpoints = Arc::clone(&endpoints);
+        async move { answer(request, address, &endpoints).await }
+    })
+    .await
 }
 
-async fn answer(
-    request: Request<Incoming>,
-    address: SocketAddr,
-    endpoints: &Endpoints,
-) -> Response<Full<Bytes>> {
-    let Endpoints {
-        metrics, health, ..
-    } = endpoints;
+/// Listens, and answers the probes of the kubelet until the task is aborted. They say
+/// nothing about the cluster but the names of controllers, and need no token.
+pub async fn serve_probes(
+    address: &ListenAddress,
+    health: Arc<Health>,
+) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
+    server::serve(address, None, move |request, _| {
+        let answer = probe(&request, &health);
+        let answer =
+            answer.unwrap_or_else(|| not_found("the paths of this port are /livez and /readyz\n"));
+        std::future::ready(answer)
+    })
+    .await
+}
+
+async fn answer(request: Request<Incoming>, address: SocketAddr, endpoints: &Endpoints) -> Answer {
+    if let Err(denial) = endpoints.access.check(&request).await {
+        return denial.answer();
+    }
     if request.uri().path().starts_with(requests::PATH) {
         return requests::answer(request, address, endpoints).await;
     }
-    if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(
-            StatusCode::METHOD_NOT_ALLOWED,
-            "only GET is allowed\n".to_owned(),
-        );
+    if let Some(answer) = probe(&request, &endpoints.health) {
+        return answer;
+    }
+    if let Some(refusal) = not_a_read(&request) {
+        return refusal;
     }
     match request.uri().path() {
-        "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/livez" => text(StatusCode::SERVICE_UNAVAILABLE, format!("{STUCK}\n")),
-        "/readyz" => readiness(health),
-        "/metrics" => text(StatusCode::OK, metrics.render()),
+        "/metrics" => text(StatusCode::OK, endpoints.metrics.render()),
         path => match controller_of(path) {
             Some(controller) => disagreements(endpoints, controller).await,
-            None => text(
-                StatusCode::NOT_FOUND,
+            None => not_found(
                 "not found: the paths are /metrics, /livez, /readyz and \
-                 /controllers/NAME/disagreements\n"
-                    .to_owned(),
+                 /controllers/NAME/disagreements\n",
             ),
         },
     }
 }
 
-fn readiness(health: &Health) -> Response<Full<Bytes>> {
+/// The answer to a probe; none if the request is no probe.
+fn probe(request: &Request<Incoming>, health: &Health) -> Option<Answer> {
+    let answer = match request.uri().path() {
+        "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
+        "/livez" => text(StatusCode::SERVICE_UNAVAILABLE, format!("{STUCK}\n")),
+        "/readyz" => readiness(health),
+        _ => return None,
+    };
+    Some(not_a_read(request).unwrap_or(answer))
+}
+
+/// The refusal of a request that is neither GET nor HEAD.
+fn not_a_read(request: &Request<Incoming>) -> Option<Answer> {
+    let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
+    let sentence = "only GET is allowed\n".to_owned();
+    (!is_read).then(|| text(StatusCode::METHOD_NOT_ALLOWED, sentence))
+}
+
+fn not_found(sentence: &str) -> Answer {
+    text(StatusCode::NOT_FOUND, sentence.to_owned())
+}
+
+fn readiness(health: &Health) -> Answer {
     let reasons = health.not_ready();
     if reasons.is_empty() {
         return text(StatusCode::OK, "ok\n".to_owned());
@@ -128,7 +132,7 @@ fn controller_of(path: &str) -> Option<&str> {
     name.strip_suffix("/disagreements")
 }
 
-async fn disagreements(endpoints: &Endpoints, controller: &str) -> Response<Full<Bytes>> {
+async fn disagreements(endpoints: &Endpoints, controller: &str) -> Answer {
     let Some(found) = endpoints.host.disagreements(controller).await else {
         let sentence = format!("the controller \"{controller}\" has no candidate\n");
         return text(StatusCode::NOT_FOUND, sentence);
@@ -140,11 +144,11 @@ async fn disagreements(endpoints: &Endpoints, controller: &str) -> Response<Full
     }
 }
 
-fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+fn text(status: StatusCode, body: String) -> Answer {
     with_type("text/plain; version=0.0.4; charset=utf-8", status, body)
 }
 
-fn with_type(kind: &'static str, status: StatusCode, body: String) -> Response<Full<Bytes>> {
+fn with_type(kind: &'static str, status: StatusCode, body: String) -> Answer {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
     let kind = HeaderValue::from_static(kind);

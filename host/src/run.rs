@@ -11,12 +11,15 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cli::{GuestArguments, RunArguments};
+use crate::cli::{GuestArguments, PortArguments, RunArguments};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::health::Health;
 use crate::host::{Host, HostOptions};
+use crate::http::access::Access;
+use crate::http::address::ListenAddress;
 use crate::http::requests::RequestPolicy;
+use crate::http::tls::{self, CertificateFiles};
 use crate::http::{self, Endpoints};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
@@ -53,35 +56,26 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         listener: None,
         seed: u64::from(std::process::id()),
     });
-    let policy = match (&config.controllers, arguments.allow_remote_requests) {
-        (None, _) => RequestPolicy::Cluster,
-        (Some(_), false) => RequestPolicy::Loopback,
-        (Some(_), true) => RequestPolicy::AnyAddress,
+    let policy = match &config.controllers {
+        None => RequestPolicy::Cluster,
+        Some(_) => RequestPolicy::File,
     };
-    if let Some(address) = arguments.http {
+    if let Some(address) = &arguments.ports.probes {
+        let (address, _) = http::serve_probes(address, Arc::clone(&health))
+            .await
+            .with_context(|| format!("--probes {address}"))?;
+        tracing::info!(%address, "serving the probes");
+    }
+    if let Some(address) = &arguments.ports.http {
         let endpoints = Endpoints {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
             requests: policy,
+            access: access(&arguments.ports, &client),
         };
-        let (address, _) = http::serve(&address, endpoints)
-            .await
-            .with_context(|| format!("--http {address}"))?;
-        tracing::info!(%address, "serving /metrics, the probes and disagreements");
-        match policy {
-            RequestPolicy::Cluster => {}
-            RequestPolicy::Loopback if !address.ip().is_loopback() => tracing::info!(
-                "this host accepts no requests such as promote or abort, because {address} is not \
-                 loopback: a step that waits for an operator stays until the file changes; \
-                 see --allow-remote-requests"
-            ),
-            RequestPolicy::Loopback | RequestPolicy::AnyAddress => tracing::info!(
-                "davit promote, pause, abort and the like reach this host with --server \
-                 http://{address}"
-            ),
-        }
-    } else if config.controllers.is_some() {
+        serve(address, &arguments.ports, endpoints).await?;
+    } else if policy == RequestPolicy::File {
         tracing::info!(
             "without --http, this host accepts no requests such as promote or abort: a step that \
              waits for an operator stays until the file changes"
@@ -102,6 +96,46 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     }
     host.stop().await;
     tracing::info!("stopped");
+    Ok(())
+}
+
+/// Who may use the port of `--http`.
+fn access(ports: &PortArguments, client: &kube::Client) -> Access {
+    if ports.insecure_http {
+        Access::Everyone
+    } else {
+        Access::reviewed(client.clone())
+    }
+}
+
+/// Serves the port of `--http`.
+async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoints) -> Result<()> {
+    let files = ports
+        .tls_cert_file
+        .clone()
+        .zip(ports.tls_private_key_file.clone());
+    let files = files.map(|(certificate, key)| CertificateFiles { certificate, key });
+    let tls = files.map(tls::acceptor).transpose()?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let policy = endpoints.requests;
+    let attempt = || format!("--http {address}");
+    let (address, task) = http::serve(address, tls, endpoints)
+        .await
+        .with_context(attempt)?;
+    if ports.insecure_http && !address.ip().is_loopback() {
+        task.abort();
+        bail!(
+            "--insecure-http: {address} is not loopback, and everyone who reaches it could read \
+             what is deleted: listen on 127.0.0.1, or leave the option out"
+        );
+    }
+    tracing::info!(%address, "serving /metrics, the probes and disagreements");
+    if policy == RequestPolicy::File {
+        tracing::info!(
+            "davit promote, pause, abort and the like reach this host with --server \
+             {scheme}://{address}"
+        );
+    }
     Ok(())
 }
 

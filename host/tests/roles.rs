@@ -15,5 +15,7 @@
 
 #[path = "roles/cluster.rs"]
 mod cluster;
+#[path = "roles/ports.rs"]
+mod ports;
 #[path = "roles/stories.rs"]
 mod stories;

@@ -3,19 +3,18 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, anyhow};
-use davit_cluster::connect;
 use hyper::Request;
 use kube::Client;
 
-use super::check_name;
+use super::{check_name, server};
 use crate::http::address::ServerAddress;
 use crate::http::disagreements::{Disagreement, Page, Side};
 use crate::resource::describe;
 
 /// How the running host is reached.
 pub enum Server<'a> {
-    /// Directly: `http://127.0.0.1:8080`.
-    At(&'a ServerAddress),
+    /// Directly, at this address: `http://127.0.0.1:8080`.
+    At(&'a Client, &'a ServerAddress),
     /// Through the API server and the Service `davit` of this namespace.
     Service(&'a Client, &'a str),
 }
@@ -25,14 +24,14 @@ pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
     check_name(name)?;
     let path = format!("/controllers/{name}/disagreements");
     match server {
-        Server::At(server) => {
-            let client = connect::client(kube::Config::new(server.uri().clone()))?;
-            let page = get(&client, &path).await;
-            page.with_context(|| format!("the host at {server}"))
+        Server::At(client, address) => {
+            let answer = client.request(Request::get(path).body(Vec::new())?).await;
+            let page = answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()));
+            page.with_context(|| format!("the host at {address}"))
         }
         Server::Service(client, namespace) => {
-            let service = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy");
-            let page = get(client, &format!("{service}{path}")).await;
+            let page = server::through_service(client, namespace, &path).await;
+            let page = page.and_then(|text| Ok(serde_json::from_str(&text)?));
             page.with_context(|| {
                 format!(
                     "the Service davit of the namespace {namespace}, through the API server \
@@ -41,12 +40,6 @@ pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
             })
         }
     }
-}
-
-async fn get(client: &Client, path: &str) -> Result<Page> {
-    let request = Request::get(path).body(Vec::new())?;
-    let answer = client.request(request).await;
-    answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
 }
 
 /// The counts, and that many of the last disagreements.

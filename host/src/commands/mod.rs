@@ -12,6 +12,7 @@ pub mod get;
 pub mod history;
 pub(crate) mod print;
 pub mod requests;
+mod server;
 mod tree;
 mod version;
 
@@ -25,8 +26,8 @@ use serde_json::Value;
 use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
     GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
+    ServerArguments,
 };
-use crate::http::address::ServerAddress;
 use crate::resource::{controllers, describe};
 pub use check::check;
 use davit_core::api::ControllerStatus;
@@ -38,42 +39,42 @@ pub use version::version;
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
     let PromoteArguments { request, full } = arguments;
-    let client = request_client(request.server, request.cluster).await?;
+    let client = request_client(&request.server, request.cluster).await?;
     let done = requests::promote(&client, &request.name, full, request.wait).await?;
     print::out(&done)
 }
 
 /// `davit pause`
 pub async fn pause(arguments: RequestArguments) -> Result<()> {
-    let client = request_client(arguments.server, arguments.cluster).await?;
+    let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit resume`
 pub async fn resume(arguments: RequestArguments) -> Result<()> {
-    let client = request_client(arguments.server, arguments.cluster).await?;
+    let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit retry`
 pub async fn retry(arguments: RequestArguments) -> Result<()> {
-    let client = request_client(arguments.server, arguments.cluster).await?;
+    let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit abort`
 pub async fn abort(arguments: RequestArguments) -> Result<()> {
-    let client = request_client(arguments.server, arguments.cluster).await?;
+    let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit reset`
 pub async fn reset(arguments: RequestArguments) -> Result<()> {
-    let client = request_client(arguments.server, arguments.cluster).await?;
+    let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::reset(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
@@ -86,7 +87,7 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
         to,
         now,
     } = arguments;
-    if let Some(server) = request.server {
+    if let Some(server) = request.server.server {
         bail!(
             "the Davit at {server} runs the controllers of its configuration file: restore the former \
              entry of {} in that file; davit abort rolls back a candidate",
@@ -140,8 +141,9 @@ pub fn completion(arguments: &CompletionArguments) -> Result<()> {
 /// `davit diff`
 pub async fn diff(arguments: DiffArguments) -> Result<()> {
     let name = &arguments.name;
-    let page = if let Some(server) = &arguments.server {
-        diff::fetch(Server::At(server), name).await?
+    let page = if let Some(address) = &arguments.server.server {
+        let client = request_client(&arguments.server, arguments.cluster).await?;
+        diff::fetch(Server::At(&client, address), name).await?
     } else {
         let client = connect(arguments.cluster).await?;
         let namespace = &arguments.namespace.namespace;
@@ -155,12 +157,9 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
 
 /// A client of the server that serves the Controllers: a host that runs those of a
 /// file, or the cluster.
-async fn request_client(
-    server: Option<ServerAddress>,
-    cluster: ClusterArguments,
-) -> Result<Client> {
-    match server {
-        Some(server) => Ok(connect::client(kube::Config::new(server.uri().clone()))?),
+async fn request_client(server: &ServerArguments, cluster: ClusterArguments) -> Result<Client> {
+    match server::at(server)? {
+        Some(client) => Ok(client),
         None => connect(cluster).await,
     }
 }

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use davit_cluster::api::chain;
 use hyper::Request;
 use kube::Client;
 use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
-use super::connect;
 use super::print::{out, serialized};
+use super::{connect, server};
 use crate::build;
 use crate::cli::VersionArguments;
 use crate::resource::describe;
@@ -66,8 +66,8 @@ pub async fn version(arguments: VersionArguments) -> Result<()> {
 
 impl Versions {
     async fn ask(&mut self, client: &Client, namespace: &str) {
-        let metrics = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy/metrics");
-        let (server, metrics) = tokio::join!(text(client, "/version"), text(client, &metrics));
+        let metrics = server::through_service(client, namespace, "/metrics");
+        let (server, metrics) = tokio::join!(in_time(text(client, "/version")), in_time(metrics));
         match server.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string())) {
             Ok(server) => self.server = Some(server),
             Err(error) => self.server_error = Some(error),
@@ -108,13 +108,17 @@ impl Versions {
     }
 }
 
-/// The body of an answer, or the reason for its absence.
-async fn text(client: &Client, path: &str) -> Result<String, String> {
-    let request = Request::get(path).body(Vec::new());
-    let request = request.map_err(|error| error.to_string())?;
-    match timeout(PATIENCE, client.request_text(request)).await {
-        Ok(Ok(text)) => Ok(text),
-        Ok(Err(error)) => Err(describe(&error).trim().to_owned()),
+/// The body of an answer of the API server.
+async fn text(client: &Client, path: &str) -> Result<String> {
+    let answer = client.request_text(Request::get(path).body(Vec::new())?);
+    let answer = answer.await;
+    answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
+}
+
+/// An answer, or the reason for its absence.
+async fn in_time(answer: impl Future<Output = Result<String>>) -> Result<String, String> {
+    match timeout(PATIENCE, answer).await {
+        Ok(answer) => answer.map_err(|error| chain(error.as_ref())),
         Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
     }
 }

@@ -1,19 +1,20 @@
 //! `/apis/davit.dev/v1alpha1/controllers`: the controllers of a configuration file in
 //! the form of the custom resource, for the commands of operators.
 //!
-//! A request can cause deletions. Therefore the host accepts requests on loopback only,
-//! unless the operator who started it allowed others, and never from a browser: a page
-//! that a user visits must not promote anything, even if it finds the port.
+//! A request can cause deletions. It needs the same access as every path of the port, and
+//! the host accepts none from a browser: a page that a user visits must not promote
+//! anything, even if it finds a port on loopback.
 
 use std::net::{IpAddr, SocketAddr};
 
-use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::{Bytes, Incoming};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
 use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::http::request::Parts;
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, StatusCode};
 use serde_json::{Value, json};
 
+use super::server::Answer;
 use super::{Endpoints, with_type};
 use davit_core::control::{Change, ChangeError};
 
@@ -33,10 +34,8 @@ pub enum RequestPolicy {
     /// requests.
     #[default]
     Cluster,
-    /// Requests over loopback.
-    Loopback,
-    /// Requests from every address.
-    AnyAddress,
+    /// Requests about the controllers of its file.
+    File,
 }
 
 struct Refusal {
@@ -50,27 +49,29 @@ pub(super) async fn answer(
     request: Request<Incoming>,
     address: SocketAddr,
     endpoints: &Endpoints,
-) -> Response<Full<Bytes>> {
-    let answer = match respond(request, address, endpoints).await {
-        Ok(value) => (StatusCode::OK, value),
+) -> Answer {
+    match respond(request, address, endpoints).await {
+        Ok(value) => with_type("application/json", StatusCode::OK, value.to_string()),
         Err(Refusal {
             code,
             reason,
             message,
-        }) => {
-            let status = json!({
-                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-                "message": message, "reason": reason, "code": code.as_u16(),
-            });
-            (code, status)
-        }
-    };
-    let mut response = with_type("application/json", answer.0, answer.1.to_string());
-    if answer.0 == StatusCode::SERVICE_UNAVAILABLE {
-        let headers = response.headers_mut();
+        }) => status(code, reason, &message),
+    }
+}
+
+/// A failure in the form of an API server.
+pub(super) fn status(code: StatusCode, reason: &str, message: &str) -> Answer {
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code.as_u16(),
+    });
+    let mut answer = with_type("application/json", code, status.to_string());
+    if code == StatusCode::SERVICE_UNAVAILABLE {
+        let headers = answer.headers_mut();
         headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
     }
-    response
+    answer
 }
 
 async fn respond(
@@ -78,7 +79,11 @@ async fn respond(
     address: SocketAddr,
     endpoints: &Endpoints,
 ) -> Result<Value, Refusal> {
-    check_policy(endpoints.requests, address.ip())?;
+    if endpoints.requests == RequestPolicy::Cluster {
+        let message = "this host runs the Controllers of its cluster: make the request there, \
+                       without --server";
+        return Err(forbidden(message.to_owned()));
+    }
     check_sender(request.headers(), address.ip())?;
     let (parts, body) = request.into_parts();
     let rest = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
@@ -128,24 +133,6 @@ async fn read_change(parts: &Parts, body: Incoming) -> Result<Change, Refusal> {
     let patch: Value = serde_json::from_slice(&body.to_bytes())
         .map_err(|error| wrong(format!("the body is not JSON: {error}")))?;
     Change::read(&patch).map_err(|error| refusal(&error))
-}
-
-fn check_policy(policy: RequestPolicy, address: IpAddr) -> Result<(), Refusal> {
-    let message = match policy {
-        RequestPolicy::AnyAddress => return Ok(()),
-        RequestPolicy::Loopback if address.is_loopback() => return Ok(()),
-        RequestPolicy::Loopback => format!(
-            "requests are accepted on loopback only, and this host listens on {address}: start \
-             it with --http 127.0.0.1:PORT, or with --allow-remote-requests if everyone who reaches \
-             the port may decide what is deleted"
-        ),
-        RequestPolicy::Cluster => {
-            "this host runs the Controllers of its cluster: make the request there, without \
-             --server"
-                .to_owned()
-        }
-    };
-    Err(forbidden(message))
 }
 
 /// Refuses browsers: pages of other sites, and pages whose name now resolves to this
@@ -205,24 +192,6 @@ fn refusal(error: &ChangeError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn requests_are_accepted_on_loopback_unless_the_operator_allows_any_address() {
-        let (loopback, remote) = ("127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap());
-        let every = "0.0.0.0".parse().unwrap();
-        for (policy, address, expected) in [
-            (RequestPolicy::Loopback, loopback, true),
-            (RequestPolicy::Loopback, "::1".parse().unwrap(), true),
-            (RequestPolicy::Loopback, remote, false),
-            (RequestPolicy::Loopback, every, false),
-            (RequestPolicy::AnyAddress, remote, true),
-            (RequestPolicy::AnyAddress, every, true),
-            (RequestPolicy::Cluster, loopback, false),
-        ] {
-            let found = check_policy(policy, address);
-            assert_eq!(found.is_ok(), expected, "{policy:?} {address}");
-        }
-    }
 
     #[test]
     fn a_host_header_is_loopback_by_name_or_address() {

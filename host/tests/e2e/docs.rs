@@ -39,7 +39,7 @@ fn the_example_of_the_readme_is_a_shadow_first_and_deletes_after_its_promotion()
     kubectl(&["apply", "-f", controller.to_str().unwrap()]);
     let server = format!("127.0.0.1:{}", free_port());
     let mut host = davit();
-    host.args(["run", "--http", &server, "--kubeconfig"])
+    host.args(["run", "--http", &server, "--insecure-http", "--kubeconfig"])
         .arg(&kubeconfig)
         .stderr(Stdio::null());
     let host = Process(host.spawn().unwrap());

@@ -79,7 +79,7 @@ pub(crate) fn sim_with(load: &[&Path], arguments: &[&str]) -> (Process, PathBuf)
     (Process(child), PathBuf::from(line.trim()))
 }
 
-fn server(kubeconfig: &Path) -> String {
+pub(crate) fn server(kubeconfig: &Path) -> String {
     let text = std::fs::read_to_string(kubeconfig).unwrap();
     let line = text
         .lines()
@@ -101,6 +101,27 @@ pub(crate) fn get(url: &str) -> Option<(u16, String)> {
     let status = answer.split_whitespace().nth(1)?.parse().ok()?;
     let body = answer.split_once("\r\n\r\n")?.1.to_owned();
     Some((status, body))
+}
+
+/// The body of the answer to a POST of JSON.
+pub(crate) fn post(url: &str, body: &str) -> String {
+    use std::io::Write as _;
+    let (host, path) = url
+        .strip_prefix("http://")
+        .unwrap()
+        .split_once('/')
+        .unwrap();
+    let mut stream = std::net::TcpStream::connect(host).unwrap();
+    write!(
+        stream,
+        "POST /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_once("\r\n\r\n").unwrap().1.to_owned()
 }
 
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
@@ -157,7 +178,7 @@ fn run_executes_plans_and_exits_0_after_a_signal() {
         .arg(&config)
         .arg("--kubeconfig")
         .arg(&kubeconfig)
-        .args(["--http", &format!("127.0.0.1:{port}")])
+        .args(["--http", &format!("127.0.0.1:{port}"), "--insecure-http"])
         .stderr(Stdio::null())
         .spawn()
         .unwrap();

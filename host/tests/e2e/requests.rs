@@ -8,7 +8,7 @@ use std::process::{Output, Stdio};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{Process, davit, free_port, get, sim_with, until};
+use crate::program::{Process, davit, free_port, get, post, server, sim_with, until};
 
 /// A cluster with three failed pods, and a host that runs from a file.
 struct Site {
@@ -21,8 +21,12 @@ struct Site {
 impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let pods: Vec<Value> = (0..3).map(failed_pod).collect();
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": pods});
+        let mut items: Vec<Value> = (0..3).map(failed_pod).collect();
+        items.push(json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "operator", "namespace": "default"},
+        }));
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
         let path = directory.path().join("pods.json");
         std::fs::write(&path, list.to_string()).unwrap();
         let (sim, kubeconfig) = sim_with(&[&path], &[]);
@@ -48,6 +52,23 @@ impl Site {
     }
 
     fn run(&self, arguments: &[&str]) -> Process {
+        let run = self.start(arguments);
+        until("ready", || {
+            let url = format!("http://127.0.0.1:{}/readyz", self.port);
+            get(&url).is_some_and(|(status, _)| status == 200)
+        });
+        run
+    }
+
+    /// A token of a `ServiceAccount`.
+    fn token(&self) -> String {
+        let path = "api/v1/namespaces/default/serviceaccounts/operator/token";
+        let answer = post(&format!("{}/{path}", server(&self.kubeconfig)), "{}");
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        answer["status"]["token"].as_str().unwrap().to_owned()
+    }
+
+    fn start(&self, arguments: &[&str]) -> Process {
         let run = davit()
             .args(["run", "--log", "off", "--config"])
             .arg(self.path("davit.yaml"))
@@ -57,17 +78,13 @@ impl Site {
             .args(arguments)
             .stderr(Stdio::null())
             .spawn();
-        let run = Process(run.unwrap());
-        until("ready", || {
-            let url = format!("http://127.0.0.1:{}/readyz", self.port);
-            get(&url).is_some_and(|(status, _)| status == 200)
-        });
-        run
+        Process(run.unwrap())
     }
 
     /// A host on loopback.
     fn host(&self) -> Process {
-        self.run(&["--http", &format!("localhost:{}", self.port)])
+        let address = format!("localhost:{}", self.port);
+        self.run(&["--http", &address, "--insecure-http"])
     }
 
     fn davit(&self, command: &str) -> Output {
@@ -273,19 +290,56 @@ fn requests_of_browsers_are_refused() {
 }
 
 #[test]
-fn requests_beyond_loopback_are_refused_unless_the_operator_allows_them() {
+fn a_port_without_access_control_is_on_loopback() {
     let place = Site::new();
     place.write(1, TWO_STEPS);
-    let every = format!("0.0.0.0:{}", place.port);
-    let host = place.run(&["--http", &every]);
+    let output = davit()
+        .args(["run", "--log", "off", "--insecure-http", "--config"])
+        .arg(place.path("davit.yaml"))
+        .arg("--kubeconfig")
+        .arg(&place.kubeconfig)
+        .args(["--http", &format!("0.0.0.0:{}", place.port)])
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("--insecure-http: 0.0.0.0:"), "{error}");
+    assert!(error.contains("is not loopback"), "{error}");
+}
+
+#[test]
+fn a_request_from_elsewhere_needs_a_token() {
+    let place = Site::new();
+    place.write(1, TWO_STEPS);
+    let probes = free_port();
+    let host = place.start(&[
+        "--http",
+        &format!("0.0.0.0:{}", place.port),
+        "--probes",
+        &format!("127.0.0.1:{probes}"),
+    ]);
+    let url = format!("http://127.0.0.1:{probes}/readyz");
+    until("ready", || {
+        get(&url).is_some_and(|(status, _)| status == 200)
+    });
     let refused = place.refuses("pause");
+    assert!(refused.contains("a bearer token is required"), "{refused}");
+    let pause = |token: &str| {
+        std::fs::write(place.path("token"), format!("{token}\n")).unwrap();
+        let server = format!("127.0.0.1:{}", place.port);
+        let mut command = davit();
+        command.args(["pause", "podgc", "--server", &server, "--token-file"]);
+        command.arg(place.path("token")).output().unwrap()
+    };
+    let output = pause("forged");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
     assert!(
-        refused.contains("this host listens on 0.0.0.0"),
-        "{refused}"
+        error.contains("does not accept the bearer token"),
+        "{error}"
     );
-    assert_eq!(host.terminate(), 0);
-    let host = place.run(&["--http", &every, "--allow-remote-requests"]);
-    assert!(place.does("pause").contains("podgc: paused"));
+    let output = pause(&place.token());
+    assert!(output.status.success(), "{output:?}");
     assert_eq!(host.terminate(), 0);
 }
 
@@ -299,6 +353,7 @@ fn a_host_that_runs_the_clusters_controllers_takes_no_requests_itself() {
         .arg("--kubeconfig")
         .arg(&place.kubeconfig)
         .args(["--http", &format!("127.0.0.1:{}", place.port)])
+        .arg("--insecure-http")
         .spawn();
     let run = Process(run.unwrap());
     until("the host listens", || get(&place.url()).is_some());

@@ -175,7 +175,7 @@ fn a_silent_registry_delays_neither_the_probes_nor_a_stop() {
         "{{oci: {{reference: \"{host}/podgc:1\", insecure: true}}}}"
     ));
     let http = format!("127.0.0.1:{}", free_port());
-    let waiting = place.run("cache", &["--http", &http]);
+    let waiting = place.run("cache", &["--http", &http, "--insecure-http"]);
     waiting.says("serving /metrics");
     let (_asked, _) = silent.accept().unwrap();
     for (path, status) in [("livez", "200"), ("readyz", "503")] {

@@ -494,9 +494,19 @@ async fn a_rollback_does_not_undo_another_operators_change() {
 #[tokio::test]
 async fn diff_reaches_the_host_through_the_api_server() {
     let service = service_fn(|request: Request<Body>| async move {
-        let path = "/api/v1/namespaces/davit-system/services/davit:http/proxy/controllers/";
-        let response = match request.uri().path().strip_prefix(path) {
-            Some("podgc/disagreements") => {
+        let home = "/api/v1/namespaces/davit-system/";
+        let token = request.headers().get("x-davit-authorization");
+        let is_viewer = token.is_some_and(|token| token == "Bearer of-the-viewer");
+        let response = match request.uri().path().strip_prefix(home) {
+            Some("serviceaccounts/davit-viewer/token") => {
+                let token = json!({
+                    "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest",
+                    "metadata": {}, "spec": {"audiences": []},
+                    "status": {"token": "of-the-viewer", "expirationTimestamp": AT},
+                });
+                Response::new(Body::from(token.to_string().into_bytes()))
+            }
+            Some("services/davit:http/proxy/controllers/podgc/disagreements") if is_viewer => {
                 let page = json!({
                     "stable": "aaaa",
                     "candidate": "bbbb",

@@ -60,6 +60,36 @@ fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
     assert!(cache.unwrap().starts_with(&format!("{path}/")), "{cache:?}");
 }
 
+/// The ports of the Deployment, its probes and the network policy are the same.
+#[test]
+fn the_network_policy_admits_what_the_deployment_serves() {
+    let deployment = &documents(&deploy().join("base/deployment.yaml"))[0];
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let ports = |list: &Value, field: &str| -> BTreeSet<u64> {
+        let list = list.as_array().unwrap().iter();
+        list.map(|port| port[field].as_u64().unwrap()).collect()
+    };
+    let served = ports(&container["ports"], "containerPort");
+    let arguments: Vec<&str> = container["args"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter_map(Value::as_str)
+        .collect();
+    for port in &served {
+        let listens = |argument: &&str| argument.ends_with(&format!("=:{port}"));
+        assert!(arguments.iter().any(listens), "{port}: {arguments:?}");
+    }
+    for probe in ["livenessProbe", "readinessProbe"] {
+        assert_eq!(container[probe]["httpGet"]["port"], "probes");
+    }
+    let policy = &documents(&deploy().join("components/network-policy/networkpolicy.yaml"))[0];
+    assert_eq!(
+        ports(&policy["spec"]["ingress"][0]["ports"], "port"),
+        served
+    );
+}
+
 /// Davit's role allows exactly its requests for its own resources.
 #[test]
 fn the_shipped_role_grants_davits_own_requests() {
@@ -74,16 +104,21 @@ fn the_shipped_role_grants_davits_own_requests() {
     for role in documents {
         for rule in role["rules"].as_array().into_iter().flatten() {
             for verb in texts(&rule["verbs"]) {
-                let resource = texts(&rule["resources"]).join(",");
-                granted.insert(format!(
-                    "{} {verb} {resource}",
-                    role["kind"].as_str().unwrap()
-                ));
+                let kind = role["kind"].as_str().unwrap();
+                for what in ["resources", "nonResourceURLs"] {
+                    for one in texts(&rule[what]) {
+                        granted.insert(format!("{kind} {verb} {one}"));
+                    }
+                }
             }
         }
     }
     let expected = [
         "ClusterRole create events",
+        "ClusterRole create subjectaccessreviews",
+        "ClusterRole create tokenreviews",
+        "ClusterRole get /controllers/*",
+        "ClusterRole get /metrics",
         "ClusterRole get controllers",
         "ClusterRole list controllers",
         "ClusterRole patch controllers/status",

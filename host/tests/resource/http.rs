@@ -8,14 +8,17 @@ use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::{ClientConfig, ControllerConfig};
 use davit::health::Health;
 use davit::host::{Host, HostOptions};
+use davit::http::access::Access;
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
+use davit::http::tls::{self, CertificateFiles};
 use davit::http::{self, Endpoints};
 use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::records::Records;
+use davit_cluster::connect;
 use davit_core::api::{AnalysisConfig, ControllerSpec, HumanDuration, RolloutConfig};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
@@ -24,6 +27,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::Cluster;
 
@@ -42,6 +46,11 @@ fn modules() -> Modules {
 
 /// A host, and its address.
 async fn host(client: Client) -> (Host, ServerAddress) {
+    host_with(client, None).await
+}
+
+/// The same, perhaps with TLS.
+async fn host_with(client: Client, tls: Option<TlsAcceptor>) -> (Host, ServerAddress) {
     let metrics = Arc::new(HostMetrics::new().unwrap());
     let health = Arc::new(Health::default());
     let host = Host::start(HostOptions {
@@ -60,13 +69,18 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
-        requests: RequestPolicy::Loopback,
+        requests: RequestPolicy::File,
+        access: Access::Everyone,
     };
-    let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
+    let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), tls, served)
         .await
         .unwrap();
     // Without a scheme, as users write it.
     (host, address.to_string().parse().unwrap())
+}
+
+fn client(server: &ServerAddress) -> Client {
+    connect::client(kube::Config::new(server.uri().clone())).unwrap()
 }
 
 /// PodGC with this threshold.
@@ -101,12 +115,93 @@ async fn a_client_that_never_ends_its_headers_is_disconnected() {
     host.stop().await;
 }
 
+/// A certificate for 127.0.0.1 in the files, and in DER.
+fn certify(files: &CertificateFiles) -> Vec<u8> {
+    let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(&files.certificate, made.cert.pem()).unwrap();
+    std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+    made.cert.der().to_vec()
+}
+
+/// On virtual time, which passes while nobody sends anything.
+#[tokio::test(start_paused = true)]
+async fn a_changed_certificate_is_used_without_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = CertificateFiles {
+        certificate: directory.path().join("tls.crt"),
+        key: directory.path().join("tls.key"),
+    };
+    let former = certify(&files);
+    let cluster = Cluster::new();
+    let acceptor = tls::acceptor(files.clone()).unwrap();
+    let (host, uri) = host_with(cluster.client.clone(), Some(acceptor)).await;
+    let uri: ServerAddress = format!("https://{uri}")
+        .replace("http://", "")
+        .parse()
+        .unwrap();
+    let trusts = async |certificate: &Vec<u8>| {
+        let mut config = kube::Config::new(uri.uri().clone());
+        config.root_cert = Some(vec![certificate.clone()]);
+        let client = connect::client(config).unwrap();
+        let error = fetch(Server::At(&client, &uri), "podgc").await.unwrap_err();
+        format!("{error:#}").contains("has no candidate")
+    };
+    assert!(trusts(&former).await);
+
+    // The key is not that of the certificate yet.
+    let certificate = std::fs::read(&files.certificate).unwrap();
+    let next = certify(&files);
+    let replaced = std::fs::read(&files.certificate).unwrap();
+    std::fs::write(&files.certificate, certificate).unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert!(trusts(&former).await);
+    std::fs::write(&files.certificate, replaced).unwrap();
+    sleep(Duration::from_secs(30)).await;
+    assert!(trusts(&next).await);
+    assert!(!trusts(&former).await);
+    host.stop().await;
+}
+
+#[test]
+fn a_certificate_that_cannot_be_used_is_refused_by_its_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = CertificateFiles {
+        certificate: directory.path().join("tls.crt"),
+        key: directory.path().join("tls.key"),
+    };
+    let refusal = || {
+        let error = tls::acceptor(files.clone()).err().unwrap();
+        error.to_string()
+    };
+    assert!(
+        refusal().contains("tls.crt cannot be read"),
+        "{}",
+        refusal()
+    );
+    certify(&files);
+    std::fs::write(&files.key, "not a key").unwrap();
+    assert!(
+        refusal().contains("tls.key holds no private key in PEM"),
+        "{}",
+        refusal()
+    );
+    certify(&files);
+    std::fs::write(&files.certificate, "nothing").unwrap();
+    assert!(
+        refusal().contains("tls.crt holds no certificate in PEM"),
+        "{}",
+        refusal()
+    );
+}
+
 #[tokio::test]
 async fn a_disagreement_is_served_with_both_plans() {
     let cluster = Cluster::new();
     terminated_pods(&cluster, 5);
     let (host, uri) = host(cluster.client.clone()).await;
-    let error = fetch(Server::At(&uri), "podgc").await.unwrap_err();
+    let error = fetch(Server::At(&client(&uri), &uri), "podgc")
+        .await
+        .unwrap_err();
     let error = format!("{error:#}");
     assert!(
         error.contains("the controller \"podgc\" has no candidate"),
@@ -138,7 +233,7 @@ async fn a_disagreement_is_served_with_both_plans() {
     }
     let deadline = Instant::now() + Duration::from_secs(30);
     let page = loop {
-        match fetch(Server::At(&uri), "podgc").await {
+        match fetch(Server::At(&client(&uri), &uri), "podgc").await {
             Ok(page) if page.counts.agree == 2 && page.counts.disagree == 2 => break page,
             other => assert!(Instant::now() < deadline, "{other:?}"),
         }

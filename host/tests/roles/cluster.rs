@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 const PATIENCE: Duration = Duration::from_secs(40);
-const NAMESPACE: &str = "davit-system";
+pub(crate) const NAMESPACE: &str = "davit-system";
 const ADMINISTRATOR: &str = "the-administrators-token";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
@@ -162,7 +162,12 @@ impl Cluster {
 
     /// Starts `davit run` with the token of its `ServiceAccount`.
     pub(crate) fn run(&self) -> Process {
-        let token = self.runtime.block_on(self.token());
+        self.run_with(&["--http", "127.0.0.1:0"])
+    }
+
+    /// The same, with these ports.
+    pub(crate) fn run_with(&self, ports: &[&str]) -> Process {
+        let token = self.token("davit");
         let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &token);
         let context = "    user: davit-sim\n";
         let namespaced = format!("{context}    namespace: {NAMESPACE}\n");
@@ -175,7 +180,9 @@ impl Cluster {
         let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
         let child = Command::new(program)
             .env_remove("RUST_LOG")
-            .args(["run", "--http", "127.0.0.1:0", "--config"])
+            .arg("run")
+            .args(ports)
+            .arg("--config")
             .arg(deploy("base/davit.yaml"))
             .arg("--kubeconfig")
             .arg(path)
@@ -189,8 +196,13 @@ impl Cluster {
         Process(child.unwrap())
     }
 
-    async fn token(&self) -> String {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/davit/token");
+    /// A token of a `ServiceAccount` in Davit's namespace.
+    pub(crate) fn token(&self, account: &str) -> String {
+        self.runtime.block_on(self.request_token(account))
+    }
+
+    async fn request_token(&self, account: &str) -> String {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
         let request = http::Request::post(path)
             .header("Authorization", format!("Bearer {ADMINISTRATOR}"))
             .header("Content-Type", "application/json")
