@@ -69,6 +69,9 @@ pub enum Command {
     /// Resets a controller's tripped guardrails.
     #[command(after_long_help = examples::RESET)]
     Reset(RequestArguments),
+    /// Shows the rules that spec.permissions lacks, or adds them.
+    #[command(after_long_help = examples::GRANT)]
+    Grant(GrantArguments),
     /// Restores module, configuration and limits of a former spec.
     #[command(after_long_help = examples::ROLLBACK)]
     Rollback(RollbackArguments),
@@ -339,6 +342,20 @@ pub struct ControllerArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
+}
+
+/// `davit grant`
+#[derive(Debug, Args)]
+pub struct GrantArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub controller: ControllerArguments,
+    /// Adds the rules to the Controller after it has shown them.
+    #[arg(long)]
+    pub apply: bool,
+    /// With --apply: how long to wait for the host; with 0, do not wait.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
+    pub wait: Duration,
 }
 
 /// `davit promote`

@@ -167,6 +167,7 @@ impl Loader {
             guest,
             identity,
             away,
+            is_shipped: spec.module.source.is_builtin(),
         })
     }
 

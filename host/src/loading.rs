@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_core::api::{ControllerSpec, ControllerStatus, ModuleSource};
+use davit_core::api::{ControllerSpec, ControllerStatus};
 use davit_core::control::{
     Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, Owner, SourceVersion,
 };
@@ -148,7 +148,7 @@ async fn recorded(
             version: None,
         }),
         Err(reason) => {
-            let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+            let is_builtin = spec.module.source.is_builtin();
             let message = describe(&reason, revision, &spec);
             Err(LoadProblem {
                 is_builtin,

@@ -25,6 +25,8 @@ mod definition;
 mod deploy;
 #[path = "resource/get.rs"]
 mod get;
+#[path = "resource/grant.rs"]
+mod grant;
 #[path = "resource/http.rs"]
 mod http;
 #[path = "resource/program.rs"]

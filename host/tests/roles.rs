@@ -15,6 +15,8 @@
 
 #[path = "roles/cluster.rs"]
 mod cluster;
+#[path = "roles/grants.rs"]
+mod grants;
 #[path = "roles/ports.rs"]
 mod ports;
 #[path = "roles/stories.rs"]

@@ -204,6 +204,7 @@ fn add(
         .collect::<Result<_, _>>()?;
     let view = store.add_view(ViewSpec {
         fields: fields.iter().collect(),
+        hidden: davit_core::path::FieldTree::default(),
         indexes,
         key: ViewKey::Name,
     });

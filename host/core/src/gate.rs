@@ -5,10 +5,13 @@
 //! is not declared or granted), so that a dry run reports them too. Then it checks what
 //! can change: leadership, mode, ownership, expectations, guardrails.
 
+pub mod reads;
+
 use std::fmt;
 
 use crate::budget::Trip;
 use crate::expectation::ExpectationState;
+use crate::grant::Grant;
 use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
@@ -48,8 +51,8 @@ pub struct Circumstances<'a> {
     pub mode: Mode,
     /// The guest's manifest.
     pub manifest: &'a Manifest,
-    /// The permissions that the operator granted; none for all declared ones.
-    pub granted: Option<&'a [Permission]>,
+    /// What the operator granted.
+    pub grant: &'a Grant,
     /// The resources that the API server serves.
     pub mapping: &'a Mapping,
     /// Whether the target belongs to the cohort that this revision owns.
@@ -133,6 +136,8 @@ pub enum Refusal {
     NotGranted {
         /// The permission that the plan needs.
         permission: Permission,
+        /// The namespace of the object; empty if it has none.
+        namespace: String,
     },
     /// Only pods can be evicted.
     NotAPod,
@@ -183,10 +188,16 @@ impl fmt::Display for Refusal {
                 f,
                 "refused: the guest's manifest does not declare the permission {permission}"
             ),
-            Self::NotGranted { permission } => write!(
-                f,
-                "refused: the operator did not grant the permission {permission}"
-            ),
+            Self::NotGranted {
+                permission,
+                namespace,
+            } => {
+                write!(f, "refused: spec.permissions does not grant {permission}")?;
+                match namespace.as_str() {
+                    "" => Ok(()),
+                    namespace => write!(f, " in the namespace {namespace}"),
+                }
+            }
             Self::NotAPod => f.write_str("refused: only pods can be evicted"),
         }
     }
@@ -238,13 +249,13 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
     }
     let mut availability = Availability::Served;
     for step in &plan.steps {
-        let permission = match requirement(step, &plan.target, circumstances.mapping)? {
+        let (permission, object) = match requirement(step, &plan.target, circumstances.mapping)? {
             Requirement::Nothing => continue,
             Requirement::Unknown => {
                 availability = Availability::NotServed;
                 continue;
             }
-            Requirement::Permission(permission) => permission,
+            Requirement::Permission(permission, object) => (permission, object),
         };
         let Permission {
             verb,
@@ -254,28 +265,34 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
         if !circumstances.manifest.permits(verb, group, resource) {
             return Err(Refusal::NotDeclared { permission });
         }
-        let granted = circumstances.granted.is_none_or(|granted| {
-            granted
-                .iter()
-                .any(|rule| rule.covers(verb, group, resource))
-        });
-        if !granted {
-            return Err(Refusal::NotGranted { permission });
+        let is_granted = circumstances
+            .grant
+            .allows_write(&permission, &object.namespace);
+        if !is_granted && !Mutant::IgnoreGrant.is_active() {
+            return Err(Refusal::NotGranted {
+                permission,
+                namespace: object.namespace.clone(),
+            });
         }
     }
     Ok(availability)
 }
 
 /// The permission that a step needs.
-enum Requirement {
+enum Requirement<'a> {
     /// None: the host itself sends events.
     Nothing,
     /// Unknown: the kind is not served.
     Unknown,
-    Permission(Permission),
+    /// This one, on this object.
+    Permission(Permission, &'a ObjectRef),
 }
 
-fn requirement(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Requirement, Refusal> {
+fn requirement<'a>(
+    step: &'a Step,
+    target: &'a ObjectRef,
+    mapping: &Mapping,
+) -> Result<Requirement<'a>, Refusal> {
     let (verb, object, subresource) = match step {
         Step::Event(_) => return Ok(Requirement::Nothing),
         Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
@@ -294,11 +311,12 @@ fn requirement(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Req
         resource.push('/');
         resource.push_str(subresource);
     }
-    Ok(Requirement::Permission(Permission {
+    let permission = Permission {
         verb: verb.to_owned(),
         group: served.resource.group.clone(),
         resource,
-    }))
+    };
+    Ok(Requirement::Permission(permission, object))
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
+pub mod grant;
 pub mod host;
 pub mod machine;
 pub mod manifest;

@@ -5,12 +5,14 @@
 //! have text keys; of two equal keys the first counts.
 
 mod json;
+mod select;
 
 use rmp::Marker;
 use rmp::decode::{RmpRead, ValueReadError};
 
 use crate::path::{FieldPath, FieldTree, Segment};
 pub use json::{NotJson, check_json};
+pub use select::select;
 
 /// How deep a path or a tree descends into lists and maps. Kubernetes' own schemas have
 /// fewer than 30 levels.

@@ -66,11 +66,15 @@ pub enum Mutant {
     KeepRolledBack,
     /// A request with an answer is handled again.
     AnswerTwice,
+    /// A revision runs that declares more than the operator grants.
+    RunUngranted,
+    /// Plans are admitted without a grant.
+    IgnoreGrant,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -96,6 +100,8 @@ impl Mutant {
         Self::ForgetRejections,
         Self::KeepRolledBack,
         Self::AnswerTwice,
+        Self::RunUngranted,
+        Self::IgnoreGrant,
     ];
 
     /// Whether the core has this fault.

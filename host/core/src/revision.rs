@@ -103,6 +103,9 @@ pub struct LoadedRevision<G> {
     /// Why its module was loaded from the module cache, if the source cannot be
     /// read.
     pub away: Option<String>,
+    /// Whether its module ships with Davit: without permissions in its spec, it may read
+    /// and write what it declares.
+    pub is_shipped: bool,
 }
 
 /// Revisions are the same if their identities are.

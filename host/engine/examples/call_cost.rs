@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use davit_core::controller::Notes;
 use davit_core::failure::Failure;
+use davit_core::grant::Grant;
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
@@ -135,6 +136,7 @@ fn calls() -> impl Fn(usize) -> Call {
         views: Arc::clone(&views),
         pending: PendingSnapshot::default(),
         notes: Notes::default(),
+        grant: Grant::Declared,
         mapping: Arc::clone(&mapping),
         unlisted: Arc::default(),
         live: Arc::new(NoReads),

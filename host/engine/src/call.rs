@@ -6,6 +6,7 @@ use std::sync::Arc;
 use davit_core::controller::Notes;
 use davit_core::coverage::Unlisted;
 use davit_core::failure::Failure;
+use davit_core::grant::Grant;
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
@@ -29,6 +30,8 @@ pub struct Call {
     pub pending: PendingSnapshot,
     /// The controller's notes, MessagePack by key.
     pub notes: Notes,
+    /// What the operator grants: live reads are checked against it.
+    pub grant: Grant,
     /// What the API server serves.
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects, as of the snapshot.
@@ -39,7 +42,7 @@ pub struct Call {
 
 /// Quorum reads from the API server.
 ///
-/// Only reads that the manifest permits arrive here. The implementation bounds
+/// Only reads that the manifest declares and the operator grants arrive here. The implementation bounds
 /// the time of a read: a call waits for it without a limit of its own.
 pub trait LiveReads: Send + Sync {
     /// Reads objects in parallel. Returns one result for each request, in the

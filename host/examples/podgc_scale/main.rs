@@ -18,6 +18,7 @@ use anyhow::{Context as _, Result};
 use davit::modules::BuiltinGuests;
 use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
+use davit_core::grant::Grant;
 use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, Kind, ObjectRecord};
@@ -132,6 +133,7 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
         views: Arc::clone(&views),
         pending: queues.pending(),
         notes: Notes::default(),
+        grant: Grant::Declared,
         mapping: Arc::new(Mapping::default()),
         unlisted: Arc::default(),
         live: Arc::new(Nothing),

@@ -101,7 +101,7 @@ impl Modules {
                     LoadProblem::new(LoadFailure::NotRecorded, &message)
                 })?;
                 let revision = self.load_recorded(&spec).map_err(|problem| LoadProblem {
-                    is_builtin: matches!(spec.module.source, ModuleSource::Builtin(_)),
+                    is_builtin: spec.module.source.is_builtin(),
                     ..problem
                 })?;
                 Ok(LoadResult::Loaded {
@@ -203,10 +203,15 @@ impl Modules {
         let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
         let revision = identity.to_string().into();
         Ok(LoadedRevision {
-            guest: Guest { revision, native },
+            guest: Guest {
+                revision,
+                native,
+                manifest: Arc::clone(&manifest),
+            },
             manifest,
             identity,
             away,
+            is_shipped: spec.module.source.is_builtin(),
         })
     }
 }

@@ -35,6 +35,18 @@ Examples:
   # End the rollout: the candidate becomes the stable revision
   davit promote podgc --full";
 
+pub(super) const GRANT: &str = "\
+A guest that does not ship with Davit may read and write what spec.permissions grants,
+and nothing else. A revision that declares more does not run. Read the rules before you
+add them: whoever wrote the module can do all of this.
+
+Examples:
+  # The rules, for the file that kubectl apply reads
+  davit grant podgc
+
+  # Show the rules, and add them to the Controller
+  davit grant podgc --apply";
+
 pub(super) const PAUSE: &str = "\
 Examples:
   davit pause podgc";

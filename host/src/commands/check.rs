@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use davit_cluster::api::{Api, ApiSettings, chain};
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
+use davit_core::grant::{Grant, Permissions};
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
 use davit_engine::Engine;
@@ -181,7 +182,7 @@ pub async fn find(
     }
     let wanted = |name: &String| arguments.names.is_empty() || arguments.names.contains(name);
     for Subject { name, spec } in subjects.into_iter().filter(|one| wanted(&one.name)) {
-        findings.controller = Some(name);
+        findings.controller = Some(name.clone());
         let spec = match spec {
             Ok(spec) => spec,
             Err(error) => {
@@ -193,10 +194,12 @@ pub async fn find(
         let Some(manifest) = load(&loader, &spec, &mut findings).await else {
             continue;
         };
-        check_grants(&spec, &manifest, &mut findings);
+        let is_trusted = is_file || spec.module.source.is_builtin();
+        let grant = spec.grant(is_trusted, &arguments.namespace.namespace);
+        check_grants(&name, &spec, &grant, &manifest, &mut findings);
         if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
             check_resources(&manifest, discovered.as_ref(), &mut findings);
-            access.check(&spec, &manifest, &mut findings).await;
+            access.check(&spec, &grant, &manifest, &mut findings).await;
         } else {
             let message = "resources and permissions: --offline, or no cluster answered";
             findings.add(Level::NotChecked, "permissions", message);
@@ -268,21 +271,48 @@ async fn load(
     None
 }
 
-/// A permission that the spec grants and the guest never asks for is most likely a
-/// mistake.
-fn check_grants(spec: &ControllerSpec, manifest: &Manifest, findings: &mut Findings) {
-    let granted = spec.settings().granted;
-    for rule in granted.into_iter().flatten() {
-        let asks = manifest.permissions.iter();
-        let asks = asks.filter(|asked| {
-            rule.covers(&asked.verb, &asked.group, &asked.resource)
-                || asked.covers(&rule.verb, &rule.group, &rule.resource)
-        });
-        if asks.count() == 0 {
-            let message = format!("spec.permissions grants {rule}, which the guest never asks for");
-            findings.add(Level::Warning, "spec", message);
-        }
+/// Checks whether the spec grants what the guest declares. A rule for what the guest never
+/// asks for is most likely a mistake.
+fn check_grants(
+    name: &str,
+    spec: &ControllerSpec,
+    grant: &Grant,
+    manifest: &Manifest,
+    findings: &mut Findings,
+) {
+    let missing = grant.missing(manifest);
+    let declared = Permissions::declared_by(manifest);
+    if !missing.is_empty() {
+        let message = format!(
+            "the controller does not run: spec.permissions does not grant what the guest \
+             declares: {missing}; davit grant {name} adds the rules"
+        );
+        findings.add(Level::Error, "spec", message);
+    } else if spec.permissions.is_none() {
+        let message =
+            format!("without spec.permissions, the guest may do what it declares: {declared}");
+        findings.add(Level::Ok, "spec", message);
     }
+    for rule in unused(spec.permissions.as_ref(), &declared) {
+        let message = format!("spec.permissions grants {rule}, which the guest never asks for");
+        findings.add(Level::Warning, "spec", message);
+    }
+}
+
+/// The rules for what a guest does not declare.
+fn unused(rules: Option<&Permissions>, declared: &Permissions) -> Vec<String> {
+    let meets = |one: &str, other: &str| one == other || one == "*" || other == "*";
+    let rules = rules.into_iter();
+    let reads = rules.clone().flat_map(|rules| &rules.reads).filter(|rule| {
+        let mut reads = declared.reads.iter();
+        !reads.any(|one| meets(&rule.group, &one.group) && meets(&rule.resource, &one.resource))
+    });
+    let writes = rules.flat_map(|rules| &rules.writes).filter(|rule| {
+        let mut writes = declared.writes.iter().filter(|one| one.verb == rule.verb);
+        !writes.any(|one| meets(&rule.group, &one.group) && meets(&rule.resource, &one.resource))
+    });
+    let reads = reads.map(ToString::to_string);
+    reads.chain(writes.map(ToString::to_string)).collect()
 }
 
 /// Checks whether the API server serves the resources that the guest watches.

@@ -1,7 +1,7 @@
 //! The commands about the Controllers of a cluster.
 //!
-//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset` and `rollback`
-//! read the Controller, fail if the request does not fit its state, write one
+//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `rollback` and
+//! `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
 //! `diff`, `check` and `version` change nothing.
 
@@ -9,6 +9,7 @@ pub mod answer;
 pub mod check;
 pub mod diff;
 pub mod get;
+pub mod grant;
 pub mod history;
 pub(crate) mod print;
 pub mod requests;
@@ -25,8 +26,8 @@ use serde_json::Value;
 
 use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
-    GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
-    ServerArguments,
+    GetArguments, GrantArguments, HistoryArguments, PromoteArguments, RequestArguments,
+    RollbackArguments, ServerArguments,
 };
 use crate::resource::{controllers, describe};
 pub use check::check;
@@ -77,6 +78,23 @@ pub async fn reset(arguments: RequestArguments) -> Result<()> {
     let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::reset(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
+}
+
+/// `davit grant`
+pub async fn grant(arguments: GrantArguments) -> Result<()> {
+    let ControllerArguments { name, cluster } = arguments.controller;
+    let client = connect(cluster).await?;
+    let Some(grant) = grant::Grant::read(&client, &name).await? else {
+        return print::out(&format!(
+            "# {name}: everything that the guest declares is granted"
+        ));
+    };
+    print::out(&grant.yaml()?)?;
+    if arguments.apply {
+        let done = grant.apply(arguments.wait).await?;
+        print::out(&format!("# {done}"))?;
+    }
+    Ok(())
 }
 
 /// `davit rollback`
@@ -193,7 +211,10 @@ struct ControllerObject {
 impl ControllerObject {
     async fn read(client: &Client, name: &str) -> Result<Self> {
         check_name(name)?;
-        let api = controllers(client.clone());
+        Self::read_from(controllers(client.clone()), name).await
+    }
+
+    async fn read_from(api: Api<DynamicObject>, name: &str) -> Result<Self> {
         let object = api.get(name).await.map_err(|error| {
             let reason = describe(&error);
             // A host that runs from a file names its controllers in the message.

@@ -139,15 +139,37 @@ const ENTRIES: &[(&str, &str)] = &[
     ("config: []", "config: expected a map, found a list"),
     (
         "permissions: {verb: get}",
-        "permissions: expected a list, found a map",
+        "permissions.verb: unknown field, expected one of reads, writes",
     ),
     (
         "permissions: [get pods]",
-        "permissions[0]: expected a map (verb, group, resource), found \"get pods\"",
+        "permissions: expected a map (reads, writes), found a list",
     ),
     (
-        "permissions: [{verb: get}]",
-        "permissions[0].resource: it must be set",
+        "permissions: {reads: {resource: pods}}",
+        "permissions.reads: expected a list, found a map",
+    ),
+    (
+        "permissions: {writes: [delete pods]}",
+        "permissions.writes[0]: expected a map (verb, group, resource, namespaces), found \
+             \"delete pods\"",
+    ),
+    (
+        "permissions: {writes: [{verb: delete}]}",
+        "permissions.writes[0].resource: it must be set",
+    ),
+    (
+        "permissions: {writes: [{verb: update, resource: pods}]}",
+        "permissions.writes[0].verb: \"update\" is not a verb of writes: use one of create, patch, \
+             delete",
+    ),
+    (
+        "permissions: {reads: [{resource: \"\"}]}",
+        "permissions.reads[0].resource: expected a resource, such as pods",
+    ),
+    (
+        "permissions: {reads: [{resource: pods, fields: [\"spec[\"]}]}",
+        "permissions.reads[0].fields[0]: \"spec[\" is not a field path: a field name is empty",
     ),
     (
         "limits: much",

@@ -52,6 +52,7 @@ impl Caller {
             views: call.views,
             pending: call.pending,
             notes: call.notes,
+            grant: call.grant,
             mapping: call.mapping,
             unlisted: call.unlisted,
             live: Arc::new(live),

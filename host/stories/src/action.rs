@@ -27,8 +27,7 @@ pub(crate) enum Action {
     Pause(bool),
     Mode(ModeConfig),
     Limit(Limits),
-    /// The spec grants every permission that the guest's manifest asks for, or none.
-    Grant(bool),
+    Grant(Grant),
     /// The spec becomes invalid.
     Spoil,
     Remove,
@@ -38,6 +37,17 @@ pub(crate) enum Action {
     Provide(Option<u32>),
     /// Another host writes the record.
     OtherHost,
+}
+
+/// What the spec lets the guest read and write.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Grant {
+    Everything,
+    /// What the guest declares with its first configuration: another one may declare more.
+    First,
+    /// Every read, and writes to a namespace without objects.
+    Elsewhere,
+    Nothing,
 }
 
 /// The difference between two revisions.
@@ -190,8 +200,12 @@ impl fmt::Display for Action {
             Self::Pause(false) => f.write_str("continue the rollout"),
             Self::Mode(mode) => write!(f, "set the mode to {mode:?}"),
             Self::Limit(limits) => write!(f, "set the guardrails: {limits}"),
-            Self::Grant(true) => f.write_str("grant every permission"),
-            Self::Grant(false) => f.write_str("grant no permission"),
+            Self::Grant(Grant::Everything) => f.write_str("grant everything"),
+            Self::Grant(Grant::First) => {
+                f.write_str("grant what the guest declares with its first configuration")
+            }
+            Self::Grant(Grant::Elsewhere) => f.write_str("grant writes to another namespace"),
+            Self::Grant(Grant::Nothing) => f.write_str("grant nothing"),
             Self::Spoil => f.write_str("make the spec invalid"),
             Self::Remove => f.write_str("remove the controller"),
             Self::Create(rollout) => write!(f, "declare the controller again: {rollout}"),
@@ -273,7 +287,17 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
             ],
         )),
         69..81 => Action::Limit(Limits::draw(dice)),
-        81..83 => Action::Grant(dice.chance(0.6)),
+        81..83 => Action::Grant(pick(
+            dice,
+            &[
+                Grant::Everything,
+                Grant::Everything,
+                Grant::First,
+                Grant::First,
+                Grant::Elsewhere,
+                Grant::Nothing,
+            ],
+        )),
         83..84 => Action::Spoil,
         84..86 => Action::Remove,
         86..91 => Action::Create(Rollout::draw(dice)),

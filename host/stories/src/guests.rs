@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use davit_core::api::encode_config;
+use davit_core::grant::Permissions;
+use davit_core::manifest::Permission;
 use davit_guest::Controller;
 use davit_simulation::DescribeResult;
 use serde_json::{Value, json};
@@ -38,8 +41,34 @@ pub(crate) fn config(name: &str, number: u8) -> Value {
     }
 }
 
+/// The configuration with which a guest declares more than with the others.
+const GREEDY: u8 = 2;
+
 /// Describes a guest with a configuration.
 pub(crate) fn describe(program: &str, config: &[u8]) -> DescribeResult {
+    let (native, mut manifest) = describe_native(program, config)?;
+    let greedy = encode_config(&self::config(program, GREEDY));
+    if greedy.is_ok_and(|greedy| greedy == config) && program != "storage-version-gc" {
+        manifest.permissions.push(Permission {
+            verb: "get".to_owned(),
+            group: String::new(),
+            resource: "secrets".to_owned(),
+        });
+    }
+    Ok((native, manifest))
+}
+
+/// What a guest declares with its first configuration.
+pub(crate) fn first_permissions(program: &str) -> Permissions {
+    let config = encode_config(&config(program, 0)).unwrap_or_default();
+    let described = describe(program, &config);
+    described.map_or_else(
+        |_| Permissions::default(),
+        |(_, manifest)| Permissions::declared_by(&manifest),
+    )
+}
+
+fn describe_native(program: &str, config: &[u8]) -> DescribeResult {
     match program {
         "podgc" => described::<podgc::PodGc>(config),
         "garbage-collector" => described::<garbage_collector::GarbageCollector>(config),

@@ -12,7 +12,7 @@ use crate::{run, run_seed};
 /// first. If a story has changed since then, the hunt searches all seeds.
 const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::DropExpectations, 5),
-    (Mutant::DeleteByName, 342),
+    (Mutant::DeleteByName, 560),
     (Mutant::PatchByName, 293),
     (Mutant::RepeatWrites, 3),
     (Mutant::IgnoreLeadership, 4),
@@ -36,6 +36,8 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::ForgetRejections, 9),
     (Mutant::KeepRolledBack, 3),
     (Mutant::AnswerTwice, 12),
+    (Mutant::RunUngranted, 40),
+    (Mutant::IgnoreGrant, 88),
 ];
 
 /// Searches for a seed that fails with each mutant of these names; without names, with

@@ -10,12 +10,13 @@ use davit_core::api::{
 use davit_core::control::{
     Change, ChangeId, Declaration, FileController, RequestKind, Requests, requests,
 };
+use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
 use davit_simulation::{Dice, Guest, Host, Module};
 use serde_json::{Value, json};
 
-use crate::action::{Action, Request, Revision, Rollout};
-use crate::guests::config;
+use crate::action::{Action, Grant, Request, Revision, Rollout};
+use crate::guests::{config, first_permissions};
 use crate::step::CONTROLLERS;
 
 /// The controllers that operators declare.
@@ -51,6 +52,7 @@ impl Operators {
         for name in CONTROLLERS {
             let mut spec = ControllerSpec::of(source(name, dice.chance(0.3)).into());
             spec.mode = ModeConfig::Enforce;
+            spec.permissions = Grant::Everything.permissions(name, &spec);
             spec.config = config(name, 0);
             let units = [UnitConfig::Uid, UnitConfig::Namespace, UnitConfig::Node];
             spec.rollout.cohort.by = dice.pick(&units).copied().unwrap_or_default();
@@ -131,9 +133,7 @@ impl Operators {
             Action::Pause(paused) => self.pause(index, *paused, host),
             Action::Mode(mode) => self.edit(index, |spec| spec.mode = *mode),
             Action::Limit(limits) => self.edit(index, |spec| limits.apply(&mut spec.guardrails)),
-            Action::Grant(all) => self.edit(index, |spec| {
-                spec.permissions = (!all).then(Vec::new);
-            }),
+            Action::Grant(grant) => self.grant(index, *grant),
             Action::Spoil => self.spoil(index),
             Action::Remove => self.remove(index, host),
             Action::Create(rollout) => self.create(index, rollout, host),
@@ -148,6 +148,14 @@ impl Operators {
                     host.world.records_mut().other_host_writes(name, other);
                 }
             }
+        }
+    }
+
+    fn grant(&mut self, index: usize, grant: Grant) {
+        if let Some(name) = CONTROLLERS.get(index) {
+            self.edit(index, |spec| {
+                spec.permissions = grant.permissions(name, spec);
+            });
         }
     }
 
@@ -224,6 +232,7 @@ impl Operators {
         }
         let mut spec = ControllerSpec::of(source(name, false).into());
         spec.mode = ModeConfig::Enforce;
+        spec.permissions = Grant::Everything.permissions(name, &spec);
         spec.config = config(name, 0);
         rollout.apply(&mut spec);
         host.modules
@@ -317,7 +326,7 @@ impl Operators {
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
                 spec.guardrails = GuardrailConfig::default();
-                spec.permissions = None;
+                spec.permissions = Grant::Everything.permissions(name, spec);
                 if !matches!(spec.config, Value::Object(_)) || spec.config.get("wrong").is_some() {
                     spec.config = config(name, 0);
                 }
@@ -335,11 +344,11 @@ impl Operators {
 
     /// Declares every controller, with mode Enforce. Guardrails and rollouts stay.
     pub(crate) fn enforce(&mut self, host: &mut Host) {
-        for index in 0..CONTROLLERS.len() {
+        for (index, name) in CONTROLLERS.into_iter().enumerate() {
             self.create(index, &Rollout::default(), host);
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
-                spec.permissions = None;
+                spec.permissions = Grant::Everything.permissions(name, spec);
             });
         }
     }
@@ -522,6 +531,40 @@ fn asked(
         Request::Reset => (RequestKind::Reset, status.last_trip()?.to_owned()),
         Request::Invalid => (RequestKind::Promote, "nonsense".to_owned()),
     })
+}
+
+impl Grant {
+    /// The permissions of a controller. A guest that ships with Davit needs none.
+    fn permissions(self, name: &str, spec: &ControllerSpec) -> Option<Permissions> {
+        match self {
+            Self::Everything if spec.module.source.is_builtin() => None,
+            Self::Everything => Some(everything(&[])),
+            Self::First => Some(first_permissions(name)),
+            Self::Elsewhere => Some(everything(&["elsewhere".to_owned()])),
+            Self::Nothing => Some(Permissions::default()),
+        }
+    }
+}
+
+/// Every read, and every write to these namespaces.
+fn everything(namespaces: &[String]) -> Permissions {
+    let all = || "*".to_owned();
+    let read = ReadRule {
+        group: all(),
+        resource: all(),
+        namespaces: Vec::new(),
+        fields: Vec::new(),
+    };
+    let writes = WRITE_VERBS.map(|verb| WriteRule {
+        verb: verb.to_owned(),
+        group: all(),
+        resource: all(),
+        namespaces: namespaces.to_vec(),
+    });
+    Permissions {
+        reads: vec![read],
+        writes: writes.into(),
+    }
 }
 
 /// The source of a controller's module.

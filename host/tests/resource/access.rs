@@ -183,7 +183,7 @@ async fn check_reviews_the_writes_of_a_controller_with_an_account_as_that_accoun
 /// A write that the spec does not grant is never sent.
 #[tokio::test]
 async fn check_reviews_no_permission_that_the_spec_does_not_grant() {
-    let granted = json!([{"verb": "delete", "resource": "pods"}]);
+    let granted = json!({"writes": [{"verb": "delete", "resource": "pods"}]});
     let cluster = podgc(json!({"permissions": granted})).await;
     let (_, reviews) = checked(&cluster, |_| Ok(true)).await;
     assert!(has_review(&reviews, DAVIT, "delete", "pods"));

@@ -188,7 +188,10 @@ fn full() -> Value {
         },
         "mode": "Enforce",
         "config": {"quarantine": "40s", "nested": {"list": [1, {"a": true}]}},
-        "permissions": [{"verb": "delete", "group": "", "resource": "pods"}],
+        "permissions": {
+            "reads": [{"resource": "pods", "namespaces": ["test"], "fields": ["spec.nodeName"]}],
+            "writes": [{"verb": "delete", "group": "batch", "resource": "jobs"}],
+        },
         "guardrails": {
             "writesPerMinute": 100,
             "deletesPercentPerMinute": 10,
@@ -251,9 +254,9 @@ async fn invalid_specs_are_refused() {
         ("/rollout/cohort/by", json!("Pod"), "spec.rollout.cohort.by"),
         ("/module", Value::Null, "spec.module"),
         (
-            "/permissions/0/verb",
+            "/permissions/writes/0/verb",
             json!("frobnicate"),
-            "spec.permissions[0].verb",
+            "spec.permissions.writes[0].verb",
         ),
     ] {
         let mut spec = full();
@@ -358,20 +361,20 @@ fn the_patterns_and_the_host_agree() {
 fn the_schema_and_the_host_know_the_same_verbs() {
     let definition = serde_json::to_value(definition()).unwrap();
     let verbs = definition.pointer(
-        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/permissions/items\
-         /properties/verb/enum",
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/permissions\
+         /properties/writes/items/properties/verb/enum",
     );
     let verbs = verbs.and_then(Value::as_array).unwrap().iter();
     for verb in verbs {
         let mut spec = full();
-        set(&mut spec, "/permissions/0/verb", verb.clone());
+        set(&mut spec, "/permissions/writes/0/verb", verb.clone());
         ControllerSpec::read(&spec).unwrap();
     }
-    for bad in ["frobnicate", "*", "Get", ""] {
+    for bad in ["frobnicate", "*", "Delete", "get", ""] {
         let mut spec = full();
-        set(&mut spec, "/permissions/0/verb", json!(bad));
+        set(&mut spec, "/permissions/writes/0/verb", json!(bad));
         let error = ControllerSpec::read(&spec).unwrap_err().to_string();
-        let start = format!("permissions[0].verb: \"{bad}\" is not a verb of RBAC");
+        let start = format!("permissions.writes[0].verb: \"{bad}\" is not a verb of writes");
         assert!(error.starts_with(&start), "{error}");
     }
 }

@@ -196,6 +196,18 @@ impl Cluster {
         Process(child.unwrap())
     }
 
+    /// Runs a command of an administrator; returns whether it succeeded, and its output.
+    pub(crate) fn command(&self, arguments: &[&str]) -> (bool, String) {
+        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, ADMINISTRATOR);
+        let path = self.directory.path().join("administrator");
+        std::fs::write(&path, kubeconfig).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+        command.args(arguments).arg("--kubeconfig").arg(path);
+        let output = command.env_remove("RUST_LOG").output().unwrap();
+        let all = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8(all).unwrap())
+    }
+
     /// A token of a `ServiceAccount` in Davit's namespace.
     pub(crate) fn token(&self, account: &str) -> String {
         self.runtime.block_on(self.request_token(account))

@@ -126,6 +126,7 @@ impl<C: Controller> Driver<C> {
             manifest: Arc::new(self.guest.manifest().clone()),
             identity: RevisionIdentity::new(ModuleDigest([0; 32]), Arc::from([]), limits),
             away: None,
+            is_shipped: true,
         };
         let desired = DesiredController {
             name: self.name.clone(),

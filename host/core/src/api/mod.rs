@@ -22,7 +22,7 @@ pub use module::{CaCert, ModuleConfig, ModuleSource, OciReference, OciSource};
 pub use name::is_dns_label;
 pub use reference::{KeyReference, SecretReference};
 pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitConfig};
-pub use spec::{ControllerSpec, ModeConfig, PermissionConfig, encode_config};
+pub use spec::{ControllerSpec, ModeConfig, encode_config};
 pub use status::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
     RejectedStatus, RequestResult, RequestStatus, RevisionStatus, TrippedStatus,

@@ -112,6 +112,14 @@ impl From<ModuleSource> for ModuleConfig {
     }
 }
 
+impl ModuleSource {
+    /// Whether the guest ships with Davit.
+    #[must_use]
+    pub fn is_builtin(&self) -> bool {
+        matches!(self, Self::Builtin(_))
+    }
+}
+
 impl fmt::Display for ModuleSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -3,7 +3,9 @@
 
 use crate::controller::Settings;
 use crate::gate::Mode;
-use crate::manifest::Permission;
+use crate::grant::{Grant, Permissions, WRITE_VERBS};
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -31,11 +33,11 @@ pub struct ControllerSpec {
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "any_map")]
     pub config: Value,
-    /// The permissions that you grant, of those that the guest's manifest asks for. If
-    /// absent, all of them are granted.
+    /// What the guest may read and write. A guest that declares more does not run: the
+    /// condition `Granted` names what is missing. If absent, a guest that ships with
+    /// Davit may read and write what it declares, and any other guest nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
-    pub permissions: Option<Vec<PermissionConfig>>,
+    pub permissions: Option<Permissions>,
     /// Limits on the writes of the controller, whatever the guest decides.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guardrails: GuardrailConfig,
@@ -52,18 +54,6 @@ pub struct ControllerSpec {
     pub service_account_name: Option<String>,
 }
 
-/// The verbs of RBAC for resources that a controller may need.
-const VERBS: [&str; 8] = [
-    "get",
-    "list",
-    "watch",
-    "create",
-    "update",
-    "patch",
-    "delete",
-    "deletecollection",
-];
-
 /// The pattern of a DNS subdomain, as of the names of most objects.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
@@ -77,20 +67,6 @@ pub enum ModeConfig {
     DryRun,
     /// The guest is not called.
     Disabled,
-}
-
-/// A permission, as in a rule of RBAC.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct PermissionConfig {
-    /// A verb of RBAC, such as `get`, `create`, `patch` or `delete`.
-    #[schemars(extend("enum" = VERBS))]
-    pub verb: String,
-    /// The API group; empty for the core group.
-    #[serde(default)]
-    pub group: String,
-    /// The plural name of the resource, with its subresource, such as `pods/status`.
-    pub resource: String,
 }
 
 impl ControllerSpec {
@@ -122,16 +98,8 @@ impl ControllerSpec {
             let reason = strict::expected("a map", &self.config);
             return Err(SpecError::new("config", reason));
         }
-        for (position, rule) in self.permissions.iter().flatten().enumerate() {
-            if !VERBS.contains(&rule.verb.as_str()) {
-                let field = format!("permissions[{position}].verb");
-                let reason = format!(
-                    "\"{}\" is not a verb of RBAC: use one of {}",
-                    rule.verb,
-                    VERBS.join(", ")
-                );
-                return Err(SpecError::new(&field, reason));
-            }
+        if let Some(permissions) = &self.permissions {
+            check_permissions(permissions)?;
         }
         if let Some(name) = &self.service_account_name
             && !is_dns_subdomain(name)
@@ -147,14 +115,28 @@ impl ControllerSpec {
         self.rollout.check()
     }
 
-    /// The operator's settings that apply to every revision.
+    /// The operator's settings that apply to every revision, with what it grants to the
+    /// guest.
     #[must_use]
-    pub fn settings(&self) -> Settings {
-        let granted = self.permissions.as_ref();
+    pub fn settings(&self, grant: Grant) -> Settings {
         Settings {
             mode: self.mode.into(),
-            granted: granted.map(|rules| rules.iter().map(Into::into).collect()),
+            grant,
             guardrails: (&self.guardrails).into(),
+        }
+    }
+
+    /// What the operator grants to a guest of this spec. `home` is Davit's own namespace.
+    /// Without permissions, a trusted guest may read and write what it declares: one that
+    /// ships with Davit, or one of a configuration file.
+    #[must_use]
+    pub fn grant(&self, is_trusted: bool, home: &str) -> Grant {
+        match &self.permissions {
+            None if is_trusted => Grant::Declared,
+            rules => Grant::Rules {
+                rules: Arc::new(rules.clone().unwrap_or_default()),
+                home: home.into(),
+            },
         }
     }
 }
@@ -177,14 +159,30 @@ impl From<ModeConfig> for Mode {
     }
 }
 
-impl From<&PermissionConfig> for Permission {
-    fn from(config: &PermissionConfig) -> Self {
-        Self {
-            verb: config.verb.clone(),
-            group: config.group.clone(),
-            resource: config.resource.clone(),
+fn check_permissions(permissions: &Permissions) -> Result<(), SpecError> {
+    let Permissions { reads, writes } = permissions;
+    for (position, rule) in writes.iter().enumerate() {
+        if !WRITE_VERBS.contains(&rule.verb.as_str()) {
+            let field = format!("permissions.writes[{position}].verb");
+            let reason = format!(
+                "\"{}\" is not a verb of writes: use one of {}",
+                rule.verb,
+                WRITE_VERBS.join(", ")
+            );
+            return Err(SpecError::new(&field, reason));
         }
     }
+    let reads = reads.iter().map(|rule| &rule.resource).enumerate();
+    let writes = writes.iter().map(|rule| &rule.resource).enumerate();
+    let reads = reads.map(|(position, resource)| ("reads", position, resource));
+    let writes = writes.map(|(position, resource)| ("writes", position, resource));
+    for (list, position, resource) in reads.chain(writes) {
+        if resource.is_empty() {
+            let field = format!("permissions.{list}[{position}].resource");
+            return Err(SpecError::new(&field, "expected a resource, such as pods"));
+        }
+    }
+    Ok(())
 }
 
 fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {

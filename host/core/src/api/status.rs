@@ -2,6 +2,7 @@
 //!
 //! It is also the record of a rollout: a host that starts continues from it.
 
+use crate::grant::Permissions;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
 use schemars::JsonSchema;
@@ -43,6 +44,11 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["guardrail"],
     ))]
     pub tripped: Vec<TrippedStatus>,
+    /// The rules that `spec.permissions` lacks: revisions declare them, and do not run
+    /// without them. `davit grant` adds them. If they are too many for a status, these are
+    /// the first of them.
+    #[serde(skip_serializing_if = "Permissions::is_empty")]
+    pub missing_permissions: Permissions,
     /// The host's answers to the requests in the annotations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
@@ -50,8 +56,8 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["request"],
     ))]
     pub requests: Vec<RequestStatus>,
-    /// The conditions Ready, Resolved, Verified, Compiled, Configured, Synced, Leading,
-    /// Progressing and Degraded. Reconciling and Stalled are present only while they
+    /// The conditions Ready, Resolved, Verified, Compiled, Configured, Granted, Synced,
+    /// Leading, Progressing and Degraded. Reconciling and Stalled are present only while they
     /// are True.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(

@@ -3,12 +3,14 @@
 //! `Ready`, `Reconciling` and `Stalled` follow kstatus: kubectl wait, Flux and
 //! other tools read them without knowing Davit.
 
+mod granted;
 mod load;
 #[cfg(test)]
 mod tests;
 
-use self::load::load_conditions;
-use super::loading::{CONFIGURED, LoadProblem, RESOLVED};
+pub(super) use self::granted::{Granted, NotGranted};
+use self::load::{load_conditions, refused_spec};
+use super::loading::LoadProblem;
 use super::text::{one_line, shortened};
 use super::trips::describe as describe_trip;
 use crate::api::{
@@ -36,6 +38,10 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) problem: Option<&'a LoadProblem>,
     /// The module of the revision that the spec describes, once it is loaded.
     pub(super) loaded: Option<LoadedModule<'a>>,
+    /// What that revision may read and write, if it may run.
+    pub(super) granted: Option<&'a Granted>,
+    /// What revisions declare and the operator does not grant.
+    pub(super) not_granted: Option<&'a NotGranted>,
     pub(super) running: Readiness,
     /// The resource that keeps the stable revision from running.
     pub(super) pending: Option<&'a PendingResource>,
@@ -124,6 +130,7 @@ pub(super) struct TopicNotice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Topic {
     Spec,
+    Grant,
     Host,
     Stable,
     Circuit,
@@ -167,6 +174,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
     let notices = notices.collect();
     let mut conditions = vec![ready(&findings)];
     conditions.extend(load_conditions(inputs));
+    conditions.push(granted::condition(inputs));
     conditions.push(synced(inputs));
     conditions.push(leading(inputs));
     conditions.push(progressing(inputs));
@@ -199,6 +207,7 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
         guardrail(inputs),
         circuit,
         not_served,
+        granted::finding(inputs),
         refused,
     ];
     let all = errors.into_iter().flatten();
@@ -248,7 +257,7 @@ fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
         Some(ready) => {
             format!("davit promote --full {name} abandons it for {ready}, which the spec describes")
         }
-        None => "the revision that the spec describes cannot be loaded yet either".to_owned(),
+        None => "the revision that the spec describes cannot run yet either".to_owned(),
     };
     let reason = &lost.reason;
     Finding {
@@ -329,35 +338,6 @@ fn not_served() -> Finding {
         is_degraded: true,
         effort: Effort::None,
         notice: Some((Topic::Served, String::new())),
-    }
-}
-
-fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) -> Finding {
-    let consequence = match &inputs.status.stable {
-        Some(stable) if inputs.running != Readiness::No => {
-            format!("the revision {} continues", stable.revision)
-        }
-        _ => "nothing runs".to_owned(),
-    };
-    let part = if problem.failure.condition() == CONFIGURED {
-        "configuration"
-    } else {
-        "module"
-    };
-    let message = format!("the spec is refused: {}; {consequence}", problem.message);
-    Finding {
-        ready: ConditionStatus::False,
-        reason: problem.failure.reason(),
-        summary: format!("{}: {part}", problem.failure.reason()),
-        message: one_line(&message),
-        is_degraded: true,
-        // An unavailable source may become available without an operator.
-        effort: if problem.failure.condition() == RESOLVED {
-            Effort::Reconciling
-        } else {
-            Effort::Stalled
-        },
-        notice: Some((Topic::Spec, problem.message.clone())),
     }
 }
 

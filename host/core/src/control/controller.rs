@@ -4,6 +4,7 @@
 mod decide;
 mod describe;
 mod effect;
+mod granted;
 mod loads;
 
 use std::time::Duration;
@@ -180,8 +181,7 @@ impl<G: Clone> Controller<G> {
         self.rest.is_complete() && self.is_settled && is_recorded
     }
 
-    /// The loaded revision that the present spec describes. Without one nothing starts
-    /// and nothing advances: the spec may be what an operator has just reverted.
+    /// The loaded revision that the present spec describes.
     fn described(&self) -> Option<&Revision<G>> {
         self.desired.as_ref().filter(|one| self.is_described(one))
     }
@@ -191,13 +191,12 @@ impl<G: Clone> Controller<G> {
         spec.is_some_and(|spec| revision.is_described_by(spec))
     }
 
-    /// Whether the candidate is what the present spec describes, and loaded.
-    fn is_candidate_described(&self) -> bool {
+    /// Whether the candidate is what a revision is.
+    fn is_candidate(&self, revision: Option<&Revision<G>>) -> bool {
         let candidate = self.rollout.candidate();
-        let described = self.described();
-        described
+        revision
             .zip(candidate)
-            .is_some_and(|(described, candidate)| described.name() == candidate.revision.revision)
+            .is_some_and(|(revision, candidate)| revision.name() == candidate.revision.revision)
     }
 
     fn forget_other_host(&mut self, now: Instant) {

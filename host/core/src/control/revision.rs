@@ -1,6 +1,6 @@
 //! The revisions of rollouts: loaded, with the spec that describes them.
 
-use crate::api::{ControllerSpec, ModuleConfig, ModuleSource, RevisionStatus, encode_config};
+use crate::api::{ControllerSpec, ModuleConfig, RevisionStatus, encode_config};
 use crate::digest::ModuleDigest;
 use crate::revision::{LoadedRevision, RevisionIdentity};
 
@@ -78,7 +78,7 @@ pub fn is_same_revision(one: &ControllerSpec, other: &ControllerSpec) -> bool {
 /// Whether a spec differs from a former revision only by an update of Davit: the same
 /// built-in guest, configuration and limits. Then the update is the only change.
 pub(super) fn is_update_of(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
-    let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+    let is_builtin = spec.module.source.is_builtin();
     is_builtin && spec.module.digest.is_none() && differs_in_module_alone(spec, former)
 }
 

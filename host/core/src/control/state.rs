@@ -75,6 +75,20 @@ pub(super) enum Wait {
     /// The revision that the spec describes is not loaded. The analysis has this
     /// reason.
     Described(StepWait),
+    /// The operator does not grant what the candidate declares. The analysis has this
+    /// reason.
+    Granted(StepWait),
+}
+
+/// Whether a candidate may go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// The spec describes it, and it may run.
+    Current,
+    /// The spec describes it. The operator does not grant what it declares.
+    NotGranted,
+    /// The revision that the spec describes is another one, or not loaded.
+    NotLoaded,
 }
 
 /// Why the stable revision cannot be loaded.
@@ -251,7 +265,7 @@ impl Candidate {
     /// The reason of the analysis.
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
-            Wait::Step(hold) | Wait::Described(hold) => Some(hold),
+            Wait::Step(hold) | Wait::Described(hold) | Wait::Granted(hold) => Some(hold),
             Wait::Started | Wait::Recorded(_) => None,
         }
     }
@@ -302,6 +316,7 @@ impl std::fmt::Display for Wait {
             Self::Described(_) => {
                 f.write_str("the host is loading the revision that the spec describes")
             }
+            Self::Granted(_) => f.write_str("spec.permissions does not grant what it declares"),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod bench;
 mod files;
+mod grants;
 mod orders;
 mod requests;
 mod rollouts;

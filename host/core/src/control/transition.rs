@@ -6,7 +6,7 @@
 //! change; both depend on nothing but their arguments.
 
 use super::notice::Notice;
-use super::state::{Candidate, Loss, Rollout, Wait, step_of};
+use super::state::{Candidate, Loss, Rollout, Standing, Wait, step_of};
 use super::text::one_line;
 use crate::api::{RejectedStatus, RevisionStatus, StepConfig};
 use crate::rollout::progress::{AnalysisFailure, StepOutcome, StepWait};
@@ -16,9 +16,10 @@ use crate::rollout::progress::{AnalysisFailure, StepOutcome, StepWait};
 pub(super) struct Circumstances {
     /// Whether the stable revision is loaded.
     pub(super) stable_loaded: bool,
-    /// Whether the spec describes the stable revision, and that is loaded.
-    pub(super) describes_stable: bool,
-    /// The revision that the spec describes, once it is loaded.
+    /// Whether the spec describes another revision than the candidate, and that is loaded:
+    /// the stable revision, or one that may not run.
+    pub(super) is_superseded: bool,
+    /// The revision that the spec describes, once it is loaded and may run.
     pub(super) described: Option<RevisionStatus>,
     /// The steps of the spec.
     pub(super) steps: Vec<StepConfig>,
@@ -131,8 +132,9 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
         return None;
     }
     let Some(described) = &now.described else {
-        // Even if its source is unavailable: the spec describes the revision that runs.
-        let ends = now.describes_stable && state.candidate().is_some();
+        // Even if the source of the other one is unavailable, or it may not run: nobody
+        // wants this candidate any more.
+        let ends = now.is_superseded && state.candidate().is_some();
         return ends.then_some(Transition::End);
     };
     let name = &described.revision;
@@ -303,11 +305,11 @@ impl Rollout {
 
     /// Applies the outcome of the analysis. Returns the transition that ends the step,
     /// if it ends.
-    pub(super) fn end_step(&mut self, next: StepOutcome, is_current: bool) -> Option<Transition> {
+    pub(super) fn end_step(&mut self, next: StepOutcome, standing: Standing) -> Option<Transition> {
         match next {
             StepOutcome::StepWait(hold) => {
                 if let Some(candidate) = self.candidate_mut() {
-                    candidate.wait = wait(hold, is_current);
+                    candidate.wait = wait(hold, standing);
                 }
                 None
             }
@@ -318,11 +320,11 @@ impl Rollout {
     }
 }
 
-fn wait(hold: StepWait, is_current: bool) -> Wait {
-    if is_current {
-        Wait::Step(hold)
-    } else {
-        Wait::Described(hold)
+fn wait(hold: StepWait, standing: Standing) -> Wait {
+    match standing {
+        Standing::Current => Wait::Step(hold),
+        Standing::NotGranted => Wait::Granted(hold),
+        Standing::NotLoaded => Wait::Described(hold),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::budget::Guardrails;
 use crate::expectation::WriteResult;
 use crate::failure::Failure;
 use crate::gate::{Mode, Ruling};
-use crate::manifest::Permission;
+use crate::grant::Grant;
 use crate::mapping::Mapping;
 use crate::plan::{Measure, Plan, QueueKey, WorkItem};
 use crate::queue::PendingSnapshot;
@@ -61,8 +61,8 @@ impl fmt::Display for PlanId {
 pub struct Settings {
     /// The mode.
     pub mode: Mode,
-    /// The permissions that the operator grants; none for all declared ones.
-    pub granted: Option<Vec<Permission>>,
+    /// What the operator grants.
+    pub grant: Grant,
     /// The guardrails.
     pub guardrails: Guardrails,
 }
@@ -101,6 +101,8 @@ pub struct CallRequest<G> {
     pub pending: PendingSnapshot,
     /// The controller's notes.
     pub notes: Notes,
+    /// What the guest may read live.
+    pub grant: Grant,
 }
 
 /// Something to execute or to report.

@@ -364,6 +364,7 @@ impl<G: Clone> Revision<G> {
             items,
             pending: self.pending(),
             notes: self.notes.clone(),
+            grant: shared.settings.grant.clone(),
         }
     }
 

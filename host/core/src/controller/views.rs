@@ -24,12 +24,12 @@ impl Views {
         Arc::new(names.zip(self.ids.iter().copied()).collect())
     }
 
-    /// The fields of a view: those that the guest declares, and those that divide
-    /// targets into cohorts.
+    /// The fields of a view: those that the guest declares, which it shows, and those that
+    /// divide targets into cohorts.
     #[must_use]
     pub fn spec(watch: &WatchSpec, cohort: &Cohort) -> ViewSpec {
         let mut spec = ViewSpec::from(watch);
-        spec.fields.merge(&cohort.fields().iter().collect());
+        spec.hidden = cohort.fields().iter().collect();
         spec
     }
 }

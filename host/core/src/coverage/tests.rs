@@ -58,6 +58,7 @@ impl Bench {
         let mut store = Store::default();
         let view = store.add_view(ViewSpec {
             fields: [].into_iter().collect(),
+            hidden: crate::path::FieldTree::default(),
             indexes: Vec::new(),
             key: ViewKey::Uid,
         });

@@ -5,6 +5,7 @@ use crate::object::ApiResource;
 use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
 use crate::rollout::Role;
 use crate::time::Instant;
+use serde_json::json;
 
 fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
     Manifest {
@@ -90,7 +91,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         leading: true,
         mode: Mode::Enforce,
         manifest: &manifest,
-        granted: None,
+        grant: &Grant::Declared,
         mapping: &mapping,
         owns_target: true,
         expectation: None,
@@ -193,24 +194,66 @@ fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_waited_for() {
     assert_eq!(ruling(&evicts, &[("patch", "*", "*")]), refused);
 }
 
-#[test]
-fn the_operator_can_grant_less_than_the_guest_declares() {
-    let granted = [permission("patch", "", "pods/status")];
-    let ruling = with(DELETE_PODS, |circumstances| {
-        let granted = Some(granted.as_slice());
+/// Rules on a plan of a guest that may write only this.
+fn ruling_of_rule(plan: &Plan, rule: &serde_json::Value) -> Ruling {
+    let rules = serde_json::json!({"writes": [rule]});
+    let grant = Grant::Rules {
+        rules: std::sync::Arc::new(serde_json::from_value(rules).unwrap()),
+        home: "davit-system".into(),
+    };
+    with(&[("delete", "*", "*"), ("create", "*", "*")], |it| {
         judge(
-            &delete_pod(),
+            plan,
             &Circumstances {
-                granted,
-                ..*circumstances
+                grant: &grant,
+                ..*it
             },
         )
-    });
+    })
+}
+
+#[test]
+fn the_operator_can_grant_less_than_the_guest_declares() {
+    let other = json!({"verb": "patch", "resource": "pods/status"});
     assert_eq!(
-        ruling,
+        ruling_of_rule(&delete_pod(), &other),
         Ruling::Refuse(Refusal::NotGranted {
-            permission: permission("delete", "", "pods")
+            permission: permission("delete", "", "pods"),
+            namespace: "ns".into(),
         })
+    );
+    let same = json!({"verb": "delete", "resource": "pods"});
+    assert_eq!(ruling_of_rule(&delete_pod(), &same), Ruling::Admit);
+    let here = json!({"verb": "delete", "resource": "pods", "namespaces": ["ns"]});
+    assert_eq!(ruling_of_rule(&delete_pod(), &here), Ruling::Admit);
+    let there = json!({"verb": "delete", "resource": "pods", "namespaces": ["tools"]});
+    let refused = ruling_of_rule(&delete_pod(), &there);
+    assert!(matches!(
+        refused,
+        Ruling::Refuse(Refusal::NotGranted { .. })
+    ));
+}
+
+/// Not that of the plan's target.
+#[test]
+fn a_created_object_needs_a_grant_for_its_own_namespace() {
+    let create = |namespace: &str| {
+        let object = ObjectRef {
+            namespace: namespace.into(),
+            ..target("batch/v1", "Job", "")
+        };
+        let create = Create {
+            object,
+            body: vec![0x80],
+        };
+        plan(target("v1", "Pod", "u-1"), vec![Step::Create(create)])
+    };
+    let rule =
+        json!({"verb": "create", "group": "batch", "resource": "jobs", "namespaces": ["ns"]});
+    assert_eq!(ruling_of_rule(&create("ns"), &rule), Ruling::Admit);
+    let refused = ruling_of_rule(&create("kube-system"), &rule);
+    assert!(
+        matches!(refused, Ruling::Refuse(Refusal::NotGranted { namespace, .. }) if namespace == "kube-system")
     );
 }
 

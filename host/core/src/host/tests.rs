@@ -70,6 +70,7 @@ fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
         manifest: Arc::new(manifest()),
         identity: RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
         away: None,
+        is_shipped: true,
     }
 }
 

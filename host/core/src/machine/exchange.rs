@@ -9,6 +9,7 @@ use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
 use crate::failure::Failure;
+use crate::grant::Grant;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::ObjectRecord;
 use crate::plan::{Decision, GetRequest, ListRequest, Plan, WorkItem};
@@ -144,6 +145,8 @@ pub struct Call<G> {
     pub pending: PendingSnapshot,
     /// The controller's notes.
     pub notes: Notes,
+    /// What the guest may read live.
+    pub grant: Grant,
     /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects.

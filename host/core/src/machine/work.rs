@@ -91,6 +91,7 @@ pub(super) fn call<G>(
         views: request.views,
         pending: request.pending,
         notes: request.notes,
+        grant: request.grant,
         mapping: Arc::clone(&inputs.mapping),
         unlisted: Arc::clone(&inputs.unlisted),
     }

@@ -326,6 +326,37 @@ mod tests {
         );
     }
 
+    /// Among every resource are Secrets: the host asks for partial metadata.
+    #[test]
+    fn a_watch_of_every_resource_keeps_metadata_only() {
+        let fields = |fields: &[&str]| {
+            let watch = WatchSpec {
+                name: "objects".into(),
+                source: Source::EveryDeletable(vec![]),
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields: fields.iter().map(|field| field.parse().unwrap()).collect(),
+                indexes: vec![],
+                optional: false,
+            };
+            validate_watch(&watch).map_err(|error| error.to_string())
+        };
+        assert_eq!(
+            fields(&["metadata.ownerReferences", "metadata.finalizers"]),
+            Ok(())
+        );
+        for field in ["data", "spec", "metadataX.name", "stringData.password"] {
+            assert_eq!(
+                fields(&["metadata", field]).unwrap_err(),
+                format!(
+                    "the watch \"objects\" of every resource declares {field}: it can keep \
+                     metadata only"
+                )
+            );
+        }
+    }
+
     #[test]
     fn a_metric_that_the_host_counts_has_no_labels() {
         let metric = |labels: &[&str]| MetricSpec {

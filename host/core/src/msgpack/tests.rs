@@ -181,6 +181,7 @@ proptest! {
         }
         let _ = visit(&bytes, &path("a[*].b"), &mut |_| {});
         let _ = subset_equal(&tree(&["a[*].b", "c"]), &bytes, &[0x80]);
+        let _ = select(&tree(&["a[*].b", "c"]), &bytes);
     }
 
     #[test]
@@ -210,6 +211,8 @@ proptest! {
         // The projector keeps what the tree does, and no more.
         let projected = a.project(&kept);
         prop_assert!(subset_equal(&kept, &a.encode(), &projected.encode()));
+        let selected = select(&kept, &a.encode());
+        prop_assert_eq!(selected, Ok(projected.encode()));
         prop_assert_eq!(projected.project(&kept), projected);
     }
 

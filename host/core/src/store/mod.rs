@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::manifest::{IndexSpec, Source, WatchSpec};
-use crate::path::FieldTree;
+use crate::path::{FieldPath, FieldTree, Segment as Step};
 
 pub use feeds::{Feed, FeedUpdate, Feeds};
 pub use index::Place;
@@ -53,9 +53,12 @@ struct FieldsId(u32);
 /// What a view shows of its segments.
 #[derive(Clone, Debug)]
 pub struct ViewSpec {
-    /// The fields that the view reads. A change of other fields does not change the
+    /// The fields that the view shows. A change of other fields does not change the
     /// view.
     pub fields: FieldTree,
+    /// Fields that the view reads too, but does not show: those that divide targets into
+    /// cohorts.
+    pub hidden: FieldTree,
     /// Its secondary indexes. The view also reads their paths.
     pub indexes: Vec<IndexSpec>,
     /// How it names its objects.
@@ -76,6 +79,7 @@ impl From<&WatchSpec> for ViewSpec {
     fn from(watch: &WatchSpec) -> Self {
         Self {
             fields: watch.fields.iter().collect(),
+            hidden: FieldTree::default(),
             indexes: watch.indexes.clone(),
             key: match watch.source {
                 Source::One(_) => ViewKey::Name,
@@ -127,6 +131,14 @@ pub struct Store {
     next_fields: u32,
 }
 
+/// The fields that every view shows.
+fn identity() -> FieldTree {
+    let names = ["name", "namespace", "uid"];
+    let field = |name: &str| Step::Field(name.into());
+    let paths = names.map(|name| FieldPath::of(vec![field("metadata"), field(name)]));
+    paths.iter().collect()
+}
+
 /// The writer's side of a view.
 #[derive(Debug)]
 struct Watch {
@@ -140,13 +152,18 @@ impl Store {
     pub fn add_view(&mut self, spec: ViewSpec) -> ViewId {
         let mut tree = spec.fields;
         tree.merge(&spec.indexes.iter().flat_map(IndexSpec::paths).collect());
+        let mut shown = identity();
+        shown.merge(&tree);
+        tree.merge(&spec.hidden);
         let view = ViewId(self.next_view);
         self.next_view += 1;
         let (fields, tree) = self.intern(tree);
         let state = ViewState {
             key: spec.key,
             fields,
+            shown: Arc::new(shown),
             ready: Vec::new(),
+            wider: BTreeSet::new(),
             indexes: spec.indexes.into_iter().map(Index::new).collect(),
         };
         self.state.add_view(view, state);
@@ -183,6 +200,7 @@ impl Store {
         {
             self.show(view, id, changes);
         }
+        self.note_width(id);
         Ok(id)
     }
 
@@ -324,6 +342,26 @@ impl Store {
         let fields = FieldsId(self.next_fields);
         self.next_fields += 1;
         (fields, Arc::new(tree))
+    }
+
+    /// Notes in every view of a segment whether its objects have fields that the view
+    /// does not show.
+    fn note_width(&mut self, id: SegmentId) {
+        let Some(segment) = self.segments.get(&id) else {
+            return;
+        };
+        let views = segment.readers.iter().flat_map(|reader| &reader.views);
+        for view in views {
+            let Some(state) = self.state.view_mut(*view) else {
+                continue;
+            };
+            let listed = segment.listed.as_ref();
+            if listed.is_some_and(|listed| !state.shown.covers(listed)) {
+                state.wider.insert(id);
+            } else {
+                state.wider.remove(&id);
+            }
+        }
     }
 
     fn leave(&mut self, view: ViewId, id: SegmentId) {

@@ -7,7 +7,9 @@ use super::index::Index;
 use super::slots::Slot;
 use super::state::{State, ViewState};
 use super::{Object, Place, ResourceVersion, SegmentId, ViewId, ViewKey};
+use crate::msgpack;
 use crate::object::{Kind, ObjectRecord, Uid};
+use crate::path::FieldTree;
 use crate::time::Instant;
 
 /// The store at one moment. Cheap to clone and to send to another thread.
@@ -61,9 +63,23 @@ pub struct Entry<'a> {
     pub kind: &'a Kind,
     /// The last change of the fields that the view reads.
     pub changed_at: Instant,
+    /// The fields that the view shows; none if the object has no others.
+    shown: Option<&'a FieldTree>,
 }
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// What the view shows of the object, as MessagePack. Fields that only others read
+    /// are left out: a guest's decisions must not depend on other controllers.
+    #[must_use]
+    pub fn data(&self) -> Cow<'a, [u8]> {
+        let data = self.object.data();
+        match self.shown.map(|shown| msgpack::select(shown, data)) {
+            None => Cow::Borrowed(data),
+            // What cannot be read has no fields to show.
+            Some(selected) => Cow::Owned(selected.unwrap_or_else(|_| EMPTY_MAP.to_vec())),
+        }
+    }
+
     /// The object in the form that a guest reads.
     #[must_use]
     pub fn record(&self) -> ObjectRecord {
@@ -71,10 +87,13 @@ impl Entry<'_> {
             kind: self.kind.clone(),
             resource_version: self.object.version().to_string().into(),
             changed_at: self.changed_at,
-            data: self.object.data().into(),
+            data: self.data().into(),
         }
     }
 }
+
+/// A map without entries, as MessagePack.
+const EMPTY_MAP: [u8; 1] = [0x80];
 
 /// A part of a longer list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -208,10 +227,12 @@ impl<'a> View<'a> {
     }
 
     fn entry(&self, object: &'a Arc<Object>) -> Option<Entry<'a>> {
+        let is_wider = self.view.wider.contains(&object.segment());
         Some(Entry {
             object,
             kind: &self.state.segment(object.segment())?.kind,
             changed_at: self.changed_at(object),
+            shown: is_wider.then_some(&*self.view.shown),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! The content of the store in persistent structures: a clone is a snapshot, and a
 //! later write copies only the path to what it changes.
 
+use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use super::object::{Object, ResourceVersion};
 use super::slots::{Slot, SlotSets};
 use super::{FieldsId, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, Uid};
+use crate::path::FieldTree;
 
 /// The objects, how to find them, and the views that show them.
 #[derive(Clone, Debug, Default)]
@@ -39,6 +41,10 @@ pub(super) struct Members {
 pub(super) struct ViewState {
     pub(super) key: ViewKey,
     pub(super) fields: FieldsId,
+    /// The fields that it shows.
+    pub(super) shown: Arc<FieldTree>,
+    /// The segments whose objects have more fields.
+    pub(super) wider: BTreeSet<SegmentId>,
     /// The segments whose objects it shows, in order.
     pub(super) ready: Vec<SegmentId>,
     pub(super) indexes: Vec<Index>,

@@ -9,6 +9,7 @@ use crate::time::Instant;
 pub(crate) fn pods() -> (Store, ViewId, SegmentId) {
     let view = ViewSpec {
         fields: [].into_iter().collect(),
+        hidden: crate::path::FieldTree::default(),
         indexes: vec![],
         key: ViewKey::Name,
     };

@@ -83,6 +83,7 @@ impl Store {
             });
         }
         entry.listed = Some(listed);
+        self.note_width(segment);
         let mut seen: Vec<Slot> = items
             .into_iter()
             .filter_map(|item| self.put(segment, item, now, changes))

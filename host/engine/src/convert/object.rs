@@ -26,7 +26,7 @@ pub(crate) fn entry(entry: Entry<'_>, now: Now) -> types::Object {
         kind: entry.kind.kind.to_string(),
         resource_version: entry.object.version().to_string(),
         changed_at: now.wall_at(entry.changed_at).0,
-        data: entry.object.data().to_vec(),
+        data: entry.data().into_owned(),
     }
 }
 

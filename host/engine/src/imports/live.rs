@@ -1,7 +1,8 @@
 //! Live reads: only what the manifest permits.
 
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::object::{ApiResource, ObjectRecord};
+use davit_core::gate::reads;
+use davit_core::object::ObjectRecord;
 use davit_core::path::FieldPath;
 use davit_core::plan::{GetRequest, ListRequest};
 use davit_core::time::Now;
@@ -63,7 +64,7 @@ impl live::Host for State {
             field_selector: request.field_selector,
             fields: paths(&request.fields)?,
         };
-        let listed = match view.permitted("list", &request.resource) {
+        let listed = match reads::may_list(&request, &view.manifest, &view.call.grant) {
             Ok(()) => {
                 let listed = view.call.live.list(request).await;
                 self.cpu.waited = true;
@@ -89,30 +90,8 @@ impl CallView {
     }
 
     fn may_get(&self, request: &GetRequest) -> Read<()> {
-        let target = &request.target;
-        let mapping = &self.call.mapping;
-        let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
-            return Err(Failure::new(
-                FailureClass::Unmappable,
-                format!("cannot get {target}: the API server does not serve this kind"),
-            ));
-        };
-        self.permitted("get", &served.resource)
-    }
-
-    fn permitted(&self, verb: &str, resource: &ApiResource) -> Read<()> {
-        if self
-            .manifest
-            .permits(verb, &resource.group, &resource.plural)
-        {
-            return Ok(());
-        }
-        Err(Failure::new(
-            FailureClass::Forbidden,
-            format!(
-                "cannot {verb} {resource}: the guest's manifest does not declare this permission"
-            ),
-        ))
+        let call = &self.call;
+        reads::may_get(request, &self.manifest, &call.grant, &call.mapping)
     }
 }
 

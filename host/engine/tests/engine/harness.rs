@@ -8,6 +8,7 @@ use std::time::Duration;
 use davit_core::controller::Notes;
 use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
+use davit_core::grant::Grant;
 use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, ProjectedObject, Uid};
@@ -115,6 +116,7 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
         views: Arc::new(views),
         pending: queues.pending(),
         notes: Notes::unit("seen".to_owned(), [0xc3].into()),
+        grant: Grant::Declared,
         mapping: Arc::new(Mapping::new([
             served("pods", "Pod"),
             served("secrets", "Secret"),
@@ -175,6 +177,7 @@ fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
     };
     let view = store.add_view(ViewSpec {
         fields,
+        hidden: davit_core::path::FieldTree::default(),
         indexes: vec![by_node, bound],
         key: davit_core::store::ViewKey::Name,
     });

@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
+use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
 use davit_core::time::Instant;
 
@@ -30,6 +31,8 @@ pub struct Guest {
     pub revision: Arc<str>,
     /// The program.
     pub native: Arc<dyn NativeGuest>,
+    /// What it declares.
+    pub manifest: Arc<Manifest>,
 }
 
 /// The result of a call.
@@ -54,10 +57,13 @@ pub(super) struct CallInFlight {
 
 impl Host {
     pub(super) fn call(&mut self, call: Box<Call<Guest>>) {
-        let (controller, revision) = (&call.controller, &call.guest.revision);
+        let Guest {
+            revision, manifest, ..
+        } = &call.guest;
+        let records = self.world.records();
         for problem in self
             .watchdog
-            .calls(controller, revision, self.world.records())
+            .calls(&call.controller, revision, manifest, records)
         {
             self.world.violated(problem);
         }

@@ -7,6 +7,7 @@
 //! [`Watchdog::settle`] on; a change that allows something holds immediately.
 
 mod budget;
+mod grants;
 mod observed;
 mod record;
 
@@ -17,12 +18,14 @@ use davit_core::api::{ControllerSpec, ControllerStatus, ModeConfig};
 use davit_core::control::{Declaration, FileController, Notice, Requests, is_same_revision};
 use davit_core::controller::PlanId;
 use davit_core::machine::{Input, Report};
+use davit_core::manifest::Manifest;
 use davit_core::plan::Step;
 use davit_core::time::{Instant, Now};
 
 use crate::host::{ExecutedPlan, Guest};
 use crate::records::Records;
 use budget::Spending;
+use grants::Grants;
 use observed::Observations;
 use record::KnownRecord;
 
@@ -56,6 +59,7 @@ struct WatchedController {
     requests: Requests,
     /// The mode, after the modes that may still have effects.
     modes: Vec<ModeConfig>,
+    grants: Grants,
     spending: Spending,
     record: KnownRecord,
     /// The revision that wrote to each target since the owners last changed.
@@ -69,6 +73,7 @@ impl Watchdog {
         self.executing.clear();
         for watched in self.controllers.values_mut() {
             watched.modes.clear();
+            watched.grants.clear();
             watched.spending = Spending::default();
             watched.record.restarted();
             watched.owners.clear();
@@ -96,6 +101,7 @@ impl Watchdog {
             watched.record.settle();
             let former = watched.modes.len().saturating_sub(1);
             watched.modes.drain(..former);
+            watched.grants.settle();
         }
     }
 
@@ -206,6 +212,7 @@ impl Watchdog {
         &mut self,
         controller: &str,
         revision: &Arc<str>,
+        manifest: &Manifest,
         records: &Records,
     ) -> Vec<String> {
         let Some(watched) = self.controllers.get_mut(controller) else {
@@ -221,6 +228,9 @@ impl Watchdog {
                 "{controller} is disabled and its revision {revision} is called"
             ));
         }
+        problems.extend(watched.grants.exceeded(manifest).map(|what| {
+            format!("{controller}: {revision} is called and declares {what}, which is not granted")
+        }));
         let runs = watched.record.may_run(controller, revision, records);
         problems.extend(runs.err());
         problems
@@ -282,6 +292,12 @@ impl Watchdog {
         if !watched.modes.contains(&ModeConfig::Enforce) {
             problems.push(format!("{controller} executes a plan and does not enforce"));
         }
+        problems.extend(
+            watched
+                .grants
+                .forbidden(plan)
+                .map(|what| format!("{controller} executes {what}, which is not granted")),
+        );
         let stale = self.observations.stale(id.controller, target, *at);
         problems.extend(stale.map(|why| {
             format!(
@@ -317,6 +333,7 @@ impl WatchedController {
         if self.modes.last() != Some(&spec.mode) {
             self.modes.push(spec.mode);
         }
+        self.grants.specify(spec, self.uid.is_none());
         self.spending.limit(&spec.guardrails, now.instant);
         let former = self.spec.replace(spec.clone());
         let former = former.as_ref();

@@ -1,5 +1,6 @@
 //! Each check gets a trace that it has to report and one that it has to pass.
 
+mod grants;
 mod records;
 
 use std::time::Duration;
@@ -35,6 +36,7 @@ struct Trace {
     now: Now,
     /// The plan that was executed last.
     plan: PlanId,
+    manifest: Manifest,
 }
 
 impl Trace {
@@ -55,6 +57,7 @@ impl Trace {
                 controller: ControllerId(1),
                 number: 0,
             },
+            manifest: grants::manifest(),
         };
         trace.declare();
         trace.record(stable());
@@ -136,7 +139,8 @@ impl Trace {
 
     fn call(&mut self, revision: &str) -> Vec<String> {
         let revision = revision.into();
-        self.watchdog.calls(CONTROLLER, &revision, &self.records)
+        self.watchdog
+            .calls(CONTROLLER, &revision, &self.manifest, &self.records)
     }
 
     /// A plan is executed, and wrote nothing that the host has to observe.

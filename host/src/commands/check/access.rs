@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use davit_core::grant::Grant;
 use davit_core::manifest::Manifest;
 use hyper::Request;
 use kube::Client;
@@ -70,18 +71,18 @@ impl<'a> Access<'a> {
     pub(super) async fn check(
         &self,
         spec: &ControllerSpec,
+        grant: &Grant,
         manifest: &Manifest,
         findings: &mut Findings,
     ) {
-        let granted = spec.settings().granted;
-        // The gate refuses writes that the spec does not grant.
+        // The gate refuses what the spec does not grant.
+        let refused = grant.missing(manifest).writes;
         let is_sent = |need: &Need| {
-            let is_asked = manifest.permits(&need.verb, &need.group, &need.resource);
-            let is_granted = granted.as_ref().is_none_or(|rules| {
-                let mut rules = rules.iter();
-                rules.any(|rule| rule.covers(&need.verb, &need.group, &need.resource))
-            });
-            !is_asked || is_granted
+            let mut refused = refused.iter();
+            !refused.any(|rule| {
+                let of_rule = (&rule.verb, &rule.group, &rule.resource);
+                of_rule == (&need.verb, &need.group, &need.resource)
+            })
         };
         let needed = needs(manifest).into_iter().filter(is_sent);
         let (written, read): (BTreeSet<Need>, BTreeSet<Need>) =

@@ -6,7 +6,8 @@ use std::panic::resume_unwind;
 use crate as sdk;
 use crate::bindings::davit::controller::{cache, live, types};
 use crate::component::Host;
-use davit_core::failure::{Failure, FailureClass};
+use davit_core::failure::Failure;
+use davit_core::gate::reads;
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
@@ -68,27 +69,8 @@ impl<'a, G> CallHost<'a, G> {
     }
 
     fn may_get(&self, request: &GetRequest) -> Result<(), Failure> {
-        let target = &request.target;
-        match self.call.mapping.by_kind(&target.api_version, &target.kind) {
-            Some(served) => self.permitted("get", &served.resource),
-            None => Err(Failure::new(
-                FailureClass::Unmappable,
-                format!("cannot get {target}: the API server serves no such kind"),
-            )),
-        }
-    }
-
-    fn permitted(&self, verb: &str, resource: &ApiResource) -> Result<(), Failure> {
-        if self
-            .manifest
-            .permits(verb, &resource.group, &resource.plural)
-        {
-            return Ok(());
-        }
-        Err(Failure::new(
-            FailureClass::Forbidden,
-            format!("cannot {verb} {resource}: the guest's manifest does not ask for it"),
-        ))
+        let Call { mapping, grant, .. } = self.call;
+        reads::may_get(request, self.manifest, grant, mapping)
     }
 
     fn entry(&self, found: Entry<'_>) -> types::Object {
@@ -243,7 +225,7 @@ impl<G> Host for CallHost<'_, G> {
             field_selector: request.field_selector.clone(),
             fields: paths(&request.fields),
         };
-        self.permitted("list", &request.resource)
+        reads::may_list(&request, self.manifest, &self.call.grant)
             .map_err(|refusal| failure(&refusal))?;
         match self.answer(|| ReadRequest::List(request)) {
             ReadAnswer::List(Ok(all)) => Ok(all.iter().map(|it| object(it, now)).collect()),
@@ -334,7 +316,7 @@ fn entry(entry: Entry<'_>, now: Now) -> types::Object {
         kind: entry.kind.kind.to_string(),
         resource_version: entry.object.version().to_string(),
         changed_at: now.wall_at(entry.changed_at).0,
-        data: entry.object.data().to_vec(),
+        data: entry.data().into_owned(),
     }
 }
 

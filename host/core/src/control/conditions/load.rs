@@ -1,9 +1,10 @@
 //! The conditions of loading a revision: from its source to a guest that can run.
 
 use super::{
-    Condition, ConditionInputs, ConditionStatus, INVALID_SPEC, LoadedModule, say_bad_spec,
+    Condition, ConditionInputs, ConditionStatus, Effort, Finding, INVALID_SPEC, LoadedModule,
+    Readiness, Topic, say_bad_spec,
 };
-use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
+use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, LoadProblem, RESOLVED, VERIFIED};
 use crate::control::text::one_line;
 
 /// The conditions of the revision that the present spec describes.
@@ -105,5 +106,35 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
         LoadFailure::NotFound | LoadFailure::NoSuchBuiltin | LoadFailure::NotRecorded => {
             [False, Unknown, Unknown, Unknown]
         }
+    }
+}
+
+/// A revision that cannot be loaded.
+pub(super) fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) -> Finding {
+    let consequence = match &inputs.status.stable {
+        Some(stable) if inputs.running != Readiness::No => {
+            format!("the revision {} continues", stable.revision)
+        }
+        _ => "nothing runs".to_owned(),
+    };
+    let part = if problem.failure.condition() == CONFIGURED {
+        "configuration"
+    } else {
+        "module"
+    };
+    let message = format!("the spec is refused: {}; {consequence}", problem.message);
+    Finding {
+        ready: ConditionStatus::False,
+        reason: problem.failure.reason(),
+        summary: format!("{}: {part}", problem.failure.reason()),
+        message: one_line(&message),
+        is_degraded: true,
+        // An unavailable source may become available without an operator.
+        effort: if problem.failure.condition() == RESOLVED {
+            Effort::Reconciling
+        } else {
+            Effort::Stalled
+        },
+        notice: Some((Topic::Spec, problem.message.clone())),
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::api::{RevisionStatus, TrippedStatus};
-use crate::control::loading::{COMPILED, LoadFailure, VERIFIED};
+use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
 
 const LOADED: LoadedModule<'static> = LoadedModule {
     origin: "the built-in guest podgc",
@@ -464,6 +464,8 @@ fn described(case: &Case) -> Description {
         spec_error: case.spec_error.as_ref(),
         problem: case.problem.as_ref(),
         loaded: case.loaded,
+        granted: None,
+        not_granted: None,
         running: case.running,
         pending: case.pending.as_ref(),
         circuit: case.circuit,

@@ -7,7 +7,7 @@ use super::Controller;
 use crate::api::{ControllerStatus, ModeConfig};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
-use crate::control::state::{Candidate, Rollout};
+use crate::control::state::{Candidate, Rollout, Standing};
 use crate::control::times::precise_time;
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
 use crate::observation::Observation;
@@ -44,7 +44,8 @@ impl<G: Clone> Controller<G> {
         now: Wall,
         notices: &mut Vec<Notice>,
     ) {
-        let is_current = self.is_candidate_described();
+        let standing = self.standing();
+        let is_current = standing == Standing::Current;
         let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate()) else {
             return;
         };
@@ -71,7 +72,7 @@ impl<G: Clone> Controller<G> {
         };
         let counted = candidate.counts.sum();
         let next = progress::next(&steps, &analysis, &progress, counted, is_held, request);
-        if let Some(next) = self.rollout.end_step(next, is_current) {
+        if let Some(next) = self.rollout.end_step(next, standing) {
             let circumstances = self.circumstances();
             self.apply(next, &circumstances, now, notices);
         }
@@ -113,7 +114,7 @@ impl<G: Clone> Controller<G> {
     }
 
     fn circumstances(&self) -> Circumstances {
-        let described = self.described();
+        let described = self.eligible();
         let described = described.map(|one| one.status(String::new()));
         let name = described.as_ref().map(|one| one.revision.as_str());
         let stable = self.stable.as_ref();
@@ -122,7 +123,7 @@ impl<G: Clone> Controller<G> {
         let (recorded, rejected) = (&self.status, self.rollout.rejected());
         Circumstances {
             stable_loaded: stable.is_some(),
-            describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
+            is_superseded: self.is_superseded(),
             steps: spec.map_or_else(Vec::new, |spec| spec.rollout.steps.clone()),
             failure: self.failure.clone(),
             // Only a loss depends on it.
@@ -136,6 +137,26 @@ impl<G: Clone> Controller<G> {
                 retry: rejected.is_some_and(|rejected| self.in_force.retries(rejected)),
             },
             described,
+        }
+    }
+
+    /// Whether the present spec describes another revision than the candidate, and that is
+    /// loaded.
+    fn is_superseded(&self) -> bool {
+        let stable = self.stable.as_ref();
+        let describes_stable = stable.is_some_and(|stable| self.is_described(stable));
+        let described = self.described();
+        describes_stable || described.is_some_and(|one| !self.is_candidate(Some(one)))
+    }
+
+    /// Whether the present spec still describes the candidate, which then may run.
+    fn standing(&self) -> Standing {
+        if self.is_candidate(self.eligible()) {
+            Standing::Current
+        } else if self.is_candidate(self.described()) {
+            Standing::NotGranted
+        } else {
+            Standing::NotLoaded
         }
     }
 

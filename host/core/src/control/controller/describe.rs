@@ -26,12 +26,19 @@ impl<G: Clone> Controller<G> {
             ..ControllerStatus::default()
         };
         self.rollout
-            .write(&mut status, self.described().map(Revision::name));
+            .write(&mut status, self.eligible().map(Revision::name));
         let digest = self
             .desired
             .as_ref()
             .map(|one| format!("sha256:{}", one.digest()));
-        let inputs = self.condition_inputs(&status, seen, digest.as_deref());
+        let (granted, not_granted) = (self.granted(), self.not_granted());
+        let missing = not_granted.as_ref().map(|one| one.to_add.shortened());
+        status.missing_permissions = missing.unwrap_or_default();
+        let inputs = ConditionInputs {
+            granted: granted.as_ref(),
+            not_granted: not_granted.as_ref(),
+            ..self.condition_inputs(&status, seen, digest.as_deref())
+        };
         let is_settled = inputs.loaded.is_some() || inputs.problem.is_some();
         let description = conditions::describe(&inputs);
         status.summary = description.summary;
@@ -67,6 +74,8 @@ impl<G: Clone> Controller<G> {
             spec_error: self.spec_error.as_ref(),
             problem: self.problem.as_ref(),
             loaded,
+            granted: None,
+            not_granted: None,
             running: self.readiness(seen),
             pending: seen.and_then(|seen| seen.pending.as_ref()),
             circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
@@ -95,14 +104,16 @@ impl<G: Clone> Controller<G> {
         now: Wall,
         notices: &mut Vec<Notice>,
     ) -> Vec<RequestStatus> {
-        let described = self.described().map(Revision::name);
+        let described = self.eligible().map(Revision::name);
         let problem = self.spec_error.as_ref().map(ToString::to_string);
+        let problem = problem.or_else(|| Some(self.problem.as_ref()?.message.clone()));
+        let not_granted = || self.not_granted().map(|one| one.message(&self.name));
         let outcome = Outcome {
             status,
             in_force: &self.in_force,
             is_running: is_running(seen),
             described: described.as_deref(),
-            problem: problem.or_else(|| Some(self.problem.as_ref()?.message.clone())),
+            problem: problem.or_else(not_granted),
         };
         let former = &self.status.requests;
         answers::answer(former, &self.requests, open, &outcome, now, notices)

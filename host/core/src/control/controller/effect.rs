@@ -17,9 +17,13 @@ use crate::time::Now;
 
 impl<G: Clone> Controller<G> {
     /// The controller that follows from the decisions so far; it must not run before
-    /// they are recorded. None if there is nothing to run yet.
+    /// they are recorded. None if there is nothing to run yet, or the operator does not
+    /// grant what the stable revision declares.
     fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
+        if !self.may_run(&stable.loaded) {
+            return None;
+        }
         let cohort = Cohort::from(&spec.rollout.cohort);
         let candidate = self.rollout.candidate().and_then(|candidate| {
             let desired = self.desired.as_ref()?;
@@ -32,12 +36,12 @@ impl<G: Clone> Controller<G> {
                 window: spec.rollout.analysis.window.map(|window| window.0),
             };
             let is_it = desired.name() == candidate.revision.revision;
-            is_it.then(|| (desired.loaded.clone(), step))
+            (is_it && self.may_run(&desired.loaded)).then(|| (desired.loaded.clone(), step))
         });
         let account = spec.service_account_name.as_ref();
         let desired = DesiredController {
             name: self.name.clone(),
-            settings: spec.settings(),
+            settings: spec.settings(self.grant(&stable.loaded, namespace)),
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
             stable: stable.loaded.clone(),
             // Without steps there is never a candidate: the cache needs only the fields
@@ -54,8 +58,9 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Applies the decisions that must not wait for the record: an operator's settings,
-    /// and the withdrawal of a candidate.
+    /// the withdrawal of a candidate, and of a grant.
     pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
+        self.stop_ungranted();
         let desired = self.desired(namespace);
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
             let desired = desired.ahead_of_record();
@@ -65,6 +70,23 @@ impl<G: Clone> Controller<G> {
             if desired.candidate.is_none() && desired.stable == applied.stable && !keeps {
                 applied.candidate = None;
             }
+        }
+    }
+
+    /// Stops what runs and may not run any more.
+    fn stop_ungranted(&mut self) {
+        let may_run = |revision| self.may_run(revision);
+        let stable = self.stable.as_ref().map(|stable| &stable.loaded);
+        let Some(applied) = &self.applied else {
+            return;
+        };
+        let continues = may_run(&applied.stable) && stable.is_none_or(may_run);
+        let candidate = applied.candidate.as_ref();
+        let keeps = candidate.is_none_or(|(candidate, _)| may_run(candidate));
+        if !continues {
+            self.applied = None;
+        } else if let (Some(applied), false) = (&mut self.applied, keeps) {
+            applied.candidate = None;
         }
     }
 

@@ -16,8 +16,8 @@ use crate::control::{
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
-use crate::manifest::Manifest;
-use crate::object::ObjectRef;
+use crate::manifest::{Manifest, Source, WatchSpec};
+use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;
@@ -90,18 +90,34 @@ pub(super) fn name_of(spec: &ControllerSpec) -> String {
 pub(super) fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
     LoadedRevision {
         guest: "a.wasm",
-        manifest: Arc::new(manifest()),
+        manifest: Arc::new(manifest(spec)),
         identity: identity(spec),
         away: None,
+        is_shipped: spec.module.source.is_builtin(),
     }
 }
 
-fn manifest() -> Manifest {
+/// The guest watches the data of the resources that its configuration names.
+fn manifest(spec: &ControllerSpec) -> Manifest {
+    let watched = spec.config["watches"].as_array().into_iter().flatten();
+    let watches = watched.map(|resource| {
+        let resource = resource.as_str().unwrap();
+        WatchSpec {
+            name: resource.into(),
+            source: Source::One(ApiResource::new("", "v1", resource)),
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: vec!["data".parse().unwrap()],
+            indexes: Vec::new(),
+            optional: false,
+        }
+    });
     Manifest {
         name: NAME.into(),
         version: String::new(),
         summary: String::new(),
-        watches: Vec::new(),
+        watches: watches.collect(),
         triggers: Vec::new(),
         queues: Vec::new(),
         ticks: Vec::new(),

@@ -62,7 +62,7 @@ fn steps() -> Vec<StepConfig> {
 fn describes(name: &str) -> Circumstances {
     Circumstances {
         stable_loaded: true,
-        describes_stable: name == "a",
+        is_superseded: name == "a",
         described: Some(RevisionStatus {
             since: String::new(),
             ..revision(name)
@@ -122,7 +122,7 @@ fn apply(
 /// Ends the step of the candidate.
 fn end(mut state: Rollout, how: StepOutcome) -> (Rollout, Vec<&'static str>) {
     let mut reasons = Vec::new();
-    if let Some(transition) = state.end_step(how, true) {
+    if let Some(transition) = state.end_step(how, Standing::Current) {
         apply(&mut state, transition, &describes("b"), &mut reasons);
     }
     (state, reasons)

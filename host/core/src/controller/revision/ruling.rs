@@ -92,7 +92,7 @@ impl<G: Clone> Revision<G> {
             owns_target,
             mode: shared.settings.mode,
             manifest: &self.manifest,
-            granted: shared.settings.granted.as_deref(),
+            grant: &shared.settings.grant,
             mapping: world.mapping,
             expectation,
             tripped: None,

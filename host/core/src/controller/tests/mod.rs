@@ -109,6 +109,7 @@ fn loaded(manifest: Manifest) -> LoadedRevision<()> {
         manifest: Arc::new(manifest),
         identity: RevisionIdentity::new(ModuleDigest([1; 32]), [0x80].into(), limits),
         away: None,
+        is_shipped: true,
     }
 }
 

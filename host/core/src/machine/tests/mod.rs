@@ -333,6 +333,7 @@ fn revision(guest: Guest, manifest: Manifest) -> LoadedRevision<Guest> {
         manifest: Arc::new(manifest),
         identity: RevisionIdentity::new(digest, [0x80].into(), limits),
         away: None,
+        is_shipped: true,
     }
 }
 

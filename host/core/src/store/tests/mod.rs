@@ -56,6 +56,7 @@ fn pods_by_node() -> (Store, ViewId, SegmentId) {
     let mut store = Store::default();
     let view = store.add_view(ViewSpec {
         fields: fields(&["spec.nodeName"]),
+        hidden: FieldTree::default(),
         indexes: vec![index("node", "spec.nodeName")],
         key: ViewKey::Name,
     });
@@ -162,6 +163,7 @@ fn a_view_waits_for_fields_that_were_not_listed() {
     apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
     let wide = store.add_view(ViewSpec {
         fields: fields(&["spec.nodeName", "status.phase"]),
+        hidden: FieldTree::default(),
         indexes: vec![index("phase", "status.phase")],
         key: ViewKey::Name,
     });
@@ -198,6 +200,54 @@ fn a_view_waits_for_fields_that_were_not_listed() {
     assert_eq!((shown(old), shown(wide)), (at(1), at(2)));
 }
 
+/// Otherwise a guest could read what only another one may, and its decisions would
+/// depend on which other controllers run.
+#[test]
+fn a_view_shows_no_field_that_only_others_read() {
+    let (mut store, narrow, pods) = pods_by_node();
+    let wide = store.add_view(ViewSpec {
+        fields: fields(&["data"]),
+        hidden: fields(&["metadata.labels"]),
+        indexes: vec![],
+        key: ViewKey::Name,
+    });
+    let mut changes = Vec::new();
+    store.attach(wide, &segment("pods"), &mut changes).unwrap();
+    let identity = ("name", "a".into());
+    let item_of = |metadata| {
+        let data = [
+            ("data", map([("password", "1234".into())])),
+            ("metadata", metadata),
+            ("spec", map([("nodeName", "n".into())])),
+        ];
+        item("a", "u", "1", &map(data))
+    };
+    let labels = map([("labels", map([("app", "b".into())])), identity.clone()]);
+    let listed = store.segment_fields(pods).unwrap().clone();
+    let items = [item_of(labels)];
+    store
+        .replace(pods, listed, items, at(1), &mut changes)
+        .unwrap();
+    let shown = |store: &Store, view| {
+        let entry = store.view(view).unwrap().get("ns/a").unwrap().record();
+        entry.data.to_vec()
+    };
+    let metadata = || ("metadata", map([identity.clone()]));
+    let narrow_data = map([metadata(), ("spec", map([("nodeName", "n".into())]))]);
+    assert_eq!(shown(&store, narrow), narrow_data.encode());
+    let wide_data = map([("data", map([("password", "1234".into())])), metadata()]);
+    assert_eq!(shown(&store, wide), wide_data.encode());
+    // A view that joins later shows no more.
+    let late = store.add_view(ViewSpec {
+        fields: fields(&["spec.nodeName"]),
+        hidden: FieldTree::default(),
+        indexes: vec![],
+        key: ViewKey::Name,
+    });
+    store.attach(late, &segment("pods"), &mut changes).unwrap();
+    assert_eq!(shown(&store, late), narrow_data.encode());
+}
+
 #[test]
 fn a_list_that_would_remove_fields_is_refused() {
     let (mut store, view, pods) = pods_by_node();
@@ -223,6 +273,7 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
     let mut attach = |paths: &[&str]| {
         let view = store.add_view(ViewSpec {
             fields: fields(paths),
+            hidden: FieldTree::default(),
             indexes: vec![index("node", "spec.nodeName")],
             key: ViewKey::Name,
         });
@@ -247,6 +298,7 @@ fn a_view_of_many_resources_has_uids_as_keys() {
     let mut store = Store::default();
     let view = store.add_view(ViewSpec {
         fields: fields(&["metadata.ownerReferences"]),
+        hidden: FieldTree::default(),
         indexes: vec![index("owner", "metadata.ownerReferences[*].uid")],
         key: ViewKey::Uid,
     });

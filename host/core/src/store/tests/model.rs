@@ -36,7 +36,10 @@ pub(super) struct Stream {
 
 #[derive(Debug)]
 pub(super) struct Watch {
+    /// With every field that the view reads.
     pub(super) spec: ViewSpec,
+    /// The fields that it shows.
+    shown: FieldTree,
     /// Views that read the same fields at the same time have the same number.
     tree: usize,
     /// Its segments, with whether it shows their objects.
@@ -83,6 +86,8 @@ impl Model {
     pub(super) fn add_view(&mut self, id: ViewId, mut spec: ViewSpec) {
         let indexed = spec.indexes.iter().flat_map(IndexSpec::paths);
         spec.fields.merge(&indexed.collect());
+        let shown = spec.fields.clone();
+        spec.fields.merge(&spec.hidden);
         let same = self.views.values().find(|v| v.spec.fields == spec.fields);
         let tree = same.map_or(self.trees, |view| view.tree);
         self.trees = self.trees.max(tree + 1);
@@ -91,6 +96,7 @@ impl Model {
             id,
             Watch {
                 spec,
+                shown,
                 tree,
                 segments,
             },
@@ -341,7 +347,7 @@ impl Model {
                     uid: held.uid.clone(),
                     version: held.version.clone(),
                     changed_at: *held.earlier.get(&watch.tree).unwrap_or(&held.last),
-                    data: held.data.encode(),
+                    data: held.data.project(&watch.shown).encode(),
                 };
                 shown
                     .by_uid
@@ -440,6 +446,7 @@ pub(super) fn templates() -> Vec<ViewSpec> {
     let some = || BTreeSet::from(["a", "b"].map(str::to_owned));
     let view = |paths: &[&str], indexes, key| ViewSpec {
         fields: fields(paths),
+        hidden: FieldTree::default(),
         indexes,
         key,
     };
@@ -471,6 +478,10 @@ pub(super) fn templates() -> Vec<ViewSpec> {
             vec![index("b", "b[*].a", false, false)],
             ViewKey::Uid,
         ),
+        ViewSpec {
+            hidden: fields(&["a.b", "c"]),
+            ..view(&["b[*].a"], vec![], ViewKey::Name)
+        },
     ]
 }
 

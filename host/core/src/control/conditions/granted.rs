@@ -1,0 +1,102 @@
+//! The condition `Granted`: whether the operator grants what a revision declares.
+
+use super::{Condition, ConditionInputs, ConditionStatus, Effort, Finding, Readiness, Topic};
+use crate::control::text::one_line;
+use crate::grant::Permissions;
+
+const GRANTED: &str = "Granted";
+const NOT_GRANTED: &str = "NotGranted";
+
+/// What the revision of the present spec may read and write.
+#[derive(Clone, Debug)]
+pub(in crate::control) enum Granted {
+    /// The guest ships with Davit: what it declares.
+    Shipped(Permissions),
+    /// The controller is of a configuration file without permissions: what the guest
+    /// declares.
+    File(Permissions),
+    /// What the spec grants, which covers what the guest declares.
+    Rules(Permissions),
+}
+
+/// What revisions declare and the operator does not grant.
+#[derive(Clone, Debug)]
+pub(in crate::control) struct NotGranted {
+    /// A revision that may not run.
+    pub(in crate::control) revision: String,
+    /// What it declares and the spec does not grant.
+    pub(in crate::control) missing: Permissions,
+    /// The rules with which every revision may run.
+    pub(in crate::control) to_add: Permissions,
+    /// Whether the stable revision may not run either.
+    pub(in crate::control) stops_stable: bool,
+}
+
+impl NotGranted {
+    /// What to do comes first: the list may be cut.
+    pub(in crate::control) fn message(&self, controller: &str) -> String {
+        one_line(&format!(
+            "{} declares more than spec.permissions grants (davit grant {controller} adds the \
+             rules): {}",
+            self.revision, self.missing
+        ))
+    }
+}
+
+pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
+    let (status, reason, message) = match (inputs.not_granted, inputs.granted) {
+        (Some(not_granted), _) => (
+            ConditionStatus::False,
+            NOT_GRANTED,
+            not_granted.message(inputs.name),
+        ),
+        (None, Some(granted)) => describe(granted),
+        (None, None) => (
+            ConditionStatus::Unknown,
+            "NotReached",
+            "not known: the revision that the spec describes is not loaded".to_owned(),
+        ),
+    };
+    Condition {
+        type_: GRANTED,
+        status,
+        reason,
+        message,
+    }
+}
+
+fn describe(granted: &Granted) -> (ConditionStatus, &'static str, String) {
+    let (reason, message) = match granted {
+        Granted::Shipped(declared) => (
+            "ShipsWithDavit",
+            format!("the guest ships with Davit and may do what it declares: {declared}"),
+        ),
+        Granted::File(declared) => (
+            "ConfigurationFile",
+            format!("the configuration file grants what the guest declares: {declared}"),
+        ),
+        Granted::Rules(rules) => (GRANTED, format!("spec.permissions grants: {rules}")),
+    };
+    (ConditionStatus::True, reason, one_line(&message))
+}
+
+/// A revision that may not run.
+pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
+    let not_granted = inputs.not_granted?;
+    let consequence = match &inputs.status.stable {
+        Some(stable) if !not_granted.stops_stable && inputs.running != Readiness::No => {
+            format!("the revision {} continues", stable.revision)
+        }
+        _ => "nothing runs".to_owned(),
+    };
+    let message = not_granted.message(inputs.name);
+    Some(Finding {
+        ready: ConditionStatus::False,
+        reason: NOT_GRANTED,
+        summary: format!("{NOT_GRANTED}: run davit grant"),
+        message: one_line(&format!("{consequence}: {message}")),
+        is_degraded: true,
+        effort: Effort::Stalled,
+        notice: Some((Topic::Grant, message)),
+    })
+}

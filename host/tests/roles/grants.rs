@@ -1,0 +1,195 @@
+//! What a module may do that does not ship with Davit: what an operator grants, even if
+//! Davit's own account may do more.
+
+use std::path::Path;
+use std::time::Duration;
+
+use davit_sim::Sim;
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+
+const NAME: &str = "podgc";
+const READS_SECRETS: [&str; 2] = ["list secrets", "watch secrets"];
+
+/// A cluster with a Secret, PodGC, and a module that an attacker put in a `ConfigMap`.
+/// Davit's account may read them all.
+fn cluster() -> Cluster {
+    let cluster = Cluster::new();
+    let sim = &cluster.sim;
+    for kind in ["ClusterRole", "ClusterRoleBinding"] {
+        let mut object = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
+            "metadata": {"name": "reads-everything"},
+        });
+        if kind == "ClusterRole" {
+            let verbs = ["get", "list", "watch"];
+            object["rules"] = json!([{"apiGroups": [""], "resources": ["*"], "verbs": verbs}]);
+        } else {
+            let role = json!({
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "reads-everything",
+            });
+            object["roleRef"] = role;
+            let account =
+                json!({"kind": "ServiceAccount", "name": "davit", "namespace": "davit-system"});
+            object["subjects"] = json!([account]);
+        }
+        sim.create(object).unwrap();
+    }
+    let password = ByteString(b"the password".to_vec());
+    sim.create(json!({
+        "apiVersion": "v1", "kind": "Secret",
+        "metadata": {"name": "database", "namespace": "default"},
+        "data": {"password": password},
+    }))
+    .unwrap();
+    sim.create(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "guests", "namespace": "davit-system"},
+        "binaryData": {"odd.wasm": module()},
+    }))
+    .unwrap();
+    cluster
+}
+
+fn module() -> ByteString {
+    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+    let target = program.ancestors().nth(2).unwrap();
+    let path = target.join("wasm32-wasip2/guest/fixture_odd.wasm");
+    ByteString(std::fs::read(path).unwrap())
+}
+
+/// The module in the `ConfigMap`, as a shadow of what runs.
+fn attack() -> Value {
+    json!({
+        "module": {
+            "builtin": null,
+            "configMap": {"namespace": "davit-system", "name": "guests", "key": "odd.wasm"},
+        },
+        "config": {"describe": "secrets", "reconcile": "done", "terminatedPodThreshold": null},
+        "rollout": {"steps": ["shadow until promoted"]},
+    })
+}
+
+fn change(sim: &Sim, spec: Value) {
+    sim.apply(json!({
+        "apiVersion": "davit.dev/v1alpha1", "kind": "Controller", "metadata": {"name": NAME},
+        "spec": spec,
+    }))
+    .unwrap();
+}
+
+fn status(sim: &Sim) -> Value {
+    let controller = sim.get("davit.dev/v1alpha1", "Controller", "", NAME);
+    controller.unwrap()["status"].clone()
+}
+
+fn condition(sim: &Sim, type_: &str) -> Value {
+    let status = status(sim);
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    let found = conditions.find(|one| one["type"] == type_);
+    found.cloned().unwrap_or_default()
+}
+
+fn is(sim: &Sim, type_: &str, status: &str) -> bool {
+    condition(sim, type_)["status"] == status
+}
+
+fn has_read_secrets(cluster: &Cluster) -> bool {
+    READS_SECRETS
+        .iter()
+        .any(|one| cluster.used().contains(*one))
+}
+
+#[test]
+fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
+    let cluster = cluster();
+    cluster.add(NAME, &json!({"terminatedPodThreshold": 1}));
+    let _davit = cluster.run();
+    cluster.until("PodGC runs", |sim| is(sim, "Synced", "True"));
+    assert_eq!(
+        condition(&cluster.sim, "Granted")["reason"],
+        "ShipsWithDavit"
+    );
+
+    change(&cluster.sim, attack());
+    cluster.until("the candidate is refused", |sim| {
+        is(sim, "Granted", "False")
+    });
+    std::thread::sleep(Duration::from_secs(3));
+    assert!(!has_read_secrets(&cluster), "not even as a shadow");
+    let present = status(&cluster.sim);
+    assert_eq!(present["candidate"], Value::Null);
+    assert!(is(&cluster.sim, "Synced", "True"), "what ran continues");
+    let message = condition(&cluster.sim, "Granted")["message"].to_string();
+    assert!(message.contains("read secrets (data)"), "{message}");
+    assert!(message.contains("davit grant podgc"), "{message}");
+
+    let (shown, rules) = cluster.command(&["grant", NAME]);
+    assert!(shown && rules.contains("resource: secrets"), "{rules}");
+    assert!(!has_read_secrets(&cluster), "it only shows the rules");
+    let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
+    assert!(granted && done.starts_with(rules.trim_end()), "{done}");
+    cluster.until("the candidate starts", |sim| {
+        !status(sim)["candidate"].is_null()
+    });
+    cluster.until("it watches Secrets", |_| has_read_secrets(&cluster));
+    assert!(is(&cluster.sim, "Granted", "True"));
+    // The rules cover what ran without rules before.
+    assert_eq!(status(&cluster.sim)["stable"], present["stable"]);
+    assert!(is(&cluster.sim, "Synced", "True"));
+    let (_, nothing) = cluster.command(&["grant", NAME]);
+    assert!(
+        nothing.contains("everything that the guest declares is granted"),
+        "{nothing}"
+    );
+}
+
+#[test]
+fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
+    let cluster = cluster();
+    cluster.add(NAME, &json!({}));
+    let mut spec = attack();
+    spec["config"]["describe"] = json!("");
+    change(&cluster.sim, spec);
+    let _davit = cluster.run();
+    cluster.until("it is refused", |sim| is(sim, "Granted", "False"));
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(
+        !cluster.used().contains("list pods"),
+        "{:?}",
+        cluster.used()
+    );
+    let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
+    assert!(granted, "{done}");
+    cluster.until("it runs", |sim| is(sim, "Ready", "True"));
+    let spec = &cluster
+        .sim
+        .get("davit.dev/v1alpha1", "Controller", "", NAME)
+        .unwrap()["spec"];
+    let expected = json!({
+        "reads": [{"resource": "pods"}],
+        "writes": [
+            {"verb": "delete", "resource": "pods"},
+            {"verb": "patch", "resource": "pods/status"},
+        ],
+    });
+    assert_eq!(spec["permissions"], expected);
+}
+
+#[test]
+fn rules_for_a_spec_that_no_host_has_read_are_not_shown() {
+    let cluster = cluster();
+    cluster.add(NAME, &json!({}));
+    let (shown, why) = cluster.command(&["grant", NAME, "--apply"]);
+    assert!(
+        !shown && why.contains("has not read the present spec yet"),
+        "{why}"
+    );
+    let controller = cluster
+        .sim
+        .get("davit.dev/v1alpha1", "Controller", "", NAME);
+    assert_eq!(controller.unwrap()["spec"]["permissions"], Value::Null);
+}
