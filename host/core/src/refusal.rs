@@ -46,6 +46,10 @@ pub struct StatusCause {
     pub field: String,
 }
 
+/// The longest pause that a server can ask for. A tick has no events that end its pause
+/// early.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+
 /// An answer that is not a success.
 #[derive(Clone, Debug)]
 pub struct ErrorResponse {
@@ -53,7 +57,7 @@ pub struct ErrorResponse {
     pub code: u16,
     /// The body.
     pub status: Status,
-    /// The pause, from the header or the body.
+    /// The pause, from the header or the body, at most five minutes.
     pub retry_after: Option<Duration>,
 }
 
@@ -73,7 +77,7 @@ impl ErrorResponse {
         let in_body = (seconds > 0).then(|| Duration::from_secs(seconds));
         Self {
             code,
-            retry_after: retry_after.or(in_body),
+            retry_after: retry_after.or(in_body).map(at_most),
             status,
         }
     }
@@ -150,12 +154,37 @@ impl From<Status> for Refusal {
         Self {
             code: status.code,
             message: status.message,
-            retry_after: (seconds > 0).then(|| Duration::from_secs(seconds)),
+            retry_after: (seconds > 0).then(|| at_most(Duration::from_secs(seconds))),
         }
     }
+}
+
+fn at_most(pause: Duration) -> Duration {
+    pause.min(LONGEST_PAUSE)
 }
 
 fn shortened(text: &str) -> String {
     const LONGEST: usize = 300;
     text.trim().chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_cannot_ask_for_a_pause_of_a_day() {
+        let day = Duration::from_hours(24);
+        let body = br#"{"kind": "Status", "details": {"retryAfterSeconds": 86400}}"#;
+        for refused in [
+            ErrorResponse::read(429, Some(day), b""),
+            ErrorResponse::read(500, None, body),
+        ] {
+            assert_eq!(refused.retry_after, Some(LONGEST_PAUSE));
+        }
+        let soon = ErrorResponse::read(429, Some(Duration::from_secs(7)), b"");
+        assert_eq!(soon.retry_after, Some(Duration::from_secs(7)));
+        let event: Status = serde_json::from_slice(body).unwrap();
+        assert_eq!(Refusal::from(event).retry_after, Some(LONGEST_PAUSE));
+    }
 }

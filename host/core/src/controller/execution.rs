@@ -57,6 +57,8 @@ pub(super) struct ItemExecution {
     failures: Vec<PlanFailure>,
     /// The longest pause that a failure requires.
     pause: Duration,
+    /// For how long the server throttles reads that the decision depends on.
+    read_pause: Duration,
     /// When a tripped guardrail admits plans again.
     not_before: Option<Instant>,
     /// Targets that were written, or that an expectation holds back: the cache must
@@ -96,6 +98,7 @@ impl ItemExecution {
             next_page: None,
             failures: Vec::new(),
             pause: Duration::ZERO,
+            read_pause: Duration::ZERO,
             not_before: None,
             unseen: Vec::new(),
             held_back: false,
@@ -107,9 +110,7 @@ impl ItemExecution {
     /// The API server throttled reads that the decision depends on. It is not asked again
     /// before this time has passed.
     pub(super) fn throttle(&mut self, pause: Duration) {
-        if matches!(self.verdict, Verdict::Retry { .. }) {
-            self.pause = self.pause.max(pause);
-        }
+        self.read_pause = self.read_pause.max(pause);
     }
 
     /// Adds the next page of the decision. The outcomes of the former pages still
@@ -120,7 +121,7 @@ impl ItemExecution {
         self.parallel = page.parallel;
         self.verdict = page.verdict;
         self.next_page = page.next_page;
-        self.pause = self.pause.max(page.pause);
+        self.read_pause = self.read_pause.max(page.read_pause);
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -229,8 +230,9 @@ impl ItemExecution {
         } else if self.failures.iter().any(is_invalid) {
             self.pause = self.pause.max(INVALID_PAUSE);
         }
-        let retry_after = (!self.pause.is_zero()).then_some(self.pause);
+        let some = |pause: Duration| (!pause.is_zero()).then_some(pause);
         if !self.failures.is_empty() {
+            let retry_after = some(self.pause);
             let failures = std::mem::take(&mut self.failures);
             return (
                 Finish::Retry {
@@ -255,7 +257,7 @@ impl ItemExecution {
             Verdict::Retry { .. } => (
                 Finish::Retry {
                     failures: Vec::new(),
-                    retry_after,
+                    retry_after: some(self.read_pause),
                 },
                 RequeueTrigger::Never,
             ),

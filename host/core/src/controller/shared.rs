@@ -89,7 +89,8 @@ impl Shared {
     }
 
     /// Whether the revision with this role owns the target of a plan that was decided on
-    /// this snapshot. A target that has left the cache belongs to its last known owner.
+    /// this snapshot. A target that has left the cache since belongs to its owner in that
+    /// snapshot.
     pub(super) fn owns(
         &self,
         role: Role,

@@ -8,7 +8,7 @@ use super::report::Report;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureClass};
 use crate::grant::Grant;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::ObjectRecord;
@@ -193,7 +193,10 @@ pub enum ReadAnswer {
 impl ReadAnswer {
     /// For how long the API server throttles this read; none if it does not.
     pub(super) fn throttled_for(&self) -> Option<Duration> {
-        let pause = |failure: &Failure| failure.retry_after;
+        let pause = |failure: &Failure| {
+            let is_throttled = failure.class == FailureClass::Throttled;
+            failure.retry_after.filter(|_| is_throttled)
+        };
         match self {
             Self::Get(results) => {
                 let failures = results.iter().filter_map(|result| result.as_ref().err());
