@@ -10,6 +10,7 @@ pub mod tls;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -25,7 +26,7 @@ use access::Access;
 use address::ListenAddress;
 use disagreements::Page;
 use requests::RequestPolicy;
-use server::Answer;
+use server::{Answer, Limits, Port};
 
 /// The state that the server reads.
 #[derive(Clone)]
@@ -42,14 +43,42 @@ pub struct Endpoints {
     pub access: Access,
 }
 
+const LIMITS: Limits = Limits {
+    connections: 64,
+    headers: Duration::from_secs(10),
+    lifetime: Duration::from_mins(10),
+    last_request: Duration::from_secs(30),
+    keep_alive: true,
+};
+
+/// The kubelet restarts a host that does not answer its probe: who holds connections open
+/// must not keep it out.
+const PROBE_LIMITS: Limits = Limits {
+    connections: 1024,
+    headers: Duration::from_secs(2),
+    lifetime: Duration::from_secs(5),
+    last_request: Duration::from_secs(1),
+    keep_alive: false,
+};
+
+/// The longest path, in bytes.
+const LONGEST_PATH: usize = 1024;
+
 /// Listens, and answers until the task is aborted; with TLS if there is an acceptor.
+/// Without access control, the address must be on loopback.
 pub async fn serve(
     address: &ListenAddress,
     tls: Option<TlsAcceptor>,
     endpoints: Endpoints,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
+    let port = Port {
+        address,
+        tls,
+        only_loopback: matches!(endpoints.access, Access::Everyone),
+        limits: LIMITS,
+    };
     let endpoints = Arc::new(endpoints);
-    server::serve(address, tls, move |request, address| {
+    server::serve(port, move |request, address| {
         let endpoints = Arc::clone(&endpoints);
         async move { answer(request, address, &endpoints).await }
     })
@@ -62,7 +91,13 @@ pub async fn serve_probes(
     address: &ListenAddress,
     health: Arc<Health>,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
-    server::serve(address, None, move |request, _| {
+    let port = Port {
+        address,
+        tls: None,
+        only_loopback: false,
+        limits: PROBE_LIMITS,
+    };
+    server::serve(port, move |request, _| {
         let answer = probe(&request, &health);
         let answer =
             answer.unwrap_or_else(|| not_found("the paths of this port are /livez and /readyz\n"));
@@ -72,11 +107,20 @@ pub async fn serve_probes(
 }
 
 async fn answer(request: Request<Incoming>, address: SocketAddr, endpoints: &Endpoints) -> Answer {
+    if request.uri().path().len() > LONGEST_PATH {
+        return text(
+            StatusCode::URI_TOO_LONG,
+            "the path is too long\n".to_owned(),
+        );
+    }
+    if let Err(refusal) = requests::check_sender(request.headers(), address.ip()) {
+        return refusal.answer();
+    }
     if let Err(denial) = endpoints.access.check(&request).await {
         return denial.answer();
     }
-    if request.uri().path().starts_with(requests::PATH) {
-        return requests::answer(request, address, endpoints).await;
+    if requests::name_in(request.uri().path()).is_some() {
+        return requests::answer(request, endpoints).await;
     }
     if let Some(answer) = probe(&request, &endpoints.health) {
         return answer;

@@ -118,17 +118,17 @@ async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoi
     let tls = files.map(tls::acceptor).transpose()?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let policy = endpoints.requests;
-    let attempt = || format!("--http {address}");
-    let (address, task) = http::serve(address, tls, endpoints)
+    let attempt = || {
+        let advice = if ports.insecure_http {
+            " with --insecure-http, which serves everyone and therefore only on loopback"
+        } else {
+            ""
+        };
+        format!("--http {address}{advice}")
+    };
+    let (address, _) = http::serve(address, tls, endpoints)
         .await
         .with_context(attempt)?;
-    if ports.insecure_http && !address.ip().is_loopback() {
-        task.abort();
-        bail!(
-            "--insecure-http: {address} is not loopback, and everyone who reaches it could read \
-             what is deleted: listen on 127.0.0.1, or leave the option out"
-        );
-    }
     tracing::info!(%address, "serving /metrics, the probes and disagreements");
     if policy == RequestPolicy::File {
         tracing::info!(

@@ -6,11 +6,13 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE};
+use hyper::header::{
+    AUTHORIZATION, CONNECTION, HeaderMap, HeaderName, HeaderValue, WWW_AUTHENTICATE,
+};
 use hyper::{Request, StatusCode};
 use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
 use k8s_openapi::api::authorization::v1::{
-    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+    NonResourceAttributes, ResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
 };
 use kube::api::PostParams;
 use kube::{Api, Client};
@@ -18,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::requests::status;
+use super::requests::{name_in, status};
 use super::server::Answer;
 use crate::resource::describe;
 
@@ -75,8 +77,9 @@ pub enum Denial {
     Unknown,
     /// The user lacks the permission.
     #[error(
-        "{user} cannot {verb} the path {path}: bind a ClusterRole with that path in \
-         nonResourceURLs, such as davit-viewer"
+        "{user} cannot {verb} {path}: bind a ClusterRole with that path in nonResourceURLs, such \
+         as davit-viewer, or for the controllers of a file, one with the resource \
+         controllers.davit.dev"
     )]
     Forbidden {
         /// The user's name.
@@ -178,7 +181,8 @@ impl Reviewer {
         let now = Instant::now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() >= MOST_ANSWERS {
-            known.retain(|_, (until, _)| now < *until);
+            // Whoever tries many tokens must not displace those that are valid.
+            known.retain(|_, (until, answer)| now < *until && answer.is_ok());
         }
         if known.len() < MOST_ANSWERS {
             known.insert(key, (now + HOLDS_FOR, answer.clone()));
@@ -195,6 +199,8 @@ impl Denial {
             Self::Unavailable(_) => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
         };
         let mut answer = status(code, reason, &self.to_string());
+        let close = HeaderValue::from_static("close");
+        answer.headers_mut().insert(CONNECTION, close);
         if code == StatusCode::UNAUTHORIZED {
             let scheme = HeaderValue::from_static("Bearer");
             answer.headers_mut().insert(WWW_AUTHENTICATE, scheme);
@@ -223,18 +229,34 @@ fn key(token: &str, verb: &str, path: &str) -> [u8; 32] {
     hash.finalize().into()
 }
 
+/// Whether a user may use a path. The controllers of a file are the resource whose path they
+/// have: every user of a cluster may get the paths below `/apis` for discovery.
 fn access_review(user: UserInfo, verb: &str, path: &str) -> SubjectAccessReview {
+    let text = |text: &str| Some(text.to_owned());
+    let controllers = name_in(path).map(|name| ResourceAttributes {
+        group: text("davit.dev"),
+        version: text("v1alpha1"),
+        resource: text("controllers"),
+        name: text(name).filter(|name| !name.is_empty()),
+        verb: text(if verb == "get" && name.is_empty() {
+            "list"
+        } else {
+            verb
+        }),
+        ..ResourceAttributes::default()
+    });
+    let other = controllers.is_none().then(|| NonResourceAttributes {
+        path: text(path),
+        verb: text(verb),
+    });
     SubjectAccessReview {
         spec: SubjectAccessReviewSpec {
             user: user.username,
             uid: user.uid,
             groups: user.groups,
             extra: user.extra,
-            non_resource_attributes: Some(NonResourceAttributes {
-                path: Some(path.to_owned()),
-                verb: Some(verb.to_owned()),
-            }),
-            resource_attributes: None,
+            non_resource_attributes: other,
+            resource_attributes: controllers,
         },
         ..SubjectAccessReview::default()
     }
@@ -258,6 +280,42 @@ mod tests {
             let mut headers = HeaderMap::new();
             headers.insert(name, HeaderValue::from_static(value));
             assert_eq!(token(&headers), expected, "{name}: {value}");
+        }
+    }
+
+    #[test]
+    fn the_controllers_of_a_file_are_reviewed_as_a_resource() {
+        let path = "/apis/davit.dev/v1alpha1/controllers";
+        for (verb, path, resource, other) in [
+            ("get", path.to_owned(), Some(("list", None)), None),
+            (
+                "get",
+                format!("{path}/podgc"),
+                Some(("get", Some("podgc"))),
+                None,
+            ),
+            (
+                "patch",
+                format!("{path}/podgc"),
+                Some(("patch", Some("podgc"))),
+                None,
+            ),
+            ("get", "/metrics".to_owned(), None, Some("/metrics")),
+            (
+                "get",
+                format!("{path}x"),
+                None,
+                Some("/apis/davit.dev/v1alpha1/controllersx"),
+            ),
+        ] {
+            let spec = access_review(UserInfo::default(), verb, &path).spec;
+            let found = spec.resource_attributes.as_ref().map(|asked| {
+                assert_eq!(asked.group.as_deref(), Some("davit.dev"));
+                (asked.verb.as_deref().unwrap(), asked.name.as_deref())
+            });
+            assert_eq!(found, resource, "{path}");
+            let found = spec.non_resource_attributes.and_then(|asked| asked.path);
+            assert_eq!(found.as_deref(), other, "{path}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! the host accepts none from a browser: a page that a user visits must not promote
 //! anything, even if it finds a port on loopback.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
@@ -19,7 +19,7 @@ use super::{Endpoints, with_type};
 use davit_core::control::{Change, ChangeError};
 
 /// The path of the controllers.
-pub(super) const PATH: &str = "/apis/davit.dev/v1alpha1/controllers";
+const PATH: &str = "/apis/davit.dev/v1alpha1/controllers";
 
 /// The largest change, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
@@ -38,25 +38,34 @@ pub enum RequestPolicy {
     File,
 }
 
-struct Refusal {
+/// Why a request is refused.
+pub(super) struct Refusal {
     code: StatusCode,
     reason: &'static str,
     message: String,
 }
 
 /// Answers in the form of an API server.
-pub(super) async fn answer(
-    request: Request<Incoming>,
-    address: SocketAddr,
-    endpoints: &Endpoints,
-) -> Answer {
-    match respond(request, address, endpoints).await {
+pub(super) async fn answer(request: Request<Incoming>, endpoints: &Endpoints) -> Answer {
+    match respond(request, endpoints).await {
         Ok(value) => with_type("application/json", StatusCode::OK, value.to_string()),
-        Err(Refusal {
-            code,
-            reason,
-            message,
-        }) => status(code, reason, &message),
+        Err(refusal) => refusal.answer(),
+    }
+}
+
+/// The name of the controller that a path is about, empty for all of them; none if the path
+/// is about something else.
+pub(super) fn name_in(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix(PATH)?;
+    match rest.strip_prefix('/') {
+        Some(name) => Some(name),
+        None => rest.is_empty().then_some(""),
+    }
+}
+
+impl Refusal {
+    pub(super) fn answer(&self) -> Answer {
+        status(self.code, self.reason, &self.message)
     }
 }
 
@@ -74,20 +83,14 @@ pub(super) fn status(code: StatusCode, reason: &str, message: &str) -> Answer {
     answer
 }
 
-async fn respond(
-    request: Request<Incoming>,
-    address: SocketAddr,
-    endpoints: &Endpoints,
-) -> Result<Value, Refusal> {
+async fn respond(request: Request<Incoming>, endpoints: &Endpoints) -> Result<Value, Refusal> {
     if endpoints.requests == RequestPolicy::Cluster {
         let message = "this host runs the Controllers of its cluster: make the request there, \
                        without --server";
         return Err(forbidden(message.to_owned()));
     }
-    check_sender(request.headers(), address.ip())?;
     let (parts, body) = request.into_parts();
-    let rest = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
-    let name = rest.strip_prefix('/').unwrap_or_default();
+    let name = name_in(parts.uri.path()).unwrap_or_default();
     match parts.method {
         Method::GET if name.is_empty() => {
             let items = endpoints.host.file_controllers().await;
@@ -138,7 +141,7 @@ async fn read_change(parts: &Parts, body: Incoming) -> Result<Change, Refusal> {
 /// Refuses browsers: pages of other sites, and pages whose name now resolves to this
 /// host. Browsers send `Origin` with every PATCH, newer ones `Sec-Fetch-Site` with
 /// every request.
-fn check_sender(headers: &HeaderMap, address: IpAddr) -> Result<(), Refusal> {
+pub(super) fn check_sender(headers: &HeaderMap, address: IpAddr) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
         return Err(forbidden(
             "this host refuses requests of browsers".to_owned(),
@@ -192,6 +195,19 @@ fn refusal(error: &ChangeError) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_the_path_of_the_controllers_names_them() {
+        for (path, expected) in [
+            (PATH, Some("")),
+            ("/apis/davit.dev/v1alpha1/controllers/podgc", Some("podgc")),
+            ("/apis/davit.dev/v1alpha1/controllersx", None),
+            ("/apis/davit.dev/v1alpha1", None),
+            ("/controllers/podgc", None),
+        ] {
+            assert_eq!(name_in(path), expected, "{path}");
+        }
+    }
 
     #[test]
     fn a_host_header_is_loopback_by_name_or_address() {

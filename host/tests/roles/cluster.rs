@@ -167,6 +167,17 @@ impl Cluster {
 
     /// The same, with these ports.
     pub(crate) fn run_with(&self, ports: &[&str]) -> Process {
+        self.run_config(&deploy("base/davit.yaml"), ports)
+    }
+
+    /// The same, with no controllers in its file.
+    pub(crate) fn run_file(&self, ports: &[&str]) -> Process {
+        let path = self.directory.path().join("davit.yaml");
+        std::fs::write(&path, "controllers: []\n").unwrap();
+        self.run_config(&path, ports)
+    }
+
+    fn run_config(&self, config: &Path, ports: &[&str]) -> Process {
         let token = self.token("davit");
         let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &token);
         let context = "    user: davit-sim\n";
@@ -183,7 +194,7 @@ impl Cluster {
             .arg("run")
             .args(ports)
             .arg("--config")
-            .arg(deploy("base/davit.yaml"))
+            .arg(config)
             .arg("--kubeconfig")
             .arg(path)
             .arg("--guests")

@@ -64,7 +64,7 @@ fn the_port_serves_only_whom_the_api_server_allows() {
     for path in ["/metrics", "/controllers/podgc/disagreements"] {
         let (status, body) = get(port, path, &stranger).unwrap();
         assert_eq!(status, 403, "{path}: {body}");
-        let user = format!("system:serviceaccount:{NAMESPACE}:stranger cannot get the path {path}");
+        let user = format!("system:serviceaccount:{NAMESPACE}:stranger cannot get {path}");
         assert!(body.contains(&user), "{body}");
     }
 
@@ -80,9 +80,63 @@ fn the_port_serves_only_whom_the_api_server_allows() {
     let (status, body) = get(port, "/controllers/podgc/disagreements", &proxied).unwrap();
     assert_eq!(status, 404, "{body}");
     assert!(body.contains("has no candidate"), "{body}");
-    // A viewer reads.
-    let (status, _) = get(port, "/apis/davit.dev/v1alpha1/controllers", &proxied).unwrap();
-    assert_eq!(status, 403);
+}
+
+/// Every user may get the paths below /apis for discovery: the controllers of a file are
+/// more than that.
+#[test]
+fn the_controllers_of_a_file_are_read_by_whom_a_role_lets() {
+    let cluster = Cluster::new();
+    let [port, _] = free_ports();
+    let address = format!("127.0.0.1:{port}");
+    let _host = cluster.run_file(&["--http", &address]);
+    cluster.until("the host listens", |_| get(port, "/metrics", "").is_some());
+    let token = bearer(&cluster.token("davit-viewer"));
+    let path = "/apis/davit.dev/v1alpha1/controllers";
+    let (status, body) = get(port, path, &token).unwrap();
+    assert_eq!(status, 403, "{body}");
+    for object in [
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {"name": "file-reader"},
+            "rules": [{"apiGroups": ["davit.dev"], "resources": ["controllers"], "verbs": ["list"]}],
+        }),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": {"name": "file-reader"},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "file-reader",
+            },
+            "subjects": [
+                {"kind": "ServiceAccount", "name": "davit-viewer", "namespace": NAMESPACE},
+            ],
+        }),
+    ] {
+        cluster.sim.create(object).unwrap();
+    }
+    cluster.until("the role counts", |_| {
+        get(port, path, &token).is_some_and(|(status, _)| status == 200)
+    });
+}
+
+/// A kubelet whose probe waits for other clients would restart the host.
+#[test]
+fn a_client_that_sends_nothing_does_not_keep_its_connection() {
+    let cluster = Cluster::new();
+    let (_host, _, probes) = host(&cluster);
+    let mut silent = TcpStream::connect(("127.0.0.1", probes)).unwrap();
+    silent
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .unwrap();
+    let started = std::time::Instant::now();
+    let mut answer = Vec::new();
+    // Closed, or reset.
+    let _ = silent.read_to_end(&mut answer);
+    assert!(
+        started.elapsed() < Duration::from_secs(15),
+        "{:?}",
+        started.elapsed()
+    );
 }
 
 #[test]
