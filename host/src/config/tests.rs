@@ -67,8 +67,8 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
         ),
         (
             "controllers: [{name: a, module: podgc}]",
-            "controllers[0].module: expected a map (builtin, file, configMap, oci, digest), \
-             found \"podgc\"",
+            "controllers[0].module: expected a map (builtin, file, configMap, oci, digest, \
+             verify), found \"podgc\"",
         ),
         (
             "controllers: [{name: a, module: {}}]",
