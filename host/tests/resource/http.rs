@@ -54,6 +54,10 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         records: Arc::new(Records::memory()),
         health: Arc::clone(&health),
         listener: None,
+        trust: davit_core::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
         seed: 7,
     });
     let served = Endpoints {

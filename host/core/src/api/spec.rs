@@ -155,6 +155,7 @@ impl ControllerSpec {
             mode: self.mode.into(),
             granted: granted.map(|rules| rules.iter().map(Into::into).collect()),
             guardrails: (&self.guardrails).into(),
+            ..Settings::default()
         }
     }
 }

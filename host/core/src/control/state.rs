@@ -75,6 +75,8 @@ pub(super) enum Wait {
     /// The revision that the spec describes is not loaded. The analysis has this
     /// reason.
     Described(StepWait),
+    /// The module is unsigned, and may not write.
+    Unsigned,
 }
 
 /// Why the stable revision cannot be loaded.
@@ -170,6 +172,21 @@ impl Rollout {
         }
     }
 
+    /// Notes whether the revision that the spec describes is unsigned: its pin or its
+    /// signatures may have changed in the spec.
+    pub(super) fn note_unsigned(&mut self, described: &RevisionStatus) {
+        let (stable, candidate) = match self.known_mut() {
+            Self::New | Self::Lost { .. } => return,
+            Self::Stable { stable } | Self::RolledBack { stable, .. } => (stable, None),
+            Self::RollingOut { stable, candidate } => (stable, Some(&mut candidate.revision)),
+        };
+        for revision in [Some(stable), candidate].into_iter().flatten() {
+            if revision.revision == described.revision {
+                revision.unsigned = described.unsigned;
+            }
+        }
+    }
+
     pub(super) fn loss(&self) -> Option<&Loss> {
         match self {
             Self::Lost { loss, .. } => Some(loss),
@@ -213,6 +230,7 @@ impl Candidate {
                 digest: status.digest.clone(),
                 config_hash: status.config_hash.clone(),
                 since: status.since.clone(),
+                unsigned: status.unsigned,
             },
             number: status.step,
             of: status.steps,
@@ -252,7 +270,7 @@ impl Candidate {
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
             Wait::Step(hold) | Wait::Described(hold) => Some(hold),
-            Wait::Started | Wait::Recorded(_) => None,
+            Wait::Started | Wait::Recorded(_) | Wait::Unsigned => None,
         }
     }
 
@@ -265,6 +283,7 @@ impl Candidate {
             digest: revision.digest,
             config_hash: revision.config_hash,
             since: revision.since,
+            unsigned: revision.unsigned,
             step: self.number,
             steps: self.of,
             step_text: self.step.map(|step| step.to_string()).unwrap_or_default(),
@@ -299,6 +318,10 @@ impl std::fmt::Display for Wait {
                 f.write_str("the time of the step has not passed")
             }
             Self::Step(hold) => hold.fmt(f),
+            Self::Unsigned => f.write_str(
+                "the module is unsigned: pin its digest (module.digest), or require signatures \
+                 (module.verify)",
+            ),
             Self::Described(_) => {
                 f.write_str("the host is loading the revision that the spec describes")
             }

@@ -128,6 +128,10 @@ fn settings() -> ControlSettings {
             id: "1".into(),
             name: "here".into(),
         }),
+        trust: crate::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
     }
 }
 
