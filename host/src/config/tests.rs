@@ -32,12 +32,18 @@ fn entry(rest: &str) -> String {
 #[test]
 fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
     for (text, expected) in [
-        ("", "expected a map (controllers, client, trust), found nothing"),
+        (
+            "",
+            "expected a map (controllers, client, trust), found nothing",
+        ),
         (
             "# none",
             "expected a map (controllers, client, trust), found nothing",
         ),
-        ("- a", "expected a map (controllers, client, trust), found a list"),
+        (
+            "- a",
+            "expected a map (controllers, client, trust), found a list",
+        ),
         (
             "controler: []",
             "controler: unknown field, expected one of controllers, client, trust",
