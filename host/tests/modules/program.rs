@@ -180,7 +180,7 @@ fn a_silent_registry_delays_neither_the_probes_nor_a_stop() {
     let (_asked, _) = silent.accept().unwrap();
     for (path, status) in [("livez", "200"), ("readyz", "503")] {
         let mut stream = TcpStream::connect(&http).unwrap();
-        write!(stream, "GET /{path} HTTP/1.0\r\n\r\n").unwrap();
+        write!(stream, "GET /{path} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         assert!(
