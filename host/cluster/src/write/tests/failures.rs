@@ -162,7 +162,7 @@ async fn a_plan_fails_when_the_server_keeps_throttling() {
     let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
     let step = Step::Delete(DeleteOptions::default());
     let failure = execute(&server, step).await.unwrap_err();
-    assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
+    assert_eq!(failure.retry_after, Some(Duration::from_mins(5)));
     server.only();
 }
 
