@@ -2,14 +2,13 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use hyper::Request;
 use kube::Client;
 
 use super::{check_name, server};
 use crate::http::address::ServerAddress;
 use crate::http::disagreements::{Disagreement, Page, Side};
-use crate::resource::describe;
 
 /// How the running host is reached.
 pub enum Server<'a> {
@@ -25,8 +24,8 @@ pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
     let path = format!("/controllers/{name}/disagreements");
     match server {
         Server::At(client, address) => {
-            let answer = client.request(Request::get(path).body(Vec::new())?).await;
-            let page = answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()));
+            let text = server::text(client, Request::get(path).body(Vec::new())?).await;
+            let page = text.and_then(|text| Ok(serde_json::from_str(&text)?));
             page.with_context(|| format!("the host at {address}"))
         }
         Server::Service(client, namespace) => {

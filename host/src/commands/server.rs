@@ -83,6 +83,11 @@ pub(super) async fn through_service(
     let request = Request::get(format!("{service}{path}"))
         .header(PROXIED, format!("Bearer {token}"))
         .body(Vec::new())?;
+    text(client, request).await
+}
+
+/// The body of an answer.
+pub(super) async fn text(client: &Client, request: Request<Vec<u8>>) -> Result<String> {
     let answer = client.request_text(request).await;
     answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
 }

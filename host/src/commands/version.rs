@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use davit_cluster::api::chain;
 use hyper::Request;
 use kube::Client;
@@ -13,7 +13,6 @@ use super::print::{out, serialized};
 use super::{connect, server};
 use crate::build;
 use crate::cli::VersionArguments;
-use crate::resource::describe;
 
 /// How long a server may take: operators ask for versions while something fails.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,8 +65,12 @@ pub async fn version(arguments: VersionArguments) -> Result<()> {
 
 impl Versions {
     async fn ask(&mut self, client: &Client, namespace: &str) {
+        let version = async {
+            let request = Request::get("/version").body(Vec::new())?;
+            server::text(client, request).await
+        };
         let metrics = server::through_service(client, namespace, "/metrics");
-        let (server, metrics) = tokio::join!(in_time(text(client, "/version")), in_time(metrics));
+        let (server, metrics) = tokio::join!(in_time(version), in_time(metrics));
         match server.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string())) {
             Ok(server) => self.server = Some(server),
             Err(error) => self.server_error = Some(error),
@@ -106,13 +109,6 @@ impl Versions {
         }
         lines.join("\n")
     }
-}
-
-/// The body of an answer of the API server.
-async fn text(client: &Client, path: &str) -> Result<String> {
-    let answer = client.request_text(Request::get(path).body(Vec::new())?);
-    let answer = answer.await;
-    answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
 }
 
 /// An answer, or the reason for its absence.
