@@ -143,20 +143,27 @@ fn a_live_read_uses_the_mapping_of_its_call() {
     assert!(bench.machine.calls.is_empty());
 }
 
+impl Bench {
+    /// A call reads a pod.
+    fn get(&mut self, call: &Call<Guest>) {
+        let request = GetRequest {
+            target: delete("ns/a").target,
+            fields: vec![],
+        };
+        self.input(Input::ReadRequested {
+            read: ReadId(1),
+            call: call.id,
+            controller: Arc::clone(&call.controller),
+            request: ReadRequest::Get(vec![request]),
+        });
+    }
+}
+
 #[test]
 fn a_live_read_is_made_and_its_guest_resumed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let request = GetRequest {
-        target: delete("ns/a").target,
-        fields: vec![],
-    };
-    bench.input(Input::ReadRequested {
-        read: ReadId(1),
-        call: call.id,
-        controller: call.controller,
-        request: ReadRequest::Get(vec![request]),
-    });
+    bench.get(&call);
     let read = bench.others.pop();
     assert!(matches!(
         read,
@@ -183,16 +190,7 @@ fn a_live_read_is_made_and_its_guest_resumed() {
 fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let request = GetRequest {
-        target: delete("ns/a").target,
-        fields: vec![],
-    };
-    bench.input(Input::ReadRequested {
-        read: ReadId(1),
-        call: call.id,
-        controller: call.controller,
-        request: ReadRequest::Get(vec![request]),
-    });
+    bench.get(&call);
     let throttled = Failure {
         retry_after: Some(5 * SECOND),
         ..Failure::new(FailureClass::Throttled, "429")
