@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::loader::ControllerLoadError;
 use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
+use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -20,6 +21,29 @@ pub struct Config {
     pub controllers: Option<Vec<ControllerConfig>>,
     /// The client of the API server.
     pub client: ClientConfig,
+    /// Which modules may run and write.
+    pub trust: TrustConfig,
+}
+
+/// Which modules may run and write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct TrustConfig {
+    /// What the host does with modules that are neither built in, nor pinned by their
+    /// digest, nor signed.
+    pub unsigned: UnsignedPolicy,
+}
+
+impl Config {
+    /// Which modules the host trusts. The owner of a file with controllers names the
+    /// files of their modules as well.
+    #[must_use]
+    pub fn trust(&self) -> TrustPolicy {
+        TrustPolicy {
+            unsigned: self.trust.unsigned,
+            files: self.controllers.is_some(),
+        }
+    }
 }
 
 /// One controller.
@@ -125,7 +149,7 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
         reason,
     };
     let Value::Object(fields) = value else {
-        let what = "a map (controllers, client)";
+        let what = "a map (controllers, client, trust)";
         return Err(wrong("", strict::expected(what, value)));
     };
     let mut config = Config::default();
@@ -140,12 +164,15 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
             ("controllers", other) => {
                 return Err(wrong("controllers", strict::expected("a list", other)));
             }
-            ("client", Value::Null) => {}
+            ("client" | "trust", Value::Null) => {}
+            ("trust", value) => {
+                config.trust = strict::read(value).map_err(|error| error.below("trust"))?;
+            }
             ("client", value) => {
                 config.client = read_client(value).map_err(|error| error.below("client"))?;
             }
             (other, _) => {
-                let reason = "unknown field, expected one of controllers, client";
+                let reason = "unknown field, expected one of controllers, client, trust";
                 return Err(wrong(other, reason.to_owned()));
             }
         }

@@ -12,6 +12,7 @@ use davit_core::control::{
 };
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
+use davit_core::trust::TrustPolicy;
 use davit_core::watch;
 use davit_engine::Engine;
 use futures::future::try_join_all;
@@ -47,6 +48,8 @@ pub struct HostOptions {
     pub health: Arc<Health>,
     /// Receives every report.
     pub listener: Option<mpsc::UnboundedSender<Report>>,
+    /// Which modules may run and write.
+    pub trust: TrustPolicy,
     /// The seed of timers; every replica needs another one.
     pub seed: u64,
 }
@@ -56,6 +59,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running host.
 pub struct Host {
+    trust: TrustPolicy,
     recorder: Recorder,
     handle: Handle,
     loader: Arc<Loader>,
@@ -89,9 +93,11 @@ impl Host {
             metrics: options.metrics,
             health: options.health,
             listener: options.listener,
+            trust: options.trust,
             seed: options.seed,
         });
         Self {
+            trust: options.trust,
             recorder,
             loader,
             records: options.records,
@@ -108,7 +114,9 @@ impl Host {
         let loaded = configs.iter().map(async |config| {
             let ControllerConfig { name, spec } = config;
             let former = specs.get(name);
-            if former.is_some_and(|former| is_same_revision(former, spec)) {
+            let is_same = former.is_some_and(|former| is_same_revision(former, spec));
+            // The controller's condition says why a module is denied.
+            if is_same || self.trust.denies(&spec.module) {
                 return Ok(None);
             }
             loading::load_for_file(&self.loader, &self.records, name, spec).await

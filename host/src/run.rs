@@ -54,6 +54,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         records: Arc::new(records),
         health: Arc::clone(&health),
         listener: None,
+        trust: config.trust(),
         seed: u64::from(std::process::id()),
     });
     let policy = match &config.controllers {
@@ -203,6 +204,9 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
     };
     if config.client != started_with.client {
         tracing::warn!(%path, "client: a change takes effect at the next start");
+    }
+    if config.trust != started_with.trust {
+        tracing::warn!(%path, "trust: a change takes effect at the next start");
     }
     if config.controllers.is_some() != started_with.controllers.is_some() {
         tracing::error!(

@@ -49,6 +49,9 @@ pub struct Circumstances<'a> {
     pub leading: bool,
     /// The controller's mode.
     pub mode: Mode,
+    /// Whether the revision may write at all: its module is built in, pinned or signed,
+    /// or the host allows others.
+    pub is_trusted: bool,
     /// The guest's manifest.
     pub manifest: &'a Manifest,
     /// What the operator granted.
@@ -147,7 +150,9 @@ impl fmt::Display for Ruling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Admit => f.write_str("admitted"),
-            Self::DryRun => f.write_str("dry run: the controller's mode is DryRun"),
+            Self::DryRun => {
+                f.write_str("dry run: the controller's mode is DryRun, or its module is unsigned")
+            }
             Self::Wait(waiting) => waiting.fmt(f),
             Self::Refuse(refusal) => refusal.fmt(f),
         }
@@ -220,7 +225,7 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     if !circumstances.owns_target && !Mutant::IgnoreOwnership.is_active() {
         return Ruling::Wait(WaitReason::NotOwned);
     }
-    if circumstances.mode == Mode::DryRun {
+    if circumstances.mode == Mode::DryRun || !circumstances.is_trusted {
         return Ruling::DryRun;
     }
     if let Some(state) = circumstances.expectation {

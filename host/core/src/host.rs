@@ -26,6 +26,7 @@ use crate::control::{
 use crate::machine::{self, Machine, MachineSettings};
 use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
+use crate::trust::TrustPolicy;
 use serde_json::Value;
 
 /// The settings of a host.
@@ -37,6 +38,8 @@ pub struct HostSettings {
     pub namespace: String,
     /// The identity of this host in records, if other hosts may write them as well.
     pub identity: Option<HostIdentity>,
+    /// Which modules may write.
+    pub trust: TrustPolicy,
 }
 
 /// The state of a host. `G` is a guest, which only drivers can call.
@@ -71,10 +74,12 @@ impl<G: Clone> Host<G> {
             run,
             namespace,
             identity,
+            trust,
         } = settings;
         let control = ControlSettings {
             namespace,
             host: identity,
+            trust,
         };
         Self {
             control: Control::new(now, control),

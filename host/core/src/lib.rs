@@ -39,5 +39,6 @@ pub mod stream;
 pub mod throttle;
 pub mod time;
 pub mod traffic;
+pub mod trust;
 pub mod untrusted;
 pub mod watch;

@@ -1,3 +1,5 @@
+use davit_core::trust::{TrustPolicy, UnsignedPolicy};
+
 use super::*;
 use davit_core::api::ModeConfig;
 use davit_core::api::ModuleSource;
@@ -32,15 +34,21 @@ fn entry(rest: &str) -> String {
 #[test]
 fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
     for (text, expected) in [
-        ("", "expected a map (controllers, client), found nothing"),
+        (
+            "",
+            "expected a map (controllers, client, trust), found nothing",
+        ),
         (
             "# none",
-            "expected a map (controllers, client), found nothing",
+            "expected a map (controllers, client, trust), found nothing",
         ),
-        ("- a", "expected a map (controllers, client), found a list"),
+        (
+            "- a",
+            "expected a map (controllers, client, trust), found a list",
+        ),
         (
             "controler: []",
-            "controler: unknown field, expected one of controllers, client",
+            "controler: unknown field, expected one of controllers, client, trust",
         ),
         ("controllers: 5", "controllers: expected a list, found 5"),
         (
@@ -308,5 +316,38 @@ fn names_are_dns_labels() {
     assert!(is_dns_label("podgc-2"));
     for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
         assert!(!is_dns_label(bad), "{bad}");
+    }
+}
+
+#[test]
+fn trust_is_a_dry_run_unless_the_file_says_otherwise() {
+    let trust = |text: &str| parse(Path::new("c.yaml"), text).unwrap().trust();
+    let policy = |unsigned, files| TrustPolicy { unsigned, files };
+    for (text, expected) in [
+        ("{}", policy(UnsignedPolicy::DryRunOnly, false)),
+        ("trust:", policy(UnsignedPolicy::DryRunOnly, false)),
+        ("controllers: []", policy(UnsignedPolicy::DryRunOnly, true)),
+        (
+            "trust: {unsigned: Allow}",
+            policy(UnsignedPolicy::Allow, false),
+        ),
+        (
+            "controllers: []\ntrust: {unsigned: Deny}",
+            policy(UnsignedPolicy::Deny, true),
+        ),
+    ] {
+        assert_eq!(trust(text), expected, "{text}");
+    }
+    for (text, expected) in [
+        (
+            "trust: {unsigned: deny}",
+            "trust.unsigned: expected one of Deny, DryRunOnly, Allow, found \"deny\"",
+        ),
+        (
+            "trust: {signed: Deny}",
+            "trust.signed: unknown field, expected unsigned",
+        ),
+    ] {
+        assert_eq!(error(text), format!("c.yaml: {expected}"));
     }
 }

@@ -17,6 +17,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::connect;
+use davit_core::trust::TrustPolicy;
 use davit_core::watch;
 use davit_sim::Server;
 use tokio::sync::mpsc;
@@ -59,6 +60,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         records: Arc::clone(&records),
         health: Arc::new(Health::default()),
         listener: Some(listener),
+        trust: TrustPolicy::default(),
         seed: 0,
     });
     let mut story = Story {

@@ -22,6 +22,7 @@ use davit_core::host::Host;
 use davit_core::machine::{self, Report};
 use davit_core::observation::Disagreements;
 use davit_core::time::Now;
+use davit_core::trust::TrustPolicy;
 use davit_core::watch;
 use davit_engine::Guest;
 use serde_json::Value;
@@ -55,6 +56,8 @@ pub(crate) struct DriverOptions {
     pub(crate) health: Arc<Health>,
     /// Receives every report.
     pub(crate) listener: Option<mpsc::UnboundedSender<Report>>,
+    /// Which modules may run and write.
+    pub(crate) trust: TrustPolicy,
     /// Spreads timers.
     pub(crate) seed: u64,
 }

@@ -72,6 +72,7 @@ impl Task {
             run: unique_name(),
             namespace: options.namespace,
             identity: options.records.are_shared().then(identity::new),
+            trust: options.trust,
         };
         Self {
             host: Host::new(api.clock().now(), settings),

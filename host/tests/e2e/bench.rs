@@ -434,6 +434,10 @@ impl Running {
             records: Arc::clone(&records),
             health: Arc::clone(&health),
             listener: Some(listener),
+            trust: davit_core::trust::TrustPolicy {
+                files: true,
+                ..Default::default()
+            },
             seed: 7,
         });
         Self {

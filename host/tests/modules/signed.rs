@@ -286,6 +286,10 @@ impl Bench {
             records: Arc::clone(&self.records),
             health: Arc::new(Health::default()),
             listener: None,
+            trust: davit_core::trust::TrustPolicy {
+                files: true,
+                ..Default::default()
+            },
             seed: 7,
         }));
     }

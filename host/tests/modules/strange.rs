@@ -270,6 +270,10 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         records: Arc::clone(&records),
         health: Arc::new(Health::default()),
         listener: None,
+        trust: davit_core::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
         seed: 7,
     });
     let declare = async |mode: &str| {

@@ -63,6 +63,10 @@ async fn host_with(client: Client, tls: Option<TlsAcceptor>) -> (Host, ServerAdd
         records: Arc::new(Records::memory()),
         health: Arc::clone(&health),
         listener: None,
+        trust: davit_core::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
         seed: 7,
     });
     let served = Endpoints {

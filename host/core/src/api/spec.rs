@@ -123,6 +123,7 @@ impl ControllerSpec {
             mode: self.mode.into(),
             grant,
             guardrails: (&self.guardrails).into(),
+            ..Settings::default()
         }
     }
 

@@ -93,6 +93,10 @@ pub struct RevisionStatus {
     pub config_hash: String,
     /// When the revision became stable, RFC 3339 with milliseconds.
     pub since: String,
+    /// Set if the module is neither built in, nor pinned by its digest, nor signed. The
+    /// host's configuration says what such a module may do.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
 }
 
 /// A stable revision that the host cannot load after a start.
@@ -123,6 +127,9 @@ pub struct CandidateStatus {
     /// When the rollout started, RFC 3339 with milliseconds. Revision and time name
     /// one rollout.
     pub since: String,
+    /// Set if the module is neither built in, nor pinned by its digest, nor signed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unsigned: bool,
     /// The number of the step, counted from 1.
     pub step: u32,
     /// The number of steps.

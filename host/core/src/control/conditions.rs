@@ -43,6 +43,8 @@ pub(super) struct ConditionInputs<'a> {
     /// What revisions declare and the operator does not grant.
     pub(super) not_granted: Option<&'a NotGranted>,
     pub(super) running: Readiness,
+    /// Whether the stable revision's module is unsigned, and may not write.
+    pub(super) stable_is_dry_run_only: bool,
     /// The resource that keeps the stable revision from running.
     pub(super) pending: Option<&'a PendingResource>,
     /// Why the circuit of the stable revision is open.
@@ -66,6 +68,8 @@ pub(super) struct LoadedModule<'a> {
     pub(super) away: Option<&'a str>,
     /// Whether the spec pins the digest.
     pub(super) is_pinned: bool,
+    /// Whether the module is unsigned, and may not write.
+    pub(super) is_dry_run_only: bool,
 }
 
 /// The readiness of the stable revision.
@@ -136,6 +140,7 @@ pub(super) enum Topic {
     Circuit,
     Served,
     Step,
+    Trust,
 }
 
 /// Who has to act on the state of a controller.
@@ -205,6 +210,7 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
         lost,
         unrecorded,
         guardrail(inputs),
+        unsigned(inputs),
         circuit,
         not_served,
         granted::finding(inputs),
@@ -310,6 +316,24 @@ fn guardrail(inputs: &ConditionInputs<'_>) -> Option<Finding> {
             Effort::None
         },
         notice: None,
+    })
+}
+
+/// An unsigned stable revision does not do what the mode says. A candidate is a shadow
+/// beside a stable revision that does.
+fn unsigned(inputs: &ConditionInputs<'_>) -> Option<Finding> {
+    let stable = inputs.status.stable.as_ref()?;
+    if !inputs.stable_is_dry_run_only || inputs.mode != Some(ModeConfig::Enforce) {
+        return None;
+    }
+    Some(Finding {
+        ready: ConditionStatus::False,
+        reason: "Unsigned",
+        summary: "Unsigned: dry run only".to_owned(),
+        message: one_line(&load::say_unsigned(&stable.digest)),
+        is_degraded: true,
+        effort: Effort::Stalled,
+        notice: Some((Topic::Trust, stable.digest.clone())),
     })
 }
 
@@ -422,6 +446,9 @@ fn rolling_out(inputs: &ConditionInputs<'_>, candidate: &CandidateStatus) -> Fin
         Some(StepWait::Paused) => ("Paused", "Paused"),
         Some(StepWait::Inconclusive { .. }) => ("Inconclusive", "Inconclusive"),
         Some(StepWait::UntilPromoted) => ("AwaitingPromotion", "Awaiting promotion"),
+        None if inputs.loaded.is_some_and(|loaded| loaded.is_dry_run_only) => {
+            ("Unsigned", "Unsigned, shadow only")
+        }
         Some(StepWait::Running { .. }) | None => ("RollingOut", "Rolling out"),
     };
     let is_inconclusive = matches!(inputs.hold, Some(StepWait::Inconclusive { .. }));

@@ -28,6 +28,7 @@ use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::revision::LoadedRevision;
 use crate::time::{Instant, Now, Wall};
+use crate::trust::TrustPolicy;
 
 /// How long another host counts as running after its last write: each writes every ten
 /// seconds.
@@ -73,6 +74,8 @@ pub(super) struct Controller<G> {
     pub(super) applied: Option<DesiredController<G>>,
     /// Whether the controller needs no reconcile.
     pub(super) rest: Rest,
+    /// Which modules may write.
+    trust: TrustPolicy,
     /// The last time that was used to name a rollout, a rejection or a loss.
     named: Wall,
 }
@@ -83,6 +86,7 @@ impl<G: Clone> Controller<G> {
         name: &str,
         object: Option<ObjectRef>,
         recorded: ControllerStatus,
+        trust: TrustPolicy,
         now: Instant,
     ) -> Self {
         let status = ControllerStatus {
@@ -111,6 +115,7 @@ impl<G: Clone> Controller<G> {
             reported: ReportedState::default(),
             applied: None,
             rest: Rest::default(),
+            trust,
             named: last_name(&status),
             status,
         }
@@ -163,6 +168,7 @@ impl<G: Clone> Controller<G> {
         self.in_force = in_force;
         self.choose_stable(now.wall, &mut notices);
         self.choose_candidate(now.wall, &mut notices);
+        self.note_unsigned();
         self.judge(seen, passed, now.wall, &mut notices);
         self.trips.observe(seen, &mut notices);
         self.forget_other_host(now.instant);
@@ -183,7 +189,20 @@ impl<G: Clone> Controller<G> {
 
     /// The loaded revision that the present spec describes.
     fn described(&self) -> Option<&Revision<G>> {
-        self.desired.as_ref().filter(|one| self.is_described(one))
+        let described = self.desired.as_ref().filter(|one| self.is_described(one));
+        described.filter(|_| !self.is_denied())
+    }
+
+    /// Whether the present spec describes an unsigned module.
+    fn is_unsigned(&self) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_some_and(|spec| self.trust.is_unsigned(&spec.module))
+    }
+
+    /// Whether the host does not run the module that the present spec describes.
+    fn is_denied(&self) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_some_and(|spec| self.trust.denies(&spec.module))
     }
 
     fn is_described(&self, revision: &Revision<G>) -> bool {

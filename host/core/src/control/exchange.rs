@@ -16,6 +16,7 @@ use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::revision::LoadedRevision;
 use crate::time::Wall;
+use crate::trust::TrustPolicy;
 
 /// The settings of a host.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub struct ControlSettings {
     pub namespace: String,
     /// The identity of this host in records, if other hosts may write the same records.
     pub host: Option<HostIdentity>,
+    /// Which modules may write.
+    pub trust: TrustPolicy,
 }
 
 /// The identity of one run of a host.

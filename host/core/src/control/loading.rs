@@ -117,6 +117,8 @@ pub enum LoadFailure {
     DigestMismatch,
     /// The module does not have the signatures that the spec requires.
     NotSigned,
+    /// The host runs only modules that are built in, pinned or signed.
+    Unsigned,
     /// The module is larger than any guest.
     TooLarge,
     /// The module does not compile.
@@ -139,7 +141,11 @@ impl LoadFailure {
     pub fn condition(self) -> &'static str {
         match self {
             Self::NotFound | Self::NoSuchBuiltin | Self::Unanswered | Self::NotRecorded => RESOLVED,
-            Self::DigestMismatch | Self::NotSigned | Self::TooLarge | Self::NotAGuest => VERIFIED,
+            Self::DigestMismatch
+            | Self::NotSigned
+            | Self::Unsigned
+            | Self::TooLarge
+            | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
             Self::Refused | Self::Busy => CONFIGURED,
         }
@@ -152,6 +158,7 @@ impl LoadFailure {
             Self::NotFound | Self::NoSuchBuiltin => "NotFound",
             Self::DigestMismatch => "DigestMismatch",
             Self::NotSigned => "NotSigned",
+            Self::Unsigned => "Unsigned",
             Self::TooLarge => "TooLarge",
             Self::NotWasm => "NotWasm",
             Self::NotAGuest => "NotAGuest",
@@ -166,7 +173,9 @@ impl LoadFailure {
     fn is_final(self, version: Option<&SourceVersion>) -> bool {
         match self {
             Self::DigestMismatch => version.is_some(),
-            Self::TooLarge | Self::NotWasm | Self::NotAGuest | Self::Refused => true,
+            Self::Unsigned | Self::TooLarge | Self::NotWasm | Self::NotAGuest | Self::Refused => {
+                true
+            }
             // A signature is pushed after its artefact.
             Self::NotFound
             | Self::NoSuchBuiltin

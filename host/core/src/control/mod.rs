@@ -360,7 +360,8 @@ impl<G: Clone> Control<G> {
             declaration = entry.declaration(&name);
         }
         let object = declaration.object.clone();
-        let mut controller = Controller::restore(&name, object, status, now.instant);
+        let mut controller =
+            Controller::restore(&name, object, status, self.settings.trust, now.instant);
         if !was_read {
             // Another host may have recorded something else since.
             controller.recording.doubt();

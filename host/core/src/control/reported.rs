@@ -43,6 +43,10 @@ fn ended(topic: Topic) -> Option<Notice> {
         Topic::Host => ("OnlyHost", "no other host writes this status any more"),
         Topic::Circuit => ("CircuitClosed", "the guest is called again"),
         Topic::Served => ("Served", "every watched resource is served"),
+        Topic::Trust => (
+            "Trusted",
+            "the stable revision may write: its module is pinned or signed",
+        ),
         // These end with events of their own.
         Topic::Stable | Topic::Step => return None,
     };

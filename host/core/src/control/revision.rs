@@ -58,13 +58,14 @@ impl<G> Revision<G> {
     }
 
     /// The revision in a status.
-    pub(super) fn status(&self, since: String) -> RevisionStatus {
+    pub(super) fn status(&self, since: String, unsigned: bool) -> RevisionStatus {
         let identity = self.identity();
         RevisionStatus {
             revision: identity.to_string(),
             digest: format!("sha256:{}", identity.digest()),
             config_hash: identity.config_hash().to_owned(),
             since,
+            unsigned,
         }
     }
 }

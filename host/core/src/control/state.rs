@@ -78,6 +78,8 @@ pub(super) enum Wait {
     /// The operator does not grant what the candidate declares. The analysis has this
     /// reason.
     Granted(StepWait),
+    /// The module is unsigned, and may not write.
+    Unsigned,
 }
 
 /// Whether a candidate may go on.
@@ -184,6 +186,21 @@ impl Rollout {
         }
     }
 
+    /// Notes whether the revision that the spec describes is unsigned: its pin or its
+    /// signatures may have changed in the spec.
+    pub(super) fn note_unsigned(&mut self, described: &RevisionStatus) {
+        let (stable, candidate) = match self.known_mut() {
+            Self::New | Self::Lost { .. } => return,
+            Self::Stable { stable } | Self::RolledBack { stable, .. } => (stable, None),
+            Self::RollingOut { stable, candidate } => (stable, Some(&mut candidate.revision)),
+        };
+        for revision in [Some(stable), candidate].into_iter().flatten() {
+            if revision.revision == described.revision {
+                revision.unsigned = described.unsigned;
+            }
+        }
+    }
+
     pub(super) fn loss(&self) -> Option<&Loss> {
         match self {
             Self::Lost { loss, .. } => Some(loss),
@@ -227,6 +244,7 @@ impl Candidate {
                 digest: status.digest.clone(),
                 config_hash: status.config_hash.clone(),
                 since: status.since.clone(),
+                unsigned: status.unsigned,
             },
             number: status.step,
             of: status.steps,
@@ -266,7 +284,7 @@ impl Candidate {
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
             Wait::Step(hold) | Wait::Described(hold) | Wait::Granted(hold) => Some(hold),
-            Wait::Started | Wait::Recorded(_) => None,
+            Wait::Started | Wait::Recorded(_) | Wait::Unsigned => None,
         }
     }
 
@@ -279,6 +297,7 @@ impl Candidate {
             digest: revision.digest,
             config_hash: revision.config_hash,
             since: revision.since,
+            unsigned: revision.unsigned,
             step: self.number,
             steps: self.of,
             step_text: self.step.map(|step| step.to_string()).unwrap_or_default(),
@@ -313,6 +332,10 @@ impl std::fmt::Display for Wait {
                 f.write_str("the time of the step has not passed")
             }
             Self::Step(hold) => hold.fmt(f),
+            Self::Unsigned => f.write_str(
+                "the module is unsigned: pin its digest (module.digest), or require signatures \
+                 (module.verify)",
+            ),
             Self::Described(_) => {
                 f.write_str("the host is loading the revision that the spec describes")
             }

@@ -1,6 +1,6 @@
 //! The inputs and effects of a controller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -65,6 +65,8 @@ pub struct Settings {
     pub grant: Grant,
     /// The guardrails.
     pub guardrails: Guardrails,
+    /// The names of the revisions that run in a dry run, whatever the mode.
+    pub dry_run_only: BTreeSet<String>,
 }
 
 /// The present state that plans are ruled on.

@@ -2,6 +2,7 @@
 //! rollback before that.
 
 mod guardrails;
+mod trust;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -36,6 +37,7 @@ type Guest = u64;
 struct Bench {
     host: Host<Guest>,
     now: Now,
+    trust: TrustPolicy,
     recording: bool,
     /// Whether records can be read.
     readable: bool,
@@ -87,23 +89,39 @@ fn declaration(name: &str, spec: ControllerSpec) -> Declaration {
 
 impl Bench {
     fn new() -> Self {
-        Self::start_at(Wall(1_795_176_000_000), BTreeMap::new())
+        let trust = TrustPolicy {
+            files: true,
+            ..TrustPolicy::default()
+        };
+        Self::trusting(trust)
+    }
+
+    fn trusting(trust: TrustPolicy) -> Self {
+        Self::start_at(Wall(1_795_176_000_000), BTreeMap::new(), trust)
     }
 
     /// Ends this host. A minute later it starts another one, which lists the remaining
     /// pods.
     fn crash(self, declaration: Declaration) -> Self {
         let Self {
-            now, records, pods, ..
+            now,
+            records,
+            pods,
+            trust,
+            ..
         } = self;
-        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records);
+        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records, trust);
         next.declare_all(vec![declaration]);
         let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
         next.list(&pods);
         next
     }
 
-    fn start_at(wall: Wall, records: BTreeMap<String, ControllerRecord>) -> Self {
+    fn start_at(
+        wall: Wall,
+        records: BTreeMap<String, ControllerRecord>,
+        trust: TrustPolicy,
+    ) -> Self {
         let now = Now {
             instant: Instant::ZERO,
             wall,
@@ -115,10 +133,12 @@ impl Bench {
                 id: "1".into(),
                 name: "here".into(),
             }),
+            trust,
         };
         let mut bench = Self {
             host: Host::new(now, settings),
             now,
+            trust,
             recording: true,
             readable: true,
             writes: VecDeque::new(),

@@ -15,6 +15,7 @@ use davit_core::controller::CallId;
 use davit_core::host::{Effect, HostSettings, Input};
 use davit_core::machine::{self, Execute, ReadId, Report};
 use davit_core::time::{Instant, Now};
+use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 use serde_json::{Value, json};
 
 use crate::modules::{Describe, Modules};
@@ -144,6 +145,10 @@ impl Host {
             run: format!("run{}", self.starts),
             namespace: "davit".to_owned(),
             identity: self.world.records().are_shared.then_some(identity),
+            trust: TrustPolicy {
+                unsigned: UnsignedPolicy::Allow,
+                ..TrustPolicy::default()
+            },
         };
         self.world.note(format_args!("the host starts"));
         let now = self.now();

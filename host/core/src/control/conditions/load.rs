@@ -43,6 +43,9 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
             let message = format!("not known: {} is not True", problem.failure.condition());
             condition(type_, Unknown, "NotReached", &message)
         }
+        (None, Some(loaded)) if type_ == VERIFIED && loaded.is_dry_run_only => {
+            condition(VERIFIED, False, "Unsigned", &say_unsigned(loaded.digest))
+        }
         (None, Some(loaded)) => {
             let (reason, message) = say_done(type_, loaded);
             condition(type_, True, reason, &message)
@@ -56,6 +59,16 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
         ),
     });
     all.collect()
+}
+
+/// What an operator can do about an unsigned module.
+pub(super) fn say_unsigned(digest: &str) -> String {
+    format!(
+        "the module {digest} is neither built in, nor pinned by its digest, nor signed: none of \
+         its plans is executed, whatever the mode; set module.digest to \"{digest}\", or require \
+         signatures with module.verify, or allow such modules in the host's configuration \
+         (trust.unsigned: Allow)"
+    )
 }
 
 /// The message of a check that succeeded before another failed.
@@ -73,6 +86,7 @@ fn say_done(type_: &'static str, loaded: LoadedModule<'_>) -> (&'static str, Str
         digest,
         away,
         is_pinned,
+        is_dry_run_only: _,
     } = loaded;
     let message = match type_ {
         RESOLVED => match away {
@@ -96,6 +110,7 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
     use ConditionStatus::{False, True, Unknown};
     match failure {
         LoadFailure::Unanswered => [Unknown; 4],
+        LoadFailure::Unsigned => [Unknown, False, Unknown, Unknown],
         LoadFailure::DigestMismatch | LoadFailure::NotSigned | LoadFailure::TooLarge => {
             [True, False, Unknown, Unknown]
         }

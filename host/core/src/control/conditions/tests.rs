@@ -12,6 +12,13 @@ const LOADED: LoadedModule<'static> = LoadedModule {
     digest: "sha256:00",
     away: None,
     is_pinned: false,
+    is_dry_run_only: false,
+};
+
+/// A module that is neither built in, nor pinned, nor signed.
+const UNSIGNED: LoadedModule<'static> = LoadedModule {
+    is_dry_run_only: true,
+    ..LOADED
 };
 
 /// A state, and the expected conditions.
@@ -46,6 +53,14 @@ fn stable() -> ControllerStatus {
         }),
         ..ControllerStatus::default()
     }
+}
+
+fn unsigned() -> ControllerStatus {
+    let mut status = stable();
+    if let Some(stable) = &mut status.stable {
+        stable.unsigned = true;
+    }
+    status
 }
 
 fn trying() -> ControllerStatus {
@@ -442,6 +457,26 @@ fn troubles() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "unsigned",
+            status: unsigned(),
+            loaded: Some(UNSIGNED),
+            ready: "False Unsigned",
+            loaded_conditions: "TFTT",
+            rest: "True Synced, True OnlyReplica, False Stable, True Unsigned, Stalled",
+            summary: "Unsigned: dry run only",
+            ..running()
+        },
+        Case {
+            name: "unsigned in a dry run",
+            status: unsigned(),
+            mode: Some(ModeConfig::DryRun),
+            loaded: Some(UNSIGNED),
+            ready: "True DryRun",
+            loaded_conditions: "TFTT",
+            summary: "DryRun",
+            ..running()
+        },
+        Case {
             name: "a bad spec, a guardrail and an open circuit",
             status: tripped(None),
             spec_error: Some(spec_error()),
@@ -467,6 +502,7 @@ fn described(case: &Case) -> Description {
         granted: None,
         not_granted: None,
         running: case.running,
+        stable_is_dry_run_only: case.status.stable.as_ref().is_some_and(|one| one.unsigned),
         pending: case.pending.as_ref(),
         circuit: case.circuit,
         hold: case.hold.as_ref(),

@@ -7,7 +7,7 @@ use super::Controller;
 use crate::api::{ControllerStatus, ModeConfig};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
-use crate::control::state::{Candidate, Rollout, Standing};
+use crate::control::state::{Candidate, Rollout, Standing, Wait};
 use crate::control::times::precise_time;
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
 use crate::observation::Observation;
@@ -36,6 +36,14 @@ impl<G: Clone> Controller<G> {
         }
     }
 
+    /// Notes whether the described revision is unsigned. The spec determines it: the
+    /// same revision may be pinned later.
+    pub(super) fn note_unsigned(&mut self) {
+        if let Some(described) = self.circumstances().described {
+            self.rollout.note_unsigned(&described);
+        }
+    }
+
     /// Decides whether the step of the candidate ends, and how.
     pub(super) fn judge(
         &mut self,
@@ -50,7 +58,8 @@ impl<G: Clone> Controller<G> {
             return;
         };
         let rollout = &spec.rollout;
-        let is_held = rollout.paused || !is_current;
+        let may_not_write = candidate.revision.unsigned && !self.trust.admits_unsigned();
+        let is_held = rollout.paused || !is_current || may_not_write;
         let seen = self.seen_in_step(seen, candidate).cloned();
         let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
         let request = self.in_force.of(&candidate_status(&self.rollout));
@@ -78,6 +87,9 @@ impl<G: Clone> Controller<G> {
         }
         if let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate_mut()) {
             candidate.follow(&spec.rollout.steps);
+            if may_not_write && is_current && !spec.rollout.paused {
+                candidate.wait = Wait::Unsigned;
+            }
         }
     }
 
@@ -114,8 +126,9 @@ impl<G: Clone> Controller<G> {
     }
 
     fn circumstances(&self) -> Circumstances {
+        let is_unsigned = self.is_unsigned();
         let described = self.eligible();
-        let described = described.map(|one| one.status(String::new()));
+        let described = described.map(|one| one.status(String::new(), is_unsigned));
         let name = described.as_ref().map(|one| one.revision.as_str());
         let stable = self.stable.as_ref();
         let spec = self.spec.as_ref();

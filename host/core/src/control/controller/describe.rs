@@ -66,6 +66,7 @@ impl<G: Clone> Controller<G> {
                 digest,
                 away: desired.loaded.away.as_deref(),
                 is_pinned: spec.is_some_and(|spec| spec.module.digest.is_some()),
+                is_dry_run_only: self.is_unsigned() && !self.trust.admits_unsigned(),
             });
         ConditionInputs {
             name: &self.name,
@@ -77,6 +78,8 @@ impl<G: Clone> Controller<G> {
             granted: None,
             not_granted: None,
             running: self.readiness(seen),
+            stable_is_dry_run_only: status.stable.as_ref().is_some_and(|one| one.unsigned)
+                && !self.trust.admits_unsigned(),
             pending: seen.and_then(|seen| seen.pending.as_ref()),
             circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
             hold: self.rollout.candidate().and_then(Candidate::hold),

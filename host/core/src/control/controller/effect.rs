@@ -9,6 +9,7 @@ use crate::control::decision::{Decision, Unrecorded};
 use crate::control::record::{Record, RecordId};
 use crate::control::recording::{RecordInputs, RecordOutcome};
 use crate::control::revision::Revision;
+use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
@@ -25,12 +26,18 @@ impl<G: Clone> Controller<G> {
             return None;
         }
         let cohort = Cohort::from(&spec.rollout.cohort);
+        let unsigned = self.unsigned();
         let candidate = self.rollout.candidate().and_then(|candidate| {
             let desired = self.desired.as_ref()?;
             let step = CandidateStep {
                 share: Share {
                     cohort: cohort.clone(),
-                    weight: candidate.weight(),
+                    // Nobody would write what it owns.
+                    weight: if unsigned.contains(&candidate.revision.revision) {
+                        0
+                    } else {
+                        candidate.weight()
+                    },
                 },
                 number: candidate.number,
                 window: spec.rollout.analysis.window.map(|window| window.0),
@@ -41,7 +48,10 @@ impl<G: Clone> Controller<G> {
         let account = spec.service_account_name.as_ref();
         let desired = DesiredController {
             name: self.name.clone(),
-            settings: spec.settings(self.grant(&stable.loaded, namespace)),
+            settings: Settings {
+                dry_run_only: unsigned,
+                ..spec.settings(self.grant(&stable.loaded, namespace))
+            },
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
             stable: stable.loaded.clone(),
             // Without steps there is never a candidate: the cache needs only the fields
@@ -55,6 +65,24 @@ impl<G: Clone> Controller<G> {
             tripped: self.trips.resumed().to_vec(),
         };
         Some(Unrecorded::new(Decision::of(&self.status), desired))
+    }
+
+    /// The names of the revisions that may not write: those whose module is unsigned,
+    /// among the decided ones and those that still run.
+    fn unsigned(&self) -> BTreeSet<String> {
+        if self.trust.admits_unsigned() {
+            return BTreeSet::new();
+        }
+        let stable = self.rollout.stable();
+        let candidate = self.rollout.candidate().map(|one| &one.revision);
+        let decided: Vec<_> = stable.into_iter().chain(candidate).collect();
+        let is_decided = |name: &String| decided.iter().any(|one| one.revision == *name);
+        let former = self.applied.iter();
+        let former = former.flat_map(|applied| &applied.settings.dry_run_only);
+        let former = former.filter(|name| !is_decided(name)).cloned();
+        let unsigned = decided.iter().filter(|one| one.unsigned);
+        let unsigned = unsigned.map(|one| one.revision.clone());
+        unsigned.chain(former).collect()
     }
 
     /// Applies the decisions that must not wait for the record: an operator's settings,

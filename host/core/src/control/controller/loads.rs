@@ -1,11 +1,19 @@
 //! Which revision of a controller is loaded next, and the effect of a loaded revision.
 
 use super::Controller;
-use crate::control::loading::{LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget};
+use crate::control::loading::{
+    LoadFailure, LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget,
+};
 use crate::control::revision::Revision;
 use crate::control::transition::LoadFailureOfStable;
 use crate::rollout::Role;
 use crate::time::Instant;
+use crate::trust::UnsignedPolicy;
+
+/// Why a module does not run.
+const UNSIGNED: &str = "module: it is neither built in, nor pinned by its digest, nor signed, and \
+                        the host's configuration denies such modules (trust.unsigned: Deny): pin \
+                        the digest (module.digest), or require signatures (module.verify)";
 
 impl<G: Clone> Controller<G> {
     /// The next revision to load, if one is due.
@@ -14,6 +22,14 @@ impl<G: Clone> Controller<G> {
         now: Instant,
         id: impl FnOnce() -> LoadId,
     ) -> Option<(LoadId, LoadTarget)> {
+        if self.is_denied() {
+            let problem = LoadProblem::new(LoadFailure::Unsigned, UNSIGNED);
+            if self.problem.as_ref() != Some(&problem) {
+                self.problem = Some(problem);
+                self.rest.end();
+            }
+            return None;
+        }
         self.loading.start_desired(now, self.spec.as_ref(), id)
     }
 
@@ -28,6 +44,13 @@ impl<G: Clone> Controller<G> {
         }
         let (which, revision) = if self.stable.is_none() {
             let stable = self.rollout.stable()?;
+            if stable.unsigned && self.trust.unsigned == UnsignedPolicy::Deny {
+                self.failure = Some(LoadFailureOfStable {
+                    reason: UNSIGNED.to_owned(),
+                    is_updated: false,
+                });
+                return None;
+            }
             (Role::Stable, stable.revision.clone())
         } else if self.desired.is_none() && self.spec.is_some() {
             let candidate = self.rollout.candidate()?;

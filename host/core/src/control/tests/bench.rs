@@ -144,6 +144,10 @@ fn settings() -> ControlSettings {
             id: "1".into(),
             name: "here".into(),
         }),
+        trust: crate::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
     }
 }
 

@@ -20,6 +20,10 @@ fn reading() -> (Control<()>, RecordId) {
     let settings = ControlSettings {
         namespace: "davit".into(),
         host: None,
+        trust: crate::trust::TrustPolicy {
+            files: true,
+            ..Default::default()
+        },
     };
     let mut control = Control::new(NOW, settings);
     let file = FileController {

@@ -91,6 +91,7 @@ impl<G: Clone> Revision<G> {
             leading: world.leading,
             owns_target,
             mode: shared.settings.mode,
+            is_trusted: !shared.settings.dry_run_only.contains(&*self.name),
             manifest: &self.manifest,
             grant: &shared.settings.grant,
             mapping: world.mapping,
