@@ -21,3 +21,5 @@ mod grants;
 mod ports;
 #[path = "roles/stories.rs"]
 mod stories;
+#[path = "roles/trust.rs"]
+mod trust;

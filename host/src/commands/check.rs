@@ -13,6 +13,7 @@ use davit_cluster::discovery::discover;
 use davit_core::grant::{Grant, Permissions};
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
+use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 use davit_engine::Engine;
 use kube::Client;
 use serde::Serialize;
@@ -147,7 +148,7 @@ pub async fn find(
         None => None,
         Some(client) => reach(client, &mut findings).await,
     };
-    let (subjects, is_file) = sources::subjects(
+    let (subjects, trust) = sources::subjects(
         arguments.config.as_deref(),
         &arguments.filename,
         cluster.as_ref().map(|(client, _)| client),
@@ -156,14 +157,14 @@ pub async fn find(
     .await;
     let access = cluster.as_ref().map(|(client, _)| {
         let account = arguments.service_account.as_deref();
-        let account = if is_file {
+        let account = if trust.files {
             account
         } else {
             account.or(Some(crate::rbac::DAVIT))
         };
         Access::new(client, &arguments.namespace.namespace, account)
     });
-    if let (Some(access), false) = (&access, is_file) {
+    if let (Some(access), false) = (&access, trust.files) {
         access.check_davit(&mut findings).await;
     }
     // Without a cache: the check is whether the source has the module.
@@ -194,7 +195,8 @@ pub async fn find(
         let Some(manifest) = load(&loader, &spec, &mut findings).await else {
             continue;
         };
-        let is_trusted = is_file || spec.module.source.is_builtin();
+        check_trust(trust, &spec, &mut findings);
+        let is_trusted = trust.files || spec.module.source.is_builtin();
         let grant = spec.grant(is_trusted, &arguments.namespace.namespace);
         check_grants(&name, &spec, &grant, &manifest, &mut findings);
         if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
@@ -269,6 +271,24 @@ async fn load(
     };
     findings.add(level, check, chain(&reason));
     None
+}
+
+/// Checks whether the host's configuration admits the module.
+fn check_trust(trust: TrustPolicy, spec: &ControllerSpec, findings: &mut Findings) {
+    if !trust.is_unsigned(&spec.module) || trust.admits_unsigned() {
+        return;
+    }
+    let (level, effect) = match trust.unsigned {
+        UnsignedPolicy::Deny => (Level::Error, "does not run it"),
+        _ if writes(spec.mode) => (Level::Warning, "executes none of its plans"),
+        _ => (Level::Ok, "executes none of its plans"),
+    };
+    let message = format!(
+        "the module is neither built in, nor pinned by its digest, nor signed: a host with \
+         trust.unsigned: {:?} {effect}",
+        trust.unsigned
+    );
+    findings.add(level, "module", message);
 }
 
 /// Checks whether the spec grants what the guest declares. A rule for what the guest never

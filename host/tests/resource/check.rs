@@ -97,6 +97,27 @@ fn each_error_in_a_file_is_found_without_a_cluster() {
 }
 
 #[test]
+fn an_unsigned_module_is_found() {
+    let guest = guests().join("podgc.wasm");
+    let controller = file(&format!(
+        "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {{name: podgc}}\nspec:\n  \
+         mode: Enforce\n  module: {{file: {guest}}}\n  permissions: {{reads: [], writes: []}}\n",
+        guest = guest.display()
+    ));
+    let output = offline("--filename", controller.path());
+    assert!(message(&output, "warning", "module").contains("DryRunOnly executes none"));
+
+    // The owner of the file names the module.
+    let config = config(&format!(
+        "{{name: podgc, mode: Enforce, module: {{file: {}}}}}",
+        guest.display()
+    ));
+    let output = offline("--config", config.path());
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!output.out.contains("nor signed"), "{output:?}");
+}
+
+#[test]
 fn the_shipped_controllers_pass_the_checks() {
     for name in [
         "podgc",

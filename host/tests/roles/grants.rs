@@ -48,16 +48,17 @@ fn cluster() -> Cluster {
     sim.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "guests", "namespace": "davit-system"},
-        "binaryData": {"odd.wasm": module()},
+        "binaryData": {"odd.wasm": module("fixture_odd.wasm")},
     }))
     .unwrap();
     cluster
 }
 
-fn module() -> ByteString {
+/// A guest of the workspace.
+pub(crate) fn module(file: &str) -> ByteString {
     let program = Path::new(env!("CARGO_BIN_EXE_davit"));
     let target = program.ancestors().nth(2).unwrap();
-    let path = target.join("wasm32-wasip2/guest/fixture_odd.wasm");
+    let path = target.join("wasm32-wasip2/guest").join(file);
     ByteString(std::fs::read(path).unwrap())
 }
 
@@ -73,7 +74,7 @@ fn attack() -> Value {
     })
 }
 
-fn change(sim: &Sim, spec: Value) {
+pub(crate) fn change(sim: &Sim, spec: Value) {
     sim.apply(json!({
         "apiVersion": "davit.dev/v1alpha1", "kind": "Controller", "metadata": {"name": NAME},
         "spec": spec,
@@ -81,19 +82,19 @@ fn change(sim: &Sim, spec: Value) {
     .unwrap();
 }
 
-fn status(sim: &Sim) -> Value {
+pub(crate) fn status(sim: &Sim) -> Value {
     let controller = sim.get("davit.dev/v1alpha1", "Controller", "", NAME);
     controller.unwrap()["status"].clone()
 }
 
-fn condition(sim: &Sim, type_: &str) -> Value {
+pub(crate) fn condition(sim: &Sim, type_: &str) -> Value {
     let status = status(sim);
     let mut conditions = status["conditions"].as_array().into_iter().flatten();
     let found = conditions.find(|one| one["type"] == type_);
     found.cloned().unwrap_or_default()
 }
 
-fn is(sim: &Sim, type_: &str, status: &str) -> bool {
+pub(crate) fn is(sim: &Sim, type_: &str, status: &str) -> bool {
     condition(sim, type_)["status"] == status
 }
 

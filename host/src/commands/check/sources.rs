@@ -11,30 +11,33 @@ use crate::commands::print::{part, text_at};
 use crate::config;
 use crate::resource::{controllers, describe};
 use davit_core::api::ControllerSpec;
+use davit_core::trust::TrustPolicy;
 
-/// The controllers of a configuration file, of manifests, or else of the cluster;
-/// and whether they are those of a configuration file.
+/// The controllers of a configuration file, of manifests, or else of the cluster; and
+/// which modules their host trusts: by default, if no configuration file says so.
 pub(super) async fn subjects(
     config: Option<&Path>,
     manifests: &[PathBuf],
     client: Option<&Client>,
     findings: &mut Findings,
-) -> (Vec<Subject>, bool) {
+) -> (Vec<Subject>, TrustPolicy) {
+    let mut trust = TrustPolicy::default();
     if let Some(path) = config {
         let read = config::read(path).and_then(|text| config::parse(path, &text));
         let config = match read {
             Ok(config) => config,
             Err(error) => {
                 findings.add(Level::Error, "spec", error.to_string());
-                return (Vec::new(), true);
+                return (Vec::new(), trust);
             }
         };
+        trust = config.trust();
         if let Some(controllers) = config.controllers {
             let subjects = controllers.into_iter().map(|one| Subject {
                 name: one.name,
                 spec: Ok(one.spec),
             });
-            return (subjects.collect(), true);
+            return (subjects.collect(), trust);
         }
         let message = format!(
             "{} lists no controllers: the host runs the cluster's Controllers",
@@ -46,15 +49,15 @@ pub(super) async fn subjects(
         let subjects = manifests
             .iter()
             .flat_map(|path| in_manifest(path, findings));
-        return (subjects.collect(), false);
+        return (subjects.collect(), trust);
     }
     if let Some(client) = client {
-        return (in_cluster(client, findings).await, false);
+        return (in_cluster(client, findings).await, trust);
     }
     let message = "there are no controllers to check: name a file with --config or --filename, or a \
                    cluster that answers";
     findings.add(Level::Error, "cluster", message);
-    (Vec::new(), false)
+    (Vec::new(), trust)
 }
 
 async fn in_cluster(client: &Client, findings: &mut Findings) -> Vec<Subject> {
