@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result};
+use davit_core::grant::Permissions;
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
 use davit_engine::{Limits, Module};
 use serde_json::{Value, json};
@@ -34,7 +35,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     let facts = facts(&module, &manifest, size);
     match arguments.output.format() {
         Some(format) => out(&serialized(&facts, format)?)?,
-        None => print(&facts, &manifest),
+        None => print(&facts, &manifest)?,
     }
     Ok(())
 }
@@ -87,6 +88,7 @@ fn facts(module: &Module, manifest: &Manifest, size: usize) -> Value {
             "period": format!("{:?}", tick.period),
         })).collect::<Vec<_>>(),
         "permissions": permissions(manifest),
+        "grant": Permissions::declared_by(manifest),
         "metrics": manifest.metrics.iter().map(|metric| json!({
             "name": metric.name,
             "kind": metric_kind(metric.kind),
@@ -162,7 +164,7 @@ fn permissions(manifest: &Manifest) -> Vec<String> {
     all
 }
 
-fn print(facts: &Value, manifest: &Manifest) {
+fn print(facts: &Value, manifest: &Manifest) -> Result<()> {
     let text = |field: &str| facts.get(field).and_then(Value::as_str).unwrap_or_default();
     println!(
         "{} {}: {}",
@@ -177,6 +179,11 @@ fn print(facts: &Value, manifest: &Manifest) {
     println!("interface    {}", text("world"));
     print_list("imports", strings(facts.get("imports")));
     print_list("permissions", permissions(manifest).into_iter());
+    let grant = serialized(&Permissions::declared_by(manifest), Format::Yaml)?;
+    print_list(
+        "spec.permissions that grant them",
+        grant.lines().map(str::to_owned),
+    );
     println!("watches");
     for watch in &manifest.watches {
         let optional = if watch.optional { ", optional" } else { "" };
@@ -200,6 +207,7 @@ fn print(facts: &Value, manifest: &Manifest) {
         "configuration schema\n{}",
         manifest.config_schema.trim_end()
     );
+    Ok(())
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {

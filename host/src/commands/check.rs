@@ -308,10 +308,12 @@ fn check_grants(
              declares: {missing}; davit grant {name} adds the rules"
         );
         findings.add(Level::Error, "spec", message);
-    } else if spec.permissions.is_none() {
-        let message =
-            format!("without spec.permissions, the guest may do what it declares: {declared}");
-        findings.add(Level::Ok, "spec", message);
+    } else {
+        let why = match &spec.permissions {
+            None => "without spec.permissions, the guest may do what it declares",
+            Some(_) => "spec.permissions grants what the guest declares",
+        };
+        findings.add(Level::Ok, "spec", format!("{why}: {declared}"));
     }
     for rule in unused(spec.permissions.as_ref(), &declared) {
         let message = format!("spec.permissions grants {rule}, which the guest never asks for");
