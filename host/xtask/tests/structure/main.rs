@@ -11,6 +11,7 @@
 mod cycles;
 mod modules;
 mod purity;
+mod security;
 mod words;
 
 use std::path::{Path, PathBuf};
