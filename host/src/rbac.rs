@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use davit_core::manifest::{Manifest, Source};
+use davit_core::manifest::{Manifest, Permission, Source};
 use serde_json::{Value, json};
 
 /// Davit's own ServiceAccount, as `deploy/base` names it.
@@ -48,7 +48,8 @@ impl Need {
     }
 }
 
-/// The permissions that a guest needs for its watches, live reads and writes.
+/// The permissions that a guest needs for its watches, live reads and writes. Davit itself
+/// records events: `deploy/base` has the permission.
 #[must_use]
 pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     let watched = watched(manifest);
@@ -70,6 +71,7 @@ pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
         .keys()
         .flat_map(|(group, resource)| ["list", "watch"].map(|verb| need(verb, group, resource)));
     let permissions = manifest.permissions.iter();
+    let permissions = permissions.filter(|one| **one != Permission::of_events());
     let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
     reads.chain(asked).collect()
 }

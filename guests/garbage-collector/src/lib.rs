@@ -90,9 +90,12 @@ impl Controller for GarbageCollector {
                 // Facts about an owner must be recorded before they are lost.
                 queue(DEPENDENTS).workers(OWNER_WORKERS).priority(1),
             ],
-            permissions: ["get", "patch", "delete"]
-                .map(|verb| Permission::new(verb, "*", "*"))
-                .into(),
+            permissions: vec![
+                Permission::new("get", "*", "*"),
+                Permission::new("patch", "*", "*"),
+                Permission::new("delete", "*", "*"),
+                Permission::new("create", "", "events"),
+            ],
             metrics: vec![Metric::sync_errors(
                 SYNC_ERRORS,
                 "Number of garbage collector resources sync errors",

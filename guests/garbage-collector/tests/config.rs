@@ -139,7 +139,10 @@ fn the_manifest_asks_for_the_least_privilege() {
         .iter()
         .map(|it| format!("{} {}.{}", it.verb, it.resource, it.group))
         .collect();
-    assert_eq!(permissions, ["get *.*", "patch *.*", "delete *.*"]);
+    assert_eq!(
+        permissions,
+        ["get *.*", "patch *.*", "delete *.*", "create events."]
+    );
     assert_eq!(manifest.watches.len(), 1);
     assert_eq!(
         manifest.watches[0].fields,

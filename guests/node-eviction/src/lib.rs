@@ -81,6 +81,7 @@ impl Controller for NodeEviction {
                 Permission::new("get", "", "pods"),
                 Permission::new("patch", "", "pods/status"),
                 Permission::new("delete", "", "pods"),
+                Permission::new("create", "", "events"),
             ],
             metrics: zone::metrics(),
             config_schema: include_str!("../config.schema.json").to_owned(),

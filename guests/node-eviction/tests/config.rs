@@ -192,6 +192,7 @@ fn the_manifest_asks_for_the_least_privilege() {
             "get /pods",
             "patch /pods/status",
             "delete /pods",
+            "create /events",
         ]
     );
     assert!(manifest.triggers.is_empty());

@@ -116,7 +116,8 @@ impl Plan {
         self.step(Step::Create(Create { body }))
     }
 
-    /// Records an event on the target; best effort.
+    /// Records an event on the target; best effort. The manifest needs the permission
+    /// `create` on `events`.
     #[must_use]
     pub fn event(self, event_type: &str, reason: &str, message: &str, component: &str) -> Self {
         self.step(Step::Event(Event {

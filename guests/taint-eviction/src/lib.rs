@@ -174,7 +174,10 @@ fn queues(config: &Config) -> Vec<QueueSpec> {
 }
 
 fn permissions(deletion: Deletion) -> Vec<Permission> {
-    let mut permissions = vec![Permission::new("get", "", "nodes")];
+    let mut permissions = vec![
+        Permission::new("get", "", "nodes"),
+        Permission::new("create", "", "events"),
+    ];
     permissions.extend(match deletion {
         Deletion::Delete => vec![
             Permission::new("patch", "", "pods/status"),

@@ -87,9 +87,17 @@ fn the_manifest_asks_for_the_least_privilege() {
     for (deletion, expected) in [
         (
             "delete",
-            &["get nodes", "patch pods/status", "delete pods"][..],
+            &[
+                "get nodes",
+                "create events",
+                "patch pods/status",
+                "delete pods",
+            ][..],
         ),
-        ("evict", &["get nodes", "create pods/eviction"]),
+        (
+            "evict",
+            &["get nodes", "create events", "create pods/eviction"],
+        ),
     ] {
         let harness = harness(&json!({"deletion": deletion}));
         let permissions: Vec<String> = harness

@@ -23,13 +23,13 @@ const WINDOW: Duration = Duration::from_mins(1);
 /// The limits that an operator sets; none for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guardrails {
-    /// The most plans that write anything in any 60 seconds.
+    /// The most writes in any 60 seconds: each step of a plan that writes is one.
     pub writes_per_minute: Option<u32>,
-    /// The most plans that delete or evict in any 60 seconds.
+    /// The most deletions and evictions in any 60 seconds.
     pub deletes_per_minute: Option<u32>,
-    /// The most plans that delete or evict in any 60 seconds, in percent of the objects
-    /// of the target's kind that the controller watches: of the highest number in that
-    /// time. One plan is always allowed.
+    /// The most deletions and evictions in any 60 seconds, in percent of the objects of
+    /// the target's kind that the controller watches: of the highest number in that
+    /// time. One is always allowed.
     pub deletes_percent_per_minute: Option<u8>,
     /// When a tripped guardrail admits plans again.
     pub cooldown: Cooldown,
@@ -55,7 +55,7 @@ impl Default for Cooldown {
 pub struct Trip {
     /// The guardrail.
     pub guardrail: Guardrail,
-    /// Its limit, in plans a minute.
+    /// Its limit in any 60 seconds, in units of the guardrail.
     pub limit: u32,
     /// The role of the revision whose plans it holds back. A trip of the stable
     /// revision holds back both.
@@ -69,11 +69,11 @@ pub struct Trip {
 /// What a guardrail limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guardrail {
-    /// Plans that write anything.
+    /// Steps that write.
     Writes,
-    /// Plans that delete or evict.
+    /// Deletions and evictions.
     Deletes,
-    /// Plans that delete or evict, by the number of objects of the kind.
+    /// Deletions and evictions, by the number of objects of the kind.
     DeletesPercent,
 }
 
@@ -90,18 +90,27 @@ impl Guardrail {
             Self::DeletesPercent => "deletesPercentPerMinute",
         }
     }
+
+    /// What it counts.
+    #[must_use]
+    pub const fn unit(self) -> &'static str {
+        match self {
+            Self::Writes => "writes",
+            Self::Deletes | Self::DeletesPercent => "deletions",
+        }
+    }
 }
 
 impl fmt::Display for Trip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (field, limit) = (self.guardrail.field(), self.limit);
+        let (field, limit, unit) = (self.guardrail.field(), self.limit, self.guardrail.unit());
         let whose = match self.role {
             Role::Stable => "",
             Role::Candidate => "the candidate's share of ",
         };
         write!(
             f,
-            "{whose}the guardrail {field} has tripped: {limit} plans in 60 seconds"
+            "{whose}the guardrail {field} has tripped: {limit} {unit} in 60 seconds"
         )?;
         match self.until {
             Some(_) => Ok(()),
@@ -134,6 +143,8 @@ pub struct Budget {
 struct CountedPlan {
     at: Instant,
     role: Role,
+    /// What it counts, in units of the guardrail.
+    amount: usize,
     group: Box<str>,
     kind: Box<str>,
     /// The number of objects of the kind that were watched.
@@ -209,7 +220,7 @@ impl Budget {
     #[must_use]
     pub fn check(&self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
         let concerned = Guardrail::ALL.into_iter();
-        let mut concerned = concerned.filter(|guardrail| concerns(*guardrail, plan));
+        let mut concerned = concerned.filter(|guardrail| amount(*guardrail, plan) > 0);
         concerned.find_map(|guardrail| {
             let mut tripped = self.tripped(now);
             let holds =
@@ -246,22 +257,23 @@ impl Budget {
         }
         self.expire(now);
         let (group, kind) = kind(plan);
-        let used = || CountedPlan {
+        let used = |guardrail| CountedPlan {
             at: now,
             role: requester.role,
+            amount: amount(guardrail, plan),
             group: group.into(),
             kind: kind.into(),
             watched: requester.watched,
         };
         let limits = &self.guardrails;
-        if limits.writes_per_minute.is_some() && concerns(Guardrail::Writes, plan) {
-            self.writes.push_back(used());
+        if limits.writes_per_minute.is_some() && amount(Guardrail::Writes, plan) > 0 {
+            self.writes.push_back(used(Guardrail::Writes));
         }
         let deletes = limits.deletes_per_minute.is_some();
         if (deletes || limits.deletes_percent_per_minute.is_some())
-            && concerns(Guardrail::Deletes, plan)
+            && amount(Guardrail::Deletes, plan) > 0
         {
-            self.deletes.push_back(used());
+            self.deletes.push_back(used(Guardrail::Deletes));
         }
     }
 
@@ -294,14 +306,16 @@ impl Budget {
         };
         let of_kind = guardrail == Guardrail::DeletesPercent;
         let counted = recent(used, now).filter(|used| !of_kind || used.is_of(plan));
+        let with_plan = |already: usize| already.saturating_add(amount(guardrail, plan));
         if requester.role == Role::Candidate {
             let limit = part(limit as usize, requester.weight);
             let own = counted.clone().filter(|used| used.role == Role::Candidate);
-            if own.count() >= limit {
+            if with_plan(own.map(|used| used.amount).sum()) > limit {
                 return Some((Role::Candidate, u32::try_from(limit).unwrap_or(u32::MAX)));
             }
         }
-        (counted.count() >= limit as usize).then_some((Role::Stable, limit))
+        let all = with_plan(counted.map(|used| used.amount).sum());
+        (all > limit as usize).then_some((Role::Stable, limit))
     }
 
     /// The highest number of objects of a plan's kind since the oldest deletion that
@@ -336,16 +350,19 @@ fn part(whole: usize, percent: u8) -> usize {
 
 /// The group and kind of a plan's target: several groups may have the same kind.
 fn kind(plan: &Plan) -> (&str, &str) {
-    let (group, _) = plan.target.api_version.split_once('/').unwrap_or_default();
-    (group, &plan.target.kind)
+    (plan.target.group(), &plan.target.kind)
 }
 
-fn concerns(guardrail: Guardrail, plan: &Plan) -> bool {
-    plan.steps.iter().any(|step| match step {
-        Step::Event(_) => false,
-        Step::Delete(_) | Step::Evict(_) => true,
-        Step::Patch(_) | Step::Create(_) => guardrail == Guardrail::Writes,
-    })
+/// What a plan counts for a guardrail. Its steps can delete one object only: its target.
+fn amount(guardrail: Guardrail, plan: &Plan) -> usize {
+    let is_write = |step: &&Step| !matches!(step, Step::Event(_));
+    let is_deletion = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
+    match guardrail {
+        Guardrail::Writes => plan.steps.iter().filter(is_write).count(),
+        Guardrail::Deletes | Guardrail::DeletesPercent => {
+            usize::from(plan.steps.iter().any(is_deletion))
+        }
+    }
 }
 
 #[cfg(test)]

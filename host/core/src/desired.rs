@@ -53,7 +53,7 @@ impl<G> PartialEq for DesiredController<G> {
 pub struct TrippedGuardrail {
     /// The guardrail.
     pub guardrail: Guardrail,
-    /// Its limit, in plans a minute.
+    /// Its limit in any 60 seconds, in units of the guardrail.
     pub limit: u32,
     /// When it admits plans again; none if an operator has to reset it.
     pub until: Option<Wall>,

@@ -16,7 +16,7 @@ use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::object::ObjectRef;
-use crate::plan::{Plan, Step};
+use crate::plan::{Event, Plan, Step};
 
 /// What the host does with the plans of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -58,8 +58,11 @@ pub struct Circumstances<'a> {
     pub grant: &'a Grant,
     /// The resources that the API server serves.
     pub mapping: &'a Mapping,
-    /// Whether the target belongs to the cohort that this revision owns.
+    /// Whether the target, and each object that the plan creates, belongs to the cohort
+    /// that this revision owns.
     pub owns_target: bool,
+    /// Whether the snapshot of the decision has the target.
+    pub knows_target: bool,
     /// Why a plan for the target has to wait: an execution, or a write that the cache
     /// has not observed.
     pub expectation: Option<ExpectationState>,
@@ -100,6 +103,7 @@ impl Ruling {
             Self::Refuse(Refusal::NotDeclared { .. }) => "not-declared",
             Self::Refuse(Refusal::NotGranted { .. }) => "not-granted",
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
+            Self::Refuse(Refusal::UnknownTarget) => "unknown-target",
         }
     }
 }
@@ -144,6 +148,9 @@ pub enum Refusal {
     },
     /// Only pods can be evicted.
     NotAPod,
+    /// The plan creates an object, and its target is not in the snapshot: the API server
+    /// compares the target's uid with no creation.
+    UnknownTarget,
 }
 
 impl fmt::Display for Ruling {
@@ -204,6 +211,9 @@ impl fmt::Display for Refusal {
                 }
             }
             Self::NotAPod => f.write_str("refused: only pods can be evicted"),
+            Self::UnknownTarget => f.write_str(
+                "refused: a plan that creates an object needs a target that the guest watches",
+            ),
         }
     }
 }
@@ -254,13 +264,13 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
     }
     let mut availability = Availability::Served;
     for step in &plan.steps {
-        let (permission, object) = match requirement(step, &plan.target, circumstances.mapping)? {
-            Requirement::Nothing => continue,
-            Requirement::Unknown => {
-                availability = Availability::NotServed;
-                continue;
-            }
-            Requirement::Permission(permission, object) => (permission, object),
+        if matches!(step, Step::Create(_)) && !circumstances.knows_target {
+            return Err(Refusal::UnknownTarget);
+        }
+        let required = requirement(step, &plan.target, circumstances.mapping)?;
+        let Some((permission, namespace)) = required else {
+            availability = Availability::NotServed;
+            continue;
         };
         let Permission {
             verb,
@@ -270,36 +280,26 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
         if !circumstances.manifest.permits(verb, group, resource) {
             return Err(Refusal::NotDeclared { permission });
         }
-        let is_granted = circumstances
-            .grant
-            .allows_write(&permission, &object.namespace);
+        let is_granted = circumstances.grant.allows_write(&permission, namespace);
         if !is_granted && !Mutant::IgnoreGrant.is_active() {
             return Err(Refusal::NotGranted {
                 permission,
-                namespace: object.namespace.clone(),
+                namespace: namespace.to_owned(),
             });
         }
     }
     Ok(availability)
 }
 
-/// The permission that a step needs.
-enum Requirement<'a> {
-    /// None: the host itself sends events.
-    Nothing,
-    /// Unknown: the kind is not served.
-    Unknown,
-    /// This one, on this object.
-    Permission(Permission, &'a ObjectRef),
-}
-
+/// The permission that a step needs, and the namespace of the object; none if the kind is
+/// not served.
 fn requirement<'a>(
     step: &'a Step,
     target: &'a ObjectRef,
     mapping: &Mapping,
-) -> Result<Requirement<'a>, Refusal> {
+) -> Result<Option<(Permission, &'a str)>, Refusal> {
     let (verb, object, subresource) = match step {
-        Step::Event(_) => return Ok(Requirement::Nothing),
+        Step::Event(_) => return Ok(Some((Permission::of_events(), Event::namespace(target)))),
         Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
         Step::Delete(_) => ("delete", target, ""),
         Step::Evict(_) if target.api_version != "v1" || target.kind != "Pod" => {
@@ -309,7 +309,7 @@ fn requirement<'a>(
         Step::Create(create) => ("create", &create.object, ""),
     };
     let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
-        return Ok(Requirement::Unknown);
+        return Ok(None);
     };
     let mut resource = served.resource.plural.clone();
     if !subresource.is_empty() {
@@ -321,7 +321,7 @@ fn requirement<'a>(
         group: served.resource.group.clone(),
         resource,
     };
-    Ok(Requirement::Permission(permission, object))
+    Ok(Some((permission, &object.namespace)))
 }
 
 #[cfg(test)]

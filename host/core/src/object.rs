@@ -57,6 +57,18 @@ pub struct Kind {
     pub kind: Arc<str>,
 }
 
+impl Kind {
+    /// The API group; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(&self.api_version)
+    }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
 /// The identity of an object in the API server, never reused.
 ///
 /// Uids are almost always UUIDs, which take 16 bytes here. Any other text stays as it
@@ -148,9 +160,7 @@ impl ObjectRef {
     /// The API group; empty for the core group.
     #[must_use]
     pub fn group(&self) -> &str {
-        self.api_version
-            .split_once('/')
-            .map_or("", |(group, _)| group)
+        group(&self.api_version)
     }
 }
 

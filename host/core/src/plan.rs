@@ -6,6 +6,7 @@ use crate::failure::Failure;
 use crate::manifest::Rate;
 use crate::object::ObjectRef;
 use crate::time::Instant;
+use crate::untrusted;
 
 /// A key that a guest reconciles.
 #[derive(Clone, Debug, PartialEq)]
@@ -188,6 +189,30 @@ pub struct Event {
     pub message: String,
     /// The reporting component: `taint-eviction-controller`.
     pub component: String,
+}
+
+impl Event {
+    /// Cuts the texts to what the API server takes, each on one line.
+    #[must_use]
+    pub fn cut(self) -> Self {
+        let line = |text: &str, most| untrusted::line(text, most - untrusted::ELLIPSIS);
+        Self {
+            reason: line(&self.reason, 128),
+            // Of 1024 bytes; an aggregate has a prefix.
+            message: line(&self.message, 960),
+            component: line(&self.component, 63),
+            ..self
+        }
+    }
+
+    /// The namespace of an event about an object.
+    #[must_use]
+    pub fn namespace(involved: &ObjectRef) -> &str {
+        match involved.namespace.as_str() {
+            "" => "default",
+            namespace => namespace,
+        }
+    }
 }
 
 /// A number for one of the manifest's metrics.

@@ -3,6 +3,9 @@
 /// The longest text in a field of a log line, in bytes.
 pub const MOST_LOGGED: usize = 1024;
 
+/// The size of the ellipsis at the end of a cut text, in bytes.
+pub const ELLIPSIS: usize = '…'.len_utf8();
+
 /// A text on one line, with at most `most` bytes (and three for the ellipsis if it was
 /// cut). Control characters are escaped: otherwise the text could look like lines,
 /// fields or colours of the host.

@@ -46,18 +46,20 @@ impl Executor {
             revision,
             decision,
             plan,
+            records_events,
             mapping,
         } = execute;
         let recorder = self.recorder.clone();
         let writer = Writer::new(&self.api, recorder, &controller, user.as_deref());
-        let decision = Decision {
+        let decision = records_events.then(|| Decision {
+            controller,
             revision: revision.to_string(),
             id: decision,
-        };
+        });
         let withdrawal = self.withdrawal(id.controller);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
-            let executed = run(&writer, &mapping, &plan, &decision, withdrawal);
+            let executed = run(&writer, &mapping, &plan, decision.as_ref(), withdrawal);
             let executed = caught(executed).await;
             let (outcome, took) =
                 executed.unwrap_or_else(|panic| (unknown(&plan, &panic), Duration::ZERO));
@@ -103,7 +105,7 @@ async fn run(
     writer: &Writer,
     mapping: &Arc<Mapping>,
     plan: &Arc<Plan>,
-    decision: &Decision,
+    decision: Option<&Decision>,
     mut withdrawal: watch::Receiver<()>,
 ) -> (Outcome, Duration) {
     let course = tokio::select! {

@@ -153,7 +153,8 @@ impl Limits {
         let most = 1 + u32::from(dice.chance(0.3));
         let is_for_deletes = dice.chance(0.5);
         Self {
-            writes: (!is_for_deletes).then_some(most),
+            // A plan has up to two writes.
+            writes: (!is_for_deletes).then_some(most + 1),
             deletes: is_for_deletes.then_some(most),
             percent: None,
             until_reset: dice.chance(0.8),
@@ -167,7 +168,7 @@ impl Limits {
         };
         let (writes, deletes, percent) = (some(6), some(4), some(50));
         Self {
-            writes,
+            writes: writes.map(|writes| writes + 1),
             deletes,
             percent: percent.and_then(|percent| percent.try_into().ok()),
             until_reset: dice.chance(0.4),

@@ -30,6 +30,13 @@ const SPAM: Rate = Rate {
     burst: 25,
 };
 
+/// The rate of events from the guests of one controller, so that no guest fills the queue
+/// of all.
+const OF_CONTROLLER: Rate = Rate {
+    per_second: 50.0,
+    burst: 2_500,
+};
+
 /// An event as the recorder gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
@@ -66,6 +73,7 @@ pub struct Correlator {
     aggregates: Lru<AggregateKey, Aggregate>,
     series: Lru<SeriesKey, Option<Series>>,
     spam: Lru<SpamKey, Option<Bucket>>,
+    controllers: Lru<String, Option<Bucket>>,
 }
 
 /// Events that differ only in their message.
@@ -94,13 +102,14 @@ impl Default for Correlator {
             aggregates: Lru::new(CAPACITY),
             series: Lru::new(CAPACITY),
             spam: Lru::new(CAPACITY),
+            controllers: Lru::new(CAPACITY),
         }
     }
 }
 
 impl Correlator {
-    /// Returns the event to send for an occurrence; none if the spam filter drops it. If
-    /// the count is above 1, the API server may have the event: the recorder patches it.
+    /// Returns the event to send for an occurrence; none if the spam filter drops it, or
+    /// the rate of its controller does. If the count is above 1, the API server may have the event: the recorder patches it.
     /// An event shows the wall clock's time `at`; the spam filter measures with `now`.
     pub fn correlate(
         &mut self,
@@ -113,6 +122,15 @@ impl Correlator {
             mut event,
             decision,
         } = occurrence;
+        if let Some(decision) = &decision
+            && !take(
+                self.controllers.entry(decision.controller.clone()),
+                OF_CONTROLLER,
+                now,
+            )
+        {
+            return None;
+        }
         let spam: SpamKey = (
             event.component.clone(),
             involved.clone(),
@@ -142,7 +160,7 @@ impl Correlator {
             first: series.first,
             last: at,
         };
-        self.passes_spam_filter(spam, now).then_some(correlated)
+        take(self.spam.entry(spam), SPAM, now).then_some(correlated)
     }
 
     /// Whether the event belongs to an aggregate, because there are too many different
@@ -165,16 +183,16 @@ impl Correlator {
         }
         true
     }
+}
 
-    fn passes_spam_filter(&mut self, key: SpamKey, now: Instant) -> bool {
-        let bucket = self.spam.entry(key);
-        let bucket = bucket.get_or_insert_with(|| Bucket::full(Some(SPAM)));
-        let passes = bucket.next_token() <= now;
-        if passes {
-            bucket.take(now);
-        }
-        passes
+/// Takes a token, if there is one.
+fn take(bucket: &mut Option<Bucket>, rate: Rate, now: Instant) -> bool {
+    let bucket = bucket.get_or_insert_with(|| Bucket::full(Some(rate)));
+    let has_token = bucket.next_token() <= now;
+    if has_token {
+        bucket.take(now);
     }
+    has_token
 }
 
 /// The involved object's name with the time in it, as client-go names events.
@@ -221,6 +239,26 @@ mod tests {
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn a_controller_with_too_many_events_does_not_take_the_place_of_others() {
+        let mut correlator = Correlator::default();
+        let mut is_sent = |controller: &str, number: usize, second| {
+            let mut occurrence = occurrence("m");
+            occurrence.involved.uid = number.to_string();
+            occurrence.decision = Some(Decision {
+                controller: controller.to_owned(),
+                revision: "r".to_owned(),
+                id: "1".to_owned(),
+            });
+            correlate(&mut correlator, occurrence, at(second)).is_some()
+        };
+        let sent = (0..3000).filter(|number| is_sent("a", *number, 0)).count();
+        assert_eq!(sent, 2500);
+        assert!(is_sent("b", 1, 0), "another controller");
+        let sent = (0..3000).filter(|number| is_sent("a", *number, 1)).count();
+        assert_eq!(sent, 50, "a second later");
     }
 
     #[test]

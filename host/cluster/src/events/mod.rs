@@ -48,6 +48,8 @@ pub struct Recorder {
 /// The decision behind a plan, as logs and events name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
+    /// The controller.
+    pub controller: String,
     /// The revision of the controller.
     pub revision: String,
     /// The decision's identifier.
@@ -59,7 +61,7 @@ pub struct Decision {
 pub struct EventStats {
     /// Sent.
     pub sent: u64,
-    /// Dropped by the spam filter.
+    /// Dropped by the spam filter, or because a controller sends too many.
     pub suppressed: u64,
     /// Refused by the API server, or dropped because it could not be reached.
     pub failed: u64,
@@ -272,7 +274,7 @@ fn create(event: &CorrelatedEvent) -> Request {
         "kind": "Event",
         "metadata": {
             "name": event.name,
-            "namespace": namespace(involved),
+            "namespace": Event::namespace(involved),
             "annotations": annotations(event),
         },
         "involvedObject": {
@@ -326,18 +328,10 @@ fn request(
     let events = ApiResource::new("", "v1", "events");
     Request {
         method,
-        uri: path(&events, namespace(&event.involved), name, ""),
+        uri: path(&events, Event::namespace(&event.involved), name, ""),
         accept: JSON,
         content_type,
         body: body.to_string().into(),
-    }
-}
-
-/// Events about cluster-scoped objects live in `default`.
-fn namespace(involved: &ObjectRef) -> &str {
-    match involved.namespace.as_str() {
-        "" => "default",
-        namespace => namespace,
     }
 }
 

@@ -24,6 +24,7 @@ async fn the_first_is_created_and_its_repetition_patched() {
     let server = Server::always(200, json!({}));
     let recorder = Recorder::start(server.api());
     let decision = |id: &str| Decision {
+        controller: "podgc".into(),
         revision: "0123456789".into(),
         id: id.into(),
     };

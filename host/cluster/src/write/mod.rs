@@ -48,13 +48,14 @@ impl Writer {
         course.map_err(|error| not_sent(position, object, &error))
     }
 
-    /// Executes the steps of a plan in order, until one fails. An event is only
-    /// queued, and never fails.
+    /// Executes the steps of a plan in order, until one fails. An event names the
+    /// decision; without one, events are not recorded. It is only queued, and never
+    /// fails.
     pub async fn execute(
         &self,
         mapping: &Arc<Mapping>,
         plan: &Arc<Plan>,
-        decision: &Decision,
+        decision: Option<&Decision>,
         mut course: Course,
     ) -> Outcome {
         let (plan, mapping) = (Arc::clone(plan), Arc::clone(mapping));
@@ -67,7 +68,9 @@ impl Writer {
                     execution.handle(answer.as_deref())
                 }
                 PlanNext::Record(event) => {
-                    self.recorder.record(&plan.target, &event, Some(decision));
+                    if decision.is_some() {
+                        self.recorder.record(&plan.target, &event, decision);
+                    }
                     execution.proceed()
                 }
                 PlanNext::Done(outcome) => return outcome,

@@ -26,15 +26,14 @@ const LEAST_COOLDOWN: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct GuardrailConfig {
-    /// The most plans that write anything in any 60 seconds.
+    /// The most writes in any 60 seconds: patches, creations, deletions and evictions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_per_minute: Option<u32>,
-    /// The most plans that delete or evict in any 60 seconds.
+    /// The most deletions and evictions in any 60 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletes_per_minute: Option<u32>,
-    /// The most plans that delete or evict in any 60 seconds, in percent (1 to 100)
-    /// of the objects of the target's kind that the controller watches. One plan is
-    /// always allowed.
+    /// The most deletions and evictions in any 60 seconds, in percent (1 to 100) of the
+    /// objects of the target's kind that the controller watches. One is always allowed.
     #[serde(
         default,
         deserialize_with = "percent::<_, 1>",

@@ -203,7 +203,7 @@ pub struct RejectedStatus {
 pub struct TrippedStatus {
     /// The field of the spec, such as `deletesPerMinute`.
     pub guardrail: String,
-    /// The limit, in plans in 60 seconds.
+    /// The limit in any 60 seconds, in writes or deletions.
     pub limit: u32,
     /// When the guardrail tripped, RFC 3339 with milliseconds. The annotation
     /// `davit.dev/reset` names this time.

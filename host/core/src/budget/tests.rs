@@ -106,7 +106,7 @@ fn a_guest_that_exceeds_its_limit_waits_for_the_whole_cooldown() {
     );
     assert_eq!(
         spent.to_string(),
-        "the guardrail deletesPerMinute has tripped: 2 plans in 60 seconds"
+        "the guardrail deletesPerMinute has tripped: 2 deletions in 60 seconds"
     );
     assert_eq!(admitted(&mut budget, STABLE, 309, 5), 0);
     assert_eq!(admitted(&mut budget, STABLE, 310, 5), 2);
@@ -154,6 +154,31 @@ fn each_limit_counts_its_own_plans() {
     let mut what = |plan: &Plan| budget.ask(plan, STABLE, at(0)).map(|spent| spent.guardrail);
     assert_eq!(what(&patch()), Some(Guardrail::Writes));
     assert_eq!(what(&event), None);
+}
+
+/// Otherwise a plan of many creations would count as one.
+#[test]
+fn each_write_of_a_plan_counts() {
+    let mut budget = Budget::new(Guardrails {
+        writes_per_minute: Some(5),
+        ..deletes(2)
+    });
+    let mut two = patch();
+    two.steps.extend(delete().steps);
+    for _ in 0..2 {
+        assert_eq!(budget.check(&two, STABLE, at(0)), None);
+        budget.spend(&two, STABLE, at(0));
+    }
+    let held_back = |plan: &Plan| budget.check(plan, STABLE, at(1)).map(|trip| trip.guardrail);
+    assert_eq!(held_back(&patch()), None, "the fifth write");
+    assert_eq!(held_back(&two), Some(Guardrail::Writes));
+    let candidate = Requester {
+        role: Role::Candidate,
+        weight: 20,
+        watched: 0,
+    };
+    let trip = budget.check(&two, candidate, at(100)).unwrap();
+    assert_eq!((trip.role, trip.limit), (Role::Candidate, 1), "its share");
 }
 
 #[test]

@@ -118,8 +118,12 @@ pub(super) fn describe(tripped: &TrippedStatus) -> String {
         Some(until) => format!("until {until}, or until it is reset"),
         None => "until it is reset".to_owned(),
     };
+    let unit = Guardrail::ALL
+        .into_iter()
+        .find(|one| one.field() == guardrail);
+    let unit = unit.map_or("plans", Guardrail::unit);
     format!(
-        "the guardrail {guardrail} of {limit} plans in 60 seconds tripped: further plans wait \
+        "the guardrail {guardrail} of {limit} {unit} in 60 seconds tripped: further plans wait \
          {until} (davit reset)"
     )
 }

@@ -120,6 +120,8 @@ pub enum Effect {
         revision: Arc<str>,
         /// The plan.
         plan: Arc<Plan>,
+        /// Whether its events are recorded: they may concern objects of the snapshot only.
+        records_events: bool,
     },
     /// The gate ruled on a plan.
     Ruled {

@@ -8,7 +8,7 @@ use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Setting
 use crate::budget::{Budget, Requester};
 use crate::expectation::{ExpectationState, Expectations, ObservedVersion};
 use crate::object::{ObjectRef, Uid};
-use crate::plan::{MeasureWhen, Plan, QueueKey};
+use crate::plan::{MeasureWhen, Plan, QueueKey, Step};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::CandidateStep;
@@ -89,21 +89,26 @@ impl Shared {
     }
 
     /// Whether the revision with this role owns the target of a plan that was decided on
-    /// this snapshot. A target that has left the cache since belongs to its owner in that
-    /// snapshot.
+    /// this snapshot, and each object that the plan creates. A target that has left the
+    /// cache since belongs to its owner in that snapshot.
     pub(super) fn owns(
         &self,
         role: Role,
-        target: &ObjectRef,
+        plan: &Plan,
         decided_on: &Snapshot,
         newest: &Snapshot,
     ) -> bool {
-        let owner = self.rollout.as_ref().map_or(Role::Stable, |rollout| {
-            let is_known = newest.find(&Uid::new(&target.uid)).is_some();
-            let snapshot = if is_known { newest } else { decided_on };
-            rollout.share.owner(target, snapshot)
+        let Some(rollout) = &self.rollout else {
+            return role == Role::Stable;
+        };
+        let is_known = newest.find(&Uid::new(&plan.target.uid)).is_some();
+        let snapshot = if is_known { newest } else { decided_on };
+        let owner = rollout.share.owner(&plan.target, snapshot);
+        let mut created = plan.steps.iter().filter_map(|step| match step {
+            Step::Create(create) => Some(&create.object),
+            _ => None,
         });
-        owner == role
+        owner == role && created.all(|it| rollout.share.owner_of_created(it, owner) == role)
     }
 
     /// Why a plan that was decided on this snapshot has to wait, if it has to.

@@ -95,6 +95,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         grant: &Grant::Declared,
         mapping: &mapping,
         owns_target: true,
+        knows_target: true,
         expectation: None,
         tripped: None,
     })
@@ -176,15 +177,7 @@ fn a_create_is_ruled_on_by_the_created_kind() {
 }
 
 #[test]
-fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_waited_for() {
-    let event = Step::Event(Event {
-        event_type: "Normal".into(),
-        reason: "Test".into(),
-        message: String::new(),
-        component: "test".into(),
-    });
-    let told = plan(target("v1", "Pod", "u-1"), vec![event]);
-    assert_eq!(ruling(&told, &[]), Ruling::Admit);
+fn a_kind_that_is_not_served_is_waited_for() {
     let unknown = plan(target("example.com/v1", "Thing", "u-1"), vec![patch("")]);
     let waits = Ruling::Wait(WaitReason::NotServed);
     assert_eq!(ruling(&unknown, &[("patch", "*", "*")]), waits);
@@ -256,6 +249,69 @@ fn a_created_object_needs_a_grant_for_its_own_namespace() {
     assert!(
         matches!(refused, Ruling::Refuse(Refusal::NotGranted { namespace, .. }) if namespace == "kube-system")
     );
+}
+
+fn event() -> Step {
+    Step::Event(Event {
+        event_type: "Normal".into(),
+        reason: "Deleted".into(),
+        message: String::new(),
+        component: "test".into(),
+    })
+}
+
+#[test]
+fn events_need_a_declared_and_granted_permission() {
+    let about = |namespace: &str| {
+        let object = ObjectRef {
+            namespace: namespace.into(),
+            ..target("v1", "Pod", "u-1")
+        };
+        plan(object, vec![event()])
+    };
+    let events = permission("create", "", "events");
+    assert_eq!(
+        ruling(&about("ns"), DELETE_PODS),
+        Ruling::Refuse(Refusal::NotDeclared {
+            permission: events.clone()
+        })
+    );
+    assert_eq!(
+        ruling(&about("ns"), &[("create", "", "events")]),
+        Ruling::Admit
+    );
+    // An event about an object without a namespace is in `default`.
+    let rule = json!({"verb": "create", "resource": "events", "namespaces": ["default"]});
+    assert_eq!(ruling_of_rule(&about(""), &rule), Ruling::Admit);
+    assert_eq!(
+        ruling_of_rule(&about("ns"), &rule),
+        Ruling::Refuse(Refusal::NotGranted {
+            permission: events,
+            namespace: "ns".into(),
+        })
+    );
+}
+
+/// The API server does not compare the uid of the target.
+#[test]
+fn a_creation_needs_a_target_of_the_snapshot() {
+    let create = Step::Create(Create {
+        object: target("batch/v1", "Job", ""),
+        body: vec![0x80],
+    });
+    let create = plan(target("v1", "Pod", "u-1"), vec![create]);
+    with(&[("create", "*", "*"), ("delete", "*", "*")], |base| {
+        let unknown = Circumstances {
+            knows_target: false,
+            ..*base
+        };
+        assert_eq!(judge(&create, base), Ruling::Admit);
+        assert_eq!(
+            judge(&create, &unknown),
+            Ruling::Refuse(Refusal::UnknownTarget)
+        );
+        assert_eq!(judge(&delete_pod(), &unknown), Ruling::Admit);
+    });
 }
 
 #[test]

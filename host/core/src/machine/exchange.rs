@@ -168,6 +168,8 @@ pub struct Execute {
     pub decision: String,
     /// The plan.
     pub plan: Arc<Plan>,
+    /// Whether its events are recorded.
+    pub records_events: bool,
     /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
 }

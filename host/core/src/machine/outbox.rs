@@ -96,7 +96,12 @@ impl<G: Clone> Outbox<G> {
             match effect {
                 // The next host decides again about plans that did not start.
                 controller::Effect::Execute { .. } if self.stopping => {}
-                controller::Effect::Execute { id, revision, plan } => {
+                controller::Effect::Execute {
+                    id,
+                    revision,
+                    plan,
+                    records_events,
+                } => {
                     let execute = Execute {
                         id,
                         controller: controller_name,
@@ -104,6 +109,7 @@ impl<G: Clone> Outbox<G> {
                         revision,
                         decision: format!("{}-{id}", self.run),
                         plan,
+                        records_events,
                         mapping: Arc::clone(mapping),
                     };
                     self.execute(execute);

@@ -208,6 +208,16 @@ pub struct Permission {
 }
 
 impl Permission {
+    /// What a guest asks for whose plans record events.
+    #[must_use]
+    pub fn of_events() -> Self {
+        Self {
+            verb: "create".to_owned(),
+            group: String::new(),
+            resource: "events".to_owned(),
+        }
+    }
+
     /// Whether this rule covers a verb on a resource (`pods`, `pods/status`).
     #[must_use]
     pub fn covers(&self, verb: &str, group: &str, resource: &str) -> bool {

@@ -96,7 +96,24 @@ impl Share {
         let Some(key) = self.selected_key(target, object) else {
             return Role::Stable;
         };
-        if bucket(&key) < u64::from(self.weight) * BUCKETS_PER_PERCENT {
+        self.owner_of_key(&key)
+    }
+
+    /// The role of the revision that owns an object which a plan creates. Its namespace
+    /// decides as for any object; otherwise it belongs to the owner of the plan's target.
+    #[must_use]
+    pub fn owner_of_created(&self, created: &ObjectRef, owner_of_target: Role) -> Role {
+        if self.weight == 0 || !self.selects_namespace(created) {
+            Role::Stable
+        } else if self.cohort.unit == Unit::Namespace {
+            self.owner_of_key(namespace(created))
+        } else {
+            owner_of_target
+        }
+    }
+
+    fn owner_of_key(&self, key: &str) -> Role {
+        if bucket(key) < u64::from(self.weight) * BUCKETS_PER_PERCENT {
             Role::Candidate
         } else {
             Role::Stable
@@ -360,5 +377,40 @@ mod tests {
             .map(ToString::to_string)
             .collect();
         assert_eq!(fields, ["metadata.labels[\"example.com/tier\"]"]);
+    }
+
+    /// A candidate must not create objects where it may not write.
+    #[test]
+    fn a_created_object_belongs_to_the_owner_of_its_namespace() {
+        let job = |namespace: &str| target("Job", namespace, "a");
+        let share = |unit, weight, namespaces: &[&str]| Share {
+            cohort: Cohort {
+                unit,
+                namespaces: namespaces.iter().map(|one| (*one).to_owned()).collect(),
+                labels: BTreeMap::new(),
+            },
+            weight,
+        };
+        let (stable, candidate) = (Role::Stable, Role::Candidate);
+        let by_uid = share(Unit::Uid, 10, &["test"]);
+        assert_eq!(by_uid.owner_of_created(&job("test"), candidate), candidate);
+        assert_eq!(by_uid.owner_of_created(&job("test"), stable), stable);
+        assert_eq!(by_uid.owner_of_created(&job("shop"), candidate), stable);
+        let shadow = share(Unit::Uid, 0, &[]);
+        assert_eq!(shadow.owner_of_created(&job("test"), candidate), stable);
+
+        // Whole namespaces: whoever owns the target.
+        let by_namespace = share(Unit::Namespace, 50, &[]);
+        let all: Vec<String> = (0..50).map(|number| format!("ns-{number}")).collect();
+        let empty = cache(&[]);
+        for namespace in &all {
+            let owner = by_namespace.owner(&job(namespace), &empty);
+            for of_target in [stable, candidate] {
+                assert_eq!(
+                    by_namespace.owner_of_created(&job(namespace), of_target),
+                    owner
+                );
+            }
+        }
     }
 }

@@ -8,7 +8,7 @@ use super::slots::Slot;
 use super::state::{State, ViewState};
 use super::{Object, Place, ResourceVersion, SegmentId, ViewId, ViewKey};
 use crate::msgpack;
-use crate::object::{Kind, ObjectRecord, Uid};
+use crate::object::{Kind, ObjectRecord, ObjectRef, Uid};
 use crate::path::FieldTree;
 use crate::time::Instant;
 
@@ -33,6 +33,21 @@ impl Snapshot {
     pub fn find(&self, uid: &Uid) -> Option<&Arc<Object>> {
         let found = self.0.with_uid(uid);
         found.min_by_key(|object| object.segment())
+    }
+
+    /// Whether it has this object: the uid, the group, the kind and the name of one.
+    #[must_use]
+    pub fn has(&self, wanted: &ObjectRef) -> bool {
+        let group = wanted.group();
+        let uid = Uid::new(&wanted.uid);
+        let mut found = self.0.with_uid(&uid);
+        found.any(|object| {
+            let segment = self.0.segment(object.segment());
+            let is_of_kind = segment.is_some_and(|segment| {
+                *segment.kind.kind == *wanted.kind && segment.kind.group() == group
+            });
+            is_of_kind && object.namespace() == wanted.namespace && object.name() == wanted.name
+        })
     }
 
     /// The versions of the object with that uid, one for each segment that has

@@ -229,7 +229,8 @@ impl Reader<'_> {
             reason: event.reason,
             message: event.message,
             component: event.component,
-        })
+        }
+        .cut())
     }
 
     fn command(&self, command: wit::Command) -> Result<Command, AnswerError> {

@@ -22,6 +22,8 @@ pub(super) struct Spending {
 #[derive(Debug)]
 struct CountedPlan {
     at: Instant,
+    /// The number of its writes.
+    writes: usize,
     /// The kind of the object, if the plan deletes it.
     deleted: Option<String>,
 }
@@ -46,15 +48,19 @@ impl Spending {
             .steps
             .iter()
             .any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)));
+        let writes = plan.steps.iter();
+        let writes = writes.filter(|step| !matches!(step, Step::Event(_)));
+        let writes = writes.count();
         let kind = plan.target.kind.clone();
         self.spent.retain(|spent| spent.at.after(MINUTE) > at);
         self.spent.push(CountedPlan {
             at,
+            writes,
             deleted: deletes.then(|| kind.clone()),
         });
-        let count = |counts: &dyn Fn(&CountedPlan) -> bool| {
+        let count = |counts: &dyn Fn(&CountedPlan) -> usize| -> usize {
             let spent = self.spent.iter().filter(|spent| spent.at >= self.since);
-            spent.filter(|spent| counts(spent)).count()
+            spent.map(counts).sum()
         };
         let most = |limit: Option<u32>| limit.map(|limit| limit as usize);
         let percent = self.limits.deletes_percent_per_minute;
@@ -63,17 +69,17 @@ impl Spending {
             (
                 "writes",
                 most(self.limits.writes_per_minute),
-                count(&|_| true),
+                count(&|spent| spent.writes),
             ),
             (
                 "deletes",
                 most(self.limits.deletes_per_minute),
-                count(&|spent| spent.deleted.is_some()),
+                count(&|spent| usize::from(spent.deleted.is_some())),
             ),
             (
                 "deletes of a kind",
                 percent,
-                count(&|spent| spent.deleted.as_ref() == Some(&kind)),
+                count(&|spent| usize::from(spent.deleted.as_ref() == Some(&kind))),
             ),
         ];
         let exceeded = counts.into_iter().filter_map(|(what, limit, count)| {

@@ -104,6 +104,7 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
         revision: "1".into(),
         decision: String::new(),
         plan: deletion(target),
+        records_events: true,
         mapping: mapping(world),
     };
     assert!(world.perform(Effect::<()>::Execute(execute)).is_none());

@@ -146,12 +146,15 @@ fn step(step: sdk::Step) -> Read<Step> {
                 body: create.body,
             })
         }
-        sdk::Step::Event(event) => Step::Event(Event {
-            event_type: event.event_type,
-            reason: event.reason,
-            message: event.message,
-            component: event.component,
-        }),
+        sdk::Step::Event(event) => {
+            let event = Event {
+                event_type: event.event_type,
+                reason: event.reason,
+                message: event.message,
+                component: event.component,
+            };
+            Step::Event(event.cut())
+        }
     })
 }
 

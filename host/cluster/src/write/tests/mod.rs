@@ -20,6 +20,7 @@ fn writer(server: &Server) -> Writer {
 
 fn decision() -> Decision {
     Decision {
+        controller: "podgc".into(),
         revision: "0123456789".into(),
         id: "1-2".into(),
     }
@@ -37,7 +38,11 @@ async fn execute_on(
 ) -> Result<Option<WriteResult>, Failure> {
     let (plan, mapping) = (Arc::new(plan(target, step)), Arc::new(mapping()));
     let outcome = match writer.start(&plan).await {
-        Ok(course) => writer.execute(&mapping, &plan, &decision(), course).await,
+        Ok(course) => {
+            writer
+                .execute(&mapping, &plan, Some(&decision()), course)
+                .await
+        }
         Err(outcome) => outcome,
     };
     match outcome.failed {

@@ -45,6 +45,7 @@ impl<G: Clone> Revision<G> {
                 shared.effects.push_back(Effect::Execute {
                     id,
                     revision: Arc::clone(&self.name),
+                    records_events: execution.decided_on.has(&plan.target),
                     plan: Arc::clone(&plan),
                 });
             }
@@ -85,11 +86,12 @@ impl<G: Clone> Revision<G> {
         shared: &Shared,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
-        let owns_target = shared.owns(self.role, &plan.target, decided_on, world.snapshot);
+        let owns_target = shared.owns(self.role, plan, decided_on, world.snapshot);
         let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
             leading: world.leading,
             owns_target,
+            knows_target: decided_on.has(&plan.target),
             mode: shared.settings.mode,
             is_trusted: !shared.settings.dry_run_only.contains(&*self.name),
             manifest: &self.manifest,

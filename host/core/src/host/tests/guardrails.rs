@@ -79,7 +79,10 @@ fn plans_wait_for_the_whole_cooldown_of_a_tripped_guardrail() {
     assert!((599..=601).contains(&seconds), "{tripped:?}");
     let (is, reason, message) = bench.degraded();
     assert_eq!((is.as_str(), reason.as_str()), ("True", "GuardrailTripped"));
-    for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit reset"] {
+    for part in [
+        "deletesPerMinute of 3 deletions in 60 seconds",
+        "davit reset",
+    ] {
         assert!(message.contains(part), "{message}");
     }
     assert_eq!(bench.status().summary, "Guardrail: deletesPerMinute");
