@@ -47,11 +47,8 @@ impl Mode {
 pub struct Circumstances<'a> {
     /// Whether this replica leads the controller.
     pub leading: bool,
-    /// The controller's mode.
+    /// The mode of the revision.
     pub mode: Mode,
-    /// Whether the revision may write at all: its module is built in, pinned or signed,
-    /// or the host allows others.
-    pub is_trusted: bool,
     /// The guest's manifest.
     pub manifest: &'a Manifest,
     /// What the operator granted.
@@ -235,7 +232,7 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     if !circumstances.owns_target && !Mutant::IgnoreOwnership.is_active() {
         return Ruling::Wait(WaitReason::NotOwned);
     }
-    if circumstances.mode == Mode::DryRun || !circumstances.is_trusted {
+    if circumstances.mode == Mode::DryRun {
         return Ruling::DryRun;
     }
     if let Some(state) = circumstances.expectation {

@@ -302,18 +302,18 @@ fn check_grants(
 ) {
     let missing = grant.missing(manifest);
     let declared = Permissions::declared_by(manifest);
-    if !missing.is_empty() {
-        let message = format!(
-            "the controller does not run: spec.permissions does not grant what the guest \
-             declares: {missing}; davit grant {name} adds the rules"
-        );
-        findings.add(Level::Error, "spec", message);
-    } else {
+    if missing.is_empty() {
         let why = match &spec.permissions {
             None => "without spec.permissions, the guest may do what it declares",
             Some(_) => "spec.permissions grants what the guest declares",
         };
         findings.add(Level::Ok, "spec", format!("{why}: {declared}"));
+    } else {
+        let message = format!(
+            "the controller does not run: spec.permissions does not grant what the guest \
+             declares: {missing}; davit grant {name} adds the rules"
+        );
+        findings.add(Level::Error, "spec", message);
     }
     for rule in unused(spec.permissions.as_ref(), &declared) {
         let message = format!("spec.permissions grants {rule}, which the guest never asks for");

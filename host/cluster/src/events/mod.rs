@@ -311,7 +311,7 @@ fn patch(event: &CorrelatedEvent) -> Request {
 fn annotations(event: &CorrelatedEvent) -> Value {
     match &event.decision {
         None => json!({}),
-        Some(Decision { revision, id }) => json!({
+        Some(Decision { revision, id, .. }) => json!({
             "davit.dev/revision": revision,
             "davit.dev/decision": id,
         }),

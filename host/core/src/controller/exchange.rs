@@ -69,6 +69,18 @@ pub struct Settings {
     pub dry_run_only: BTreeSet<String>,
 }
 
+impl Settings {
+    /// The mode of a revision.
+    #[must_use]
+    pub fn mode_of(&self, revision: &str) -> Mode {
+        if self.mode == Mode::Enforce && self.dry_run_only.contains(revision) {
+            Mode::DryRun
+        } else {
+            self.mode
+        }
+    }
+}
+
 /// The present state that plans are ruled on.
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {

@@ -90,7 +90,6 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
     f(&Circumstances {
         leading: true,
         mode: Mode::Enforce,
-        is_trusted: true,
         manifest: &manifest,
         grant: &Grant::Declared,
         mapping: &mapping,
@@ -341,9 +340,6 @@ fn temporary_reasons_are_checked_in_order() {
         now.owns_target = true;
         assert_eq!(judge(&plan, &now), Ruling::DryRun);
         now.mode = Mode::Enforce;
-        now.is_trusted = false;
-        assert_eq!(judge(&plan, &now), Ruling::DryRun);
-        now.is_trusted = true;
         assert_eq!(
             judge(&plan, &now),
             Ruling::Wait(WaitReason::Expectation(ExpectationState::InFlight))

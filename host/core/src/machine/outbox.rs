@@ -125,8 +125,8 @@ impl<G: Clone> Outbox<G> {
                     self.report(Report::Ruled {
                         controller: controller_name,
                         role,
+                        dry_run: controller.settings().mode_of(&revision) == Mode::DryRun,
                         revision,
-                        dry_run: controller.settings().mode == Mode::DryRun,
                         item,
                         plan,
                         ruling,

@@ -150,6 +150,7 @@ fn cases() -> Vec<Case> {
     cases.extend(rollouts());
     cases.extend(refusals());
     cases.extend(troubles());
+    cases.extend(unsigned_modules());
     cases
 }
 
@@ -457,6 +458,23 @@ fn troubles() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "a bad spec, a guardrail and an open circuit",
+            status: tripped(None),
+            spec_error: Some(spec_error()),
+            loaded: None,
+            circuit: Some("trap: unreachable"),
+            ready: "False InvalidSpec",
+            loaded_conditions: "UUUF",
+            rest: "True Synced, True OnlyReplica, False Stable, True InvalidSpec, Stalled",
+            summary: "InvalidSpec: spec.rollout.analysis.maxD…",
+            ..running()
+        },
+    ]
+}
+/// Modules that are neither built in, nor pinned, nor signed.
+fn unsigned_modules() -> Vec<Case> {
+    vec![
+        Case {
             name: "unsigned",
             status: unsigned(),
             loaded: Some(UNSIGNED),
@@ -474,18 +492,6 @@ fn troubles() -> Vec<Case> {
             ready: "True DryRun",
             loaded_conditions: "TFTT",
             summary: "DryRun",
-            ..running()
-        },
-        Case {
-            name: "a bad spec, a guardrail and an open circuit",
-            status: tripped(None),
-            spec_error: Some(spec_error()),
-            loaded: None,
-            circuit: Some("trap: unreachable"),
-            ready: "False InvalidSpec",
-            loaded_conditions: "UUUF",
-            rest: "True Synced, True OnlyReplica, False Stable, True InvalidSpec, Stalled",
-            summary: "InvalidSpec: spec.rollout.analysis.maxD…",
             ..running()
         },
     ]
