@@ -165,7 +165,7 @@ fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
     );
     let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
     assert!(granted, "{done}");
-    cluster.until("it runs", |sim| is(sim, "Ready", "True"));
+    cluster.until("it runs", |sim| is(sim, "Synced", "True"));
     let spec = &cluster
         .sim
         .get("davit.dev/v1alpha1", "Controller", "", NAME)
