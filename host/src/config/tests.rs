@@ -345,7 +345,7 @@ fn trust_is_a_dry_run_unless_the_file_says_otherwise() {
         ),
         (
             "trust: {signed: Deny}",
-            "trust.signed: unknown field, expected unsigned",
+            "trust.signed: unknown field, expected one of unsigned",
         ),
     ] {
         assert_eq!(error(text), format!("c.yaml: {expected}"));
