@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::queue::Finish;
 use crate::time::Instant;
+use crate::untrusted::shorten;
 
 /// The way in which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,12 +84,17 @@ pub struct CallFailure {
 }
 
 impl CallFailure {
-    /// A failed call.
+    /// A failed call. The message, in which a guest has its say, is cut to one line of
+    /// [`Self::LONGEST_MESSAGE`] bytes.
     #[must_use]
     pub fn new(kind: CallFailureKind, message: impl Into<String>) -> Self {
-        let message = message.into();
+        let mut message = message.into();
+        shorten(&mut message, Self::LONGEST_MESSAGE);
         Self { kind, message }
     }
+
+    /// The longest message, in bytes.
+    pub const LONGEST_MESSAGE: usize = 1024;
 }
 
 /// What happens to each of the `items` items of a failed call.

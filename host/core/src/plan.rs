@@ -97,6 +97,34 @@ pub struct Plan {
     pub when_cancelled: Option<QueueKey>,
 }
 
+impl Plan {
+    /// The bytes that the host keeps for it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let measures = self.measures.iter().map(|it| &it.measure);
+        let labels = measures.flat_map(|it| it.labels.iter().chain([&it.metric]));
+        let cancelled = self.when_cancelled.iter();
+        let cancelled = cancelled.flat_map(|it| [&it.queue, &it.key]);
+        let texts = labels.chain(cancelled).map(String::len).sum::<usize>();
+        self.text_bytes() + texts + self.steps.iter().map(Step::bytes).sum::<usize>()
+    }
+
+    /// The bytes of the text that a log has about it.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let ObjectRef {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = &self.target;
+        let texts = [api_version, kind, namespace, name, uid];
+        let texts = texts.into_iter().chain([&self.reason, &self.message]);
+        texts.map(String::len).sum()
+    }
+}
+
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -110,6 +138,18 @@ pub enum Step {
     Create(Create),
     /// Records an event on the target. Never fails a plan.
     Event(Event),
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        let bytes = match self {
+            Self::Patch(patch) => patch.body.len(),
+            Self::Delete(options) | Self::Evict(options) => options.resource_version.len(),
+            Self::Create(create) => create.body.len(),
+            Self::Event(event) => event.reason.len() + event.message.len() + event.component.len(),
+        };
+        size_of::<Self>() + bytes
+    }
 }
 
 /// The media type of a patch.

@@ -67,8 +67,9 @@ pub(super) fn log(report: &Report) {
             plan,
             outcome,
             warning,
+            is_news,
             ..
-        } => {
+        } if *is_news || outcome.failed.is_some() => {
             let line = Line::of(controller, revision, false, plan);
             log_outcome(&line, decision, plan, outcome, *warning);
         }
@@ -83,7 +84,15 @@ pub(super) fn log(report: &Report) {
         | Report::Dequeued { .. }
         | Report::Reconciled { .. }
         | Report::SyncError { .. }
+        | Report::Executed { .. }
+        | Report::SeriesDropped { .. }
         | Report::State(_) => {}
+        Report::LogExceeded { controller, most } => tracing::warn!(
+            controller,
+            limit = most,
+            "the guest's text exceeded limits.logKibPerMinute: lines are dropped for up to a \
+             minute, except those about writes"
+        ),
     }
 }
 
@@ -94,6 +103,7 @@ fn log_guest(report: &Report) {
             controller,
             role,
             failure: Some(failure),
+            is_news: true,
             ..
         } => {
             let role = role.as_str();

@@ -430,6 +430,7 @@ impl<C: Controller> Driver<C> {
             self.handle(Input::Answered {
                 call: id,
                 result: Ok(in_flight.decisions),
+                logged: 0,
                 took: Duration::ZERO,
             });
         }

@@ -260,12 +260,15 @@ impl WorkItems {
     }
 
     /// A swap replaces the revision: plans that the gate has not ruled on are dropped.
-    pub(super) fn supersede(&mut self) {
+    /// Returns their bytes.
+    pub(super) fn supersede(&mut self) -> usize {
+        let mut bytes = 0;
         for state in self.states.values_mut() {
             if let WorkItemState::Executing(execution) = state {
-                execution.supersede();
+                bytes += execution.supersede();
             }
         }
+        bytes
     }
 
     /// The decided plans that the gate has not ruled on yet.

@@ -24,6 +24,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::Exceeded;
 use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
@@ -104,6 +105,8 @@ impl<G: Clone> Controller<G> {
         let window = window(step.window, [&self.stable, &candidate]);
         self.candidate = Some(candidate);
         let mut rollout = Rollout::new(now, step, window);
+        let most_bytes = self.shared.settings.bounds.compared_bytes;
+        rollout.comparison.set_most_bytes(most_bytes);
         for (item, plan) in self.under_way() {
             rollout
                 .comparison
@@ -176,6 +179,7 @@ impl<G: Clone> Controller<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
         let former = std::mem::replace(&mut self.stable, candidate);
+        self.drop_series(&former);
         self.end_rollout(now);
         Some(former.into_guest())
     }
@@ -184,8 +188,17 @@ impl<G: Clone> Controller<G> {
     /// candidate's guest.
     pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
         let candidate = self.candidate.take()?;
+        self.drop_series(&candidate);
         self.end_rollout(now);
         Some(candidate.into_guest())
+    }
+
+    /// Drops the series of metrics that only this former revision has named.
+    fn drop_series(&mut self, former: &Revision<G>) {
+        let series = former.series().without(self.stable.series());
+        if !series.is_empty() {
+            self.shared.effects.push_back(Effect::SeriesDropped(series));
+        }
     }
 
     /// The stable revision's plans that are decided or being executed.
@@ -210,6 +223,10 @@ impl<G: Clone> Controller<G> {
             return;
         }
         self.shared.budget.set(settings.guardrails);
+        if let Some(rollout) = &mut self.shared.rollout {
+            let most_bytes = settings.bounds.compared_bytes;
+            rollout.comparison.set_most_bytes(most_bytes);
+        }
         let enforces = settings.mode == Mode::Enforce && !Mutant::ForgetDryRuns.is_active();
         self.shared.settings = settings;
         if enforces {
@@ -380,24 +397,50 @@ impl<G: Clone> Controller<G> {
         }
     }
 
+    /// How many bytes of objects a call may read live now.
+    #[must_use]
+    pub fn live_read_room(&self, id: CallId) -> usize {
+        let revision = self.caller(id).and_then(|role| self.revision(role));
+        let read = revision.map(Revision::live_read_bytes);
+        let most = self.shared.settings.bounds.live_read_bytes;
+        most.saturating_sub(read.unwrap_or_default())
+    }
+
+    /// A call has read objects of this size live. Beyond the bound, the call must not get
+    /// them, and fails when it ends.
+    pub fn handle_live_read(&mut self, id: CallId, bytes: usize) -> Result<(), Exceeded> {
+        let most = self.shared.settings.bounds.live_read_bytes;
+        let revision = caller(&mut self.stable, &mut self.candidate, id);
+        revision.map_or(Ok(()), |revision| {
+            revision.handle_live_read(id, bytes, most)
+        })
+    }
+
     /// Handles a guest's answer to a call: a decision for each item, in their order,
-    /// and the duration of the call.
+    /// and the duration of the call. Returns the failure of an answer that would exceed
+    /// a bound: every item is retried.
     pub fn handle_decisions(
         &mut self,
         id: CallId,
         decisions: Vec<Decision>,
         took: Duration,
         world: &World<'_>,
-    ) {
-        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
-            revision.handle_decisions(id, decisions, took, world, &mut self.shared);
-        }
+    ) -> Option<CallFailure> {
+        let revision = caller(&mut self.stable, &mut self.candidate, id)?;
+        revision.handle_decisions(id, decisions, took, world, &mut self.shared)
     }
 
-    /// A call failed: every item is retried.
-    pub fn handle_call_failure(&mut self, now: Instant, id: CallId, failure: CallFailure) {
-        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
-            revision.handle_call_failure(now, id, failure, &mut self.shared);
+    /// A call failed: every item is retried. Returns the failure: that of a bound, if the
+    /// call has exceeded one before it failed.
+    pub fn handle_call_failure(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        failure: CallFailure,
+    ) -> CallFailure {
+        match caller(&mut self.stable, &mut self.candidate, id) {
+            Some(revision) => revision.handle_call_failure(now, id, failure, &mut self.shared),
+            None => failure,
         }
     }
 
@@ -444,7 +487,7 @@ impl<G: Clone> Controller<G> {
         }
         let revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
         revisions
-            .filter_map(|revision| revision.poll_timeout(now))
+            .filter_map(|revision| revision.poll_timeout(now, &self.shared.settings.bounds))
             .min()
     }
 

@@ -1,5 +1,6 @@
 //! One revision of a controller: its queues, its calls, and its plans up to the gate.
 
+mod admission;
 mod decision;
 mod ruling;
 
@@ -14,6 +15,7 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
+use crate::bounds::{Bound, Bounds, Exceeded, Series, text};
 use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
@@ -37,6 +39,10 @@ struct CallInFlight {
     snapshot: Snapshot,
     /// Until when the API server throttles reads of the call.
     throttled_until: Option<Instant>,
+    /// The bytes of objects that the call has read live.
+    live_read_bytes: usize,
+    /// The bound that a live read of the call exceeded.
+    exceeded: Option<Exceeded>,
 }
 
 /// One revision of a controller's guest.
@@ -61,6 +67,12 @@ pub struct Revision<G> {
     complete: bool,
     queues: Queues,
     notes: Notes,
+    /// The bytes of the notes and their keys.
+    note_bytes: usize,
+    /// The series of the guest's metrics.
+    series: Series,
+    /// The bytes of the plans that are decided and have not ended.
+    plan_bytes: usize,
     circuit: CircuitBreaker,
     tally: Tally,
     calls: BTreeMap<CallId, CallInFlight>,
@@ -77,8 +89,7 @@ impl<G: Clone> Revision<G> {
         views: Views,
     ) -> Self {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let notes = Notes::default();
-        let mut revision = Self::with(id, Role::Stable, loaded, views, queues, notes);
+        let mut revision = Self::with(id, Role::Stable, loaded, views, queues);
         revision.begin_resync(Pace::Brisk);
         revision
     }
@@ -95,8 +106,12 @@ impl<G: Clone> Revision<G> {
     ) -> Self {
         let mut queues = self.queues.fork(now);
         queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let notes = self.notes.clone();
-        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
+        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues);
+        fork.notes = self.notes.clone();
+        fork.note_bytes = self.note_bytes;
+        if fork.manifest.metrics == self.manifest.metrics {
+            fork.series = self.series.clone();
+        }
         fork.items = self.items.fork();
         fork.begin_resync(Pace::Easy);
         fork
@@ -108,7 +123,6 @@ impl<G: Clone> Revision<G> {
         loaded: LoadedRevision<G>,
         views: Views,
         queues: Queues,
-        notes: Notes,
     ) -> Self {
         Self {
             id,
@@ -123,7 +137,10 @@ impl<G: Clone> Revision<G> {
             manifest: loaded.manifest,
             complete: true,
             queues,
-            notes,
+            notes: Notes::default(),
+            note_bytes: 0,
+            series: Series::default(),
+            plan_bytes: 0,
             circuit: CircuitBreaker::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
@@ -153,7 +170,7 @@ impl<G: Clone> Revision<G> {
         for QueueKey { queue, key } in self.items.drop_pages() {
             self.queues.done(now, &queue, &key, Finish::PutBack);
         }
-        self.items.supersede();
+        self.plan_bytes -= self.items.supersede();
         let gone = self
             .queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
@@ -166,6 +183,10 @@ impl<G: Clone> Revision<G> {
         self.id = id;
         self.name = identity.to_string().into();
         self.identity = identity;
+        if self.manifest.metrics != manifest.metrics {
+            // The former metrics are not published any more.
+            self.series = Series::default();
+        }
         self.manifest = manifest;
         self.set_views(views);
         self.complete = true;
@@ -208,9 +229,12 @@ impl<G: Clone> Revision<G> {
         self.guest
     }
 
-    /// Whether another call can be made.
-    fn has_room(&self) -> bool {
-        self.complete && self.calls.len() < self.identity.limits().instances as usize
+    /// Whether another call can be made. While the API server does not keep up with the
+    /// plans of the guest, the guest makes no more.
+    fn has_room(&self, bounds: &Bounds) -> bool {
+        self.complete
+            && self.calls.len() < self.identity.limits().instances as usize
+            && self.plan_bytes < bounds.plan_bytes
     }
 
     fn set_views(&mut self, views: Views) {
@@ -229,6 +253,11 @@ impl<G: Clone> Revision<G> {
     #[must_use]
     pub fn circuit(&self) -> &CircuitBreaker {
         &self.circuit
+    }
+
+    /// The series of its metrics.
+    pub(super) fn series(&self) -> &Series {
+        &self.series
     }
 
     /// The tally since the counts were last restarted.
@@ -322,7 +351,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) -> Option<CallRequest<G>> {
-        if !self.has_room() {
+        if !self.has_room(&shared.settings.bounds) {
             return None;
         }
         let permit = self.circuit.begin(now)?;
@@ -338,6 +367,8 @@ impl<G: Clone> Revision<G> {
             started: now,
             snapshot: snapshot.clone(),
             throttled_until: None,
+            live_read_bytes: 0,
+            exceeded: None,
         };
         self.calls.insert(request.id, call);
         if let Some(rollout) = &mut shared.rollout {
@@ -406,17 +437,54 @@ impl<G: Clone> Revision<G> {
         }
     }
 
+    /// The bytes of objects that the calls in flight have read live.
+    pub(super) fn live_read_bytes(&self) -> usize {
+        self.calls.values().map(|call| call.live_read_bytes).sum()
+    }
+
+    /// A call has read bytes live. Beyond the bound, it must not get them.
+    pub(super) fn handle_live_read(
+        &mut self,
+        id: CallId,
+        bytes: usize,
+        most: usize,
+    ) -> Result<(), Exceeded> {
+        let wanted = self.live_read_bytes() + bytes;
+        let Some(called) = self.calls.get_mut(&id) else {
+            return Ok(());
+        };
+        if wanted <= most {
+            called.live_read_bytes += bytes;
+            return Ok(());
+        }
+        let bound = Bound::LiveReadBytes;
+        let exceeded = Exceeded {
+            bound,
+            wanted,
+            most,
+        };
+        called.exceeded = Some(exceeded);
+        Err(exceeded)
+    }
+
+    /// Executes an answer, unless it would exceed a bound: then nothing of it counts, and
+    /// the call has failed.
     pub(super) fn handle_decisions(
         &mut self,
         id: CallId,
-        decisions: Vec<Decision>,
+        mut decisions: Vec<Decision>,
         took: Duration,
         world: &World<'_>,
         shared: &mut Shared,
-    ) {
-        let Some(called) = self.calls.remove(&id) else {
-            return;
-        };
+    ) -> Option<CallFailure> {
+        let of_reads = self.calls.get(&id)?.exceeded.map_or(Ok(()), Err);
+        decisions.iter_mut().for_each(text::cut);
+        let admitted = || self.admit(&decisions, &shared.settings.bounds);
+        if let Err(exceeded) = of_reads.and_then(|()| admitted()) {
+            return Some(self.handle_call_failure(world.now, id, exceeded.into(), shared));
+        }
+        let called = self.calls.remove(&id)?;
+        self.name_series(&decisions);
         debug_assert_eq!(
             called.items.len(),
             decisions.len(),
@@ -457,6 +525,7 @@ impl<G: Clone> Revision<G> {
                 shared,
             );
         }
+        None
     }
 
     pub(super) fn handle_call_failure(
@@ -465,21 +534,24 @@ impl<G: Clone> Revision<G> {
         id: CallId,
         failure: CallFailure,
         shared: &mut Shared,
-    ) {
+    ) -> CallFailure {
         let Some(called) = self.calls.remove(&id) else {
-            return;
+            return failure;
         };
+        // The guest may have failed because it did not get what it read.
+        let failure = called.exceeded.map_or(failure, CallFailure::from);
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
-        self.circuit.failed(now, called.permit, failure);
+        self.circuit.failed(now, called.permit, failure.clone());
         if Mutant::ForgetFailedCalls.is_active() {
-            return;
+            return failure;
         }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
             self.finish_item(now, &item, finish.clone(), shared);
         }
+        failure
     }
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
@@ -500,8 +572,8 @@ impl<G: Clone> Revision<G> {
     }
 
     /// When to call [`Self::poll_call`] again, if nothing else happens.
-    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if !self.has_room() {
+    pub(super) fn poll_timeout(&self, now: Instant, bounds: &Bounds) -> Option<Instant> {
+        if !self.has_room(bounds) {
             return None;
         }
         let item = || {

@@ -132,6 +132,20 @@ pub struct QueueStats {
     pub longest_running: Duration,
 }
 
+/// What the host keeps for queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueUsage {
+    /// Items, pending or being reconciled. An item that is enqueued again while it is
+    /// being reconciled counts twice.
+    pub items: usize,
+    /// Bytes of their keys, their groups and the failures of their last attempts.
+    pub bytes: usize,
+    /// Groups with a rate or with items.
+    pub groups: usize,
+    /// Bytes of the names of the groups.
+    pub group_bytes: usize,
+}
+
 /// Why a queue refused a call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueueError {
@@ -291,6 +305,32 @@ impl Queues {
         }
         known.set_rate(now, group, rate);
         Ok(())
+    }
+
+    /// What the host keeps for all of them. Costs a few additions for each queue.
+    #[must_use]
+    pub fn usage(&self) -> QueueUsage {
+        let queues = self.queues.values().map(|known| known.queue.usage());
+        queues.fold(QueueUsage::default(), |sum, one| QueueUsage {
+            items: sum.items + one.items,
+            bytes: sum.bytes + one.bytes,
+            groups: sum.groups + one.groups,
+            group_bytes: sum.group_bytes + one.group_bytes,
+        })
+    }
+
+    /// Whether an item is pending.
+    #[must_use]
+    pub fn is_pending(&self, item: &QueueKey) -> bool {
+        let queue = self.queues.get(item.queue.as_str());
+        queue.is_some_and(|known| known.queue.waiting().contains_key(item.key.as_str()))
+    }
+
+    /// Whether a queue has a group of that name.
+    #[must_use]
+    pub fn has_group(&self, queue: &str, group: &str) -> bool {
+        let queue = self.queues.get(queue);
+        queue.is_some_and(|known| known.queue.has_group(group))
     }
 
     /// The pending items. Costs a reference count for each queue.

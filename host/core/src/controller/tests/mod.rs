@@ -1,5 +1,6 @@
 //! The controller without a driver: calls, executions and retries.
 
+mod bounds;
 mod candidate;
 mod handover;
 mod outcomes;
@@ -238,9 +239,10 @@ impl Bench {
     }
 
     fn answer(&mut self, id: CallId, decisions: Vec<Decision>) {
-        self.with_world(|controller, world| {
-            controller.handle_decisions(id, decisions, Duration::ZERO, world);
+        let failure = self.with_world(|controller, world| {
+            controller.handle_decisions(id, decisions, Duration::ZERO, world)
         });
+        assert_eq!(failure, None);
     }
 
     fn outcome(&mut self, id: PlanId, outcome: Outcome) {

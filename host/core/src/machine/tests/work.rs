@@ -102,6 +102,7 @@ fn a_guest_that_fails_opens_its_circuit() {
         bench.input(Input::Answered {
             call: call.id,
             result: Err(failure),
+            logged: 0,
             took: SECOND,
         });
         let opened = |report: &Report| matches!(report, Report::CircuitOpened { .. });
@@ -211,6 +212,7 @@ fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
     bench.input(Input::Answered {
         call: call.id,
         result: Ok(vec![retry]),
+        logged: 0,
         took: SECOND,
     });
     bench.pass(4 * SECOND);
