@@ -233,16 +233,11 @@ pub struct Event {
 
 impl Event {
     /// Cuts the texts to what the API server takes, each on one line.
-    #[must_use]
-    pub fn cut(self) -> Self {
-        let line = |text: &str, most| untrusted::line(text, most - untrusted::ELLIPSIS);
-        Self {
-            reason: line(&self.reason, 128),
-            // Of 1024 bytes; an aggregate has a prefix.
-            message: line(&self.message, 960),
-            component: line(&self.component, 63),
-            ..self
-        }
+    pub fn cut(&mut self) {
+        untrusted::shorten(&mut self.reason, 128);
+        // Of 1024 bytes; an aggregate has a prefix.
+        untrusted::shorten(&mut self.message, 960);
+        untrusted::shorten(&mut self.component, 63);
     }
 
     /// The namespace of an event about an object.

@@ -3,16 +3,13 @@
 //! Everything that a guest says is one line of bounded length from there on. A text that
 //! is too long is cut and ends with `…`; it fails nothing.
 
-use crate::plan::{Command, Decision, Event, Measure, Plan, Step, Verdict};
+use crate::plan::{Command, Decision, Measure, Plan, Step, Verdict};
 use crate::untrusted::shorten;
 
-/// The longest reason of a plan or an event, in bytes: the limit of Kubernetes' events.
+/// The longest reason of a plan, in bytes.
 pub const REASON: usize = 128;
-/// The longest message of a plan or an event, or reason of a retry, in bytes: the limit
-/// of Kubernetes' events.
+/// The longest message of a plan or reason of a retry, in bytes.
 pub const MESSAGE: usize = 1024;
-/// The longest reporting component of an event, in bytes.
-pub const COMPONENT: usize = 128;
 /// The longest value of a metric's label, in bytes.
 pub const LABEL: usize = 128;
 
@@ -34,18 +31,12 @@ fn cut_plan(plan: &mut Plan) {
     shorten(&mut plan.message, MESSAGE);
     for step in &mut plan.steps {
         if let Step::Event(event) = step {
-            cut_event(event);
+            event.cut();
         }
     }
     for measure in &mut plan.measures {
         cut_labels(&mut measure.measure);
     }
-}
-
-fn cut_event(event: &mut Event) {
-    shorten(&mut event.reason, REASON);
-    shorten(&mut event.message, MESSAGE);
-    shorten(&mut event.component, COMPONENT);
 }
 
 fn cut_labels(measure: &mut Measure) {

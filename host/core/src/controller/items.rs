@@ -91,6 +91,16 @@ impl WorkItems {
         }
     }
 
+    /// The queues are replaced: only executions are left, which continue to their end.
+    /// Plans that the gate has not ruled on are dropped. Returns their bytes.
+    pub(super) fn clear(&mut self) -> usize {
+        self.pages.clear();
+        self.waiters = Waiters::default();
+        let is_executing = |state: &WorkItemState| matches!(state, WorkItemState::Executing(_));
+        self.states.retain(|_, state| is_executing(state));
+        self.supersede()
+    }
+
     /// The items whose plans are executed.
     pub(super) fn executing(&self) -> impl Iterator<Item = &QueueKey> {
         let is_executing = |state: &WorkItemState| matches!(state, WorkItemState::Executing(_));

@@ -9,6 +9,7 @@
 
 mod exchange;
 mod execution;
+mod former;
 mod items;
 mod resync;
 mod revision;
@@ -45,6 +46,7 @@ pub use exchange::{
     CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome,
     PlanId, Settings, World,
 };
+use former::Former;
 pub use revision::Revision;
 use shared::{Rollout, Shared};
 pub use tally::Tally;
@@ -55,6 +57,8 @@ pub use views::Views;
 pub struct Controller<G> {
     stable: Revision<G>,
     candidate: Option<Revision<G>>,
+    /// What the stable revision before this one left behind.
+    former: Option<Former>,
     shared: Shared,
 }
 
@@ -73,6 +77,7 @@ impl<G: Clone> Controller<G> {
         Self {
             stable: Revision::new(now, id, stable, views),
             candidate: None,
+            former: None,
             shared,
         }
     }
@@ -83,15 +88,27 @@ impl<G: Clone> Controller<G> {
         self.shared.id
     }
 
-    /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay.
+    /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay,
+    /// unless this is the stable revision of before: then they are those of before.
     /// Calls in flight are void. Returns the former guest.
     pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
         let id = RevisionId(self.shared.fresh_id());
-        self.stable.reconfigure(now, id, stable, views)
+        let before = self.stable.state();
+        let guest = self.stable.reconfigure(now, id, stable, views);
+        if let Some(former) = self.former.replace(before)
+            && former.identity == *self.stable.identity()
+        {
+            self.stable.return_to(now, &former);
+            if let Some(replaced) = &self.former {
+                self.shared
+                    .drop_series(&replaced.series, self.stable.series());
+            }
+        }
+        guest
     }
 
     /// Starts a candidate with a copy of the stable revision's items, timers and notes,
-    /// and a resync. Returns the guest of a former candidate.
+    /// and a resync. The stable revision of before has those of before. Returns the guest of a former candidate.
     pub fn start_candidate(
         &mut self,
         now: Instant,
@@ -101,7 +118,12 @@ impl<G: Clone> Controller<G> {
     ) -> Option<G> {
         let former = self.drop_candidate(now);
         let id = RevisionId(self.shared.fresh_id());
-        let candidate = self.stable.fork(now, id, candidate, views);
+        let mut candidate = self.stable.fork(now, id, candidate, views);
+        if let Some(former) = &self.former
+            && former.identity == *candidate.identity()
+        {
+            candidate.return_to(now, former);
+        }
         let window = window(step.window, [&self.stable, &candidate]);
         self.candidate = Some(candidate);
         let mut rollout = Rollout::new(now, step, window);
@@ -179,7 +201,9 @@ impl<G: Clone> Controller<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
         let former = std::mem::replace(&mut self.stable, candidate);
-        self.drop_series(&former);
+        self.former = Some(former.state());
+        self.shared
+            .drop_series(former.series(), self.stable.series());
         self.end_rollout(now);
         Some(former.into_guest())
     }
@@ -188,17 +212,10 @@ impl<G: Clone> Controller<G> {
     /// candidate's guest.
     pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
         let candidate = self.candidate.take()?;
-        self.drop_series(&candidate);
+        self.shared
+            .drop_series(candidate.series(), self.stable.series());
         self.end_rollout(now);
         Some(candidate.into_guest())
-    }
-
-    /// Drops the series of metrics that only this former revision has named.
-    fn drop_series(&mut self, former: &Revision<G>) {
-        let series = former.series().without(self.stable.series());
-        if !series.is_empty() {
-            self.shared.effects.push_back(Effect::SeriesDropped(series));
-        }
     }
 
     /// The stable revision's plans that are decided or being executed.
@@ -241,14 +258,15 @@ impl<G: Clone> Controller<G> {
         self.shared.budget.resume(trip);
     }
 
-    /// Resets the tripped guardrails.
+    /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();
         if Mutant::ForgetReset.is_active() {
             return;
         }
+        self.former = None;
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.start_resync(now);
+            revision.clear(now);
         }
     }
 

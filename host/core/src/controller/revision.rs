@@ -2,6 +2,7 @@
 
 mod admission;
 mod decision;
+mod replacement;
 mod ruling;
 
 use std::collections::BTreeMap;
@@ -15,7 +16,7 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use crate::bounds::{Bound, Bounds, Exceeded, Series, text};
+use crate::bounds::{Bounds, Exceeded, Series, text};
 use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
@@ -94,29 +95,6 @@ impl<G: Clone> Revision<G> {
         revision
     }
 
-    /// A candidate beside this revision. It starts with a copy of the items, timers and
-    /// notes, and a resync. Items that are being reconciled here are pending there. Its
-    /// ticks are due at the same time, so that both decide on the same state.
-    pub(super) fn fork(
-        &self,
-        now: Instant,
-        id: RevisionId,
-        loaded: LoadedRevision<G>,
-        views: Views,
-    ) -> Self {
-        let mut queues = self.queues.fork(now);
-        queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues);
-        fork.notes = self.notes.clone();
-        fork.note_bytes = self.note_bytes;
-        if fork.manifest.metrics == self.manifest.metrics {
-            fork.series = self.series.clone();
-        }
-        fork.items = self.items.fork();
-        fork.begin_resync(Pace::Easy);
-        fork
-    }
-
     fn with(
         id: RevisionId,
         role: Role,
@@ -147,53 +125,6 @@ impl<G: Clone> Revision<G> {
             items: WorkItems::default(),
             resync: Resync::default(),
         }
-    }
-
-    /// Swaps the revision and returns the former guest. Queues, timers and notes stay.
-    /// Calls in flight are void, and plans that the gate has not ruled on are dropped.
-    pub(super) fn reconfigure(
-        &mut self,
-        now: Instant,
-        id: RevisionId,
-        loaded: LoadedRevision<G>,
-        views: Views,
-    ) -> G {
-        let LoadedRevision {
-            guest,
-            manifest,
-            identity,
-            ..
-        } = loaded;
-        for called in std::mem::take(&mut self.calls).into_values() {
-            self.send_back(now, called.items);
-        }
-        for QueueKey { queue, key } in self.items.drop_pages() {
-            self.queues.done(now, &queue, &key, Finish::PutBack);
-        }
-        self.plan_bytes -= self.items.supersede();
-        let gone = self
-            .queues
-            .reconfigure(now, &manifest.queues, &manifest.ticks);
-        self.items.forget(&gone);
-        // A queue that was gone may be declared again while plans of its items are
-        // executed: a key is reconciled at most once at a time.
-        for item in self.items.executing() {
-            self.queues.resume(now, item);
-        }
-        self.id = id;
-        self.name = identity.to_string().into();
-        self.identity = identity;
-        if self.manifest.metrics != manifest.metrics {
-            // The former metrics are not published any more.
-            self.series = Series::default();
-        }
-        self.manifest = manifest;
-        self.set_views(views);
-        self.complete = true;
-        self.circuit = CircuitBreaker::default();
-        self.tally = Tally::default();
-        self.start_resync(now);
-        std::mem::replace(&mut self.guest, guest)
     }
 
     /// What identifies it.
@@ -435,36 +366,6 @@ impl<G: Clone> Revision<G> {
         if let Some(called) = self.calls.get_mut(&id) {
             called.throttled_until = called.throttled_until.max(Some(until));
         }
-    }
-
-    /// The bytes of objects that the calls in flight have read live.
-    pub(super) fn live_read_bytes(&self) -> usize {
-        self.calls.values().map(|call| call.live_read_bytes).sum()
-    }
-
-    /// A call has read bytes live. Beyond the bound, it must not get them.
-    pub(super) fn handle_live_read(
-        &mut self,
-        id: CallId,
-        bytes: usize,
-        most: usize,
-    ) -> Result<(), Exceeded> {
-        let wanted = self.live_read_bytes() + bytes;
-        let Some(called) = self.calls.get_mut(&id) else {
-            return Ok(());
-        };
-        if wanted <= most {
-            called.live_read_bytes += bytes;
-            return Ok(());
-        }
-        let bound = Bound::LiveReadBytes;
-        let exceeded = Exceeded {
-            bound,
-            wanted,
-            most,
-        };
-        called.exceeded = Some(exceeded);
-        Err(exceeded)
     }
 
     /// Executes an answer, unless it would exceed a bound: then nothing of it counts, and

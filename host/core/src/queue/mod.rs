@@ -132,6 +132,14 @@ pub struct QueueStats {
     pub longest_running: Duration,
 }
 
+/// The pending items of a revision's queues, and the rates that it had set.
+#[derive(Clone, Debug)]
+pub struct QueueState {
+    pending: PendingSnapshot,
+    /// Queue, group and rate.
+    rates: Vec<(Arc<str>, Arc<str>, Rate)>,
+}
+
 /// What the host keeps for queues.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueUsage {
@@ -221,6 +229,46 @@ impl Queues {
             queue.set_ticks(now, &periods.collect());
         }
         gone.into_iter().flat_map(queue_keys).collect()
+    }
+
+    /// What a revision leaves behind that another one replaces. Costs a reference count
+    /// for each queue, and a copy of the rates that were set.
+    #[must_use]
+    pub fn state(&self) -> QueueState {
+        let queues = self.queues.iter();
+        let rates = queues.flat_map(|(name, Turn { queue, .. })| {
+            let rates = queue.own_rates();
+            rates.map(move |(group, rate)| (Arc::clone(name), Arc::clone(group), rate))
+        });
+        QueueState {
+            pending: self.pending(),
+            rates: rates.collect(),
+        }
+    }
+
+    /// The queues of a revision that returns, beside these of the one that it replaces:
+    /// with the rates that it had set, and with its items that are pending or being
+    /// reconciled still, each at its former time. Every tick is due.
+    #[must_use]
+    pub fn returned(
+        &self,
+        now: Instant,
+        queues: &[QueueSpec],
+        ticks: &[TickSpec],
+        state: &QueueState,
+    ) -> Self {
+        let mut new = Self::new(now, queues, ticks);
+        for (name, group, rate) in &state.rates {
+            if let Some(known) = new.queues.get_mut(name) {
+                known.queue.set_rate(now, group, *rate);
+            }
+        }
+        for (name, entries) in state.pending.queues.iter() {
+            if let (Some(new), Some(old)) = (new.queues.get_mut(name), self.queues.get(name)) {
+                new.queue.take_over(now, entries, &old.queue);
+            }
+        }
+        new
     }
 
     /// An item is being reconciled whose queue was gone for a while: it is not

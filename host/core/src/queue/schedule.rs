@@ -119,6 +119,12 @@ impl Schedule {
         self.groups.contains_key(name)
     }
 
+    /// The groups with a rate of their own.
+    pub(super) fn own_rates(&self) -> impl Iterator<Item = (&Arc<str>, Rate)> {
+        let own = self.groups.iter().filter(|(_, group)| group.has_own_rate);
+        own.filter_map(|(name, group)| Some((name, group.bucket.rate()?)))
+    }
+
     pub(super) fn insert(&mut self, now: Instant, key: Arc<str>, place: &Place) {
         self.change(now, &place.group, |group| {
             group.lanes.get_mut(place.lane).insert(place.order, key)

@@ -84,6 +84,34 @@ impl Queue {
         self.schedule.has_group(group)
     }
 
+    /// The groups whose rate was set by a command, with their rates.
+    pub(super) fn own_rates(&self) -> impl Iterator<Item = (&Arc<str>, Rate)> {
+        self.schedule.own_rates()
+    }
+
+    /// Enqueues former items, each at its former time, as far as another queue still has
+    /// the same item: its creation time is the same.
+    pub(super) fn take_over(&mut self, now: Instant, items: &Entries, from: &Self) {
+        for (key, entry) in items {
+            let is_same = from.created_at(key) == Some(entry.created_at);
+            if is_same && !entry.armed {
+                let Place { lane, group, order } = entry.place.clone();
+                let place = self.place(order.due_at, lane, group);
+                let entry = Entry {
+                    place,
+                    ..entry.clone()
+                };
+                self.request(now, key, entry);
+            }
+        }
+    }
+
+    fn created_at(&self, key: &str) -> Option<Instant> {
+        let processing = self.work.get(key).map(|work| &work.entry);
+        let entry = processing.or_else(|| self.waiting.get(key));
+        entry.map(|entry| entry.created_at)
+    }
+
     /// Every key that is pending or being reconciled.
     pub(super) fn into_keys(self) -> BTreeSet<Arc<str>> {
         let processing = self.work.into_keys();

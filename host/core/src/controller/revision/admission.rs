@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Revision;
-use crate::bounds::{Bounds, Exceeded, Ledger, Series};
+use crate::bounds::{Bound, Bounds, Exceeded, Ledger, Series};
+use crate::controller::exchange::CallId;
 use crate::plan::{Command, Decision, Measure};
 
 impl<G: Clone> Revision<G> {
@@ -19,6 +20,36 @@ impl<G: Clone> Revision<G> {
             rate_groups: queues.groups,
             metric_series: self.series.len(),
         }
+    }
+
+    /// The bytes of objects that the calls in flight have read live.
+    pub(in crate::controller) fn live_read_bytes(&self) -> usize {
+        self.calls.values().map(|call| call.live_read_bytes).sum()
+    }
+
+    /// A call has read bytes live. Beyond the bound, it must not get them.
+    pub(in crate::controller) fn handle_live_read(
+        &mut self,
+        id: CallId,
+        bytes: usize,
+        most: usize,
+    ) -> Result<(), Exceeded> {
+        let wanted = self.live_read_bytes() + bytes;
+        let Some(called) = self.calls.get_mut(&id) else {
+            return Ok(());
+        };
+        if wanted <= most {
+            called.live_read_bytes += bytes;
+            return Ok(());
+        }
+        let bound = Bound::LiveReadBytes;
+        let exceeded = Exceeded {
+            bound,
+            wanted,
+            most,
+        };
+        called.exceeded = Some(exceeded);
+        Err(exceeded)
     }
 
     /// Whether the bounds allow the host to keep what this answer adds.

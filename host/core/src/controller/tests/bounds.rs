@@ -303,7 +303,7 @@ fn text_is_cut_where_it_enters() {
                 };
                 texts.push((event.reason.clone(), text::REASON));
                 texts.push((event.message.clone(), text::MESSAGE));
-                texts.push((event.component.clone(), text::COMPONENT));
+                texts.push((event.component.clone(), 63));
             }
             Effect::Retried { reason, .. } => texts.push((reason, text::MESSAGE)),
             Effect::Measure(measure) => texts.push((measure.labels[0].clone(), text::LABEL)),

@@ -6,6 +6,7 @@ mod handover;
 mod outcomes;
 mod pages;
 mod resync;
+mod returns;
 
 use std::time::Duration;
 
