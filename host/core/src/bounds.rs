@@ -10,6 +10,7 @@
 //! trigger enqueues is not lost because a guest has enqueued many.
 
 mod ledger;
+pub mod memory;
 mod series;
 pub mod text;
 
@@ -147,7 +148,7 @@ impl fmt::Display for Exceeded {
         let (field, what) = (bound.field(), bound.what());
         write!(
             f,
-            "{field}: the host would keep {wanted} {what}, and the limit is {most}: mend the \
+            "{field}: the host would keep {wanted} {what}, and the limit is {most}: fix the \
              guest, or raise limits.{field}"
         )
     }

@@ -68,7 +68,8 @@ impl GuestLog {
         let mut inner = self.lock();
         inner.limit = most.min(inner.most);
         inner.left = inner.limit;
-        inner.muted = false;
+        // Without room, a call has no line, not even one about the limit.
+        inner.muted = inner.limit == 0;
         inner.last_words.clear();
     }
 

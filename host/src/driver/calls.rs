@@ -135,7 +135,13 @@ fn call_failure(error: &CallError) -> CallFailure {
         CallError::Malformed(_) => CallFailureKind::Malformed,
         CallError::Restart(_) => CallFailureKind::Start,
     };
-    CallFailure::new(kind, error.to_string())
+    match error {
+        CallError::Trap(report) => {
+            let message = format!("the guest trapped: {}", report.message);
+            CallFailure::new(kind, message).saying(report.guest_message())
+        }
+        error => CallFailure::new(kind, error.to_string()),
+    }
 }
 
 /// The live reads of one call.

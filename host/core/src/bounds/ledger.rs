@@ -86,7 +86,7 @@ mod tests {
         assert_eq!(exceeded.bound, Bound::QueueItems);
         assert_eq!(
             exceeded.to_string(),
-            "queueItems: the host would keep 10 queue items, and the limit is 2: mend the guest, \
+            "queueItems: the host would keep 10 queue items, and the limit is 2: fix the guest, \
              or raise limits.queueItems"
         );
     }

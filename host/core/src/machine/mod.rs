@@ -257,7 +257,7 @@ impl<G: Clone> Machine<G> {
         };
         let has_failed = failure.is_some();
         let is_news = failure.as_ref().is_some_and(|failure| {
-            let bytes = failure.message.len();
+            let bytes = failure.message.len() + failure.guest_message.len();
             self.outbox.log.has_room(name, bytes, now)
         });
         self.outbox.report(Report::Called {

@@ -294,7 +294,7 @@ fn text_is_cut_where_it_enters() {
     let mut texts = vec![];
     for effect in bench.effects() {
         match effect {
-            Effect::Execute { plan, .. } => {
+            Effect::Ruled { plan, .. } => {
                 texts.push((plan.reason.clone(), text::REASON));
                 texts.push((plan.message.clone(), text::MESSAGE));
                 texts.push((plan.measures[0].measure.labels[0].clone(), text::LABEL));
