@@ -66,7 +66,8 @@ pub enum Command {
     /// Aborts a rollout: the host rolls the candidate back.
     #[command(after_long_help = examples::ABORT)]
     Abort(RequestArguments),
-    /// Resets a controller's tripped guardrails.
+    /// Resets a controller's tripped guardrails, clears its queues and notes, and starts a
+    /// resync.
     #[command(after_long_help = examples::RESET)]
     Reset(RequestArguments),
     /// Shows the rules that spec.permissions lacks, or adds them.

@@ -24,6 +24,7 @@ use crate::driver::{self, DriverOptions, Handle};
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::loading;
+use crate::memory;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::records::Records;
@@ -82,7 +83,8 @@ impl Host {
         };
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
-        let loader = Arc::new(Loader::new(options.engine, options.modules));
+        let loader = Loader::new(options.engine, options.modules);
+        let loader = Arc::new(loader.within(memory::container_limit()));
         let (handle, task) = driver::start(DriverOptions {
             api,
             recorder: recorder.clone(),

@@ -14,6 +14,7 @@ pub mod http;
 pub mod inspect;
 pub mod loader;
 mod loading;
+mod memory;
 pub mod metrics;
 pub mod modules;
 pub mod new;

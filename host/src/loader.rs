@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_cluster::api::chain;
+use davit_core::bounds::memory::{self, MemoryExceeded};
 use davit_core::digest::ModuleDigest;
 use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_core::untrusted;
@@ -42,6 +43,9 @@ pub enum RevisionLoadError {
     /// The guest refuses its configuration, or returns no valid manifest.
     #[error("config")]
     Describe(#[from] DescribeError),
+    /// The instances do not fit into the container.
+    #[error("limits")]
+    Memory(#[from] MemoryExceeded),
     /// The configuration cannot be written as MessagePack.
     #[error("config")]
     Encode(#[from] rmp_serde::encode::Error),
@@ -54,6 +58,7 @@ impl RevisionLoadError {
         let (field, reason) = match self {
             Self::Module(error) => ("module", chain(error)),
             Self::Load(error) => ("module", chain(error)),
+            Self::Memory(error) => ("limits", chain(error)),
             Self::Encode(error) => ("config", chain(error)),
             Self::Describe(DescribeError::Config { field, message }) => {
                 // The text of a guest.
@@ -80,6 +85,10 @@ pub struct Loader {
     engine: Engine,
     modules: Modules,
     known: Mutex<LoaderCache>,
+    /// The memory limit of the container, in bytes.
+    memory: Option<u64>,
+    /// The right to prepare a revision within that limit: one at a time.
+    preparing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -96,7 +105,17 @@ impl Loader {
             engine,
             modules,
             known: Mutex::default(),
+            memory: None,
+            preparing: tokio::sync::Mutex::default(),
         }
+    }
+
+    /// Refuses revisions whose instances do not fit into a container with this memory
+    /// limit, in bytes. A recorded revision is never refused: it ran before.
+    #[must_use]
+    pub fn within(mut self, memory: Option<u64>) -> Self {
+        self.memory = memory;
+        self
     }
 
     /// The sources of modules.
@@ -124,7 +143,7 @@ impl Loader {
             },
             Err(error) => return Err(error.into()),
         };
-        self.describe(spec, found).await
+        self.describe(spec, found, self.memory).await
     }
 
     /// Loads a recorded revision by its recorded digest.
@@ -139,7 +158,7 @@ impl Loader {
                     .await?
             }
         };
-        self.describe(spec, found).await
+        self.describe(spec, found, None).await
     }
 
     /// Describes a module. The result says why it came from the module cache, if it
@@ -148,13 +167,21 @@ impl Loader {
         &self,
         spec: &ControllerSpec,
         (module, away): (Module, Option<String>),
+        memory: Option<u64>,
     ) -> Result<LoadedRevision, RevisionLoadError> {
         let config = encode_config(&spec.config)?.into();
         let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
+        let _prepares = match memory {
+            Some(_) => Some(self.preparing.lock().await),
+            None => None,
+        };
         let known = self.known().guest(&identity);
         let guest = if let Some(guest) = known {
             guest
         } else {
+            if let Some(memory) = memory {
+                memory::admit(memory, self.known().limits(), identity.limits())?;
+            }
             let config = Arc::clone(identity.config());
             let guest = Guest::new(&module, config, limits(identity.limits())).await?;
             let guest = Arc::new(guest);
@@ -201,6 +228,13 @@ impl Loader {
 impl LoaderCache {
     fn module(&self, digest: ModuleDigest) -> Option<Module> {
         self.loaded.get(&digest).cloned()
+    }
+
+    /// The limits of the loaded revisions.
+    fn limits(&mut self) -> Vec<CallLimits> {
+        self.guests.retain(|(_, guest)| guest.strong_count() > 0);
+        let loaded = self.guests.iter();
+        loaded.map(|(identity, _)| identity.limits()).collect()
     }
 
     fn guest(&mut self, identity: &RevisionIdentity) -> Option<Arc<Guest>> {

@@ -212,6 +212,7 @@ fn failure(reason: &RevisionLoadError) -> LoadFailure {
         RevisionLoadError::Describe(
             DescribeError::NoInstances { .. } | DescribeError::Call(CallError::Deadline { .. }),
         ) => LoadFailure::Busy,
+        RevisionLoadError::Memory(_) => LoadFailure::MemoryLimit,
         RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => LoadFailure::Refused,
     }
 }

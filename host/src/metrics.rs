@@ -15,6 +15,7 @@ mod registration;
 mod rollouts;
 
 use davit_core::manifest::MetricSpec;
+use davit_core::untrusted;
 use prometheus::core::Desc;
 use prometheus::{Encoder, Registry, TextEncoder};
 
@@ -93,7 +94,9 @@ impl HostMetrics {
         }
         self.register_guest(controller, specs)
             .inspect_err(|error| {
-                tracing::error!(controller, "the guest's metrics are not published: {error}");
+                // The error names a metric of the guest.
+                let error = untrusted::line(&error.to_string(), untrusted::MOST_LOGGED);
+                tracing::error!(controller, error, "the guest's metrics are not published");
             })
             .ok()
     }

@@ -27,6 +27,12 @@ impl Bucket {
         }
     }
 
+    /// Its rate; none for no limit.
+    #[must_use]
+    pub const fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
     /// Whether it has no rate.
     #[must_use]
     pub const fn is_unlimited(&self) -> bool {

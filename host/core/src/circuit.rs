@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use crate::queue::Finish;
 use crate::time::Instant;
+use crate::untrusted::shorten;
 
 /// The way in which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -74,21 +75,49 @@ impl fmt::Display for CallFailureKind {
 
 /// A call that ended without decisions.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{kind}: {message}")]
+#[error("{kind}: {message}{}", quoted(guest_message))]
 pub struct CallFailure {
     /// The way in which the call failed.
     pub kind: CallFailureKind,
-    /// What happened, for a log.
+    /// What happened, in the host's words.
     pub message: String,
+    /// What the guest wrote before it failed, and the names of its functions; empty if
+    /// there is nothing.
+    pub guest_message: String,
 }
 
 impl CallFailure {
-    /// A failed call.
+    /// A failed call. The message, which may quote the guest, is cut to one line of
+    /// [`Self::LONGEST_MESSAGE`] bytes.
     #[must_use]
     pub fn new(kind: CallFailureKind, message: impl Into<String>) -> Self {
-        let message = message.into();
-        Self { kind, message }
+        let mut message = message.into();
+        shorten(&mut message, Self::LONGEST_MESSAGE);
+        Self {
+            kind,
+            message,
+            guest_message: String::new(),
+        }
     }
+
+    /// The same failure with the guest's own words, cut like the message.
+    #[must_use]
+    pub fn saying(mut self, guest_message: impl Into<String>) -> Self {
+        self.guest_message = guest_message.into();
+        shorten(&mut self.guest_message, Self::LONGEST_MESSAGE);
+        self
+    }
+
+    /// The longest message, in bytes.
+    pub const LONGEST_MESSAGE: usize = 1024;
+}
+
+/// The guest's words after those of the host.
+fn quoted(guest_message: &str) -> String {
+    if guest_message.is_empty() {
+        return String::new();
+    }
+    format!("; guest_message: \"{guest_message}\"")
 }
 
 /// What happens to each of the `items` items of a failed call.
@@ -332,6 +361,16 @@ mod tests {
             }
             state => panic!("{state:?}"),
         }
+    }
+
+    #[test]
+    fn the_words_of_a_guest_are_apart_from_those_of_the_host() {
+        let failure = trap().saying("panicked\nERROR all is well");
+        assert_eq!(
+            failure.to_string(),
+            "trap: unreachable; guest_message: \"panicked\\nERROR all is well\""
+        );
+        assert_eq!(trap().to_string(), "trap: unreachable");
     }
 
     #[test]

@@ -97,6 +97,34 @@ pub struct Plan {
     pub when_cancelled: Option<QueueKey>,
 }
 
+impl Plan {
+    /// The bytes that the host keeps for it.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let measures = self.measures.iter().map(|it| &it.measure);
+        let labels = measures.flat_map(|it| it.labels.iter().chain([&it.metric]));
+        let cancelled = self.when_cancelled.iter();
+        let cancelled = cancelled.flat_map(|it| [&it.queue, &it.key]);
+        let texts = labels.chain(cancelled).map(String::len).sum::<usize>();
+        self.text_bytes() + texts + self.steps.iter().map(Step::bytes).sum::<usize>()
+    }
+
+    /// The bytes of the text that a log has about it.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        let ObjectRef {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = &self.target;
+        let texts = [api_version, kind, namespace, name, uid];
+        let texts = texts.into_iter().chain([&self.reason, &self.message]);
+        texts.map(String::len).sum()
+    }
+}
+
 /// One step of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -110,6 +138,18 @@ pub enum Step {
     Create(Create),
     /// Records an event on the target. Never fails a plan.
     Event(Event),
+}
+
+impl Step {
+    fn bytes(&self) -> usize {
+        let bytes = match self {
+            Self::Patch(patch) => patch.body.len(),
+            Self::Delete(options) | Self::Evict(options) => options.resource_version.len(),
+            Self::Create(create) => create.body.len(),
+            Self::Event(event) => event.reason.len() + event.message.len() + event.component.len(),
+        };
+        size_of::<Self>() + bytes
+    }
 }
 
 /// The media type of a patch.
@@ -193,16 +233,11 @@ pub struct Event {
 
 impl Event {
     /// Cuts the texts to what the API server takes, each on one line.
-    #[must_use]
-    pub fn cut(self) -> Self {
-        let line = |text: &str, most| untrusted::line(text, most - untrusted::ELLIPSIS);
-        Self {
-            reason: line(&self.reason, 128),
-            // Of 1024 bytes; an aggregate has a prefix.
-            message: line(&self.message, 960),
-            component: line(&self.component, 63),
-            ..self
-        }
+    pub fn cut(&mut self) {
+        untrusted::shorten(&mut self.reason, 128);
+        // Of 1024 bytes; an aggregate has a prefix.
+        untrusted::shorten(&mut self.message, 960);
+        untrusted::shorten(&mut self.component, 63);
     }
 
     /// The namespace of an event about an object.

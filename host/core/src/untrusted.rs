@@ -32,6 +32,13 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
+/// Makes a text one line of at most `most` bytes, in place.
+pub fn shorten(text: &mut String, most: usize) {
+    if text.len() > most || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        *text = line(text, most.saturating_sub(ELLIPSIS));
+    }
+}
+
 /// Characters that end a line, move a cursor, or change the order in which others
 /// appear.
 const fn is_control(character: char) -> bool {
@@ -75,5 +82,20 @@ mod tests {
         assert_eq!(line("", 0), "");
         let long = line(&"x".repeat(1 << 20), MOST_LOGGED);
         assert_eq!(long.len(), MOST_LOGGED + "…".len());
+    }
+
+    #[test]
+    fn a_text_that_is_shortened_has_the_bound_with_its_ellipsis() {
+        let shortened = |text: &str, most| {
+            let mut text = text.to_owned();
+            shorten(&mut text, most);
+            text
+        };
+        assert_eq!(shortened("abcdefgh", 8), "abcdefgh");
+        assert_eq!(shortened("abcdefghi", 8), "abcde…");
+        assert_eq!(shortened("a\nb", 8), "a\\nb");
+        for text in ["\u{20ac}".repeat(100), "\u{7}".repeat(100)] {
+            assert!(shortened(&text, 64).len() <= 64);
+        }
     }
 }

@@ -140,6 +140,8 @@ fn calls() -> impl Fn(usize) -> Call {
         mapping: Arc::clone(&mapping),
         unlisted: Arc::default(),
         live: Arc::new(NoReads),
+        log_bytes: usize::MAX,
+        logged: Arc::default(),
     }
 }
 

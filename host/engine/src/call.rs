@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use davit_core::controller::Notes;
 use davit_core::coverage::Unlisted;
@@ -38,6 +39,10 @@ pub struct Call {
     pub unlisted: Arc<BTreeMap<ViewId, Vec<Unlisted>>>,
     /// Makes the live reads.
     pub live: Arc<dyn LiveReads>,
+    /// How many bytes the guest may log, if that is less than its limit for one call.
+    pub log_bytes: usize,
+    /// Counts the bytes that the guest logs.
+    pub logged: Arc<AtomicUsize>,
 }
 
 /// Quorum reads from the API server.

@@ -90,13 +90,24 @@ pub struct TrapReport {
 impl fmt::Display for TrapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
-        if !self.last_words.is_empty() {
-            write!(f, "; standard error: {}", self.last_words.join(" | "))?;
-        }
-        if !self.functions.is_empty() {
-            write!(f, "; in {}", self.functions.join(" < "))?;
+        let guest_message = self.guest_message();
+        if !guest_message.is_empty() {
+            write!(f, "; {guest_message}")?;
         }
         Ok(())
+    }
+}
+
+impl TrapReport {
+    /// What the guest wrote, and the names of its functions.
+    #[must_use]
+    pub fn guest_message(&self) -> String {
+        let last_words = (!self.last_words.is_empty())
+            .then(|| format!("standard error: {}", self.last_words.join(" | ")));
+        let functions =
+            (!self.functions.is_empty()).then(|| format!("in {}", self.functions.join(" < ")));
+        let parts = last_words.into_iter().chain(functions);
+        parts.collect::<Vec<_>>().join("; ")
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
+use davit_core::untrusted;
 use tokio::sync::Semaphore;
 
 use crate::call::Call;
@@ -13,6 +14,9 @@ use crate::error::{CallError, DescribeError};
 use crate::instance::Instance;
 use crate::limits::Limits;
 use crate::module::{InstanceReservation, Module};
+
+/// The longest name of a guest in the log, in bytes.
+const LONGEST_NAME: usize = 128;
 
 /// A module with its configuration, ready to decide.
 ///
@@ -46,7 +50,7 @@ impl Guest {
         // The guest's name is known only afterwards.
         let (first, manifest) =
             Instance::start(module.pre(), module.label(), &config, limits).await?;
-        let name: Arc<str> = manifest.name.as_str().into();
+        let name: Arc<str> = untrusted::line(&manifest.name, LONGEST_NAME).into();
         first.rename(&name);
         let guest = Self {
             module: module.clone(),

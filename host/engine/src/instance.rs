@@ -1,6 +1,7 @@
 //! One instance of a guest: a wasmtime store, and the calls into it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use davit_core::manifest::Manifest;
 use davit_core::time::Now;
@@ -34,7 +35,7 @@ impl Instance {
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
-        begin(&mut store, Now::default());
+        begin(&mut store, Now::default(), usize::MAX);
         let controller = match pre.instantiate_async(&mut store).await {
             Ok(controller) => controller,
             Err(error) => return Err(failed(&store, &error).into()),
@@ -76,7 +77,8 @@ impl Instance {
             .into_iter()
             .map(|item| convert::work_item(item, now))
             .collect();
-        begin(&mut self.store, now);
+        begin(&mut self.store, now, call.log_bytes);
+        let logged = Arc::clone(&call.logged);
         let state = self.store.data_mut();
         state.view = Some(Box::new(CallView {
             manifest: Arc::clone(manifest),
@@ -90,6 +92,7 @@ impl Instance {
         let state = self.store.data_mut();
         state.view = None;
         state.log.end();
+        logged.fetch_add(state.log.written(), Ordering::Relaxed);
         answer.map_err(|error| failed(&self.store, &error))
     }
 
@@ -99,7 +102,7 @@ impl Instance {
     }
 }
 
-fn begin(store: &mut Store<State>, now: Now) {
+fn begin(store: &mut Store<State>, now: Now, log_bytes: usize) {
     store.set_epoch_deadline(1);
     let state = store.data_mut();
     state.now = now;
@@ -107,7 +110,7 @@ fn begin(store: &mut Store<State>, now: Now) {
         left: state.limits.cpu_ticks(),
         waited: false,
     };
-    state.log.begin();
+    state.log.begin(log_bytes);
 }
 
 fn failed(store: &Store<State>, error: &wasmtime::Error) -> CallError {

@@ -23,6 +23,8 @@ pub(crate) struct GuestLog {
 struct Inner {
     guest: Arc<str>,
     /// How many bytes each call may write.
+    most: usize,
+    /// How many bytes this call may write.
     limit: usize,
     left: usize,
     muted: bool,
@@ -43,6 +45,7 @@ impl GuestLog {
     pub(crate) fn new(guest: Arc<str>, limit: usize) -> Self {
         let inner = Inner {
             guest,
+            most: limit,
             limit,
             left: limit,
             muted: false,
@@ -60,11 +63,13 @@ impl GuestLog {
         self.lock().guest = Arc::clone(guest);
     }
 
-    /// Starts a call.
-    pub(crate) fn begin(&self) {
+    /// Starts a call that may write at most that many bytes.
+    pub(crate) fn begin(&self, most: usize) {
         let mut inner = self.lock();
+        inner.limit = most.min(inner.most);
         inner.left = inner.limit;
-        inner.muted = false;
+        // Without room, a call has no line, not even one about the limit.
+        inner.muted = inner.limit == 0;
         inner.last_words.clear();
     }
 
@@ -77,6 +82,12 @@ impl GuestLog {
                 inner.line(stream, &line);
             }
         }
+    }
+
+    /// How many bytes this call has written.
+    pub(crate) fn written(&self) -> usize {
+        let inner = self.lock();
+        inner.limit - inner.left
     }
 
     /// Writes one message.

@@ -137,6 +137,8 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
         mapping: Arc::new(Mapping::default()),
         unlisted: Arc::default(),
         live: Arc::new(Nothing),
+        log_bytes: usize::MAX,
+        logged: Arc::default(),
     };
     guest.reconcile(call()).await?;
     let begun = Instant::now();

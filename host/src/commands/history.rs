@@ -288,7 +288,7 @@ fn describes(spec: &Value, kept: &ControllerSpec) -> bool {
         spec.module.source == kept.module.source
             && (spec.module.digest.is_none() || spec.module.digest == kept.module.digest)
             && spec.config == kept.config
-            && spec.limits == kept.limits
+            && spec.limits.is_same_revision(kept.limits)
     })
 }
 

@@ -19,7 +19,9 @@ use super::answer::Wait;
 use super::{ControllerObject, refused};
 use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
 use davit_core::control::RequestKind;
-use davit_core::control::requests::{abandon, promote_fully, promote_step, retry as retry_value};
+use davit_core::control::requests::{
+    abandon, promote_fully, promote_step, reset as reset_value, retry as retry_value,
+};
 
 /// Promotes the candidate to its next step, or (`full`) to the stable revision. A
 /// lost stable revision is abandoned for the revision that the spec describes.
@@ -141,18 +143,23 @@ pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String
         .await
 }
 
-/// Resets a controller's tripped guardrails.
+/// Resets a controller: its tripped guardrails, its queues and its notes.
 pub async fn reset(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = ControllerObject::read(client, name).await?;
-    let Some(last) = found.status.last_trip() else {
-        bail!("no guardrail of {name} has tripped: there is nothing to reset");
+    let Some(subject) = reset_value(&found.status) else {
+        bail!("no revision of {name} is stable yet: there is nothing to reset");
     };
     let tripped = found.status.tripped.iter();
     let tripped = tripped.map(|one| format!("{} (tripped at {})", one.guardrail, one.since));
     let tripped: Vec<String> = tripped.collect();
-    let action = format!("reset the guardrails {}", tripped.join(", "));
+    let action = if tripped.is_empty() {
+        "clear the queues and notes".to_owned()
+    } else {
+        let tripped = tripped.join(", ");
+        format!("reset the guardrails {tripped}, and clear the queues and notes")
+    };
     found
-        .ask(name, RequestKind::Reset, last, &action, wait)
+        .ask(name, RequestKind::Reset, subject, &action, wait)
         .await
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
@@ -40,6 +41,7 @@ impl Caller {
 
     pub(super) fn call(&self, call: Call<Arc<Guest>>) {
         let Call { id, guest, .. } = call;
+        let logged = Arc::new(AtomicUsize::new(0));
         let live = Live {
             call: id,
             controller: call.controller,
@@ -56,6 +58,8 @@ impl Caller {
             mapping: call.mapping,
             unlisted: call.unlisted,
             live: Arc::new(live),
+            log_bytes: call.log_bytes,
+            logged: Arc::clone(&logged),
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
@@ -67,6 +71,7 @@ impl Caller {
             let input = Input::Answered {
                 call: id,
                 result,
+                logged: logged.load(Ordering::Relaxed),
                 took: started.elapsed(),
             };
             // The host may have stopped.
@@ -93,17 +98,18 @@ impl Caller {
         controller: &str,
         request: ReadRequest,
         mapping: Arc<Mapping>,
+        most_bytes: usize,
     ) {
         let (api, inbox) = (self.api.on_behalf_of(controller), self.inbox.clone());
         tokio::spawn(async move {
             let answer = match request {
                 ReadRequest::Get(requests) => {
-                    let objects = caught(live::get(&api, &mapping, &requests)).await;
+                    let objects = caught(live::get(&api, &mapping, &requests, most_bytes)).await;
                     let each = |panic: String| vec![Err(unanswered(&panic)); requests.len()];
                     ReadAnswer::Get(objects.unwrap_or_else(each))
                 }
                 ReadRequest::List(request) => {
-                    let objects = caught(live::list(&api, &mapping, &request)).await;
+                    let objects = caught(live::list(&api, &mapping, &request, most_bytes)).await;
                     ReadAnswer::List(objects.unwrap_or_else(|panic| Err(unanswered(&panic))))
                 }
             };
@@ -129,7 +135,13 @@ fn call_failure(error: &CallError) -> CallFailure {
         CallError::Malformed(_) => CallFailureKind::Malformed,
         CallError::Restart(_) => CallFailureKind::Start,
     };
-    CallFailure::new(kind, error.to_string())
+    match error {
+        CallError::Trap(report) => {
+            let message = format!("the guest trapped: {}", report.message);
+            CallFailure::new(kind, message).saying(report.guest_message())
+        }
+        error => CallFailure::new(kind, error.to_string()),
+    }
 }
 
 /// The live reads of one call.

@@ -38,9 +38,11 @@ pub(super) fn log(report: &Report) {
             );
         }
         Report::NotServed { guest, resource } => {
+            let data = |text: &str| untrusted::line(text, MOST_LOGGED);
+            let (guest, resource) = (data(guest), data(&resource.to_string()));
             tracing::warn!(
-                controller = guest,
-                %resource,
+                guest,
+                resource,
                 "waiting for a resource that the API server does not serve"
             );
         }
@@ -67,8 +69,9 @@ pub(super) fn log(report: &Report) {
             plan,
             outcome,
             warning,
+            is_news,
             ..
-        } => {
+        } if *is_news || outcome.failed.is_some() => {
             let line = Line::of(controller, revision, false, plan);
             log_outcome(&line, decision, plan, outcome, *warning);
         }
@@ -83,7 +86,15 @@ pub(super) fn log(report: &Report) {
         | Report::Dequeued { .. }
         | Report::Reconciled { .. }
         | Report::SyncError { .. }
+        | Report::Executed { .. }
+        | Report::SeriesDropped { .. }
         | Report::State(_) => {}
+        Report::LogExceeded { controller, most } => tracing::warn!(
+            controller,
+            limit = most,
+            "the guest's text exceeded limits.logKibPerMinute: lines are dropped for up to a \
+             minute, except those about writes"
+        ),
     }
 }
 
@@ -94,12 +105,20 @@ fn log_guest(report: &Report) {
             controller,
             role,
             failure: Some(failure),
+            is_news: true,
             ..
         } => {
-            let role = role.as_str();
-            // The error has the guest's output before a trap.
+            let (role, kind) = (role.as_str(), failure.kind.as_str());
             let error = data(&failure.message);
-            tracing::warn!(controller, role, error, "a call of the guest failed");
+            let guest_message = data(&failure.guest_message);
+            tracing::warn!(
+                controller,
+                role,
+                kind,
+                error,
+                guest_message,
+                "a call of the guest failed"
+            );
         }
         Report::CircuitOpened {
             controller,
@@ -107,12 +126,16 @@ fn log_guest(report: &Report) {
             pause,
             reason,
         } => {
-            let (role, error) = (role.as_str(), data(&reason.to_string()));
+            let (role, kind) = (role.as_str(), reason.kind.as_str());
+            let error = data(&reason.message);
+            let guest_message = data(&reason.guest_message);
             tracing::error!(
                 controller,
                 role,
                 ?pause,
+                kind,
                 error,
+                guest_message,
                 "circuit open: the host does not call the guest for a while"
             );
         }
@@ -122,9 +145,16 @@ fn log_guest(report: &Report) {
             item,
             reason,
         } => {
-            let (role, queue) = (role.as_str(), &item.queue);
-            let (key, reason) = (data(&item.key), data(reason));
-            tracing::debug!(controller, role, queue, key, reason, "will retry the item");
+            let (role, queue) = (role.as_str(), data(&item.queue));
+            let (key, guest_message) = (data(&item.key), data(reason));
+            tracing::debug!(
+                controller,
+                role,
+                queue,
+                key,
+                guest_message,
+                "will retry the item"
+            );
         }
         _ => {}
     }

@@ -96,6 +96,7 @@ impl Telemetry {
                 role,
                 failure,
                 took,
+                ..
             } => {
                 let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.kind));
                 metrics.calls.ended(controller, *role, result, *took);
@@ -106,6 +107,11 @@ impl Telemetry {
             } => {
                 if let Some(guest) = self.guests.get(controller) {
                     guest.record(measure, now);
+                }
+            }
+            Report::SeriesDropped { controller, series } => {
+                if let Some(guest) = self.guests.get(controller) {
+                    series.iter().for_each(|series| guest.forget(series));
                 }
             }
             Report::Dequeued {
@@ -143,6 +149,7 @@ impl Telemetry {
             | Report::NotServed { .. }
             | Report::CircuitOpened { .. }
             | Report::Retried { .. }
+            | Report::LogExceeded { .. }
             | Report::ListRefused { .. }
             | Report::DiscoveryFailed { .. }
             | Report::DiscoveryIncomplete { .. } => {}

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use davit_core::bounds::SeriesKey;
 use davit_core::manifest::{MetricKind, MetricSpec};
 use davit_core::plan::{Amount, Measure};
 use davit_core::time::Instant;
@@ -83,6 +84,18 @@ impl GuestMetrics {
             }
             _ => {}
         }
+    }
+
+    /// Removes a series that the guest does not record any more.
+    pub fn forget(&self, (metric, labels): &SeriesKey) {
+        let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
+        // A series that was named may never have been recorded.
+        let _ = match self.by_name.get(metric) {
+            Some(GuestMetric::Counter(counter)) => counter.remove_label_values(&labels),
+            Some(GuestMetric::Gauge(gauge)) => gauge.remove_label_values(&labels),
+            Some(GuestMetric::Histogram(histogram)) => histogram.remove_label_values(&labels),
+            None => Ok(()),
+        };
     }
 
     /// Counts a failed discovery, or a failure to adapt the controller's watches

@@ -528,7 +528,7 @@ fn asked(
             let (stable, lost) = (status.stable.as_ref()?, status.lost.as_ref()?);
             (RequestKind::Abandon, requests::abandon(stable, lost))
         }
-        Request::Reset => (RequestKind::Reset, status.last_trip()?.to_owned()),
+        Request::Reset => (RequestKind::Reset, requests::reset(status)?.to_owned()),
         Request::Invalid => (RequestKind::Promote, "nonsense".to_owned()),
     })
 }

@@ -14,6 +14,7 @@ mod cluster;
 mod compile;
 mod files;
 mod hostile;
+mod memory;
 mod oci;
 mod program;
 mod registry;

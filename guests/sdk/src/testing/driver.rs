@@ -291,7 +291,8 @@ impl<C: Controller> Driver<C> {
     /// Reads for a call that nothing else waits for.
     fn read(&mut self, call: &Call<()>, request: &ReadRequest) -> ReadAnswer {
         let id = ReadId(self.fresh_id());
-        self.world.read(id, &self.name, &call.mapping, request);
+        self.world
+            .read(id, &self.name, &call.mapping, request, usize::MAX);
         let now = self.world.now().instant;
         while let Some(notice) = self.world.next(now) {
             match notice {
@@ -430,6 +431,7 @@ impl<C: Controller> Driver<C> {
             self.handle(Input::Answered {
                 call: id,
                 result: Ok(in_flight.decisions),
+                logged: 0,
                 took: Duration::ZERO,
             });
         }

@@ -66,7 +66,7 @@ async fn reads_run_in_parallel_and_keep_their_order() {
         ),
     ];
     let start = tokio::time::Instant::now();
-    let answers = get(&server.api(), &mapping(), &requests).await;
+    let answers = get(&server.api(), &mapping(), &requests, usize::MAX).await;
     assert_eq!(start.elapsed(), Duration::from_secs(30));
     let classes: Vec<_> = answers
         .iter()
@@ -102,7 +102,7 @@ async fn only_metadata_is_requested_for_fields_of_metadata() {
         request(pod(), &["metadata.ownerReferences"]),
         request(pod(), &["spec"]),
     ];
-    get(&server.api(), &mapping(), &requests).await;
+    get(&server.api(), &mapping(), &requests, usize::MAX).await;
     let accepts: Vec<_> = server
         .seen()
         .iter()
@@ -140,7 +140,7 @@ async fn a_list_is_read_completely_and_again_if_its_token_expires() {
         2 => page("b", "t2"),
         _ => page("c", ""),
     });
-    let records = list(&server.api(), &mapping(), &list_request())
+    let records = list(&server.api(), &mapping(), &list_request(), usize::MAX)
         .await
         .unwrap();
     let names: Vec<_> = records
@@ -160,7 +160,7 @@ async fn a_list_is_read_completely_and_again_if_its_token_expires() {
 #[tokio::test]
 async fn the_error_of_a_list_names_the_resource() {
     let server = Server::always(403, status(403, "Forbidden", "no", json!({})));
-    let failure = list(&server.api(), &mapping(), &list_request())
+    let failure = list(&server.api(), &mapping(), &list_request(), usize::MAX)
         .await
         .unwrap_err();
     assert_eq!(failure.class, FailureClass::Forbidden);
@@ -172,7 +172,9 @@ async fn the_error_of_a_list_names_the_resource() {
         resource: ApiResource::new("example.com", "v1", "gadgets"),
         ..list_request()
     };
-    let failure = list(&server.api(), &mapping(), &gadgets).await.unwrap_err();
+    let failure = list(&server.api(), &mapping(), &gadgets, usize::MAX)
+        .await
+        .unwrap_err();
     assert_eq!(failure.class, FailureClass::Unmappable);
 }
 
@@ -183,7 +185,13 @@ async fn a_read_is_repeated_when_the_server_is_overloaded() {
         _ => Reply::Json(200, stored("p", "u-1")),
     });
     let start = tokio::time::Instant::now();
-    let answers = get(&server.api(), &mapping(), &[request(pod(), &[])]).await;
+    let answers = get(
+        &server.api(),
+        &mapping(),
+        &[request(pod(), &[])],
+        usize::MAX,
+    )
+    .await;
     assert!(answers[0].is_ok());
     assert_eq!(start.elapsed().as_secs(), 2);
 }

@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::bounds::{Bounds, MIB};
 use crate::budget::{Cooldown, Guardrails};
 use crate::revision::CallLimits;
 use schemars::JsonSchema;
@@ -115,7 +116,10 @@ impl From<&GuardrailConfig> for Guardrails {
     }
 }
 
-/// The resources that one call of the guest may use.
+/// The resources that one call of the guest may use, and the most that the host keeps for
+/// the guest. A change of `memoryMib`, `callMillis` or `instances` is another revision;
+/// any other limit applies at once. A call that would exceed a limit fails with the name
+/// of the limit, unless the limit says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct LimitConfig {
@@ -128,7 +132,53 @@ pub struct LimitConfig {
     /// The most calls that run at the same time (1 to 16).
     #[schemars(range(min = 1, max = MOST_INSTANCES))]
     pub instances: u32,
+    /// The most notes (up to 10,000,000).
+    #[schemars(range(min = 0, max = MOST_THINGS))]
+    pub notes: u32,
+    /// The size of all notes with their keys, in MiB (up to 1024).
+    #[schemars(range(min = 0, max = 1024))]
+    pub note_mib: u32,
+    /// The most queue items (up to 10,000,000). Keys that the guest's triggers enqueue
+    /// count, and are enqueued beyond the limit too.
+    #[schemars(range(min = 0, max = MOST_THINGS))]
+    pub queue_items: u32,
+    /// The size of the queue items, in MiB (up to 1024): keys, groups, and the failures
+    /// of the last attempts.
+    #[schemars(range(min = 0, max = 1024))]
+    pub queue_mib: u32,
+    /// The most groups of queues: those with a rate of their own, and those with items
+    /// (up to 10,000,000).
+    #[schemars(range(min = 0, max = MOST_THINGS))]
+    pub rate_groups: u32,
+    /// The most series of the metrics that the guest declares: combinations of the
+    /// values of labels (up to 10,000,000).
+    #[schemars(range(min = 0, max = MOST_THINGS))]
+    pub metric_series: u32,
+    /// The size of the plans that are kept to compare a candidate with the stable
+    /// revision, in MiB (1 to 1024), for each of the two. Beyond it, the oldest are
+    /// dropped and count as `unknown`.
+    #[schemars(range(min = 1, max = 1024))]
+    pub compared_mib: u32,
+    /// The size of the plans that are decided and have not ended, in MiB (1 to 1024).
+    /// Beyond it, the guest is not called until some have ended.
+    #[schemars(range(min = 1, max = 1024))]
+    pub plan_mib: u32,
+    /// The size of the objects that the calls in flight have read live, in MiB (1 to
+    /// 1024).
+    #[schemars(range(min = 1, max = 1024))]
+    pub live_read_mib: u32,
+    /// The size of the guest's text in the log in 60 seconds, in KiB (up to 1,048,576).
+    /// Beyond it, lines are dropped, except those about writes to the cluster.
+    #[schemars(range(min = 0, max = MOST_LOG_KIB))]
+    pub log_kib_per_minute: u32,
 }
+
+/// The highest limit of a number.
+const MOST_THINGS: u32 = 10_000_000;
+/// The highest limit of a size in MiB.
+const MOST_MIB: u32 = 1024;
+/// The highest limit of the log.
+const MOST_LOG_KIB: u32 = 1 << 20;
 
 impl Default for LimitConfig {
     fn default() -> Self {
@@ -136,6 +186,34 @@ impl Default for LimitConfig {
             memory_mib: 64,
             call_millis: 1000,
             instances: 4,
+            notes: 200_000,
+            note_mib: 32,
+            queue_items: 500_000,
+            queue_mib: 64,
+            rate_groups: 10_000,
+            metric_series: 10_000,
+            compared_mib: 64,
+            plan_mib: 64,
+            live_read_mib: 64,
+            log_kib_per_minute: 65_536,
+        }
+    }
+}
+
+impl From<LimitConfig> for Bounds {
+    fn from(config: LimitConfig) -> Self {
+        let mib = |mib: u32| mib as usize * MIB;
+        Self {
+            notes: config.notes as usize,
+            note_bytes: mib(config.note_mib),
+            queue_items: config.queue_items as usize,
+            queue_bytes: mib(config.queue_mib),
+            rate_groups: config.rate_groups as usize,
+            metric_series: config.metric_series as usize,
+            compared_bytes: mib(config.compared_mib),
+            plan_bytes: mib(config.plan_mib),
+            live_read_bytes: mib(config.live_read_mib),
+            log_bytes: config.log_kib_per_minute as usize * 1024,
         }
     }
 }
@@ -164,7 +242,36 @@ impl LimitConfig {
             let reason = out_of_range(self.instances, 1, MOST_INSTANCES);
             return Err(SpecError::new("limits.instances", reason));
         }
+        let numbers = [
+            ("limits.notes", self.notes, 0, MOST_THINGS),
+            ("limits.noteMib", self.note_mib, 0, MOST_MIB),
+            ("limits.queueItems", self.queue_items, 0, MOST_THINGS),
+            ("limits.queueMib", self.queue_mib, 0, MOST_MIB),
+            ("limits.rateGroups", self.rate_groups, 0, MOST_THINGS),
+            ("limits.metricSeries", self.metric_series, 0, MOST_THINGS),
+            ("limits.comparedMib", self.compared_mib, 1, MOST_MIB),
+            ("limits.planMib", self.plan_mib, 1, MOST_MIB),
+            ("limits.liveReadMib", self.live_read_mib, 1, MOST_MIB),
+            (
+                "limits.logKibPerMinute",
+                self.log_kib_per_minute,
+                0,
+                MOST_LOG_KIB,
+            ),
+        ];
+        for (field, found, least, most) in numbers {
+            if !(least..=most).contains(&found) {
+                return Err(SpecError::new(field, out_of_range(found, least, most)));
+            }
+        }
         Ok(())
+    }
+
+    /// Whether two revisions with these limits are the same: the other limits belong to
+    /// the controller.
+    #[must_use]
+    pub fn is_same_revision(self, other: Self) -> bool {
+        CallLimits::from(self) == CallLimits::from(other)
     }
 }
 
@@ -184,6 +291,36 @@ mod tests {
             error.to_string(),
             "limits.instances: expected a number from 1 to 16, found 17"
         );
+    }
+
+    #[test]
+    fn the_limits_of_a_spec_without_any_are_the_default_bounds() {
+        assert_eq!(Bounds::from(LimitConfig::default()), Bounds::default());
+        LimitConfig::default().check().unwrap();
+    }
+
+    #[test]
+    fn a_limit_out_of_range_is_refused_by_its_name() {
+        let config = LimitConfig {
+            plan_mib: 0,
+            ..LimitConfig::default()
+        };
+        assert_eq!(
+            config.check().unwrap_err().to_string(),
+            "limits.planMib: expected a number from 1 to 1024, found 0"
+        );
+    }
+
+    #[test]
+    fn only_the_limits_of_a_call_make_another_revision() {
+        let limits = LimitConfig::default();
+        let other = LimitConfig { notes: 7, ..limits };
+        assert!(limits.is_same_revision(other));
+        let other = LimitConfig {
+            instances: 7,
+            ..limits
+        };
+        assert!(!limits.is_same_revision(other));
     }
 
     #[test]

@@ -41,7 +41,8 @@ pub struct ControllerSpec {
     /// Limits on the writes of the controller, whatever the guest decides.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guardrails: GuardrailConfig,
-    /// The resources that one call of the guest may use.
+    /// The resources that one call of the guest may use, and the most that the host keeps
+    /// for the guest.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitConfig,
     /// How a new revision replaces the stable one. If absent, at once.
@@ -123,6 +124,7 @@ impl ControllerSpec {
             mode: self.mode.into(),
             grant,
             guardrails: (&self.guardrails).into(),
+            bounds: self.limits.into(),
             ..Settings::default()
         }
     }

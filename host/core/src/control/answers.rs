@@ -6,7 +6,7 @@
 //! fulfilled yet is `Pending`, and stays in force.
 
 use super::notice::Notice;
-use super::requests::{RequestKind, Requests, rollout_name, subject};
+use super::requests::{RequestKind, Requests, reset, rollout_name, subject};
 use super::times::time;
 use crate::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
 use crate::mutant::Mutant;
@@ -51,7 +51,8 @@ pub(super) fn review(
         match final_answer(status, kind, value) {
             // The status does not record the reset itself: after a crash in between,
             // the next host resets again.
-            Some(RequestResult::Done) if kind == RequestKind::Reset => {}
+            Some(RequestResult::Done)
+                if kind == RequestKind::Reset && status.last_trip().is_some() => {}
             Some(_) if !Mutant::AnswerTwice.is_active() => in_force.clear(kind),
             _ => {
                 let misfit = misfit(status, generation, kind, subject(value));
@@ -181,7 +182,12 @@ impl Outcome<'_> {
                 if self.in_force.resets(status) && self.is_running {
                     let tripped = status.tripped.iter().map(|one| one.guardrail.as_str());
                     let tripped = tripped.collect::<Vec<_>>().join(", ");
-                    done(format!("the tripped guardrails were reset: {tripped}"))
+                    let cleared = "queues and notes were cleared";
+                    done(if tripped.is_empty() {
+                        cleared.to_owned()
+                    } else {
+                        format!("the tripped guardrails were reset: {tripped}; {cleared}")
+                    })
                 } else if self.in_force.resets(status) {
                     pending("the controller does not run yet".to_owned())
                 } else {
@@ -263,7 +269,13 @@ fn misfit(
             })
         }
         RequestKind::Reset => match status.last_trip() {
-            None => Some("no guardrail is tripped".to_owned()),
+            None => match reset(status) {
+                Some(since) if since == subject => None,
+                Some(since) => Some(format!(
+                    "no guardrail is tripped; to clear queues and notes, name {since}"
+                )),
+                None => Some("no revision is stable".to_owned()),
+            },
             Some(last) if last > subject => Some(tripped_later(last)),
             Some(last) => {
                 (last != subject).then(|| format!("the last guardrail tripped at {last}"))

@@ -129,6 +129,8 @@ pub enum LoadFailure {
     Refused,
     /// The guest could not be called: the machine is busy.
     Busy,
+    /// The instances of all revisions may need more memory than the container has.
+    MemoryLimit,
     /// Loading ended without an answer.
     Unanswered,
     /// The spec of the revision is not recorded, or cannot be read.
@@ -147,7 +149,7 @@ impl LoadFailure {
             | Self::TooLarge
             | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
-            Self::Refused | Self::Busy => CONFIGURED,
+            Self::Refused | Self::Busy | Self::MemoryLimit => CONFIGURED,
         }
     }
 
@@ -163,6 +165,7 @@ impl LoadFailure {
             Self::NotWasm => "NotWasm",
             Self::NotAGuest => "NotAGuest",
             Self::Refused | Self::Busy => "Refused",
+            Self::MemoryLimit => "MemoryLimit",
             Self::Unanswered => "LoadFailed",
             Self::NotRecorded => "NotRecorded",
         }
@@ -181,6 +184,7 @@ impl LoadFailure {
             | Self::NoSuchBuiltin
             | Self::NotSigned
             | Self::Busy
+            | Self::MemoryLimit
             | Self::Unanswered
             | Self::NotRecorded => false,
         }

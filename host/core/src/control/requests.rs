@@ -24,7 +24,7 @@ pub const ABORT: &str = "davit.dev/abort";
 pub const ABANDON: &str = "davit.dev/abandon";
 /// `REVISION@TIME`: the revision that was rejected then is rolled out once more.
 pub const RETRY: &str = "davit.dev/retry";
-/// `TIME`: resets the guardrails that had tripped by then.
+/// `TIME`: resets the guardrails that had tripped by then, and clears queues and notes.
 pub const RESET: &str = "davit.dev/reset";
 /// `REVISION@GENERATION`: the revision of that name, which the spec of that
 /// generation describes, replaces the stable one without steps.
@@ -216,12 +216,13 @@ impl Requests {
         named.is_some_and(|named| says(self.swap.as_ref(), &named))
     }
 
-    /// Whether a request resets the tripped guardrails. It names the last trip, so that
-    /// it resets no trip that its author has not seen.
+    /// Whether a request resets the controller: its tripped guardrails, its queues and
+    /// its notes. It names [`reset`], so that it resets no trip that its author has not
+    /// seen.
     #[must_use]
     pub fn resets(&self, status: &ControllerStatus) -> bool {
-        let last = status.last_trip();
-        last.is_some_and(|last| says(self.reset.as_ref(), last))
+        let named = reset(status);
+        named.is_some_and(|named| says(self.reset.as_ref(), named))
     }
 }
 
@@ -253,6 +254,14 @@ pub fn abandon(stable: &RevisionStatus, lost: &LostStatus) -> String {
 #[must_use]
 pub fn swap(revision: &str, generation: i64) -> String {
     format!("{revision}@{generation}")
+}
+
+/// The value of [`RESET`] that resets a controller: the time of the last trip; if no
+/// guardrail is tripped, the time since which the stable revision is stable.
+#[must_use]
+pub fn reset(status: &ControllerStatus) -> Option<&str> {
+    let since = || Some(status.stable.as_ref()?.since.as_str());
+    status.last_trip().or_else(since)
 }
 
 /// The name of a rollout: no two have the same.
@@ -372,6 +381,16 @@ mod tests {
         assert!(!requests.resets(&tripped(&[ten, eleven])));
         assert!(request(RESET, eleven).resets(&tripped(&[eleven, ten])));
         assert!(!Requests::default().resets(&tripped(&[])));
+        // Without a trip, it names the stable revision's time.
+        let stable = |tripped_at: &[&str]| ControllerStatus {
+            stable: Some(RevisionStatus {
+                since: ten.into(),
+                ..RevisionStatus::default()
+            }),
+            ..tripped(tripped_at)
+        };
+        assert!(requests.resets(&stable(&[])));
+        assert!(!requests.resets(&stable(&[eleven])));
     }
 
     fn tripped_since(since: &str) -> TrippedStatus {

@@ -54,7 +54,7 @@ impl<G> Revision<G> {
             // Other signatures are verified before the revision continues.
             && module.verify == own.module.verify
             && spec.config == own.config
-            && spec.limits == own.limits
+            && spec.limits.is_same_revision(own.limits)
     }
 
     /// The revision in a status.
@@ -73,7 +73,9 @@ impl<G> Revision<G> {
 /// Whether two specs describe the same revision, as far as they determine it.
 #[must_use]
 pub fn is_same_revision(one: &ControllerSpec, other: &ControllerSpec) -> bool {
-    one.module == other.module && one.config == other.config && one.limits == other.limits
+    one.module == other.module
+        && one.config == other.config
+        && one.limits.is_same_revision(other.limits)
 }
 
 /// Whether a spec differs from a former revision only by an update of Davit: the same

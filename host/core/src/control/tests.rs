@@ -3,6 +3,7 @@
 mod bench;
 mod files;
 mod grants;
+mod largest;
 mod orders;
 mod requests;
 mod rollouts;

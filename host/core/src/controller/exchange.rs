@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::{Bounds, SeriesKey};
 use crate::budget::Guardrails;
 use crate::expectation::WriteResult;
 use crate::failure::Failure;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub guardrails: Guardrails,
     /// The names of the revisions that run in a dry run, whatever the mode.
     pub dry_run_only: BTreeSet<String>,
+    /// The most that the host keeps for each revision.
+    pub bounds: Bounds,
 }
 
 impl Settings {
@@ -150,6 +153,8 @@ pub enum Effect {
     },
     /// Add a measure to a metric of the guest.
     Measure(Measure),
+    /// No revision names these series of metrics any more.
+    SeriesDropped(Vec<SeriesKey>),
     /// An item of the stable revision was reconciled.
     Reconciled {
         /// Its queue.

@@ -168,13 +168,15 @@ impl ItemExecution {
     }
 
     /// A swap replaces the revision: plans that have not started are dropped, and the
-    /// item is requeued when the others have ended.
-    pub(super) fn supersede(&mut self) {
-        self.plans.clear();
+    /// item is requeued when the others have ended. Returns the bytes of the dropped
+    /// plans.
+    pub(super) fn supersede(&mut self) -> usize {
+        let dropped = std::mem::take(&mut self.plans);
         self.next_page = None;
         self.verdict = Verdict::RequeueAfter(Duration::ZERO);
         self.not_before = None;
         self.deferral = Deferral::None;
+        dropped.iter().map(|plan| plan.bytes()).sum()
     }
 
     /// The kind of a plan's object is not served. No request was sent.

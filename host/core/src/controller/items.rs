@@ -91,6 +91,16 @@ impl WorkItems {
         }
     }
 
+    /// The queues are replaced: only executions are left, which continue to their end.
+    /// Plans that the gate has not ruled on are dropped. Returns their bytes.
+    pub(super) fn clear(&mut self) -> usize {
+        self.pages.clear();
+        self.waiters = Waiters::default();
+        let is_executing = |state: &WorkItemState| matches!(state, WorkItemState::Executing(_));
+        self.states.retain(|_, state| is_executing(state));
+        self.supersede()
+    }
+
     /// The items whose plans are executed.
     pub(super) fn executing(&self) -> impl Iterator<Item = &QueueKey> {
         let is_executing = |state: &WorkItemState| matches!(state, WorkItemState::Executing(_));
@@ -260,12 +270,15 @@ impl WorkItems {
     }
 
     /// A swap replaces the revision: plans that the gate has not ruled on are dropped.
-    pub(super) fn supersede(&mut self) {
+    /// Returns their bytes.
+    pub(super) fn supersede(&mut self) -> usize {
+        let mut bytes = 0;
         for state in self.states.values_mut() {
             if let WorkItemState::Executing(execution) = state {
-                execution.supersede();
+                bytes += execution.supersede();
             }
         }
+        bytes
     }
 
     /// The decided plans that the gate has not ruled on yet.

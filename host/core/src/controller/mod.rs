@@ -9,6 +9,7 @@
 
 mod exchange;
 mod execution;
+mod former;
 mod items;
 mod resync;
 mod revision;
@@ -24,6 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::Exceeded;
 use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
@@ -44,6 +46,7 @@ pub use exchange::{
     CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome,
     PlanId, Settings, World,
 };
+use former::Former;
 pub use revision::Revision;
 use shared::{Rollout, Shared};
 pub use tally::Tally;
@@ -54,6 +57,8 @@ pub use views::Views;
 pub struct Controller<G> {
     stable: Revision<G>,
     candidate: Option<Revision<G>>,
+    /// What the stable revision before this one left behind.
+    former: Option<Former>,
     shared: Shared,
 }
 
@@ -72,6 +77,7 @@ impl<G: Clone> Controller<G> {
         Self {
             stable: Revision::new(now, id, stable, views),
             candidate: None,
+            former: None,
             shared,
         }
     }
@@ -82,15 +88,27 @@ impl<G: Clone> Controller<G> {
         self.shared.id
     }
 
-    /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay.
+    /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay,
+    /// unless this is the stable revision of before: then they are those of before.
     /// Calls in flight are void. Returns the former guest.
     pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
         let id = RevisionId(self.shared.fresh_id());
-        self.stable.reconfigure(now, id, stable, views)
+        let before = self.stable.state();
+        let guest = self.stable.reconfigure(now, id, stable, views);
+        if let Some(former) = self.former.replace(before)
+            && former.identity == *self.stable.identity()
+        {
+            self.stable.return_to(now, &former);
+            if let Some(replaced) = &self.former {
+                self.shared
+                    .drop_series(&replaced.series, self.stable.series());
+            }
+        }
+        guest
     }
 
     /// Starts a candidate with a copy of the stable revision's items, timers and notes,
-    /// and a resync. Returns the guest of a former candidate.
+    /// and a resync. The stable revision of before has those of before. Returns the guest of a former candidate.
     pub fn start_candidate(
         &mut self,
         now: Instant,
@@ -100,10 +118,17 @@ impl<G: Clone> Controller<G> {
     ) -> Option<G> {
         let former = self.drop_candidate(now);
         let id = RevisionId(self.shared.fresh_id());
-        let candidate = self.stable.fork(now, id, candidate, views);
+        let mut candidate = self.stable.fork(now, id, candidate, views);
+        if let Some(former) = &self.former
+            && former.identity == *candidate.identity()
+        {
+            candidate.return_to(now, former);
+        }
         let window = window(step.window, [&self.stable, &candidate]);
         self.candidate = Some(candidate);
         let mut rollout = Rollout::new(now, step, window);
+        let most_bytes = self.shared.settings.bounds.compared_bytes;
+        rollout.comparison.set_most_bytes(most_bytes);
         for (item, plan) in self.under_way() {
             rollout
                 .comparison
@@ -176,6 +201,9 @@ impl<G: Clone> Controller<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
         let former = std::mem::replace(&mut self.stable, candidate);
+        self.former = Some(former.state());
+        self.shared
+            .drop_series(former.series(), self.stable.series());
         self.end_rollout(now);
         Some(former.into_guest())
     }
@@ -184,6 +212,8 @@ impl<G: Clone> Controller<G> {
     /// candidate's guest.
     pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
         let candidate = self.candidate.take()?;
+        self.shared
+            .drop_series(candidate.series(), self.stable.series());
         self.end_rollout(now);
         Some(candidate.into_guest())
     }
@@ -210,6 +240,10 @@ impl<G: Clone> Controller<G> {
             return;
         }
         self.shared.budget.set(settings.guardrails);
+        if let Some(rollout) = &mut self.shared.rollout {
+            let most_bytes = settings.bounds.compared_bytes;
+            rollout.comparison.set_most_bytes(most_bytes);
+        }
         let enforces = settings.mode == Mode::Enforce && !Mutant::ForgetDryRuns.is_active();
         self.shared.settings = settings;
         if enforces {
@@ -224,14 +258,15 @@ impl<G: Clone> Controller<G> {
         self.shared.budget.resume(trip);
     }
 
-    /// Resets the tripped guardrails.
+    /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();
         if Mutant::ForgetReset.is_active() {
             return;
         }
+        self.former = None;
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.start_resync(now);
+            revision.clear(now);
         }
     }
 
@@ -380,24 +415,50 @@ impl<G: Clone> Controller<G> {
         }
     }
 
+    /// How many bytes of objects a call may read live now.
+    #[must_use]
+    pub fn live_read_room(&self, id: CallId) -> usize {
+        let revision = self.caller(id).and_then(|role| self.revision(role));
+        let read = revision.map(Revision::live_read_bytes);
+        let most = self.shared.settings.bounds.live_read_bytes;
+        most.saturating_sub(read.unwrap_or_default())
+    }
+
+    /// A call has read objects of this size live. Beyond the bound, the call must not get
+    /// them, and fails when it ends.
+    pub fn handle_live_read(&mut self, id: CallId, bytes: usize) -> Result<(), Exceeded> {
+        let most = self.shared.settings.bounds.live_read_bytes;
+        let revision = caller(&mut self.stable, &mut self.candidate, id);
+        revision.map_or(Ok(()), |revision| {
+            revision.handle_live_read(id, bytes, most)
+        })
+    }
+
     /// Handles a guest's answer to a call: a decision for each item, in their order,
-    /// and the duration of the call.
+    /// and the duration of the call. Returns the failure of an answer that would exceed
+    /// a bound: every item is retried.
     pub fn handle_decisions(
         &mut self,
         id: CallId,
         decisions: Vec<Decision>,
         took: Duration,
         world: &World<'_>,
-    ) {
-        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
-            revision.handle_decisions(id, decisions, took, world, &mut self.shared);
-        }
+    ) -> Option<CallFailure> {
+        let revision = caller(&mut self.stable, &mut self.candidate, id)?;
+        revision.handle_decisions(id, decisions, took, world, &mut self.shared)
     }
 
-    /// A call failed: every item is retried.
-    pub fn handle_call_failure(&mut self, now: Instant, id: CallId, failure: CallFailure) {
-        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
-            revision.handle_call_failure(now, id, failure, &mut self.shared);
+    /// A call failed: every item is retried. Returns the failure: that of a bound, if the
+    /// call has exceeded one before it failed.
+    pub fn handle_call_failure(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        failure: CallFailure,
+    ) -> CallFailure {
+        match caller(&mut self.stable, &mut self.candidate, id) {
+            Some(revision) => revision.handle_call_failure(now, id, failure, &mut self.shared),
+            None => failure,
         }
     }
 
@@ -444,7 +505,7 @@ impl<G: Clone> Controller<G> {
         }
         let revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
         revisions
-            .filter_map(|revision| revision.poll_timeout(now))
+            .filter_map(|revision| revision.poll_timeout(now, &self.shared.settings.bounds))
             .min()
     }
 

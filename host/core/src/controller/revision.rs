@@ -1,6 +1,8 @@
 //! One revision of a controller: its queues, its calls, and its plans up to the gate.
 
+mod admission;
 mod decision;
+mod replacement;
 mod ruling;
 
 use std::collections::BTreeMap;
@@ -14,6 +16,7 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
+use crate::bounds::{Bounds, Exceeded, Series, text};
 use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
@@ -37,6 +40,10 @@ struct CallInFlight {
     snapshot: Snapshot,
     /// Until when the API server throttles reads of the call.
     throttled_until: Option<Instant>,
+    /// The bytes of objects that the call has read live.
+    live_read_bytes: usize,
+    /// The bound that a live read of the call exceeded.
+    exceeded: Option<Exceeded>,
 }
 
 /// One revision of a controller's guest.
@@ -61,6 +68,12 @@ pub struct Revision<G> {
     complete: bool,
     queues: Queues,
     notes: Notes,
+    /// The bytes of the notes and their keys.
+    note_bytes: usize,
+    /// The series of the guest's metrics.
+    series: Series,
+    /// The bytes of the plans that are decided and have not ended.
+    plan_bytes: usize,
     circuit: CircuitBreaker,
     tally: Tally,
     calls: BTreeMap<CallId, CallInFlight>,
@@ -77,29 +90,9 @@ impl<G: Clone> Revision<G> {
         views: Views,
     ) -> Self {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let notes = Notes::default();
-        let mut revision = Self::with(id, Role::Stable, loaded, views, queues, notes);
+        let mut revision = Self::with(id, Role::Stable, loaded, views, queues);
         revision.begin_resync(Pace::Brisk);
         revision
-    }
-
-    /// A candidate beside this revision. It starts with a copy of the items, timers and
-    /// notes, and a resync. Items that are being reconciled here are pending there. Its
-    /// ticks are due at the same time, so that both decide on the same state.
-    pub(super) fn fork(
-        &self,
-        now: Instant,
-        id: RevisionId,
-        loaded: LoadedRevision<G>,
-        views: Views,
-    ) -> Self {
-        let mut queues = self.queues.fork(now);
-        queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let notes = self.notes.clone();
-        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
-        fork.items = self.items.fork();
-        fork.begin_resync(Pace::Easy);
-        fork
     }
 
     fn with(
@@ -108,7 +101,6 @@ impl<G: Clone> Revision<G> {
         loaded: LoadedRevision<G>,
         views: Views,
         queues: Queues,
-        notes: Notes,
     ) -> Self {
         Self {
             id,
@@ -123,56 +115,16 @@ impl<G: Clone> Revision<G> {
             manifest: loaded.manifest,
             complete: true,
             queues,
-            notes,
+            notes: Notes::default(),
+            note_bytes: 0,
+            series: Series::default(),
+            plan_bytes: 0,
             circuit: CircuitBreaker::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
             items: WorkItems::default(),
             resync: Resync::default(),
         }
-    }
-
-    /// Swaps the revision and returns the former guest. Queues, timers and notes stay.
-    /// Calls in flight are void, and plans that the gate has not ruled on are dropped.
-    pub(super) fn reconfigure(
-        &mut self,
-        now: Instant,
-        id: RevisionId,
-        loaded: LoadedRevision<G>,
-        views: Views,
-    ) -> G {
-        let LoadedRevision {
-            guest,
-            manifest,
-            identity,
-            ..
-        } = loaded;
-        for called in std::mem::take(&mut self.calls).into_values() {
-            self.send_back(now, called.items);
-        }
-        for QueueKey { queue, key } in self.items.drop_pages() {
-            self.queues.done(now, &queue, &key, Finish::PutBack);
-        }
-        self.items.supersede();
-        let gone = self
-            .queues
-            .reconfigure(now, &manifest.queues, &manifest.ticks);
-        self.items.forget(&gone);
-        // A queue that was gone may be declared again while plans of its items are
-        // executed: a key is reconciled at most once at a time.
-        for item in self.items.executing() {
-            self.queues.resume(now, item);
-        }
-        self.id = id;
-        self.name = identity.to_string().into();
-        self.identity = identity;
-        self.manifest = manifest;
-        self.set_views(views);
-        self.complete = true;
-        self.circuit = CircuitBreaker::default();
-        self.tally = Tally::default();
-        self.start_resync(now);
-        std::mem::replace(&mut self.guest, guest)
     }
 
     /// What identifies it.
@@ -208,9 +160,12 @@ impl<G: Clone> Revision<G> {
         self.guest
     }
 
-    /// Whether another call can be made.
-    fn has_room(&self) -> bool {
-        self.complete && self.calls.len() < self.identity.limits().instances as usize
+    /// Whether another call can be made. While the API server does not keep up with the
+    /// plans of the guest, the guest makes no more.
+    fn has_room(&self, bounds: &Bounds) -> bool {
+        self.complete
+            && self.calls.len() < self.identity.limits().instances as usize
+            && self.plan_bytes < bounds.plan_bytes
     }
 
     fn set_views(&mut self, views: Views) {
@@ -229,6 +184,11 @@ impl<G: Clone> Revision<G> {
     #[must_use]
     pub fn circuit(&self) -> &CircuitBreaker {
         &self.circuit
+    }
+
+    /// The series of its metrics.
+    pub(super) fn series(&self) -> &Series {
+        &self.series
     }
 
     /// The tally since the counts were last restarted.
@@ -322,7 +282,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) -> Option<CallRequest<G>> {
-        if !self.has_room() {
+        if !self.has_room(&shared.settings.bounds) {
             return None;
         }
         let permit = self.circuit.begin(now)?;
@@ -338,6 +298,8 @@ impl<G: Clone> Revision<G> {
             started: now,
             snapshot: snapshot.clone(),
             throttled_until: None,
+            live_read_bytes: 0,
+            exceeded: None,
         };
         self.calls.insert(request.id, call);
         if let Some(rollout) = &mut shared.rollout {
@@ -406,17 +368,24 @@ impl<G: Clone> Revision<G> {
         }
     }
 
+    /// Executes an answer, unless it would exceed a bound: then nothing of it counts, and
+    /// the call has failed.
     pub(super) fn handle_decisions(
         &mut self,
         id: CallId,
-        decisions: Vec<Decision>,
+        mut decisions: Vec<Decision>,
         took: Duration,
         world: &World<'_>,
         shared: &mut Shared,
-    ) {
-        let Some(called) = self.calls.remove(&id) else {
-            return;
-        };
+    ) -> Option<CallFailure> {
+        let of_reads = self.calls.get(&id)?.exceeded.map_or(Ok(()), Err);
+        decisions.iter_mut().for_each(text::cut);
+        let admitted = || self.admit(&decisions, &shared.settings.bounds);
+        if let Err(exceeded) = of_reads.and_then(|()| admitted()) {
+            return Some(self.handle_call_failure(world.now, id, exceeded.into(), shared));
+        }
+        let called = self.calls.remove(&id)?;
+        self.name_series(&decisions);
         debug_assert_eq!(
             called.items.len(),
             decisions.len(),
@@ -457,6 +426,7 @@ impl<G: Clone> Revision<G> {
                 shared,
             );
         }
+        None
     }
 
     pub(super) fn handle_call_failure(
@@ -465,21 +435,24 @@ impl<G: Clone> Revision<G> {
         id: CallId,
         failure: CallFailure,
         shared: &mut Shared,
-    ) {
+    ) -> CallFailure {
         let Some(called) = self.calls.remove(&id) else {
-            return;
+            return failure;
         };
+        // The guest may have failed because it did not get what it read.
+        let failure = called.exceeded.map_or(failure, CallFailure::from);
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
-        self.circuit.failed(now, called.permit, failure);
+        self.circuit.failed(now, called.permit, failure.clone());
         if Mutant::ForgetFailedCalls.is_active() {
-            return;
+            return failure;
         }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
             self.finish_item(now, &item, finish.clone(), shared);
         }
+        failure
     }
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
@@ -500,8 +473,8 @@ impl<G: Clone> Revision<G> {
     }
 
     /// When to call [`Self::poll_call`] again, if nothing else happens.
-    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if !self.has_room() {
+    pub(super) fn poll_timeout(&self, now: Instant, bounds: &Bounds) -> Option<Instant> {
+        if !self.has_room(bounds) {
             return None;
         }
         let item = || {

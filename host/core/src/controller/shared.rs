@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
+use crate::bounds::Series;
 use crate::budget::{Budget, Requester};
 use crate::expectation::{ExpectationState, Expectations, ObservedVersion};
 use crate::object::{ObjectRef, Uid};
@@ -154,6 +155,14 @@ impl Shared {
             rollout
                 .comparison
                 .decided(world.now, reconcile, plans, is_stale);
+        }
+    }
+
+    /// Drops the series of metrics that only a former revision has named.
+    pub(super) fn drop_series(&mut self, former: &Series, present: &Series) {
+        let series = former.without(present);
+        if !series.is_empty() {
+            self.effects.push_back(Effect::SeriesDropped(series));
         }
     }
 

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::bounds::text::MESSAGE;
 use crate::failure::FailureClass;
+use crate::untrusted::shorten;
 
 /// The number of calls that the latency is computed from.
 const MOST_CALLS: usize = 256;
@@ -36,8 +38,10 @@ impl Tally {
         how.clone_into(&mut self.last_failure);
     }
 
-    pub(super) fn refused(&mut self, why: String) {
+    /// The reason has names that the guest chose.
+    pub(super) fn refused(&mut self, mut why: String) {
         self.refused_writes += 1;
+        shorten(&mut why, MESSAGE);
         self.last_refusal = why;
     }
 

@@ -351,6 +351,7 @@ impl Bench {
             let input = machine::Input::Answered {
                 call: call.id,
                 result,
+                logged: 0,
                 took: Duration::from_millis(1),
             };
             self.input(Input::Machine(input));
@@ -560,6 +561,7 @@ fn a_plan_decided_when_it_must_not_start_any_more_is_not_executed() {
         let decided = machine::Input::Answered {
             call: call.id,
             result: Ok(deletions(&call)),
+            logged: 0,
             took: Duration::from_millis(1),
         };
         bench.host.handle(bench.now, Input::Machine(decided));

@@ -23,6 +23,7 @@ impl<G: Clone> Machine<G> {
             if let Some(removed) = &hosted.controller {
                 self.withdraw(now.instant, removed.id());
             }
+            self.outbox.log.forget(&controller);
             self.outbox.report(Report::Removed { controller });
             self.outbox.release(hosted.into_guests());
         }
@@ -42,6 +43,8 @@ impl<G: Clone> Machine<G> {
             candidate,
             tripped,
         } = desired;
+        let most = settings.bounds.log_bytes;
+        self.outbox.log.set_most(&name, most, now);
         let mut hosted = self.controllers.remove(&name).unwrap_or_default();
         let mut withdrawn = None;
         if let Some(controller) = &mut hosted.controller {

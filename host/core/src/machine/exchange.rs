@@ -40,6 +40,8 @@ pub enum Input {
         call: CallId,
         /// The decisions, or the failure.
         result: Result<Vec<Decision>, CallFailure>,
+        /// The bytes that the guest logged during the call.
+        logged: usize,
         /// The duration of the call.
         took: Duration,
     },
@@ -105,6 +107,9 @@ pub enum Effect<G> {
         request: ReadRequest,
         /// The resources that the API server serves.
         mapping: Arc<Mapping>,
+        /// The most bytes of objects that the machine accepts. The driver may stop as
+        /// soon as it has more.
+        most_bytes: usize,
     },
     /// Pass the answer of a live read to the guest.
     Resume {
@@ -151,6 +156,8 @@ pub struct Call<G> {
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects.
     pub unlisted: UnlistedByView,
+    /// The bytes that the guest may log.
+    pub log_bytes: usize,
 }
 
 /// A plan to execute.
@@ -193,6 +200,23 @@ pub enum ReadAnswer {
 }
 
 impl ReadAnswer {
+    /// The bytes of the objects.
+    pub(super) fn bytes(&self) -> usize {
+        let bytes = |object: &ObjectRecord| object.data.len();
+        match self {
+            Self::Get(results) => results.iter().flatten().map(bytes).sum(),
+            Self::List(result) => result.iter().flatten().map(bytes).sum(),
+        }
+    }
+
+    /// The answer without its objects: each read has failed like this.
+    pub(super) fn refused(self, failure: &Failure) -> Self {
+        match self {
+            Self::Get(results) => Self::Get(vec![Err(failure.clone()); results.len()]),
+            Self::List(_) => Self::List(Err(failure.clone())),
+        }
+    }
+
     /// For how long the API server throttles this read; none if it does not.
     pub(super) fn throttled_for(&self) -> Option<Duration> {
         let pause = |failure: &Failure| {

@@ -17,6 +17,43 @@ const REPEAT_AFTER: Duration = Duration::from_mins(10);
 /// the cluster.
 const REMEMBERED: usize = 200_000;
 
+/// The bytes of a line besides the guest's text.
+const LINE: usize = 64;
+/// The most text of a guest in a line: its message and its other fields.
+const LONGEST_LINE: usize = 8 * 1024;
+/// The time in which the text of a guest is counted.
+const PERIOD: Duration = Duration::from_mins(1);
+
+/// The text of a controller's guests in the log.
+#[derive(Debug)]
+struct LogVolume {
+    /// The most bytes in a period.
+    most: usize,
+    /// The bytes in this period.
+    bytes: usize,
+    since: Instant,
+    is_exceeded: bool,
+}
+
+impl LogVolume {
+    const fn new(most: usize, now: Instant) -> Self {
+        Self {
+            most,
+            bytes: 0,
+            since: now,
+            is_exceeded: false,
+        }
+    }
+
+    /// The bytes that are left in this period.
+    fn room(&mut self, now: Instant) -> usize {
+        if now.since(self.since) >= PERIOD {
+            *self = Self::new(self.most, now);
+        }
+        self.most.saturating_sub(self.bytes)
+    }
+}
+
 /// Decides which reports the log gets.
 #[derive(Debug, Default)]
 pub(super) struct LogPolicy {
@@ -26,6 +63,10 @@ pub(super) struct LogPolicy {
     failures: Throttle<(String, FailureClass)>,
     /// Interruptions of streams and failed discoveries.
     interruptions: Throttle<String>,
+    /// The text of each controller's guests.
+    volumes: BTreeMap<String, LogVolume>,
+    /// The controllers whose text exceeded its bound, with the bound.
+    exceeded: Vec<(String, usize)>,
 }
 
 impl LogPolicy {
@@ -52,8 +93,77 @@ impl LogPolicy {
         }
         let mut ruled = DefaultHasher::new();
         (controller, &plan.target, &plan.reason, ruling.as_str()).hash(&mut ruled);
-        let last = self.rulings.insert(ruled.finish(), now);
-        last.is_none_or(|at| now.since(at) >= REPEAT_AFTER)
+        let ruled = ruled.finish();
+        let last = self.rulings.get(&ruled);
+        if last.is_some_and(|at| now.since(*at) < REPEAT_AFTER) {
+            return false;
+        }
+        // A line that is dropped now may be logged the next time.
+        let is_logged = self.has_room(controller, plan.text_bytes(), now);
+        if is_logged {
+            self.rulings.insert(ruled, now);
+        }
+        is_logged
+    }
+
+    /// Sets how many bytes of guest text the log takes in 60 seconds.
+    pub(super) fn set_most(&mut self, controller: &str, most: usize, now: Instant) {
+        match self.volumes.get_mut(controller) {
+            Some(volume) => volume.most = most,
+            None => {
+                let volume = LogVolume::new(most, now);
+                self.volumes.insert(controller.to_owned(), volume);
+            }
+        }
+    }
+
+    /// A controller was removed.
+    pub(super) fn forget(&mut self, controller: &str) {
+        self.volumes.remove(controller);
+    }
+
+    /// How many bytes of text one more call of a guest may log.
+    pub(super) fn room(&mut self, controller: &str, now: Instant) -> usize {
+        let volume = self.volumes.get_mut(controller);
+        volume.map_or(usize::MAX, |volume| volume.room(now))
+    }
+
+    /// A guest has logged text during a call.
+    pub(super) fn logged(&mut self, controller: &str, bytes: usize, now: Instant) {
+        if let Some(volume) = self.volumes.get_mut(controller) {
+            volume.bytes = volume.bytes.saturating_add(bytes);
+            if volume.room(now) == 0 {
+                self.note_excess(controller);
+            }
+        }
+    }
+
+    /// Whether the log takes another line with guest text of this size.
+    pub(super) fn has_room(&mut self, controller: &str, bytes: usize, now: Instant) -> bool {
+        let Some(volume) = self.volumes.get_mut(controller) else {
+            return true;
+        };
+        let line = bytes.min(LONGEST_LINE) + LINE;
+        let has_room = volume.room(now) >= line;
+        if has_room {
+            volume.bytes += line;
+        } else {
+            self.note_excess(controller);
+        }
+        has_room
+    }
+
+    fn note_excess(&mut self, controller: &str) {
+        if let Some(volume) = self.volumes.get_mut(controller)
+            && !std::mem::replace(&mut volume.is_exceeded, true)
+        {
+            self.exceeded.push((controller.to_owned(), volume.most));
+        }
+    }
+
+    /// The controllers whose text has exceeded its bound since the last time.
+    pub(super) fn take_exceeded(&mut self) -> Vec<(String, usize)> {
+        std::mem::take(&mut self.exceeded)
     }
 
     /// Whether to log a warning for the outcome of a plan. A problem of the API server

@@ -33,6 +33,7 @@ use std::time::Duration;
 use crate::circuit::{CallFailure, CircuitState};
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::Unlisted;
+use crate::failure::{Failure, FailureClass};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
@@ -115,15 +116,20 @@ impl<G: Clone> Machine<G> {
             Input::Stream(batch) => self.handle_updates(now, batch),
             Input::Reachable(reachable) => self.reachable = reachable,
             Input::Discovered(result) => self.handle_discovery(now, result),
-            Input::Answered { call, result, took } => {
-                self.handle_answer(now.instant, call, result, took);
-            }
+            Input::Answered {
+                call,
+                result,
+                logged,
+                took,
+            } => self.handle_answer(now.instant, call, result, logged, took),
             Input::ReadRequested {
                 read,
                 call,
                 controller,
                 request,
             } => {
+                let caller = find(&mut self.controllers, call.controller);
+                let most_bytes = caller.map(|(_, caller)| caller.live_read_room(call));
                 // The guest has read that mapping during the call.
                 let mapping = self.calls.get(&call).or(self.mapping.as_ref());
                 let mapping = mapping.cloned().unwrap_or_default();
@@ -133,6 +139,7 @@ impl<G: Clone> Machine<G> {
                     controller,
                     request,
                     mapping,
+                    most_bytes: most_bytes.unwrap_or(usize::MAX),
                 });
             }
             Input::ReadDone { read, answer } => self.handle_read(now.instant, read, answer),
@@ -222,6 +229,7 @@ impl<G: Clone> Machine<G> {
         now: Instant,
         call: CallId,
         result: Result<Vec<Decision>, CallFailure>,
+        logged: usize,
         took: Duration,
     ) {
         self.calls.remove(&call);
@@ -238,42 +246,54 @@ impl<G: Clone> Machine<G> {
         let Some((name, controller)) = find(&mut self.controllers, call.controller) else {
             return;
         };
+        self.outbox.log.logged(name, logged, now);
         // The revision is gone, and its read with it.
         let Some(role) = controller.caller(call) else {
             return;
         };
+        let failure = match result {
+            Ok(decisions) => controller.handle_decisions(call, decisions, took, &world),
+            Err(failure) => Some(controller.handle_call_failure(now, call, failure)),
+        };
+        let has_failed = failure.is_some();
+        let is_news = failure.as_ref().is_some_and(|failure| {
+            let bytes = failure.message.len() + failure.guest_message.len();
+            self.outbox.log.has_room(name, bytes, now)
+        });
         self.outbox.report(Report::Called {
             controller: name.clone(),
             role,
-            failure: result.as_ref().err().cloned(),
+            failure,
+            is_news,
             took,
         });
-        match result {
-            Ok(decisions) => controller.handle_decisions(call, decisions, took, &world),
-            Err(failure) => {
-                controller.handle_call_failure(now, call, failure);
-                let revision = controller.revision(role);
-                if let Some(CircuitState::Open { until, reason }) =
-                    revision.map(|revision| revision.circuit().state())
-                {
-                    self.outbox.report(Report::CircuitOpened {
-                        controller: name.clone(),
-                        role,
-                        pause: until.since(now),
-                        reason: reason.clone(),
-                    });
-                }
-            }
+        let revision = controller.revision(role);
+        if let Some(CircuitState::Open { until, reason }) =
+            revision.map(|revision| revision.circuit().state())
+            && has_failed
+        {
+            self.outbox.report(Report::CircuitOpened {
+                controller: name.clone(),
+                role,
+                pause: until.since(now),
+                reason: reason.clone(),
+            });
         }
     }
 
     /// A guest whose call is void gets its answer too: its instance is reused afterwards.
-    fn handle_read(&mut self, now: Instant, read: ReadId, answer: ReadAnswer) {
+    /// Objects beyond the controller's bound are dropped, and the call fails when it ends.
+    fn handle_read(&mut self, now: Instant, read: ReadId, mut answer: ReadAnswer) {
         if let Some(call) = self.reads.remove(&read)
-            && let Some(pause) = answer.throttled_for()
             && let Some((_, controller)) = find(&mut self.controllers, call.controller)
         {
-            controller.handle_throttled_read(call, now.after(pause));
+            if let Some(pause) = answer.throttled_for() {
+                controller.handle_throttled_read(call, now.after(pause));
+            }
+            if let Err(exceeded) = controller.handle_live_read(call, answer.bytes()) {
+                let failure = Failure::new(FailureClass::Server, exceeded.to_string());
+                answer = answer.refused(&failure);
+            }
         }
         self.outbox.push(Effect::Resume { read, answer });
     }

@@ -10,7 +10,7 @@ use super::report::Report;
 use crate::controller::{self, Controller, ControllerId, Outcome, PlanId};
 use crate::gate::Mode;
 use crate::mapping::Mapping;
-use crate::plan::Plan;
+use crate::plan::{Plan, Step};
 use crate::time::Instant;
 
 /// The effects that the driver has not taken yet, and the plans in execution.
@@ -137,6 +137,12 @@ impl<G: Clone> Outbox<G> {
                     controller: controller_name,
                     measure,
                 }),
+                controller::Effect::SeriesDropped(series) => {
+                    self.report(Report::SeriesDropped {
+                        controller: controller_name,
+                        series,
+                    });
+                }
                 controller::Effect::Retried { role, item, reason } => {
                     self.report(Report::Retried {
                         controller: controller_name,
@@ -190,6 +196,7 @@ impl<G: Clone> Outbox<G> {
             plan,
         } = executing;
         let warning = self.log.outcome(&controller, &plan, &outcome, now);
+        let is_news = writes(&plan) || self.log.has_room(&controller, plan.text_bytes(), now);
         self.report(Report::Executed {
             controller,
             revision,
@@ -198,6 +205,13 @@ impl<G: Clone> Outbox<G> {
             outcome,
             took,
             warning,
+            is_news,
         });
     }
+}
+
+/// Whether a plan writes to the cluster, besides events. The log has every such plan.
+fn writes(plan: &Plan) -> bool {
+    let mut steps = plan.steps.iter();
+    steps.any(|step| !matches!(step, Step::Event(_)))
 }

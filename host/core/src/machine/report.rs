@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::SeriesKey;
 use crate::circuit::CallFailure;
 use crate::controller::Outcome;
 use crate::failure::Failure;
@@ -102,6 +103,24 @@ pub enum Report {
         took: Duration,
         /// Whether to log a failure as a warning.
         warning: Option<SuppressedCount>,
+        /// Whether to log a success: the plan wrote to the cluster, or the log has room
+        /// for more text of the guest.
+        is_news: bool,
+    },
+    /// No revision of a controller names these series of metrics any more.
+    SeriesDropped {
+        /// The controller.
+        controller: String,
+        /// The series.
+        series: Vec<SeriesKey>,
+    },
+    /// The text of a controller's guests exceeded its bound in the log: lines are
+    /// dropped for up to 60 seconds.
+    LogExceeded {
+        /// The controller.
+        controller: String,
+        /// The bound, in bytes in 60 seconds.
+        most: usize,
     },
     /// A call into a guest ended.
     Called {
@@ -111,6 +130,8 @@ pub enum Report {
         role: Role,
         /// Why it failed, if it did.
         failure: Option<CallFailure>,
+        /// Whether to log the failure.
+        is_news: bool,
         /// The duration of the call.
         took: Duration,
     },

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::exchange::{Call, Effect};
+use super::report::Report;
 use super::{Machine, UnlistedByView};
 use crate::controller::CallRequest;
 use crate::mapping::Mapping;
@@ -54,7 +55,8 @@ impl<G: Clone> Machine<G> {
         }
         let inputs = self.call_inputs(mapping, now);
         for (name, request) in requests {
-            let call = call(&name, request, &inputs, now);
+            let mut call = call(&name, request, &inputs, now);
+            call.log_bytes = self.outbox.log.room(&name, now.instant);
             self.calls.insert(call.id, Arc::clone(&call.mapping));
             self.outbox.push(Effect::Call(Box::new(call)));
         }
@@ -71,6 +73,9 @@ impl<G: Clone> Machine<G> {
                 let user = hosted.user.as_ref();
                 self.outbox.take_all(name, user, controller, mapping, now);
             }
+        }
+        for (controller, most) in self.outbox.log.take_exceeded() {
+            self.outbox.report(Report::LogExceeded { controller, most });
         }
     }
 }
@@ -94,5 +99,6 @@ pub(super) fn call<G>(
         grant: request.grant,
         mapping: Arc::clone(&inputs.mapping),
         unlisted: Arc::clone(&inputs.unlisted),
+        log_bytes: usize::MAX,
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::manifest::sizes;
 use crate::manifest::{
     IndexSpec, Manifest, MetricKind, MetricSpec, QueueSpec, Source, Trigger, TriggerKey, WatchSpec,
 };
@@ -74,6 +75,18 @@ pub enum ManifestError {
         /// The allowed values.
         must: &'static str,
     },
+    /// A list or a text is too long.
+    #[error("{found} {item}{of}: the most is {most}")]
+    TooMany {
+        /// `watches`, `bytes of the name`, …
+        item: &'static str,
+        /// The declaration that it belongs to: ` of "pods"`; empty for the manifest.
+        of: String,
+        /// The count.
+        found: usize,
+        /// The most.
+        most: usize,
+    },
     /// A string that this version of the host does not know.
     #[error("{item} of \"{name}\" is \"{value}\": this host knows {known}")]
     Unknown {
@@ -97,6 +110,7 @@ impl Manifest {
         if self.name.is_empty() {
             return Err(ManifestError::Unnamed { item: "controller" });
         }
+        sizes::check(self)?;
         unique("watch", self.watches.iter().map(|watch| &watch.name))?;
         unique("queue", self.queues.iter().map(|queue| &queue.name))?;
         unique("metric", self.metrics.iter().map(|metric| &metric.name))?;
@@ -111,9 +125,6 @@ impl Manifest {
         }
         for tick in &self.ticks {
             self.queue_exists(&tick.queue, || format!("the tick \"{}\"", tick.key))?;
-            if tick.period.is_zero() {
-                return Err(out_of_range("period", &tick.key, "0", "more than 0 ms"));
-            }
         }
         for permission in &self.permissions {
             if !LIVE_VERBS.contains(&permission.verb.as_str()) {

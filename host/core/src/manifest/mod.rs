@@ -1,6 +1,7 @@
 //! What a guest declares: the core's form of `manifest` in `wit/`.
 
 mod check;
+mod sizes;
 
 use std::collections::BTreeSet;
 use std::fmt;

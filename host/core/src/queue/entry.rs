@@ -79,6 +79,13 @@ impl Entry {
         (&before.0, before.1) != (&self.place, self.armed)
     }
 
+    /// The bytes of the item that has this key.
+    pub(super) fn bytes(&self, key: &str) -> usize {
+        let failures = self.failures.iter();
+        let failures = failures.map(|plan| plan.uid.len() + plan.failure.message.len());
+        key.len() + self.place.group.len() + failures.sum::<usize>()
+    }
+
     const fn waiting(&self) -> PendingItem {
         PendingItem {
             created_at: self.created_at,

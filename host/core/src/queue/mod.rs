@@ -132,6 +132,28 @@ pub struct QueueStats {
     pub longest_running: Duration,
 }
 
+/// The pending items of a revision's queues, and the rates that it had set.
+#[derive(Clone, Debug)]
+pub struct QueueState {
+    pending: PendingSnapshot,
+    /// Queue, group and rate.
+    rates: Vec<(Arc<str>, Arc<str>, Rate)>,
+}
+
+/// What the host keeps for queues.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueueUsage {
+    /// Items, pending or being reconciled. An item that is enqueued again while it is
+    /// being reconciled counts twice.
+    pub items: usize,
+    /// Bytes of their keys, their groups and the failures of their last attempts.
+    pub bytes: usize,
+    /// Groups with a rate or with items.
+    pub groups: usize,
+    /// Bytes of the names of the groups.
+    pub group_bytes: usize,
+}
+
 /// Why a queue refused a call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueueError {
@@ -207,6 +229,46 @@ impl Queues {
             queue.set_ticks(now, &periods.collect());
         }
         gone.into_iter().flat_map(queue_keys).collect()
+    }
+
+    /// What a revision leaves behind that another one replaces. Costs a reference count
+    /// for each queue, and a copy of the rates that were set.
+    #[must_use]
+    pub fn state(&self) -> QueueState {
+        let queues = self.queues.iter();
+        let rates = queues.flat_map(|(name, Turn { queue, .. })| {
+            let rates = queue.own_rates();
+            rates.map(move |(group, rate)| (Arc::clone(name), Arc::clone(group), rate))
+        });
+        QueueState {
+            pending: self.pending(),
+            rates: rates.collect(),
+        }
+    }
+
+    /// The queues of a revision that returns, beside these of the one that it replaces:
+    /// with the rates that it had set, and with its items that are pending or being
+    /// reconciled still, each at its former time. Every tick is due.
+    #[must_use]
+    pub fn returned(
+        &self,
+        now: Instant,
+        queues: &[QueueSpec],
+        ticks: &[TickSpec],
+        state: &QueueState,
+    ) -> Self {
+        let mut new = Self::new(now, queues, ticks);
+        for (name, group, rate) in &state.rates {
+            if let Some(known) = new.queues.get_mut(name) {
+                known.queue.set_rate(now, group, *rate);
+            }
+        }
+        for (name, entries) in state.pending.queues.iter() {
+            if let (Some(new), Some(old)) = (new.queues.get_mut(name), self.queues.get(name)) {
+                new.queue.take_over(now, entries, &old.queue);
+            }
+        }
+        new
     }
 
     /// An item is being reconciled whose queue was gone for a while: it is not
@@ -291,6 +353,32 @@ impl Queues {
         }
         known.set_rate(now, group, rate);
         Ok(())
+    }
+
+    /// What the host keeps for all of them. Costs a few additions for each queue.
+    #[must_use]
+    pub fn usage(&self) -> QueueUsage {
+        let queues = self.queues.values().map(|known| known.queue.usage());
+        queues.fold(QueueUsage::default(), |sum, one| QueueUsage {
+            items: sum.items + one.items,
+            bytes: sum.bytes + one.bytes,
+            groups: sum.groups + one.groups,
+            group_bytes: sum.group_bytes + one.group_bytes,
+        })
+    }
+
+    /// Whether an item is pending.
+    #[must_use]
+    pub fn is_pending(&self, item: &QueueKey) -> bool {
+        let queue = self.queues.get(item.queue.as_str());
+        queue.is_some_and(|known| known.queue.waiting().contains_key(item.key.as_str()))
+    }
+
+    /// Whether a queue has a group of that name.
+    #[must_use]
+    pub fn has_group(&self, queue: &str, group: &str) -> bool {
+        let queue = self.queues.get(queue);
+        queue.is_some_and(|known| known.queue.has_group(group))
     }
 
     /// The pending items. Costs a reference count for each queue.

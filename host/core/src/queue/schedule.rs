@@ -75,6 +75,8 @@ impl Group {
 pub(super) struct Schedule {
     rate: Option<Rate>,
     groups: BTreeMap<Arc<str>, Group>,
+    /// The bytes of the names of the groups.
+    group_bytes: usize,
     /// The heads of all groups, so that a group that waits for its rate delays
     /// no other.
     heads: Lanes<BTreeSet<(Order, Arc<str>)>>,
@@ -90,6 +92,7 @@ impl Schedule {
         Self {
             rate,
             groups: BTreeMap::new(),
+            group_bytes: 0,
             heads: Lanes::default(),
             len: 0,
             fresh_in_a_row: 0,
@@ -100,6 +103,26 @@ impl Schedule {
     /// How many items it holds, due or not.
     pub(super) const fn len(&self) -> usize {
         self.len
+    }
+
+    /// The number of groups.
+    pub(super) fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The bytes of the names of the groups.
+    pub(super) const fn group_bytes(&self) -> usize {
+        self.group_bytes
+    }
+
+    pub(super) fn has_group(&self, name: &str) -> bool {
+        self.groups.contains_key(name)
+    }
+
+    /// The groups with a rate of their own.
+    pub(super) fn own_rates(&self) -> impl Iterator<Item = (&Arc<str>, Rate)> {
+        let own = self.groups.iter().filter(|(_, group)| group.has_own_rate);
+        own.filter_map(|(name, group)| Some((name, group.bucket.rate()?)))
     }
 
     pub(super) fn insert(&mut self, now: Instant, key: Arc<str>, place: &Place) {
@@ -205,14 +228,15 @@ impl Schedule {
         change: impl FnOnce(&mut Group) -> R,
     ) -> R {
         let rate = self.rate;
-        let group = self
-            .groups
-            .entry(Arc::clone(name))
-            .or_insert_with(|| Group {
+        let group_bytes = &mut self.group_bytes;
+        let group = self.groups.entry(Arc::clone(name)).or_insert_with(|| {
+            *group_bytes += name.len();
+            Group {
                 lanes: Lanes::default(),
                 bucket: Bucket::full(rate),
                 has_own_rate: false,
-            });
+            }
+        });
         let before = [Origin::Fresh, Origin::Relist].map(|lane| (lane, group.head(lane)));
         let result = change(group);
         for (lane, old) in before {
@@ -225,6 +249,7 @@ impl Schedule {
         }
         if group.bucket.is_unlimited() && group.is_blank(now) {
             self.groups.remove(name);
+            self.group_bytes -= name.len();
         }
         self.sweep(now);
         result
@@ -238,6 +263,7 @@ impl Schedule {
             return;
         }
         self.groups.retain(|_, group| !group.is_blank(now));
+        self.group_bytes = self.groups.keys().map(|name| name.len()).sum();
         self.sweep_at = FIRST_SWEEP.max(self.groups.len() * 2);
     }
 }

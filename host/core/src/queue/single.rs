@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::entry::{Entries, Entry, Order, Origin, Place};
 use super::schedule::Schedule;
-use super::{Finish, FinishedItem, QueueStats};
+use super::{Finish, FinishedItem, QueueStats, QueueUsage};
 use crate::manifest::{QueueSpec, Rate};
 use crate::plan::{PlanFailure, WorkItem};
 use crate::time::Instant;
@@ -24,6 +24,8 @@ pub(super) struct Queue {
     /// The scheduled items that were not due yet at the last pass.
     upcoming: BTreeSet<Order>,
     ticks: BTreeMap<Arc<str>, Tick>,
+    /// The bytes of the items in `waiting` and `work`.
+    bytes: usize,
     last_serial: u64,
     adds: u64,
     retries: u64,
@@ -52,6 +54,7 @@ impl Queue {
             work: BTreeMap::new(),
             upcoming: BTreeSet::new(),
             ticks: BTreeMap::new(),
+            bytes: 0,
             last_serial: 0,
             adds: 0,
             retries: 0,
@@ -64,6 +67,49 @@ impl Queue {
 
     pub(super) const fn waiting(&self) -> &Entries {
         &self.waiting
+    }
+
+    /// What the host keeps for it.
+    pub(super) fn usage(&self) -> QueueUsage {
+        QueueUsage {
+            items: self.waiting.len() + self.work.len(),
+            bytes: self.bytes,
+            groups: self.schedule.groups(),
+            group_bytes: self.schedule.group_bytes(),
+        }
+    }
+
+    /// Whether it has a group of that name.
+    pub(super) fn has_group(&self, group: &str) -> bool {
+        self.schedule.has_group(group)
+    }
+
+    /// The groups whose rate was set by a command, with their rates.
+    pub(super) fn own_rates(&self) -> impl Iterator<Item = (&Arc<str>, Rate)> {
+        self.schedule.own_rates()
+    }
+
+    /// Enqueues former items, each at its former time, as far as another queue still has
+    /// the same item: its creation time is the same.
+    pub(super) fn take_over(&mut self, now: Instant, items: &Entries, from: &Self) {
+        for (key, entry) in items {
+            let is_same = from.created_at(key) == Some(entry.created_at);
+            if is_same && !entry.armed {
+                let Place { lane, group, order } = entry.place.clone();
+                let place = self.place(order.due_at, lane, group);
+                let entry = Entry {
+                    place,
+                    ..entry.clone()
+                };
+                self.request(now, key, entry);
+            }
+        }
+    }
+
+    fn created_at(&self, key: &str) -> Option<Instant> {
+        let processing = self.work.get(key).map(|work| &work.entry);
+        let entry = processing.or_else(|| self.waiting.get(key));
+        entry.map(|entry| entry.created_at)
     }
 
     /// Every key that is pending or being reconciled.
@@ -203,7 +249,8 @@ impl Queue {
     /// Ends the reconcile of an item; none if it was not dequeued.
     pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<FinishedItem> {
         let (key, ProcessingItem { started, entry }) = self.work.remove_entry(key)?;
-        let held = self.waiting.remove(&*key);
+        self.bytes -= entry.bytes(&key);
+        let held = self.forget(&key);
         let is_done = finish == Finish::Done;
         let again = self.again(now, &key, entry, finish);
         // An item that is requeued by its verdict is still the same item. The
@@ -243,9 +290,10 @@ impl Queue {
             entry: Entry::new(place, now),
         };
         let key: Arc<str> = Arc::from(key);
+        self.bytes += resumed.entry.bytes(&key);
         self.work.insert(Arc::clone(&key), resumed);
         if let Some(entry) = pending {
-            self.waiting.insert(key, entry);
+            self.remember(key, entry);
         }
     }
 
@@ -392,11 +440,24 @@ impl Queue {
             }
             self.schedule.insert(now, Arc::clone(&key), &entry.place);
         }
-        self.waiting.insert(key, entry);
+        self.remember(key, entry);
+    }
+
+    fn remember(&mut self, key: Arc<str>, entry: Entry) {
+        self.bytes += entry.bytes(&key);
+        if let Some(before) = self.waiting.insert(Arc::clone(&key), entry) {
+            self.bytes -= before.bytes(&key);
+        }
+    }
+
+    fn forget(&mut self, key: &str) -> Option<Entry> {
+        let entry = self.waiting.remove(key)?;
+        self.bytes -= entry.bytes(key);
+        Some(entry)
     }
 
     fn take_out(&mut self, now: Instant, key: &str) -> Option<Entry> {
-        let entry = self.waiting.remove(key)?;
+        let entry = self.forget(key)?;
         if !self.work.contains_key(key) {
             self.unschedule(now, &entry.place);
         }

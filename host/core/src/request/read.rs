@@ -66,6 +66,9 @@ pub struct Listing {
     kind: Kind,
     projector: Projector,
     objects: Vec<ProjectedObject>,
+    /// The bytes of their data.
+    bytes: usize,
+    most_bytes: usize,
     restarts: u32,
 }
 
@@ -79,8 +82,13 @@ pub enum Next {
 }
 
 impl Listing {
-    /// Starts a list: the first request.
-    pub fn start(mapping: &Mapping, read: &ListRequest) -> Result<(Self, Request), Failure> {
+    /// Starts a list: the first request. The list ends early, with what it has, as soon as
+    /// its objects have more than `most_bytes`: the machine refuses it.
+    pub fn start(
+        mapping: &Mapping,
+        read: &ListRequest,
+        most_bytes: usize,
+    ) -> Result<(Self, Request), Failure> {
         let Some(served) = mapping.by_resource(&read.resource) else {
             return Err(failure(
                 read,
@@ -96,6 +104,8 @@ impl Listing {
             projector: Projector::new(read.fields.iter().collect()),
             read: read.clone(),
             objects: Vec::new(),
+            bytes: 0,
+            most_bytes,
             restarts: 0,
         };
         let first = listing.page("");
@@ -111,14 +121,16 @@ impl Listing {
             {
                 self.restarts += 1;
                 self.objects.clear();
+                self.bytes = 0;
                 return Next::Send(self.page(""));
             }
             Err(error) => return Next::Done(Err(error.failure(&ListAttempt(&self.read)))),
         };
         match self.projector.list(body) {
             Ok(page) => {
+                self.bytes += page.items.iter().map(|it| it.data.len()).sum::<usize>();
                 self.objects.extend(page.items);
-                if page.continue_token.is_empty() {
+                if page.continue_token.is_empty() || self.bytes > self.most_bytes {
                     let objects = std::mem::take(&mut self.objects).into_iter();
                     let record = |object| record(&self.kind, object, now);
                     return Next::Done(Ok(objects.map(record).collect()));

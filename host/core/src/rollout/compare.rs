@@ -18,6 +18,7 @@
 //! time are not compared: they differ between two reconciles of the same object.
 
 mod fingerprint;
+mod kept;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Add;
@@ -25,14 +26,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Role;
+use crate::bounds::Bounds;
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
-/// The most targets that are kept. Beyond that, the oldest are dropped; their results
-/// stay in the counts.
+use kept::KeptBytes;
+
+/// The most targets that are kept. Beyond that, the oldest are dropped: their results
+/// stay in the counts, and a target without a result counts as unknown.
 const MOST_TARGETS: usize = 20_000;
 /// The most items whose last reconcile is kept, for each revision.
 const MOST_ITEMS: usize = 20_000;
@@ -138,6 +142,7 @@ pub struct Side {
     /// When.
     pub at: Instant,
     fingerprint: u64,
+    bytes: usize,
 }
 
 impl Side {
@@ -147,6 +152,7 @@ impl Side {
             plan: Arc::clone(plan),
             at,
             fingerprint: fingerprint::of(plan),
+            bytes: item.queue.len() + item.key.len() + plan.bytes(),
         }
     }
 }
@@ -168,6 +174,11 @@ pub struct Disagreement {
 #[derive(Debug)]
 pub struct Comparison {
     window: Duration,
+    /// The most bytes of plans of each revision that are kept.
+    most_bytes: usize,
+    kept: KeptBytes,
+    /// How many targets were dropped that are still in `pending`.
+    dropped: usize,
     /// When the comparison started. By then the stable revision had reconciled every
     /// object of that time, except for what was due in its queues.
     started: Instant,
@@ -236,6 +247,9 @@ impl Comparison {
     pub fn new(now: Instant, window: Duration) -> Self {
         Self {
             window,
+            most_bytes: Bounds::default().compared_bytes,
+            kept: KeptBytes::default(),
+            dropped: 0,
             started: now,
             counted_since: now,
             counts: Counts::default(),
@@ -251,6 +265,11 @@ impl Comparison {
     /// Changes the window, also for the targets that wait already.
     pub const fn set_window(&mut self, window: Duration) {
         self.window = window;
+    }
+
+    /// Changes how many bytes of plans are kept of each revision.
+    pub const fn set_most_bytes(&mut self, most: usize) {
+        self.most_bytes = most;
     }
 
     /// The results since the counts were last restarted.
@@ -284,6 +303,7 @@ impl Comparison {
         self.counted_since = now;
         self.counts = Counts::default();
         self.disagreements.clear();
+        self.kept.disagreements = 0;
         for target in self.targets.values_mut() {
             target.agreement = None;
         }
@@ -315,7 +335,8 @@ impl Comparison {
     /// itself: the other revision may have nothing left to decide.
     pub fn decided_before(&mut self, now: Instant, role: Role, item: &QueueKey, plan: &Arc<Plan>) {
         let uid = Uid::new(&plan.target.uid);
-        *self.target(&uid).side(role) = Some(Side::new(now, item, plan));
+        self.set_side(&uid, role, Side::new(now, item, plan));
+        self.drop_excess();
     }
 
     /// Adds all plans of one reconcile. `is_stale` says whether a plan was decided before
@@ -336,6 +357,7 @@ impl Comparison {
                 self.plan(now, reconcile, &uid, plan);
             }
         }
+        self.drop_excess();
         let ReconcileTimes { last, order } = self.reconcile_times(reconcile.role);
         if last
             .insert(reconcile.item.clone(), reconcile.started)
@@ -387,17 +409,26 @@ impl Comparison {
     /// The target of that uid, which is added if it is missing.
     fn target(&mut self, uid: &Uid) -> &mut Target {
         if !self.targets.contains_key(uid) {
-            self.make_room();
+            if self.order.len() >= MOST_TARGETS {
+                self.drop_oldest();
+            }
             self.order.push_back(uid.clone());
         }
         self.targets.entry(uid.clone()).or_default()
     }
 
+    fn set_side(&mut self, uid: &Uid, role: Role, side: Side) {
+        let bytes = side.bytes;
+        let before = self.target(uid).side(role).replace(side);
+        let kept = self.kept.of(role);
+        *kept = *kept + bytes - before.map_or(0, |side| side.bytes);
+    }
+
     fn plan(&mut self, now: Instant, reconcile: Reconciliation<'_>, uid: &Uid, plan: &Arc<Plan>) {
         let left_by_other = self.other_left_alone(reconcile, uid);
+        self.set_side(uid, reconcile.role, Side::new(now, reconcile.item, plan));
         let target = self.target(uid);
         target.left_by_other |= left_by_other;
-        *target.side(reconcile.role) = Some(Side::new(now, reconcile.item, plan));
         if !target.waits && target.agreement.is_none() {
             target.waits = true;
             let item = reconcile.item.clone();
@@ -475,7 +506,14 @@ impl Comparison {
         }
         *self.counts.of(agreement) += 1;
         if before.is_some_and(Agreement::is_disagreement) {
-            self.disagreements.retain(|(other, _)| other != uid);
+            let kept = &mut self.kept.disagreements;
+            self.disagreements.retain(|(other, disagreement)| {
+                let stays = other != uid;
+                if !stays {
+                    *kept -= disagreement.bytes();
+                }
+                stays
+            });
         }
         if agreement.is_disagreement() {
             let disagreement = Disagreement {
@@ -484,18 +522,14 @@ impl Comparison {
                 stable: target.stable.clone(),
                 candidate: target.candidate.clone(),
             };
-            if self.disagreements.len() == MOST_DISAGREEMENTS {
-                self.disagreements.pop_front();
-            }
+            self.kept.disagreements += disagreement.bytes();
             self.disagreements.push_back((uid.clone(), disagreement));
-        }
-    }
-
-    fn make_room(&mut self) {
-        if self.order.len() >= MOST_TARGETS
-            && let Some(oldest) = self.order.pop_front()
-        {
-            self.targets.remove(&oldest);
+            while (self.disagreements.len() > MOST_DISAGREEMENTS
+                || self.kept.disagreements > self.most_bytes)
+                && let Some((_, oldest)) = self.disagreements.pop_front()
+            {
+                self.kept.disagreements -= oldest.bytes();
+            }
         }
     }
 }

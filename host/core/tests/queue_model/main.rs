@@ -316,10 +316,28 @@ impl Drive {
             let numbers = (stats.depth, stats.delayed, stats.processing);
             assert_eq!(numbers, (due.len(), delayed.len(), queue.work.len()));
         }
+        self.check_usage();
         for wanted in &self.wanted {
             let waits = expected.contains_key(wanted);
             assert!(waits, "{wanted:?} is lost");
         }
+    }
+
+    /// What is counted with each change is what a scan would count.
+    fn check_usage(&self) {
+        let (usage, queues) = (self.queues.usage(), self.model.queues.values());
+        let items = queues
+            .clone()
+            .flat_map(|it| it.waiting.iter().chain(&it.work));
+        let bytes = items.clone().map(|item| item.key.len() + item.group.len());
+        assert_eq!(
+            (usage.items, usage.bytes),
+            (items.clone().count(), bytes.sum())
+        );
+        // The queue forgets a group as soon as it has no information.
+        let groups = queues.flat_map(|it| it.group_names());
+        assert!(usage.groups <= groups.clone().count());
+        assert!(usage.group_bytes <= groups.map(String::len).sum::<usize>());
     }
 
     /// The contract of `next_due`: an item at that time, and none before.

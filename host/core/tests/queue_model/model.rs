@@ -18,7 +18,7 @@ pub(crate) struct Item {
     pub(crate) due: Instant,
     serial: Serial,
     lane: Origin,
-    group: String,
+    pub(crate) group: String,
     attempt: u32,
     tick_only: bool,
     alone: bool,
@@ -145,6 +145,10 @@ impl Queue {
             group.level = group.capacity();
             group
         })
+    }
+
+    pub(crate) fn group_names(&self) -> impl Iterator<Item = &String> + Clone {
+        self.groups.keys()
     }
 
     /// A group is created with its first item, and stays unless it has no

@@ -229,8 +229,7 @@ impl Reader<'_> {
             reason: event.reason,
             message: event.message,
             component: event.component,
-        }
-        .cut())
+        })
     }
 
     fn command(&self, command: wit::Command) -> Result<Command, AnswerError> {

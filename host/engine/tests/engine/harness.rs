@@ -123,6 +123,8 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
         ])),
         unlisted: Arc::new(unlisted.into_iter().collect()),
         live,
+        log_bytes: usize::MAX,
+        logged: Arc::default(),
     }
 }
 

@@ -140,6 +140,7 @@ impl Host {
         self.handle(Input::Answered {
             call: id,
             result,
+            logged: 0,
             took,
         });
     }

@@ -346,7 +346,8 @@ impl World {
                 controller,
                 request,
                 mapping,
-            } => self.read(read, &controller, &mapping, &request),
+                most_bytes,
+            } => self.read(read, &controller, &mapping, &request, most_bytes),
             Effect::Execute(execute) => self.execute(execute),
             Effect::Withdraw(controller) => self.withdraw(controller),
             effect @ (Effect::Call(_)

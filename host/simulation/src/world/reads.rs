@@ -29,10 +29,19 @@ pub(super) enum LiveRead {
 
 impl World {
     /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].
-    pub fn read(&mut self, id: ReadId, controller: &str, mapping: &Mapping, read: &ReadRequest) {
+    pub fn read(
+        &mut self,
+        id: ReadId,
+        controller: &str,
+        mapping: &Mapping,
+        read: &ReadRequest,
+        most_bytes: usize,
+    ) {
         match read {
             ReadRequest::Get(requests) => self.read_objects(id, controller, mapping, requests),
-            ReadRequest::List(request) => self.read_list(id, controller, mapping, request),
+            ReadRequest::List(request) => {
+                self.read_list(id, controller, mapping, request, most_bytes);
+            }
         }
     }
 
@@ -70,8 +79,9 @@ impl World {
         controller: &str,
         mapping: &Mapping,
         request: &ListRequest,
+        most_bytes: usize,
     ) {
-        match Listing::start(mapping, request) {
+        match Listing::start(mapping, request, most_bytes) {
             Ok((listing, page)) => {
                 let reading = LiveRead::List {
                     controller: controller.into(),

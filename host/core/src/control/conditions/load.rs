@@ -117,7 +117,9 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
         // A module that does not compile is not a guest.
         LoadFailure::NotWasm => [True, False, False, Unknown],
         LoadFailure::NotAGuest => [True, False, True, Unknown],
-        LoadFailure::Refused | LoadFailure::Busy => [True, True, True, False],
+        LoadFailure::Refused | LoadFailure::Busy | LoadFailure::MemoryLimit => {
+            [True, True, True, False]
+        }
         LoadFailure::NotFound | LoadFailure::NoSuchBuiltin | LoadFailure::NotRecorded => {
             [False, Unknown, Unknown, Unknown]
         }

@@ -41,6 +41,8 @@ pub(super) struct Bench {
     /// The observation of the candidate in its step.
     pub(super) observed: StepObservation,
     pub(super) reasons: Vec<&'static str>,
+    /// How often the data half was reset.
+    pub(super) resets: usize,
     /// The modules that drivers were last told to keep.
     pub(super) modules: Option<BTreeSet<ModuleDigest>>,
     /// Effects that are not executed yet: writes and loads.
@@ -178,6 +180,7 @@ impl Bench {
             running: Vec::new(),
             observed: StepObservation::default(),
             reasons: Vec::new(),
+            resets: 0,
             modules: None,
             writes: Vec::new(),
             loads: Vec::new(),
@@ -267,7 +270,10 @@ impl Bench {
                     self.running = desired;
                     continue;
                 }
-                Output::Reset { .. } => continue,
+                Output::Reset { .. } => {
+                    self.resets += 1;
+                    continue;
+                }
             };
             match effect {
                 ControlEffect::Load(load) => self.loads.push(load),

@@ -103,6 +103,22 @@ fn a_request_that_does_not_fit_is_refused_with_the_reason() {
     }
 }
 
+/// To clear queues and notes, no guardrail has to be tripped.
+#[test]
+fn a_reset_without_a_trip_clears_queues_and_notes_once() {
+    let mut bench = Bench::running(first());
+    let since = bench.status().stable.unwrap().since;
+    bench.request(|requests| requests.reset = Some(format!("{since}#1")));
+    let answer = bench.answer_to("reset");
+    assert_eq!(answer.result, RequestResult::Done, "{answer:?}");
+    assert_eq!(answer.message, "queues and notes were cleared");
+    assert_eq!(bench.resets, 1);
+    bench.pass(5);
+    assert_eq!(bench.resets, 1);
+    bench.request(|requests| requests.reset = Some(format!("{since}#2")));
+    assert_eq!(bench.resets, 2);
+}
+
 /// The annotation is still there when the next host starts.
 #[test]
 fn the_next_host_does_not_answer_a_request_again() {

@@ -34,6 +34,7 @@ impl<G: Clone> Revision<G> {
         };
         let plans = decision.plans.into_iter().filter(stands);
         let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
+        self.plan_bytes += plans.iter().map(|plan| plan.bytes()).sum::<usize>();
         shared.compare(reconcile, &plans, world);
         let parallel = match decision.parallel {
             0 => DEFAULT_PARALLEL,
@@ -77,10 +78,7 @@ impl<G: Clone> Revision<G> {
                     Ok(())
                 }
                 Command::SetNote { key, value } => {
-                    match value {
-                        Some(value) => self.notes.insert(key, value.into()),
-                        None => self.notes.remove(&key),
-                    };
+                    self.set_note(key, value);
                     Ok(())
                 }
                 Command::Measure(measure) => {
@@ -173,6 +171,7 @@ impl<G: Clone> Revision<G> {
         shared: &mut Shared,
     ) {
         let PlanInFlight { item, plan, .. } = ended;
+        self.plan_bytes -= plan.bytes();
         shared.measure(&plan, &outcome);
         let success = outcome.is_success();
         let Some(mut execution) = self.items.take_execution(&item) else {

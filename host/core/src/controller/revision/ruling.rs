@@ -26,6 +26,9 @@ impl<G: Clone> Revision<G> {
     ) {
         let uid = Uid::new(&plan.target.uid);
         let ruling = self.judge(&plan, &execution.decided_on, world, shared);
+        if ruling != Ruling::Admit {
+            self.plan_bytes -= plan.bytes();
+        }
         match &ruling {
             Ruling::Admit => {
                 execution.admit();

@@ -1,10 +1,12 @@
 //! The controller without a driver: calls, executions and retries.
 
+mod bounds;
 mod candidate;
 mod handover;
 mod outcomes;
 mod pages;
 mod resync;
+mod returns;
 
 use std::time::Duration;
 
@@ -238,9 +240,10 @@ impl Bench {
     }
 
     fn answer(&mut self, id: CallId, decisions: Vec<Decision>) {
-        self.with_world(|controller, world| {
-            controller.handle_decisions(id, decisions, Duration::ZERO, world);
+        let failure = self.with_world(|controller, world| {
+            controller.handle_decisions(id, decisions, Duration::ZERO, world)
         });
+        assert_eq!(failure, None);
     }
 
     fn outcome(&mut self, id: PlanId, outcome: Outcome) {

@@ -219,10 +219,10 @@ fn a_spent_budget_makes_plans_wait() {
     assert_eq!(bench.carried().len(), 1);
 }
 
-/// The operator resets the guardrail while another plan of the same item is
+/// The operator changes the guardrail while another plan of the same item is
 /// still being executed: no trigger names the item again.
 #[test]
-fn a_reset_during_an_item_decides_its_held_plans_again() {
+fn a_change_of_a_guardrail_during_an_item_decides_its_held_plans_again() {
     for in_parts in [false, true] {
         let settings = Settings {
             guardrails: Guardrails {
@@ -258,7 +258,7 @@ fn a_reset_during_an_item_decides_its_held_plans_again() {
         bench.answer(call, vec![decide(vec![delete("a"), delete("b")], verdict)]);
         let carried = bench.carried();
         assert_eq!(carried.len(), 1);
-        bench.controller.reset(bench.now);
+        bench.controller.set(bench.now, enforce());
         bench.outcome(carried[0].0, succeeded(WriteResult::Gone));
         if in_parts {
             let call = bench.call().unwrap();

@@ -201,6 +201,7 @@ fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
     let answer = Input::Answered {
         call: call.id,
         result: Ok(vec![decision]),
+        logged: 0,
         took: Duration::ZERO,
     };
     bench.machine.handle(bench.now, answer);

@@ -243,6 +243,7 @@ fn answered(call: &Call<Guest>, deletes: bool) -> Input {
     Input::Answered {
         call: call.id,
         result: Ok(decisions.collect()),
+        logged: 0,
         took: Duration::from_millis(1),
     }
 }

@@ -1,8 +1,10 @@
 //! Calls, live reads and executions.
 
 use super::*;
+use crate::bounds::Bounds;
 use crate::circuit::{CallFailure, CallFailureKind};
 use crate::failure::{Failure, FailureClass};
+use crate::object::{Kind, ObjectRecord};
 use crate::plan::{GetRequest, ListRequest};
 
 #[test]
@@ -102,6 +104,7 @@ fn a_guest_that_fails_opens_its_circuit() {
         bench.input(Input::Answered {
             call: call.id,
             result: Err(failure),
+            logged: 0,
             took: SECOND,
         });
         let opened = |report: &Report| matches!(report, Report::CircuitOpened { .. });
@@ -211,6 +214,7 @@ fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
     bench.input(Input::Answered {
         call: call.id,
         result: Ok(vec![retry]),
+        logged: 0,
         took: SECOND,
     });
     bench.pass(4 * SECOND);
@@ -218,4 +222,107 @@ fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
     bench.pass(2 * SECOND);
     let again = bench.calls.pop_front().unwrap();
     assert_eq!(again.items[0].attempt, 1);
+}
+
+/// A pod with this much data, as a live read returns it.
+fn object(bytes: usize) -> ObjectRecord {
+    ObjectRecord {
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        },
+        resource_version: "1".into(),
+        changed_at: Instant::ZERO,
+        data: vec![0; bytes].into(),
+    }
+}
+
+#[test]
+fn a_live_read_beyond_its_bound_fails_the_call() {
+    let most = Bounds::default().live_read_bytes;
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let mut read = |bench: &mut Bench, room, bytes| {
+        bench.get(&call);
+        let Some(Effect::Read { most_bytes, .. }) = bench.others.pop() else {
+            panic!("{:?}", bench.others);
+        };
+        assert_eq!(most_bytes, room);
+        bench.input(Input::ReadDone {
+            read: ReadId(1),
+            answer: ReadAnswer::Get(vec![Ok(object(bytes))]),
+        });
+        match bench.others.pop() {
+            Some(Effect::Resume {
+                answer: ReadAnswer::Get(mut objects),
+                ..
+            }) => objects.remove(0).map(|object| object.data.len()),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(read(&mut bench, most, most - 10), Ok(most - 10));
+    assert_eq!(read(&mut bench, 10, 10), Ok(10));
+    let refused = read(&mut bench, 0, 1).unwrap_err();
+    assert!(refused.message.starts_with("liveReadMib: "), "{refused}");
+    // The guest continues with the failure; its answer does not count.
+    bench.answer(&call, true);
+    let failure = bench.reports.iter().find_map(|report| match report {
+        Report::Called { failure, .. } => failure.clone(),
+        _ => None,
+    });
+    let failure = failure.unwrap();
+    assert_eq!(failure.kind, CallFailureKind::Flood);
+    assert!(failure.message.starts_with("liveReadMib: "), "{failure}");
+    assert!(bench.executes.is_empty());
+    // The next call has all of it again.
+    bench.pass(10 * SECOND);
+    let call = bench.calls.pop_front().unwrap();
+    bench.get(&call);
+    let room = bench.others.pop();
+    assert!(matches!(room, Some(Effect::Read { most_bytes, .. }) if most_bytes == most));
+}
+
+#[test]
+fn the_text_of_a_guest_in_the_log_has_a_bound() {
+    let most = Bounds::default().log_bytes;
+    let mut bench = Bench::running(&["a"]);
+    let mut call = bench.calls.pop_front().unwrap();
+    assert_eq!(call.log_bytes, most);
+    let exceeded = |bench: &mut Bench| {
+        let reports = bench.reports.drain(..);
+        let exceeded = reports.filter(|report| matches!(report, Report::LogExceeded { .. }));
+        exceeded.count()
+    };
+    let answer = |bench: &mut Bench, call: &Call<Guest>, logged| {
+        bench.input(Input::Answered {
+            call: call.id,
+            result: Err(CallFailure::new(CallFailureKind::Trap, "unreachable")),
+            logged,
+            took: Duration::ZERO,
+        });
+    };
+    answer(&mut bench, &call, most - 1000);
+    assert_eq!(exceeded(&mut bench), 0);
+    bench.pass(2 * SECOND);
+    call = bench.calls.pop_front().unwrap();
+    assert!(call.log_bytes < 1000);
+    answer(&mut bench, &call, 1000);
+    bench.pass(4 * SECOND);
+    assert_eq!(exceeded(&mut bench), 1);
+    call = bench.calls.pop_front().unwrap();
+    assert_eq!(call.log_bytes, 0);
+    // Nothing more is logged, and that is reported once.
+    bench.reports.clear();
+    answer(&mut bench, &call, 0);
+    let news = bench.reports.iter().any(|report| {
+        matches!(
+            report,
+            Report::Called { is_news: true, .. } | Report::LogExceeded { .. }
+        )
+    });
+    assert!(!news);
+    // A minute later, there is room again.
+    bench.pass(60 * SECOND);
+    call = bench.calls.pop_front().unwrap();
+    assert_eq!(call.log_bytes, most);
 }

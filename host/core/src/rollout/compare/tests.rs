@@ -370,3 +370,49 @@ fn what_is_remembered_is_bounded() {
     let name = format!("pod-{}", MOST_TARGETS + 1999);
     assert_eq!(newest.stable.as_ref().unwrap().plan.target.name, name);
 }
+
+#[test]
+fn plans_that_are_compared_have_a_bound_in_bytes() {
+    let mut bench = Bench::new();
+    let long = "x".repeat(1000);
+    bench.comparison.set_most_bytes(20_000);
+    let held = |comparison: &Comparison| {
+        let targets = comparison.targets.values();
+        let sides = targets.flat_map(|target| target.stable.iter().chain(&target.candidate));
+        let targets: usize = sides.map(|side| side.plan.bytes()).sum();
+        let disagreements = comparison.disagreements().map(Disagreement::bytes);
+        (targets, disagreements.sum::<usize>())
+    };
+    for number in 0..100 {
+        let name = format!("pod-{number}");
+        bench.create(&name, 0);
+        bench.candidate(&name, 1, &[patch(&name, &[("phase", &long)])]);
+        if number % 2 == 0 {
+            bench.stable(&name, 1, &[delete(&name)]);
+        }
+        let (targets, disagreements) = held(&bench.comparison);
+        assert!(targets <= 2 * 20_000 && disagreements <= 20_000);
+    }
+    assert!(bench.comparison.targets.len() > 10, "the newest are kept");
+    // Half were compared at once. Of the others, most were dropped before their windows
+    // ended: nobody knows what the stable revision would have done.
+    let counts = bench.counts(100);
+    assert_eq!(counts.different, 50);
+    assert_eq!(counts.only_candidate + counts.unknown, 50);
+    assert!(counts.unknown > 25, "{counts:?}");
+}
+
+/// Targets that are dropped while they wait do not stay among those that wait, however
+/// long the window is.
+#[test]
+fn targets_that_are_dropped_do_not_wait_any_more() {
+    let mut bench = Bench::new();
+    bench.comparison.set_window(Duration::from_hours(1000));
+    for number in 0..3 * MOST_TARGETS {
+        let name = format!("pod-{number}");
+        bench.candidate(&name, 1, &[delete(&name)]);
+    }
+    assert!(bench.comparison.pending.len() <= 2 * MOST_TARGETS + 1);
+    assert!(bench.comparison.by_item.len() <= 2 * MOST_TARGETS + 1);
+    assert_eq!(bench.comparison.counts().unknown, 2 * MOST_TARGETS as u64);
+}

@@ -1,0 +1,130 @@
+//! How one revision replaces another: what stays, and what does not.
+
+use super::Revision;
+use crate::bounds::Series;
+use crate::circuit::CircuitBreaker;
+use crate::controller::exchange::{Notes, RevisionId};
+use crate::controller::former::Former;
+use crate::controller::resync::Pace;
+use crate::controller::tally::Tally;
+use crate::controller::views::Views;
+use crate::manifest::Manifest;
+use crate::plan::QueueKey;
+use crate::queue::{Finish, Queues};
+use crate::revision::LoadedRevision;
+use crate::rollout::Role;
+use crate::time::Instant;
+
+impl<G: Clone> Revision<G> {
+    /// A candidate beside this revision. It starts with a copy of the items, timers and
+    /// notes, and a resync. Items that are being reconciled here are pending there. Its
+    /// ticks are due at the same time, so that both decide on the same state.
+    pub(in crate::controller) fn fork(
+        &self,
+        now: Instant,
+        id: RevisionId,
+        loaded: LoadedRevision<G>,
+        views: Views,
+    ) -> Self {
+        let mut queues = self.queues.fork(now);
+        queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
+        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues);
+        fork.notes = self.notes.clone();
+        fork.note_bytes = self.note_bytes;
+        if fork.manifest.metrics == self.manifest.metrics {
+            fork.series = self.series.clone();
+        }
+        fork.items = self.items.fork();
+        fork.begin_resync(Pace::Easy);
+        fork
+    }
+
+    /// Swaps the revision and returns the former guest. Queues, timers and notes stay.
+    /// Calls in flight are void, and plans that the gate has not ruled on are dropped.
+    pub(in crate::controller) fn reconfigure(
+        &mut self,
+        now: Instant,
+        id: RevisionId,
+        loaded: LoadedRevision<G>,
+        views: Views,
+    ) -> G {
+        let LoadedRevision {
+            guest,
+            manifest,
+            identity,
+            ..
+        } = loaded;
+        for called in std::mem::take(&mut self.calls).into_values() {
+            self.send_back(now, called.items);
+        }
+        for QueueKey { queue, key } in self.items.drop_pages() {
+            self.queues.done(now, &queue, &key, Finish::PutBack);
+        }
+        self.plan_bytes -= self.items.supersede();
+        let gone = self
+            .queues
+            .reconfigure(now, &manifest.queues, &manifest.ticks);
+        self.items.forget(&gone);
+        // A queue that was gone may be declared again while plans of its items are
+        // executed: a key is reconciled at most once at a time.
+        for item in self.items.executing() {
+            self.queues.resume(now, item);
+        }
+        self.id = id;
+        self.name = identity.to_string().into();
+        self.identity = identity;
+        if self.manifest.metrics != manifest.metrics {
+            // The former metrics are not published any more.
+            self.series = Series::default();
+        }
+        self.manifest = manifest;
+        self.set_views(views);
+        self.complete = true;
+        self.circuit = CircuitBreaker::default();
+        self.tally = Tally::default();
+        self.start_resync(now);
+        std::mem::replace(&mut self.guest, guest)
+    }
+
+    /// What it leaves behind for its return.
+    pub(in crate::controller) fn state(&self) -> Former {
+        Former {
+            identity: self.identity.clone(),
+            queues: self.queues.state(),
+            notes: self.notes.clone(),
+            note_bytes: self.note_bytes,
+            series: self.series.clone(),
+        }
+    }
+
+    /// This revision returns: it has what it left behind, and nothing of the one that
+    /// replaced it.
+    pub(in crate::controller) fn return_to(&mut self, now: Instant, former: &Former) {
+        let Manifest { queues, ticks, .. } = &*self.manifest;
+        let queues = self.queues.returned(now, queues, ticks, &former.queues);
+        self.replace_queues(now, queues);
+        self.notes = former.notes.clone();
+        self.note_bytes = former.note_bytes;
+        self.series = former.series.clone();
+    }
+
+    /// Clears queues and notes, and starts a resync. Calls in flight are void.
+    pub(in crate::controller) fn clear(&mut self, now: Instant) {
+        for called in std::mem::take(&mut self.calls).into_values() {
+            self.circuit.abandoned(now, called.permit);
+        }
+        let queues = Queues::new(now, &self.manifest.queues, &self.manifest.ticks);
+        self.replace_queues(now, queues);
+        self.notes = Notes::default();
+        self.note_bytes = 0;
+        self.start_resync(now);
+    }
+
+    fn replace_queues(&mut self, now: Instant, queues: Queues) {
+        self.queues = queues;
+        self.plan_bytes -= self.items.clear();
+        for item in self.items.executing() {
+            self.queues.resume(now, item);
+        }
+    }
+}
