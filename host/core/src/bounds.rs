@@ -129,7 +129,7 @@ impl Bound {
 
 /// A bound that would be exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exceeded {
+pub struct BoundExceeded {
     /// The bound.
     pub bound: Bound,
     /// What the host would keep.
@@ -138,7 +138,7 @@ pub struct Exceeded {
     pub most: usize,
 }
 
-impl fmt::Display for Exceeded {
+impl fmt::Display for BoundExceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             bound,
@@ -154,8 +154,8 @@ impl fmt::Display for Exceeded {
     }
 }
 
-impl From<Exceeded> for CallFailure {
-    fn from(exceeded: Exceeded) -> Self {
+impl From<BoundExceeded> for CallFailure {
+    fn from(exceeded: BoundExceeded) -> Self {
         Self::new(CallFailureKind::Flood, exceeded.to_string())
     }
 }

@@ -76,7 +76,8 @@ Examples:
   davit abort podgc --wait=0";
 
 pub(super) const RESET: &str = "\
-The guardrails count from zero again. The request does not affect later trips.
+The guardrails count from zero again, and the timers in the queues start again. The
+request does not affect later trips.
 
 Examples:
   davit reset podgc";

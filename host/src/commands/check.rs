@@ -267,6 +267,7 @@ async fn load(
         })) => (Level::NotChecked, "module"),
         RevisionLoadError::Module(_) => (Level::Error, "module"),
         RevisionLoadError::Load(_) => (Level::Error, "guest"),
+        RevisionLoadError::Memory(_) => (Level::Error, "limits"),
         RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => (Level::Error, "config"),
     };
     findings.add(level, check, chain(&reason));

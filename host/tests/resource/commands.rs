@@ -228,8 +228,16 @@ async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
     let error = error(requests::reset(&cluster.client, "podgc", NO_WAIT).await);
     assert_eq!(
         error,
-        "no guardrail of podgc has tripped: there is nothing to reset"
+        "no revision of podgc is stable yet: there is nothing to reset"
     );
+    // Without a trip, it clears queues and notes.
+    let stable = json!({"revision": "aaaa", "digest": "", "configHash": "", "since": before});
+    cluster.change("podgc", json!({"status": {"stable": stable}}));
+    let printed = requests::reset(&cluster.client, "podgc", NO_WAIT)
+        .await
+        .unwrap();
+    assert!(printed.contains("clear the queues and notes"), "{printed}");
+    assert_eq!(subject(requests_of(&cluster).reset.as_deref()), before);
 }
 
 /// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were stable, and

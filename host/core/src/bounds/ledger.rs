@@ -1,6 +1,6 @@
 //! What the host keeps for one revision, as counts.
 
-use super::{Bound, Bounds, Exceeded};
+use super::{Bound, BoundExceeded, Bounds};
 
 /// What the host keeps for one revision. Each part counts itself when it changes, so a
 /// ledger costs no scan.
@@ -24,11 +24,11 @@ impl Ledger {
     /// Whether the host may keep what `after` counts, if it keeps this now. What does not
     /// grow is never refused: an operator may have lowered a bound, and the cluster may
     /// have enqueued more keys than a guest may.
-    pub fn admit(&self, after: &Self, bounds: &Bounds) -> Result<(), Exceeded> {
+    pub fn admit(&self, after: &Self, bounds: &Bounds) -> Result<(), BoundExceeded> {
         let (before, after, most) = (self.values(), after.values(), Self::most(bounds).values());
         for (((bound, before), (_, after)), (_, most)) in before.into_iter().zip(after).zip(most) {
             if after > before && after > most {
-                return Err(Exceeded {
+                return Err(BoundExceeded {
                     bound,
                     wanted: after,
                     most,

@@ -25,7 +25,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bounds::Exceeded;
+use crate::bounds::BoundExceeded;
 use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
@@ -426,7 +426,7 @@ impl<G: Clone> Controller<G> {
 
     /// A call has read objects of this size live. Beyond the bound, the call must not get
     /// them, and fails when it ends.
-    pub fn handle_live_read(&mut self, id: CallId, bytes: usize) -> Result<(), Exceeded> {
+    pub fn handle_live_read(&mut self, id: CallId, bytes: usize) -> Result<(), BoundExceeded> {
         let most = self.shared.settings.bounds.live_read_bytes;
         let revision = caller(&mut self.stable, &mut self.candidate, id);
         revision.map_or(Ok(()), |revision| {

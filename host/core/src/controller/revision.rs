@@ -16,7 +16,7 @@ use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use crate::bounds::{Bounds, Exceeded, Series, text};
+use crate::bounds::{BoundExceeded, Bounds, Series, text};
 use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
@@ -43,7 +43,7 @@ struct CallInFlight {
     /// The bytes of objects that the call has read live.
     live_read_bytes: usize,
     /// The bound that a live read of the call exceeded.
-    exceeded: Option<Exceeded>,
+    exceeded: Option<BoundExceeded>,
 }
 
 /// One revision of a controller's guest.

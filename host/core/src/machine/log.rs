@@ -108,12 +108,11 @@ impl LogPolicy {
 
     /// Sets how many bytes of guest text the log takes in 60 seconds.
     pub(super) fn set_most(&mut self, controller: &str, most: usize, now: Instant) {
-        match self.volumes.get_mut(controller) {
-            Some(volume) => volume.most = most,
-            None => {
-                let volume = LogVolume::new(most, now);
-                self.volumes.insert(controller.to_owned(), volume);
-            }
+        if let Some(volume) = self.volumes.get_mut(controller) {
+            volume.most = most;
+        } else {
+            let volume = LogVolume::new(most, now);
+            self.volumes.insert(controller.to_owned(), volume);
         }
     }
 

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use super::{IndexFilter, Manifest, ManifestError, MetricSpec, QueueSpec, Source, WatchSpec};
+use super::{
+    IndexFilter, IndexSpec, Manifest, ManifestError, MetricSpec, QueueSpec, Source, WatchSpec,
+};
 
 /// The most watches, queues, ticks or metrics.
 const MOST_DECLARED: usize = 64;
@@ -85,7 +87,7 @@ fn check_watch(watch: &WatchSpec) -> Checked {
     if let Source::EveryDeletable(except) = &watch.source {
         at_most("exceptions", name, except.len(), MOST_FIELDS)?;
     }
-    let orders = watch.indexes.iter().flat_map(|index| index.paths());
+    let orders = watch.indexes.iter().flat_map(IndexSpec::paths);
     for path in watch.fields.iter().chain(orders) {
         let bytes = path.to_string().len();
         at_most("bytes of a path", name, bytes, LONGEST_NAME)?;
@@ -241,9 +243,7 @@ mod tests {
             period: SHORTEST_TICK,
         };
         let paths = |most| names(most).map(|name| name.parse().unwrap()).collect();
-        let index = |name: String| crate::manifest::IndexSpec {
-            ..crate::manifest::IndexSpec::new(&name, "metadata.name".parse().unwrap())
-        };
+        let index = |name: String| IndexSpec::new(&name, "metadata.name".parse().unwrap());
         let errors = [
             refused(|it| it.watches = watches),
             refused(|it| it.queues = queues),

@@ -153,7 +153,7 @@ fn step(step: sdk::Step) -> Read<Step> {
                 message: event.message,
                 component: event.component,
             };
-            Step::Event(event.cut())
+            Step::Event(event)
         }
     })
 }

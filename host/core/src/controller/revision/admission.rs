@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Revision;
-use crate::bounds::{Bound, Bounds, Exceeded, Ledger, Series};
+use crate::bounds::{Bound, BoundExceeded, Bounds, Ledger, Series};
 use crate::controller::exchange::CallId;
 use crate::plan::{Command, Decision, Measure};
 
@@ -33,7 +33,7 @@ impl<G: Clone> Revision<G> {
         id: CallId,
         bytes: usize,
         most: usize,
-    ) -> Result<(), Exceeded> {
+    ) -> Result<(), BoundExceeded> {
         let wanted = self.live_read_bytes() + bytes;
         let Some(called) = self.calls.get_mut(&id) else {
             return Ok(());
@@ -43,7 +43,7 @@ impl<G: Clone> Revision<G> {
             return Ok(());
         }
         let bound = Bound::LiveReadBytes;
-        let exceeded = Exceeded {
+        let exceeded = BoundExceeded {
             bound,
             wanted,
             most,
@@ -53,7 +53,7 @@ impl<G: Clone> Revision<G> {
     }
 
     /// Whether the bounds allow the host to keep what this answer adds.
-    pub(super) fn admit(&self, answer: &[Decision], bounds: &Bounds) -> Result<(), Exceeded> {
+    pub(super) fn admit(&self, answer: &[Decision], bounds: &Bounds) -> Result<(), BoundExceeded> {
         let before = self.ledger();
         // Most answers are far from every bound.
         if before.admit(&most_after(&before, answer), bounds).is_ok() {

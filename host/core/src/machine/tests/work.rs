@@ -242,7 +242,7 @@ fn a_live_read_beyond_its_bound_fails_the_call() {
     let most = Bounds::default().live_read_bytes;
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let mut read = |bench: &mut Bench, room, bytes| {
+    let read = |bench: &mut Bench, room, bytes| {
         bench.get(&call);
         let Some(Effect::Read { most_bytes, .. }) = bench.others.pop() else {
             panic!("{:?}", bench.others);
@@ -324,5 +324,8 @@ fn the_text_of_a_guest_in_the_log_has_a_bound() {
     // A minute later, there is room again.
     bench.pass(60 * SECOND);
     call = bench.calls.pop_front().unwrap();
-    assert_eq!(call.log_bytes, most);
+    answer(&mut bench, &call, 0);
+    bench.pass(20 * SECOND);
+    call = bench.calls.pop_front().unwrap();
+    assert!(call.log_bytes > most - 1000, "{}", call.log_bytes);
 }
