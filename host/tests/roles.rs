@@ -13,8 +13,12 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "modules/bomb.rs"]
+mod bomb;
 #[path = "roles/cluster.rs"]
 mod cluster;
+#[path = "roles/compiler.rs"]
+mod compiler;
 #[path = "roles/grants.rs"]
 mod grants;
 #[path = "roles/ports.rs"]

@@ -10,6 +10,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod bomb;
 mod cluster;
 mod compile;
 mod files;
