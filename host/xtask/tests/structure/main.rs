@@ -11,6 +11,7 @@
 mod cycles;
 mod modules;
 mod purity;
+mod unsafe_code;
 mod words;
 
 use std::path::{Path, PathBuf};

@@ -222,7 +222,8 @@ fn texts() -> Vec<PathBuf> {
     files
 }
 
-fn tracked() -> Vec<PathBuf> {
+/// The files in git.
+pub(crate) fn tracked() -> Vec<PathBuf> {
     let mut git = Command::new("git");
     let output = git.arg("ls-files").current_dir(workspace()).output();
     let output = output.unwrap();
