@@ -1,13 +1,4 @@
-//! What is fuzzed: each function takes any bytes and panics only if the
-//! simulator is wrong. `tests/corpus.rs` of davit-sim runs them on the kept
-//! corpus.
-
-#![allow(
-    clippy::expect_used,
-    clippy::panic,
-    reason = "a panic is how a fuzz target reports"
-)]
-#![allow(unreachable_pub, reason = "a module of a test as well as a crate")]
+//! The simulator of an API server: whatever it gets, it answers.
 
 use std::collections::BTreeMap;
 
