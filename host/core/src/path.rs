@@ -75,9 +75,11 @@ impl FromStr for FieldPath {
             reason,
         };
         // Otherwise the path would not be read as it is written.
-        let checked = |name: &str| match name.contains('"') {
-            true => Err(error("a field name contains a quotation mark")),
-            false => Ok(Segment::Field(name.into())),
+        let checked = |name: &str| {
+            if name.contains('"') {
+                return Err(error("a field name contains a quotation mark"));
+            }
+            Ok(Segment::Field(name.into()))
         };
         let mut segments = Vec::new();
         let mut rest = path;

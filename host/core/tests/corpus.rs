@@ -4,9 +4,11 @@
     dead_code,
     unreachable_pub,
     clippy::cast_precision_loss,
+    clippy::disallowed_methods,
     clippy::expect_used,
     clippy::float_cmp,
     clippy::indexing_slicing,
+    clippy::match_same_arms,
     clippy::panic,
     reason = "modules of a fuzz target as well; a test may fail by panicking"
 )]

@@ -171,11 +171,7 @@ mod tests {
             .collect();
         assert!(decoded.len() > 100);
         let shipped = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
-        assert!(
-            decoded
-                .iter()
-                .eq(shipped.map(|certificate| certificate.as_ref()))
-        );
+        assert!(decoded.iter().eq(shipped.map(AsRef::as_ref)));
     }
 
     /// What the image lacks, a Controller of `deploy/` cannot load.

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use toml_edit::Document;
 
 use crate::{cargo_output, list, text};
@@ -195,14 +195,15 @@ fn compose(
 }
 
 fn component(id: &Id, package: &Value, checksum: Option<&String>) -> Result<Value> {
-    let mut component = json!({
-        "type": "library",
-        "bom-ref": id.reference(),
-        "name": id.name,
-        "version": id.version,
-        "scope": "required",
-    });
-    let mut set = |field: &str, value: Value| component[field] = value;
+    let mut component = Map::new();
+    let mut set = |field: &str, value: Value| {
+        component.insert(field.to_owned(), value);
+    };
+    set("type", "library".into());
+    set("bom-ref", id.reference().into());
+    set("name", id.name.as_str().into());
+    set("version", id.version.as_str().into());
+    set("scope", "required".into());
     if let Some(description) = text(package, "description") {
         let words: Vec<&str> = description.split_whitespace().collect();
         set("description", words.join(" ").into());
@@ -227,7 +228,7 @@ fn component(id: &Id, package: &Value, checksum: Option<&String>) -> Result<Valu
         let version = id.version.replace('+', "%2B");
         set("purl", format!("pkg:cargo/{}@{version}", id.name).into());
     }
-    Ok(component)
+    Ok(component.into())
 }
 
 /// A licence as an expression of SPDX. Crates may still separate alternatives by `/`.

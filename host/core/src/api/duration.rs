@@ -30,7 +30,7 @@ impl FromStr for HumanDuration {
         let parsed: Option<SignedDuration> = text.parse().ok();
         let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok());
         // It is written in milliseconds. A finer one would be read as another duration.
-        let is_whole = |duration: &Duration| duration.subsec_nanos() % 1_000_000 == 0;
+        let is_whole = |duration: &Duration| duration.subsec_nanos().is_multiple_of(1_000_000);
         duration
             .filter(is_whole)
             .map(Self)
