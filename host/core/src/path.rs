@@ -10,6 +10,8 @@ use std::str::FromStr;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::untrusted;
+
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Segment {
@@ -22,6 +24,9 @@ pub enum Segment {
 /// The longest path, in steps. Trees of paths are walked recursively.
 const MOST_SEGMENTS: usize = 256;
 
+/// The longest quotation of a text in an error, in bytes.
+const MOST_SHOWN: usize = 100;
+
 /// A path to a field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<Segment>);
@@ -30,7 +35,7 @@ pub struct FieldPath(Vec<Segment>);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{path}\" is not a field path: {reason}")]
 pub struct PathError {
-    /// The text.
+    /// The text, cut.
     pub path: String,
     /// The reason.
     pub reason: &'static str,
@@ -66,8 +71,15 @@ impl FromStr for FieldPath {
 
     fn from_str(path: &str) -> Result<Self, PathError> {
         let error = |reason| PathError {
-            path: path.to_owned(),
+            path: untrusted::line(path, MOST_SHOWN),
             reason,
+        };
+        // Otherwise the path would not be read as it is written.
+        let checked = |name: &str| {
+            if name.contains('"') {
+                return Err(error("a field name contains a quotation mark"));
+            }
+            Ok(Segment::Field(name.into()))
         };
         let mut segments = Vec::new();
         let mut rest = path;
@@ -79,7 +91,7 @@ impl FromStr for FieldPath {
                 let (name, after) = after
                     .split_once("\"]")
                     .ok_or(error("a [\" is not closed by \"]"))?;
-                segments.push(Segment::Field(name.into()));
+                segments.push(checked(name)?);
                 rest = after;
             } else {
                 let end = rest.find(['.', '[']).unwrap_or(rest.len());
@@ -87,7 +99,7 @@ impl FromStr for FieldPath {
                 if name.is_empty() {
                     return Err(error("a field name is empty"));
                 }
-                segments.push(Segment::Field(name.into()));
+                segments.push(checked(name)?);
                 rest = after;
             }
             if rest.is_empty() {
@@ -279,6 +291,10 @@ mod tests {
     #[test]
     fn bad_paths_are_refused() {
         for text in ["", ".a", "a.", "a..b", "[*].a", "a[\"b", "a[*]b", "a[0]"] {
+            assert!(text.parse::<FieldPath>().is_err(), "{text}");
+        }
+        // They would be written as other paths.
+        for text in ["a\"]/b", "a\"b", "a[\"b\"c\"]"] {
             assert!(text.parse::<FieldPath>().is_err(), "{text}");
         }
         let longest = vec!["a"; MOST_SEGMENTS].join(".");

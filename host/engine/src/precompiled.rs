@@ -1,4 +1,4 @@
-//! The one place where machine code from a file is trusted.
+//! The one place where machine code is trusted.
 
 use wasmtime::component::Component;
 
@@ -9,10 +9,10 @@ use wasmtime::component::Component;
     reason = "loading compiled code is unsafe by nature; it makes a start 100 times as fast"
 )]
 pub(crate) fn deserialize(engine: &wasmtime::Engine, code: &[u8]) -> wasmtime::Result<Component> {
-    // SAFETY: the code must be what `Component::serialize` returned, unchanged.
-    // The only caller is `CompiledArtifacts::load`. It reads from a directory
-    // that only this user can write to, and has verified a SHA-256 over the
-    // code that was written together with it, under a header that only
-    // `CompiledArtifacts::store` writes.
+    // SAFETY: the code must be what `Component::serialize` returned, unchanged. There
+    // are two callers. `CompiledArtifacts::load` reads it from a file that only this
+    // user can write, sealed with the secret key of its directory, under a header that
+    // only `CompiledArtifacts::store` writes. `Engine::take` gets it over a pipe from a
+    // child process of this program that has compiled the module.
     unsafe { Component::deserialize(engine, code) }
 }

@@ -1,43 +1,34 @@
-//! The corpus of the fuzz targets, on stable Rust: regressions of earlier findings.
+//! The corpora of the simulator's fuzz targets.
 
-#![allow(clippy::expect_used, reason = "a test may fail by panicking")]
+#![allow(
+    unreachable_pub,
+    clippy::expect_used,
+    reason = "modules of a fuzz target as well; a test may fail by panicking"
+)]
 
-#[path = "../fuzz/src/lib.rs"]
-mod fuzz;
+#[path = "../../fuzz/src/replay.rs"]
+mod replay;
+#[path = "../../fuzz/src/sim.rs"]
+mod sim;
 
-use std::path::Path;
-
-fn replay(target: &str, run: fn(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&directory).expect("a corpus") {
-        let path = entry.expect("a file").path();
-        // Printed if the test fails: this input caused it.
-        println!("{}", path.display());
-        run(&std::fs::read(&path).expect("it can be read"));
-        count += 1;
-    }
-    assert!(count > 0, "no corpus in {}", directory.display());
-}
+use replay::replay;
 
 #[test]
 fn parser() {
-    replay("parser", fuzz::parser);
+    replay("sim_parser", sim::parser);
 }
 
 #[test]
 fn patches() {
-    replay("patches", fuzz::patches);
+    replay("sim_patches", sim::patches);
 }
 
 #[test]
 fn selectors() {
-    replay("selectors", fuzz::selectors);
+    replay("sim_selectors", sim::selectors);
 }
 
 #[test]
 fn requests() {
-    replay("requests", fuzz::requests);
+    replay("sim_requests", sim::requests);
 }

@@ -1,5 +1,9 @@
 //! `cargo xtask COMMAND`: builds, tests, measures and demonstrates the project.
 
+mod image;
+mod sbom;
+mod supply;
+
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
@@ -52,6 +56,24 @@ enum Task {
     Crds,
     /// Measures an optimised build, and prints the figures.
     Bench,
+    /// Checks the dependencies against deny.toml with cargo-deny.
+    Supply {
+        /// Fails if the database of advisories cannot be fetched.
+        #[arg(long)]
+        require_advisories: bool,
+    },
+    /// Writes the crates that the program is linked from, as CycloneDX, to
+    /// target/davit.cdx.json.
+    Sbom {
+        /// The file.
+        #[arg(long)]
+        output: Option<PathBuf>,
+        /// The target that the program is built for.
+        #[arg(long, default_value = "x86_64-unknown-linux-gnu")]
+        target: String,
+    },
+    /// Builds the files of the container image into target/image.
+    Image,
 }
 
 fn main() -> Result<()> {
@@ -69,6 +91,12 @@ fn main() -> Result<()> {
         Task::Simulate { arguments } => simulate(&workspace, &arguments),
         Task::Crds => crds(&workspace),
         Task::Bench => bench(&workspace),
+        Task::Supply { require_advisories } => supply::check(&workspace, require_advisories),
+        Task::Sbom { output, target } => {
+            let path = output.unwrap_or_else(|| sbom::default_path(&workspace));
+            sbom::write(&workspace, &target, &path)
+        }
+        Task::Image => image::build(&workspace),
     }
 }
 
@@ -176,17 +204,8 @@ fn swaps(workspace: &Path) -> Result<()> {
 
 /// The packages under `guests/` that compile to a component.
 fn guest_packages(workspace: &Path) -> Result<Vec<String>> {
-    let output = Command::new(env!("CARGO"))
-        .args(["metadata", "--no-deps", "--format-version", "1"])
-        .current_dir(workspace)
-        .output()
-        .context("running cargo metadata")?;
-    ensure!(
-        output.status.success(),
-        "cargo metadata failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let metadata = ["metadata", "--no-deps", "--format-version", "1"];
+    let metadata: Value = serde_json::from_str(&cargo_output(workspace, metadata)?)?;
     Ok(list(&metadata, "packages")
         .filter(|package| is_guest(package, workspace))
         .filter_map(|package| text(package, "name").map(str::to_owned))
@@ -239,14 +258,39 @@ fn target_is_installed() -> Result<bool> {
 }
 
 fn cargo<S: AsRef<OsStr>>(workspace: &Path, arguments: impl IntoIterator<Item = S>) -> Result<()> {
+    cargo_with(workspace, arguments, |_| {})
+}
+
+fn cargo_with<S: AsRef<OsStr>>(
+    workspace: &Path,
+    arguments: impl IntoIterator<Item = S>,
+    prepare: impl FnOnce(&mut Command),
+) -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(workspace);
     let line = format!("{command:?}").replace(env!("CARGO"), "cargo");
+    prepare(&mut command);
     let status = command
         .status()
         .with_context(|| format!("running {line}"))?;
     ensure!(status.success(), "{line} failed: {status}");
     Ok(())
+}
+
+/// What cargo prints.
+fn cargo_output<const N: usize>(workspace: &Path, arguments: [&str; N]) -> Result<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(workspace)
+        .output()
+        .with_context(|| format!("running cargo {}", arguments.join(" ")))?;
+    ensure!(
+        output.status.success(),
+        "cargo {} failed: {}",
+        arguments.join(" "),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn workspace() -> Result<PathBuf> {

@@ -29,7 +29,10 @@ impl FromStr for HumanDuration {
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed: Option<SignedDuration> = text.parse().ok();
         let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok());
+        // It is written in milliseconds. A finer one would be read as another duration.
+        let is_whole = |duration: &Duration| duration.subsec_nanos().is_multiple_of(1_000_000);
         duration
+            .filter(is_whole)
             .map(Self)
             .ok_or_else(|| expected_text(EXPECTED, text))
     }
@@ -83,7 +86,7 @@ mod tests {
             assert_eq!(duration.0, Duration::from_millis(millis), "{text}");
             assert_eq!(duration.to_string().parse(), Ok(duration));
         }
-        for bad in ["", "10", "ten minutes", "-5m"] {
+        for bad in ["", "10", "ten minutes", "-5m", "500us", "0.0001s"] {
             let error = bad.parse::<HumanDuration>().unwrap_err();
             let expected = "expected a duration such as 30s, 10m or 1h30m, found";
             assert_eq!(error, format!("{expected} \"{bad}\""));

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::digest::ModuleDigest;
+use crate::untrusted;
 use oci_spec::distribution::Reference;
 use schemars::JsonSchema;
 use serde::de::Error as _;
@@ -243,14 +244,17 @@ impl TryFrom<ModuleFields> for ModuleConfig {
             .ok_or("expected one of builtin, file, configMap, oci, found none")?;
         if let Some(second) = given.next() {
             return Err(format!(
-                "expected one of builtin, file, configMap, oci, found two: {source} and {second}"
+                "expected one of builtin, file, configMap, oci, found two: {} and {}",
+                shown(&source),
+                shown(&second)
             ));
         }
         if let Some(verify) = &fields.verify {
             if !matches!(source, ModuleSource::Oci(_)) {
                 return Err(format!(
                     "verify: only artefacts in a registry have signatures: expected the source \
-                     oci, found {source}"
+                     oci, found {}",
+                    shown(&source)
                 ));
             }
             verify.check()?;
@@ -261,6 +265,12 @@ impl TryFrom<ModuleFields> for ModuleConfig {
             verify: fields.verify,
         })
     }
+}
+
+/// A source as an error shows it: one line, cut.
+fn shown(source: &ModuleSource) -> String {
+    const MOST: usize = 200;
+    untrusted::line(&source.to_string(), MOST)
 }
 
 impl From<ModuleConfig> for ModuleFields {

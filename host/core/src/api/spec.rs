@@ -106,8 +106,9 @@ impl ControllerSpec {
             && !is_dns_subdomain(name)
         {
             let reason = format!(
-                "\"{name}\" is not a valid name of a ServiceAccount: use lower-case letters, \
-                 digits, dashes and dots, 253 at most"
+                "{} is not a valid name of a ServiceAccount: use lower-case letters, digits, \
+                 dashes and dots, 253 at most",
+                strict::quoted(name)
             );
             return Err(SpecError::new("serviceAccountName", reason));
         }
@@ -168,8 +169,8 @@ fn check_permissions(permissions: &Permissions) -> Result<(), SpecError> {
         if !WRITE_VERBS.contains(&rule.verb.as_str()) {
             let field = format!("permissions.writes[{position}].verb");
             let reason = format!(
-                "\"{}\" is not a verb of writes: use one of {}",
-                rule.verb,
+                "{} is not a verb of writes: use one of {}",
+                strict::quoted(&rule.verb),
                 WRITE_VERBS.join(", ")
             );
             return Err(SpecError::new(&field, reason));

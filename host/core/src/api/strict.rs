@@ -88,7 +88,8 @@ fn shown(value: &Value) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+/// A text of an operator as an error quotes it: one line, cut.
+pub(super) fn quoted(text: &str) -> String {
     format!("\"{}\"", untrusted::line(text, MOST_SHOWN))
 }
 

@@ -1,6 +1,8 @@
 //! Whether MessagePack can be sent as JSON: the one check of a guest's values, before a
 //! decision is accepted and before a request is built.
 
+use std::collections::BTreeSet;
+
 use super::{Head, MAX_JSON_DEPTH};
 
 /// Why bytes are not a value that JSON can express.
@@ -18,6 +20,10 @@ pub enum NotJson {
     /// A map with keys that JSON cannot have.
     #[error("a map has a key that is not text")]
     Key,
+    /// A map with two equal keys. The gate would read the first, and the API server the
+    /// last.
+    #[error("a map has a key twice")]
+    Twice,
     /// A type that JSON does not have.
     #[error("it contains {0}, which JSON does not have")]
     Foreign(&'static str),
@@ -53,11 +59,16 @@ fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], NotJson> {
             }
         }
         Head::Map(len) => {
+            let mut keys = BTreeSet::new();
             for _ in 0..len {
                 let (Head::Text(key), after) = read(rest)? else {
                     return Err(NotJson::Key);
                 };
-                rest = skip(text(after, key)?, depth + 1)?;
+                let value = text(after, key)?;
+                if !keys.insert(after.get(..key)) {
+                    return Err(NotJson::Twice);
+                }
+                rest = skip(value, depth + 1)?;
             }
         }
     }
@@ -135,7 +146,7 @@ mod tests {
 
     #[test]
     fn a_body_that_json_cannot_express_is_refused() {
-        let cases: [(&[u8], NotJson); 7] = [
+        let cases: [(&[u8], NotJson); 8] = [
             (&[0xc1], NotJson::Foreign("the reserved byte 0xc1")),
             (
                 &[0xc4, 1, 0],
@@ -151,6 +162,7 @@ mod tests {
             ),
             (&[0xa1, 0xff], NotJson::NotText),
             (&[0x81, 1, 2], NotJson::Key),
+            (b"\x82\xa1a\x01\xa1a\x02", NotJson::Twice),
             (&[0x91; 200], NotJson::Deep),
         ];
         for (body, error) in cases {

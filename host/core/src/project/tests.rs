@@ -246,6 +246,27 @@ fn the_recorded_lists_are_read_whole() {
     }
 }
 
+/// The host would use one of two names, and a guest read the other.
+#[test]
+fn an_object_with_two_names_is_refused() {
+    let mut projector = Projector::new(tree(&["metadata"]));
+    for (object, field) in [
+        (r#"{"metadata":{"name":"a","name":"b"}}"#, "name"),
+        (r#"{"metadata":{"name":"a","uid":"1","uid":"2"}}"#, "uid"),
+        (
+            r#"{"metadata":{"name":"a"},"metadata":{"namespace":"b"}}"#,
+            "metadata",
+        ),
+    ] {
+        let error = projector.object(object.as_bytes()).unwrap_err();
+        let text = crate::failure::chain(&error);
+        assert!(
+            text.contains(&format!("duplicate field `{field}`")),
+            "{text}"
+        );
+    }
+}
+
 #[test]
 fn nothing_but_a_list_passes_for_a_list() {
     let mut projector = Projector::new(FieldTree::default());

@@ -1,7 +1,7 @@
 //! Writing MessagePack while reading JSON.
 
 use std::collections::BTreeMap;
-use std::fmt;
+use std::{fmt, mem};
 
 use crate::object::{ProjectedObject, object_key};
 use crate::path::FieldTree;
@@ -16,6 +16,8 @@ pub(super) struct Identity {
     pub(super) name: Box<str>,
     pub(super) uid: Box<str>,
     pub(super) resource_version: Box<str>,
+    /// Whether the object's metadata has started.
+    has_metadata: bool,
 }
 
 impl Identity {
@@ -226,11 +228,16 @@ fn read_field<'de, A: MapAccess<'de>>(
             Ok(WriteOutcome::Nothing)
         }
         Field::Keep(keep) => map.next_value_seed(Value { keep, projecting }),
-        Field::Metadata(keep) => map.next_value_seed(Map {
-            place: Place::Metadata,
-            keep,
-            projecting,
-        }),
+        Field::Metadata(keep) => {
+            if mem::replace(&mut projecting.identity.has_metadata, true) {
+                return Err(Error::duplicate_field("metadata"));
+            }
+            map.next_value_seed(Map {
+                place: Place::Metadata,
+                keep,
+                projecting,
+            })
+        }
         Field::Version => {
             projecting.identity.resource_version = map.next_value()?;
             Ok(WriteOutcome::Nothing)
@@ -238,11 +245,16 @@ fn read_field<'de, A: MapAccess<'de>>(
         Field::Identity(part) => {
             let text: Box<str> = map.next_value()?;
             rmp::encode::write_str(projecting.buffer, &text).map_err(Error::custom)?;
-            match part {
-                Part::Namespace => projecting.identity.namespace = text,
-                Part::Name => projecting.identity.name = text,
-                Part::Uid => projecting.identity.uid = text,
+            let (place, field) = match part {
+                Part::Namespace => (&mut projecting.identity.namespace, "namespace"),
+                Part::Name => (&mut projecting.identity.name, "name"),
+                Part::Uid => (&mut projecting.identity.uid, "uid"),
+            };
+            // Otherwise a guest could read another name than the host uses.
+            if !place.is_empty() {
+                return Err(Error::duplicate_field(field));
             }
+            *place = text;
             Ok(WriteOutcome::Value)
         }
     }

@@ -12,6 +12,7 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::{Now, Wall};
+use davit_core::untrusted;
 
 use super::answer_error::{AnswerError, Place};
 use super::{body, object_ref};
@@ -103,7 +104,7 @@ impl Reader<'_> {
         {
             return Err(AnswerError::NotCancelled {
                 place: self.place,
-                key: item.key.clone(),
+                key: shown(&item.key),
             });
         }
         let measures = plan.measures.into_iter();
@@ -366,14 +367,17 @@ impl Reader<'_> {
         AnswerError::Unknown {
             place: self.place,
             what,
-            value,
+            value: shown(&value),
             known,
         }
     }
 
     fn undeclared(&self, what: &'static str, name: String) -> AnswerError {
-        let place = self.place;
-        AnswerError::Undeclared { place, what, name }
+        AnswerError::Undeclared {
+            place: self.place,
+            what,
+            name: shown(&name),
+        }
     }
 
     fn incomplete(&self, what: &'static str, problem: &'static str) -> AnswerError {
@@ -392,6 +396,12 @@ impl Reader<'_> {
             value: value.to_string(),
         }
     }
+}
+
+/// A text of a guest as an error quotes it: one line, cut.
+fn shown(text: &str) -> String {
+    const MOST: usize = 100;
+    untrusted::line(text, MOST)
 }
 
 fn verdict(verdict: wit::Verdict) -> Verdict {

@@ -7,6 +7,8 @@
 mod answer_error;
 mod body;
 mod decision;
+#[cfg(any(test, fuzzing))]
+pub mod fuzz;
 mod manifest;
 mod object;
 

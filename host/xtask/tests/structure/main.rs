@@ -12,6 +12,7 @@ mod cycles;
 mod modules;
 mod purity;
 mod security;
+mod unsafe_code;
 mod words;
 
 use std::path::{Path, PathBuf};

@@ -188,7 +188,7 @@ fn file(directory: &Path, module: &str) -> PathBuf {
     }
 }
 
-/// Leaves out what `#[cfg(test)]` stands before.
+/// Leaves out what is compiled for tests and fuzz targets alone.
 fn without_tests(source: TokenStream) -> Vec<TokenTree> {
     let tokens: Vec<TokenTree> = source.into_iter().collect();
     let mut kept = Vec::new();
@@ -205,9 +205,10 @@ fn without_tests(source: TokenStream) -> Vec<TokenTree> {
 }
 
 fn is_cfg_test(token: &TokenTree) -> bool {
+    const ALONE: [&str; 2] = ["cfg(test)", "cfg(any(test,fuzzing))"];
     matches!(token, TokenTree::Group(group)
         if group.delimiter() == Delimiter::Bracket
-            && group.stream().to_string().replace(' ', "") == "cfg(test)")
+            && ALONE.contains(&group.stream().to_string().replace(' ', "").as_str()))
 }
 
 /// Behind the semicolon or the block that ends an item.

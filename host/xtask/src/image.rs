@@ -1,0 +1,189 @@
+//! `cargo xtask image`: the files of the container image.
+//!
+//! The image has no base image. The program is linked statically, and everything beside
+//! it is built from this repository and `Cargo.lock`.
+
+use std::env::consts::ARCH;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
+
+use crate::{cargo_with, guests, sbom};
+
+/// The guests that ship with Davit, as files.
+const GUESTS: [&str; 5] = [
+    "garbage_collector.wasm",
+    "node_eviction.wasm",
+    "podgc.wasm",
+    "storage_version_gc.wasm",
+    "taint_eviction.wasm",
+];
+
+/// Where the image has the certificates that authenticate registries of modules.
+const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
+
+/// Builds everything for this machine's processor, and writes it to `target/image`,
+/// which is the context of `deploy/Dockerfile`.
+pub(crate) fn build(workspace: &Path) -> Result<()> {
+    let target = format!("{ARCH}-unknown-linux-gnu");
+    guests(workspace)?;
+    let program = program(workspace, &target)?;
+    let image = workspace.join("target/image");
+    if image.exists() {
+        fs::remove_dir_all(&image).with_context(|| format!("removing {}", image.display()))?;
+    }
+    copy(&program, &image.join("usr/local/bin/davit"))?;
+    let built = workspace.join("target/wasm32-wasip2/guest");
+    for guest in GUESTS {
+        let installed = image.join("usr/local/share/davit/guests").join(guest);
+        copy(&built.join(guest), &installed)?;
+    }
+    let certificates = image.join(CERTIFICATES);
+    create_parent(&certificates)?;
+    fs::write(&certificates, certificates_in_pem())
+        .with_context(|| format!("writing {}", certificates.display()))?;
+    let document = image.join("usr/local/share/davit/davit.cdx.json");
+    sbom::write(workspace, &target, &document)?;
+    println!("docker build -f deploy/Dockerfile -t davit target/image");
+    Ok(())
+}
+
+/// Builds the program, linked statically.
+fn program(workspace: &Path, target: &str) -> Result<PathBuf> {
+    let variable = target.to_uppercase().replace('-', "_");
+    let variable = format!("CARGO_TARGET_{variable}_RUSTFLAGS");
+    let build = ["build", "--release", "--locked", "-p", "davit"];
+    let arguments = build.into_iter().chain(["--target", target]);
+    cargo_with(workspace, arguments, |command| {
+        // It would replace the flags of the target.
+        command.env_remove("RUSTFLAGS");
+        command.env(variable, "-C target-feature=+crt-static");
+        if let Some(commit) = commit(workspace) {
+            command.env("DAVIT_COMMIT", commit);
+        }
+    })?;
+    let program = workspace.join("target").join(target).join("release/davit");
+    let bytes = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
+    ensure!(
+        is_static(&bytes),
+        "{} needs a dynamic linker, and the image has none",
+        program.display()
+    );
+    Ok(program)
+}
+
+/// The commit, marked if files differ from it. None without git.
+fn commit(workspace: &Path) -> Option<String> {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--exclude", "*"]);
+    let output = git.current_dir(workspace).output().ok()?;
+    let commit = String::from_utf8(output.stdout).ok()?;
+    output.status.success().then(|| commit.trim().to_owned())
+}
+
+/// Whether a program of 64-bit ELF, least significant byte first, names no dynamic
+/// linker: none of its program headers is `PT_INTERP`.
+fn is_static(elf: &[u8]) -> bool {
+    const PT_INTERP: u32 = 3;
+    if !elf.starts_with(b"\x7fELF\x02\x01") {
+        return false;
+    }
+    let number = |at: usize, len: usize| -> Option<usize> {
+        let bytes = elf.get(at..at.checked_add(len)?)?;
+        let digits = bytes.iter().rev();
+        Some(digits.fold(0, |number, byte| number << 8 | usize::from(*byte)))
+    };
+    let headers = || Some((number(0x20, 8)?, number(0x36, 2)?, number(0x38, 2)?));
+    let Some((offset, size, count)) = headers() else {
+        return false;
+    };
+    (0..count).all(|index| {
+        let kind = number(offset.saturating_add(index * size), 4);
+        kind.is_some_and(|kind| kind != PT_INTERP as usize)
+    })
+}
+
+/// The certificates of Mozilla's root program, as a file of OpenSSL.
+fn certificates_in_pem() -> String {
+    let mut pem = String::new();
+    for certificate in webpki_root_certs::TLS_SERVER_ROOT_CERTS {
+        pem.push_str("-----BEGIN CERTIFICATE-----\n");
+        let mut rest = BASE64_STANDARD.encode(certificate);
+        while !rest.is_empty() {
+            let more = rest.split_off(rest.len().min(64));
+            pem.push_str(&rest);
+            pem.push('\n');
+            rest = more;
+        }
+        pem.push_str("-----END CERTIFICATE-----\n");
+    }
+    pem
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    create_parent(to)?;
+    fs::copy(from, to)
+        .map(|_| ())
+        .with_context(|| format!("copying {} to {}", from.display(), to.display()))
+}
+
+fn create_parent(path: &Path) -> Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace;
+
+    #[test]
+    fn a_program_that_needs_a_dynamic_linker_is_found() {
+        // This test, on a system with one; a static program has no such header.
+        let dynamic = fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert!(!is_static(&dynamic));
+        let mut elf = vec![0; 0x40];
+        elf[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        assert!(is_static(&elf));
+        // One header after the file's own: PT_LOAD, PT_INTERP, cut off.
+        elf[0x20] = 0x40;
+        elf[0x36] = 0x38;
+        elf[0x38] = 1;
+        assert!(!is_static(&elf));
+        elf.extend([1, 0, 0, 0]);
+        assert!(is_static(&elf));
+        elf[0x40] = 3;
+        assert!(!is_static(&elf));
+        assert!(!is_static(b"#!/bin/sh"));
+    }
+
+    #[test]
+    fn certificates_are_written_as_they_are() {
+        let pem = certificates_in_pem();
+        assert!(pem.lines().all(|line| line.len() <= 64));
+        let blocks = pem.split("-----END CERTIFICATE-----\n");
+        let decoded: Vec<Vec<u8>> = blocks
+            .filter_map(|block| block.strip_prefix("-----BEGIN CERTIFICATE-----\n"))
+            .map(|block| BASE64_STANDARD.decode(block.replace('\n', "")).unwrap())
+            .collect();
+        assert!(decoded.len() > 100);
+        let shipped = webpki_root_certs::TLS_SERVER_ROOT_CERTS.iter();
+        assert!(decoded.iter().eq(shipped.map(AsRef::as_ref)));
+    }
+
+    /// What the image lacks, a Controller of `deploy/` cannot load.
+    #[test]
+    fn every_guest_that_ships_is_in_the_image() {
+        let workspace = workspace().unwrap();
+        let shipped = fs::read_dir(workspace.join("deploy/controllers")).unwrap();
+        let mut shipped: Vec<String> = shipped
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .map(|name| name.replace('-', "_") + ".wasm")
+            .collect();
+        shipped.sort();
+        assert_eq!(shipped, GUESTS);
+    }
+}
