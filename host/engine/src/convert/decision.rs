@@ -144,12 +144,12 @@ impl Reader<'_> {
             "json" => PatchKind::Json,
             _ => {
                 let known = "strategic-merge, merge and json";
-                return Err(self.unknown("the patch kind", patch.kind, known));
+                return Err(self.unknown("the patch kind", &patch.kind, known));
             }
         };
         if !matches!(patch.subresource.as_str(), "" | "status") {
             let known = "status, or none";
-            return Err(self.unknown("the subresource", patch.subresource, known));
+            return Err(self.unknown("the subresource", &patch.subresource, known));
         }
         self.check_body("patch", &patch.body)?;
         match kind {
@@ -176,7 +176,7 @@ impl Reader<'_> {
             _ => {
                 return Err(self.unknown(
                     "the propagation policy",
-                    options.propagation_policy,
+                    &options.propagation_policy,
                     "Background, Foreground and Orphan",
                 ));
             }
@@ -223,7 +223,7 @@ impl Reader<'_> {
     fn event(&self, event: wit::Event) -> Result<Event, AnswerError> {
         if !matches!(event.event_type.as_str(), "Normal" | "Warning") {
             let known = "Normal and Warning";
-            return Err(self.unknown("the event type", event.event_type, known));
+            return Err(self.unknown("the event type", &event.event_type, known));
         }
         Ok(Event {
             event_type: event.event_type,
@@ -290,7 +290,7 @@ impl Reader<'_> {
             "failed" => MeasureWhen::Failed,
             _ => {
                 let known = "attempted, succeeded, gone and failed";
-                return Err(self.unknown("the time of a measure", measure.when, known));
+                return Err(self.unknown("the time of a measure", &measure.when, known));
             }
         };
         let measure = self.measure(measure.measure)?;
@@ -303,7 +303,7 @@ impl Reader<'_> {
             .into_iter()
             .find(|metric| metric.name == measure.metric)
         else {
-            return Err(self.undeclared("metric", measure.metric));
+            return Err(self.undeclared("metric", &measure.metric));
         };
         let amount = match measure.amount {
             wit::Amount::Add(by) => Amount::Add(by),
@@ -316,7 +316,7 @@ impl Reader<'_> {
         if let Some(problem) = misfit(metric, &measure.labels, amount) {
             return Err(AnswerError::Measure {
                 place: self.place,
-                metric: measure.metric,
+                metric: shown(&measure.metric),
                 problem,
             });
         }
@@ -340,7 +340,7 @@ impl Reader<'_> {
         if declared.any(|queue| queue.name == name) {
             return Ok(());
         }
-        Err(self.undeclared("queue", name.to_owned()))
+        Err(self.undeclared("queue", name))
     }
 
     fn check_body(&self, what: &'static str, body: &[u8]) -> Result<(), AnswerError> {
@@ -363,20 +363,20 @@ impl Reader<'_> {
         })
     }
 
-    fn unknown(&self, what: &'static str, value: String, known: &'static str) -> AnswerError {
+    fn unknown(&self, what: &'static str, value: &str, known: &'static str) -> AnswerError {
         AnswerError::Unknown {
             place: self.place,
             what,
-            value: shown(&value),
+            value: shown(value),
             known,
         }
     }
 
-    fn undeclared(&self, what: &'static str, name: String) -> AnswerError {
+    fn undeclared(&self, what: &'static str, name: &str) -> AnswerError {
         AnswerError::Undeclared {
             place: self.place,
             what,
-            name: shown(&name),
+            name: shown(name),
         }
     }
 
