@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
+use davit_core::account::Account;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
 use davit_core::failure::{Failure, FailureClass};
@@ -91,10 +92,14 @@ impl Caller {
         &self,
         read: ReadId,
         controller: &str,
+        account: Option<&Account>,
         request: ReadRequest,
         mapping: Arc<Mapping>,
     ) {
-        let (api, inbox) = (self.api.on_behalf_of(controller), self.inbox.clone());
+        let (api, inbox) = (
+            self.api.on_behalf_of(controller, account),
+            self.inbox.clone(),
+        );
         tokio::spawn(async move {
             let answer = match request {
                 ReadRequest::Get(requests) => {

@@ -42,14 +42,14 @@ impl Executor {
         let Execute {
             id,
             controller,
-            user,
+            account,
             revision,
             decision,
             plan,
             mapping,
         } = execute;
         let recorder = self.recorder.clone();
-        let writer = Writer::new(&self.api, recorder, &controller, user.as_deref());
+        let writer = Writer::new(&self.api, recorder, &controller, account.as_ref());
         let decision = Decision {
             revision: revision.to_string(),
             id: decision,

@@ -76,6 +76,7 @@ impl Task {
         Self {
             host: Host::new(api.clock().now(), settings),
             control: ControlDriver {
+                api: api.clone(),
                 loader: options.loader,
                 records: options.records,
                 recorder: recorder.clone(),
@@ -203,9 +204,12 @@ impl Task {
             Effect::Read {
                 read,
                 controller,
+                account,
                 request,
                 mapping,
-            } => self.caller.read(read, &controller, request, mapping),
+            } => self
+                .caller
+                .read(read, &controller, account.as_ref(), request, mapping),
             Effect::Resume { read, answer } => self.caller.resume(read, answer),
             Effect::Execute(execute) => self.executor.execute(execute),
             Effect::Withdraw(controller) => self.executor.withdraw(controller),

@@ -73,6 +73,7 @@ impl Telemetry {
             Report::Started {
                 controller,
                 manifest,
+                ..
             }
             | Report::Promoted {
                 controller,
@@ -142,6 +143,7 @@ impl Telemetry {
             | Report::Paused { .. }
             | Report::NotServed { .. }
             | Report::CircuitOpened { .. }
+            | Report::ReadForbidden { .. }
             | Report::Retried { .. }
             | Report::ListRefused { .. }
             | Report::DiscoveryFailed { .. }

@@ -17,6 +17,7 @@ mod log;
 mod observe;
 mod outbox;
 mod preview;
+mod reads;
 mod report;
 mod start;
 mod streams;
@@ -123,18 +124,7 @@ impl<G: Clone> Machine<G> {
                 call,
                 controller,
                 request,
-            } => {
-                // The guest has read that mapping during the call.
-                let mapping = self.calls.get(&call).or(self.mapping.as_ref());
-                let mapping = mapping.cloned().unwrap_or_default();
-                self.reads.insert(read, call);
-                self.outbox.push(Effect::Read {
-                    read,
-                    controller,
-                    request,
-                    mapping,
-                });
-            }
+            } => self.handle_read_request(read, call, controller, request),
             Input::ReadDone { read, answer } => self.handle_read(now.instant, read, answer),
             Input::Executed {
                 plan,
@@ -267,18 +257,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// A guest whose call is void gets its answer too: its instance is reused afterwards.
-    fn handle_read(&mut self, now: Instant, read: ReadId, answer: ReadAnswer) {
-        if let Some(call) = self.reads.remove(&read)
-            && let Some(pause) = answer.throttled_for()
-            && let Some((_, controller)) = find(&mut self.controllers, call.controller)
-        {
-            controller.handle_throttled_read(call, now.after(pause));
-        }
-        self.outbox.push(Effect::Resume { read, answer });
-    }
-
-    fn handle_outcome(&mut self, now: Instant, plan: PlanId, outcome: Outcome, took: Duration) {
+    fn handle_outcome(&mut self, now: Instant, plan: PlanId, mut outcome: Outcome, took: Duration) {
+        self.note_refusal(plan.controller, &mut outcome);
         if let Some(mapping) = self.mapping.clone()
             && let Some((_, controller)) = find(&mut self.controllers, plan.controller)
         {

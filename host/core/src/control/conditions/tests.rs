@@ -466,6 +466,7 @@ fn described(case: &Case) -> Description {
         loaded: case.loaded,
         granted: None,
         not_granted: None,
+        authorization: None,
         running: case.running,
         pending: case.pending.as_ref(),
         circuit: case.circuit,
