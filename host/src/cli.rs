@@ -263,7 +263,7 @@ pub struct InspectArguments {
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub name: Option<String>,
     /// With --rbac: serviceAccountName of the spec, as which the controller
-    /// writes [default: Davit's own account]
+    /// reads and writes [default: Davit's own account]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub service_account: Option<String>,
     #[command(flatten)]

@@ -46,7 +46,7 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
         controller: arguments.name.as_ref().unwrap_or(&manifest.name),
         namespace: &arguments.namespace.namespace,
         davit: rbac::DAVIT,
-        writer: arguments.service_account.as_deref(),
+        own: arguments.service_account.as_deref(),
     };
     let roles = rbac::roles(&rbac::needs(manifest), &accounts);
     let roles = roles.iter().map(|role| serialized(role, Format::Yaml));

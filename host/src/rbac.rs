@@ -33,11 +33,11 @@ pub struct Accounts<'a> {
     pub controller: &'a str,
     /// Davit's namespace.
     pub namespace: &'a str,
-    /// Davit's own account: it reads, and writes for controllers without an
-    /// account.
+    /// Davit's own account: it opens the watches, and does everything for controllers
+    /// without an account.
     pub davit: &'a str,
-    /// The account of the controller, which writes, if it has one.
-    pub writer: Option<&'a str>,
+    /// The account of the controller, if it has one.
+    pub own: Option<&'a str>,
 }
 
 impl Need {
@@ -91,56 +91,90 @@ fn watched(manifest: &Manifest) -> BTreeMap<(String, String), BTreeSet<String>> 
     watched
 }
 
-/// The roles that grant the permissions, and their bindings.
+/// Those of the permissions that watches need. Davit's own account needs them too, because
+/// controllers share watches.
+#[must_use]
+pub fn of_watches(needs: &BTreeSet<Need>) -> BTreeSet<Need> {
+    let is_watched = |need: &&Need| {
+        let watch = Need {
+            verb: "watch".to_owned(),
+            ..(*need).clone()
+        };
+        matches!(need.verb.as_str(), "list" | "watch") && needs.contains(&watch)
+    };
+    needs.iter().filter(is_watched).cloned().collect()
+}
+
+/// The roles that grant the permissions, and their bindings. With an account of its own, the
+/// account itself, and the role that lets Davit impersonate it.
 #[must_use]
 pub fn roles(needs: &BTreeSet<Need>, accounts: &Accounts<'_>) -> Vec<Value> {
     let name = format!("davit-{}", accounts.controller);
-    let Some(writer) = accounts.writer else {
-        return roles_of(&name, accounts.davit, accounts.namespace, needs.iter());
+    let Accounts {
+        namespace: home,
+        davit,
+        ..
+    } = accounts;
+    let Some(own) = accounts.own else {
+        return roles_of(&name, davit, home, needs);
     };
-    let reads = needs.iter().filter(|need| !need.is_write());
-    let writes = needs.iter().filter(|need| need.is_write());
-    let mut roles = roles_of(&name, accounts.davit, accounts.namespace, reads);
-    let name = format!("{name}-writes");
-    roles.extend(roles_of(&name, writer, accounts.namespace, writes));
-    roles
+    let account = json!({
+        "apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": own, "namespace": home},
+    });
+    let mut all = vec![account];
+    all.extend(roles_of(&name, own, home, needs));
+    let watches = format!("{name}-watches");
+    all.extend(roles_of(&watches, davit, home, &of_watches(needs)));
+    let rule = json!({
+        "apiGroups": [""], "resources": ["serviceaccounts"], "resourceNames": [own],
+        "verbs": ["impersonate"],
+    });
+    let name = format!("{name}-impersonation");
+    all.extend(role(&name, Some(home), davit, home, &[rule]));
+    all
 }
 
-fn roles_of<'a>(
-    name: &str,
-    account: &str,
-    home: &str,
-    needs: impl Iterator<Item = &'a Need>,
-) -> Vec<Value> {
+fn roles_of(name: &str, account: &str, home: &str, needs: &BTreeSet<Need>) -> Vec<Value> {
     let mut by_namespace: BTreeMap<Option<&str>, Vec<&Need>> = BTreeMap::new();
     for need in needs {
         let needs = by_namespace.entry(need.namespace.as_deref()).or_default();
         needs.push(need);
     }
-    let roles = by_namespace.into_iter().flat_map(|(namespace, needs)| {
-        let (role, binding) = match namespace {
-            None => ("ClusterRole", "ClusterRoleBinding"),
-            Some(_) => ("Role", "RoleBinding"),
-        };
-        let metadata = match namespace {
-            None => json!({"name": name}),
-            Some(namespace) => json!({"name": name, "namespace": namespace}),
-        };
-        [
-            json!({
-                "apiVersion": VERSION, "kind": role, "metadata": metadata,
-                "rules": rules(&needs),
-            }),
-            json!({
-                "apiVersion": VERSION, "kind": binding, "metadata": metadata,
-                "roleRef": {
-                    "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name,
-                },
-                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": home}],
-            }),
-        ]
-    });
+    let roles = by_namespace
+        .into_iter()
+        .flat_map(|(namespace, needs)| role(name, namespace, account, home, &rules(&needs)));
     roles.collect()
+}
+
+/// A role in a namespace, or in all of them, and its binding to an account.
+fn role(
+    name: &str,
+    namespace: Option<&str>,
+    account: &str,
+    home: &str,
+    rules: &[Value],
+) -> [Value; 2] {
+    let (role, binding) = match namespace {
+        None => ("ClusterRole", "ClusterRoleBinding"),
+        Some(_) => ("Role", "RoleBinding"),
+    };
+    let metadata = match namespace {
+        None => json!({"name": name}),
+        Some(namespace) => json!({"name": name, "namespace": namespace}),
+    };
+    [
+        json!({
+            "apiVersion": VERSION, "kind": role, "metadata": metadata, "rules": rules,
+        }),
+        json!({
+            "apiVersion": VERSION, "kind": binding, "metadata": metadata,
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name,
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": home}],
+        }),
+    ]
 }
 
 /// A rule for each resource.

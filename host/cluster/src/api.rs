@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use davit_core::account::Account;
 pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
@@ -60,6 +61,18 @@ struct User {
     header: HeaderValue,
 }
 
+impl User {
+    fn of(account: &Account) -> Self {
+        let name = account.user();
+        // A name that no header can have is refused.
+        let refused = HeaderValue::from_static("system:anonymous");
+        Self {
+            header: HeaderValue::from_str(&name).unwrap_or(refused),
+            name: name.into(),
+        }
+    }
+}
+
 /// The priority of requests that belong together, such as those of a plan, and the
 /// permit of the first one.
 #[derive(Debug)]
@@ -110,29 +123,15 @@ impl Api {
         }
     }
 
-    /// The same API server with impersonation of a user, such as
-    /// `system:serviceaccount:NAMESPACE:NAME`: RBAC and the audit log apply to that
-    /// user. The client needs the verb `impersonate`. The server refuses a name that no
-    /// header can have.
+    /// The same API server for the reads and writes of a controller, which take turns
+    /// with those of others. With an account, the requests impersonate it: RBAC and the
+    /// audit log apply to its user, to whom the server adds the groups of its tokens. The
+    /// client then needs the verb `impersonate`.
     #[must_use]
-    pub fn impersonating(&self, user: &str) -> Self {
-        let refused = HeaderValue::from_static("system:anonymous");
-        let user = User {
-            name: user.into(),
-            header: HeaderValue::from_str(user).unwrap_or(refused),
-        };
-        Self {
-            user: Some(user),
-            ..self.clone()
-        }
-    }
-
-    /// The same API server for the requests of a controller, which take turns with
-    /// those of others.
-    #[must_use]
-    pub fn on_behalf_of(&self, controller: &str) -> Self {
+    pub fn on_behalf_of(&self, controller: &str, account: Option<&Account>) -> Self {
         Self {
             controller: controller.into(),
+            user: account.map(User::of),
             ..self.clone()
         }
     }

@@ -1,10 +1,11 @@
 //! Everything between Davit and a Kubernetes API server: watches, live reads, writes,
-//! events and discovery.
+//! access reviews, events and discovery.
 //!
 //! Kube's client is used as an HTTP service with TLS, credentials and the server's
 //! address. `davit_core` decides what a watch, a live read or a write sends, and what
 //! an answer means.
 
+pub mod access;
 pub mod api;
 pub mod clock;
 pub mod connect;

@@ -1,5 +1,6 @@
 //! The desired controllers: the control half's output for the data half.
 
+use crate::account::Account;
 use crate::budget::{Guardrail, Trip};
 use crate::controller::Settings;
 use crate::revision::LoadedRevision;
@@ -14,8 +15,8 @@ pub struct DesiredController<G> {
     pub name: String,
     /// The operator's settings.
     pub settings: Settings,
-    /// The user to impersonate, `system:serviceaccount:…`; none for the host's own.
-    pub user: Option<String>,
+    /// The account that reads and writes for it; none for the host's own.
+    pub account: Option<Account>,
     /// The stable revision.
     pub stable: LoadedRevision<G>,
     /// How targets are divided into cohorts, if there is or may be a candidate.
@@ -32,7 +33,7 @@ impl<G> PartialEq for DesiredController<G> {
         let Self {
             name,
             settings,
-            user,
+            account,
             stable,
             cohort,
             candidate,
@@ -40,7 +41,7 @@ impl<G> PartialEq for DesiredController<G> {
         } = self;
         *name == other.name
             && *settings == other.settings
-            && *user == other.user
+            && *account == other.account
             && *stable == other.stable
             && *cohort == other.cohort
             && *candidate == other.candidate

@@ -4,6 +4,7 @@
 //! Core does no I/O, reads no clock and draws no random number. Time is an argument
 //! ([`time::Now`]), effects are return values.
 
+pub mod account;
 pub mod api;
 pub mod bounds;
 pub mod bucket;

@@ -70,11 +70,13 @@ pub enum Mutant {
     RunUngranted,
     /// Plans are admitted without a grant.
     IgnoreGrant,
+    /// A revision runs whose account may not read what it declares.
+    IgnoreDenials,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -102,6 +104,7 @@ impl Mutant {
         Self::AnswerTwice,
         Self::RunUngranted,
         Self::IgnoreGrant,
+        Self::IgnoreDenials,
     ];
 
     /// Whether the core has this fault.

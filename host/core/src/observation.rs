@@ -24,6 +24,8 @@ pub struct Observation {
     pub candidate: Option<CandidateObservation>,
     /// The guardrails that hold plans back.
     pub tripped: Vec<Trip>,
+    /// How many of its requests the API server has refused as forbidden.
+    pub forbidden: u64,
     /// The clocks at the time of the observation.
     pub now: Now,
 }

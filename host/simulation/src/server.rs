@@ -1,15 +1,16 @@
 //! The API server: requests arrive at the model, and faults hit them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_core::refusal::ErrorResponse;
-use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
+use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError, review};
 use davit_sim::fault::{Action, Faults, WatchFault};
 use davit_sim::model::WatchStart;
 use davit_sim::request::Query;
 use davit_sim::response::{Reply, Response, respond};
 use davit_sim::{Model, RequestInfo, Time, request_info};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The API server: its objects and its faults.
 #[derive(Debug)]
@@ -18,6 +19,8 @@ pub struct Server {
     pub model: Model,
     /// The faults of requests.
     pub faults: Faults,
+    /// The users without permissions.
+    pub powerless: BTreeSet<String>,
 }
 
 /// What a request did at the server, and its answer.
@@ -52,11 +55,12 @@ impl Server {
         Self {
             model,
             faults: Faults::new(seed),
+            powerless: BTreeSet::new(),
         }
     }
 
-    /// A request arrives.
-    pub fn arrive(&mut self, now: Time, request: &Request) -> Arrival {
+    /// A request arrives that impersonates this user; empty if none.
+    pub fn arrive(&mut self, now: Time, request: &Request, user: &str) -> Arrival {
         let request = received(request);
         let work = request_info(&self.model, &request);
         let actions = self.faults.decide(&work);
@@ -67,6 +71,7 @@ impl Server {
             written: String::new(),
             answer: Answer::Body(Err(reset("connection reset"))),
         };
+        let refused = self.refused(&request, user);
         for action in &actions {
             match action {
                 Action::Delay(delay) => arrival.delay += *delay,
@@ -80,10 +85,17 @@ impl Server {
                 Action::CloseAfter | Action::CutBody(_) | Action::Watch(..) => {}
             }
         }
-        let reply = respond(&mut self.model, now, &request);
         let lost = actions
             .iter()
             .any(|action| matches!(action, Action::CloseAfter | Action::CutBody(_)));
+        if let Some((code, answer)) = refused {
+            arrival.code = code;
+            if !lost {
+                arrival.answer = Answer::Body(answer);
+            }
+            return arrival;
+        }
+        let reply = respond(&mut self.model, now, &request);
         match reply {
             Reply::Watch(start) => {
                 let planned = actions.iter().find_map(|action| match action {
@@ -105,6 +117,35 @@ impl Server {
         }
         arrival
     }
+}
+
+impl Server {
+    /// The answer to a request of a user without permissions, or to a review of one.
+    fn refused(
+        &self,
+        request: &davit_sim::request::Request,
+        user: &str,
+    ) -> Option<(u16, Result<Vec<u8>, RequestError>)> {
+        if self.powerless.contains(user) {
+            return Some((403, Err(forbidden(user))));
+        }
+        if request.path != review::PATH {
+            return None;
+        }
+        let question: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+        let user = question.pointer("/spec/user").and_then(Value::as_str)?;
+        let denied = json!({"status": {"allowed": false}}).to_string();
+        let is_denied = self.powerless.contains(user);
+        is_denied.then(|| (201, Ok(denied.into_bytes())))
+    }
+}
+
+/// A user lacks the permission for a request.
+fn forbidden(user: &str) -> RequestError {
+    let message = format!("User \"{user}\" has no permissions");
+    let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message});
+    let refused = ErrorResponse::read(403, None, status.to_string().as_bytes());
+    RequestError::Refused(Box::new(refused))
 }
 
 /// The uid of the object that a patch or a deletion changed.

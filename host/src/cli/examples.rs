@@ -111,8 +111,8 @@ pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm
 
-  # The roles that its controller needs
-  davit inspect podgc.wasm --rbac | kubectl apply -f -";
+  # The ServiceAccount and the roles that its controller needs
+  davit inspect podgc.wasm --rbac --service-account davit-podgc | kubectl apply -f -";
 
 pub(super) const COMPLETION: &str = "\
 Examples:

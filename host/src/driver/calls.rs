@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
+use davit_core::account::Account;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
 use davit_core::failure::{Failure, FailureClass};
@@ -96,11 +97,15 @@ impl Caller {
         &self,
         read: ReadId,
         controller: &str,
+        account: Option<&Account>,
         request: ReadRequest,
         mapping: Arc<Mapping>,
         most_bytes: usize,
     ) {
-        let (api, inbox) = (self.api.on_behalf_of(controller), self.inbox.clone());
+        let (api, inbox) = (
+            self.api.on_behalf_of(controller, account),
+            self.inbox.clone(),
+        );
         tokio::spawn(async move {
             let answer = match request {
                 ReadRequest::Get(requests) => {

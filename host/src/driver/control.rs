@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_cluster::api::chain;
+use davit_cluster::access;
+use davit_cluster::api::{Api, chain};
 use davit_cluster::events::Recorder;
 use davit_core::api::ControllerStatus;
 use davit_core::control::{
@@ -30,6 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Executes the effects, each in a task of its own.
 pub(super) struct ControlDriver {
+    pub(super) api: Api,
     pub(super) loader: Arc<Loader>,
     pub(super) records: Arc<Records>,
     pub(super) recorder: Recorder,
@@ -82,6 +84,14 @@ impl ControlDriver {
                 self.spawn(async move {
                     let result = in_time(written).await;
                     ControlInput::Recorded { id, result }
+                });
+            }
+            ControlEffect::Review { id, review } => {
+                let api = self.api.clone();
+                self.spawn(async move {
+                    let result = caught(access::review(&api, &review)).await;
+                    let result = result.and_then(|answer| answer.map_err(|error| error.message));
+                    ControlInput::Reviewed { id, result }
                 });
             }
             // This searches directories, so it runs outside of the async threads.
@@ -143,6 +153,19 @@ impl ControlDriver {
                 "cannot read the rollout's record: the controller does not run until it can be \
                  read"
             ),
+            Report::NotReviewed {
+                account,
+                error,
+                suppressed,
+            } => {
+                let account = account.to_string();
+                tracing::warn!(
+                    account,
+                    error,
+                    "cannot ask what the ServiceAccount may read: what it may not have been \
+                     allowed before does not start{suppressed}"
+                );
+            }
             Report::PauseUnreadable { controller, error } => tracing::warn!(
                 controller,
                 error,

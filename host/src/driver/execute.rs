@@ -42,7 +42,7 @@ impl Executor {
         let Execute {
             id,
             controller,
-            user,
+            account,
             revision,
             decision,
             plan,
@@ -50,7 +50,7 @@ impl Executor {
             mapping,
         } = execute;
         let recorder = self.recorder.clone();
-        let writer = Writer::new(&self.api, recorder, &controller, user.as_deref());
+        let writer = Writer::new(&self.api, recorder, &controller, account.as_ref());
         let decision = records_events.then(|| Decision {
             controller,
             revision: revision.to_string(),

@@ -18,7 +18,15 @@ use davit_core::watch::Condition;
 pub(super) fn log(report: &Report) {
     match report {
         Report::Removed { controller } => tracing::info!(controller, "controller removed"),
-        Report::Started { controller, .. } => tracing::info!(controller, "controller started"),
+        Report::Started {
+            controller,
+            account,
+            ..
+        } => {
+            let account = account.as_ref().map(ToString::to_string);
+            let account = account.as_deref().unwrap_or("Davit's own");
+            tracing::info!(controller, account, "controller started");
+        }
         Report::Promoted {
             controller,
             revision,
@@ -75,9 +83,10 @@ pub(super) fn log(report: &Report) {
             let line = Line::of(controller, revision, false, plan);
             log_outcome(&line, decision, plan, outcome, *warning);
         }
-        Report::Called { .. } | Report::CircuitOpened { .. } | Report::Retried { .. } => {
-            log_guest(report);
-        }
+        Report::Called { .. }
+        | Report::CircuitOpened { .. }
+        | Report::ReadForbidden { .. }
+        | Report::Retried { .. } => log_guest(report),
         Report::Stream { .. }
         | Report::ListRefused { .. }
         | Report::DiscoveryFailed { .. }
@@ -138,6 +147,14 @@ fn log_guest(report: &Report) {
                 guest_message,
                 "circuit open: the host does not call the guest for a while"
             );
+        }
+        Report::ReadForbidden {
+            controller,
+            failure,
+            suppressed,
+        } => {
+            let error = data(&failure.message);
+            tracing::warn!(controller, error, "a live read is forbidden{suppressed}");
         }
         Report::Retried {
             controller,

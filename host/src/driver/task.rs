@@ -77,6 +77,7 @@ impl Task {
         Self {
             host: Host::new(api.clock().now(), settings),
             control: ControlDriver {
+                api: api.clone(),
                 loader: options.loader,
                 records: options.records,
                 recorder: recorder.clone(),
@@ -204,10 +205,18 @@ impl Task {
             Effect::Read {
                 read,
                 controller,
+                account,
                 request,
                 mapping,
                 most_bytes,
-            } => (self.caller).read(read, &controller, request, mapping, most_bytes),
+            } => self.caller.read(
+                read,
+                &controller,
+                account.as_ref(),
+                request,
+                mapping,
+                most_bytes,
+            ),
             Effect::Resume { read, answer } => self.caller.resume(read, answer),
             Effect::Execute(execute) => self.executor.execute(execute),
             Effect::Withdraw(controller) => self.executor.withdraw(controller),

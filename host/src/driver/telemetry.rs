@@ -73,6 +73,7 @@ impl Telemetry {
             Report::Started {
                 controller,
                 manifest,
+                ..
             }
             | Report::Promoted {
                 controller,
@@ -148,6 +149,7 @@ impl Telemetry {
             | Report::Paused { .. }
             | Report::NotServed { .. }
             | Report::CircuitOpened { .. }
+            | Report::ReadForbidden { .. }
             | Report::Retried { .. }
             | Report::LogExceeded { .. }
             | Report::ListRefused { .. }

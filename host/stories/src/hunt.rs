@@ -38,6 +38,7 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::AnswerTwice, 12),
     (Mutant::RunUngranted, 40),
     (Mutant::IgnoreGrant, 88),
+    (Mutant::IgnoreDenials, 0),
 ];
 
 /// Searches for a seed that fails with each mutant of these names; without names, with

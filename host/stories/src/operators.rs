@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use davit_core::account::Account;
 use davit_core::api::{
     ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModeConfig,
     ModuleSource, SpecError, UnitConfig,
@@ -12,6 +13,7 @@ use davit_core::control::{
 };
 use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
+use davit_simulation::host::NAMESPACE;
 use davit_simulation::{Dice, Guest, Host, Module};
 use serde_json::{Value, json};
 
@@ -54,6 +56,7 @@ impl Operators {
             spec.mode = ModeConfig::Enforce;
             spec.permissions = Grant::Everything.permissions(name, &spec);
             spec.config = config(name, 0);
+            spec.service_account_name = dice.chance(0.6).then(|| account(name).name);
             let units = [UnitConfig::Uid, UnitConfig::Namespace, UnitConfig::Node];
             spec.rollout.cohort.by = dice.pick(&units).copied().unwrap_or_default();
             operators.builds.insert(name, 1);
@@ -234,6 +237,8 @@ impl Operators {
         spec.mode = ModeConfig::Enforce;
         spec.permissions = Grant::Everything.permissions(name, &spec);
         spec.config = config(name, 0);
+        let has_account = host.world.dice().chance(0.6);
+        spec.service_account_name = has_account.then(|| account(name).name);
         rollout.apply(&mut spec);
         host.modules
             .provide(&spec.module.source, Some(self.module(name)));
@@ -564,6 +569,14 @@ fn everything(namespaces: &[String]) -> Permissions {
     Permissions {
         reads: vec![read],
         writes: writes.into(),
+    }
+}
+
+/// The account of a controller, if its spec names one.
+pub(crate) fn account(controller: &str) -> Account {
+    Account {
+        namespace: NAMESPACE.to_owned(),
+        name: controller.to_owned(),
     }
 }
 

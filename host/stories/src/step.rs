@@ -106,6 +106,9 @@ pub(crate) enum Event {
     /// The host crashes, and starts again on a machine that has just started. Says
     /// whether the module cache is still there.
     Reboot(bool),
+    /// The account of a controller, an index of [`CONTROLLERS`], has its permissions, or
+    /// loses them all.
+    Authorize(usize, bool),
     /// An operator changes a controller: an index of [`CONTROLLERS`].
     Operate(usize, Action),
 }
@@ -291,6 +294,11 @@ impl fmt::Display for Event {
             Self::Lead(false) => f.write_str("the host loses leadership"),
             Self::Reboot(true) => f.write_str("reboot the host's machine"),
             Self::Reboot(false) => f.write_str("start the host on a machine without modules"),
+            Self::Authorize(controller, allowed) => {
+                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
+                let what = if *allowed { "give back" } else { "withdraw" };
+                write!(f, "{what} the permissions of the account of {name}")
+            }
             Self::Operate(controller, action) => {
                 let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
                 write!(f, "operator of {name}: {action}")
@@ -387,7 +395,7 @@ fn pause(dice: &mut Dice) -> Duration {
 
 fn event(dice: &mut Dice) -> Event {
     let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
-    match dice.below(154) {
+    match dice.below(158) {
         0..42 => Event::Create(create(dice)),
         42..48 => Event::Replace(name(dice)),
         48..53 => Event::Delete(name(dice), "Background"),
@@ -441,6 +449,7 @@ fn event(dice: &mut Dice) -> Event {
         140..142 => Event::Disown(name(dice)),
         142..150 => Event::Finish(dice.below(NAMES)),
         150..151 => Event::TakeOut(dice.below(NODES)),
+        151..155 => Event::Authorize(controller(dice), dice.chance(0.5)),
         _ => Event::Nothing,
     }
 }
@@ -545,7 +554,7 @@ fn disturb(dice: &mut Dice) -> Event {
 }
 
 fn broken(dice: &mut Dice) -> Event {
-    let verb = pick(dice, &["patch", "delete", "get", "list", "watch"]);
+    let verb = pick(dice, &["patch", "delete", "get", "list", "watch", "create"]);
     let action = if dice.chance(0.1) {
         fault::Action::Refuse(Refusal::Invalid)
     } else {

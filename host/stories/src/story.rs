@@ -18,8 +18,8 @@ use davit_simulation::{Conditions, Dice, Host, World};
 use crate::cluster::{self, Kubelets};
 use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
-use crate::operators::Operators;
-use crate::step::{Event, NODES, Step};
+use crate::operators::{Operators, account};
+use crate::step::{CONTROLLERS, Event, NODES, Step};
 pub(crate) use counts::Counts;
 
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
@@ -295,6 +295,12 @@ impl Story {
             Event::Reboot(keeps_modules) => self.reboot(*keeps_modules),
             Event::WallClock(millis) => self.host.shift_wall_clock(*millis),
             Event::Lead(held) => self.host.lead(*held),
+            Event::Authorize(controller, allowed) => {
+                if let Some(name) = CONTROLLERS.get(*controller) {
+                    self.forgot = true;
+                    self.world().authorize(&account(name), *allowed);
+                }
+            }
             Event::Operate(controller, action) => {
                 self.operators.act(*controller, action, &mut self.host);
                 self.declare();
@@ -339,6 +345,7 @@ impl Story {
         self.expect_discovery();
         self.world().faults().clear();
         self.world().conditions = Conditions::default();
+        self.world().authorize_all();
         cluster::serve_widgets(self.world(), true);
         self.host.trap = 0.0;
         self.host.crash = 0.0;

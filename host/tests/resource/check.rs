@@ -189,9 +189,9 @@ fn an_unreachable_cluster_is_an_error() {
     assert!(output.out.contains("does not answer"), "{output:?}");
 }
 
-/// The permissions that roles grant: `ClusterRole`, or the namespace of a `Role`; verb,
-/// group, resource.
-fn granted(documents: &str) -> BTreeSet<[String; 4]> {
+/// The permissions that roles grant: the account; `ClusterRole`, or the namespace of a
+/// `Role`; verb, group, resource and names.
+fn granted(documents: &str) -> BTreeSet<[String; 5]> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(documents).unwrap();
     let texts = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
@@ -199,27 +199,35 @@ fn granted(documents: &str) -> BTreeSet<[String; 4]> {
             .map(|item| item.as_str().unwrap().to_owned())
             .collect()
     };
+    let account = |role: &Value| -> String {
+        let is_bound = |one: &&Value| {
+            one["metadata"] == role["metadata"]
+                && one["roleRef"]["name"] == role["metadata"]["name"]
+                && one["roleRef"]["kind"] == role["kind"]
+        };
+        let binding = documents.iter().find(is_bound).unwrap();
+        let [subject] = binding["subjects"].as_array().unwrap().as_slice() else {
+            panic!("{binding}");
+        };
+        assert_eq!(subject["kind"], "ServiceAccount");
+        assert_eq!(subject["namespace"], "davit-system");
+        subject["name"].as_str().unwrap().to_owned()
+    };
     let mut granted = BTreeSet::new();
     for role in &documents {
-        let namespace = role["metadata"]["namespace"].as_str();
-        let place = namespace.unwrap_or("ClusterRole");
+        let place = role["metadata"]["namespace"].as_str();
+        let place = place.unwrap_or("ClusterRole");
         for rule in role["rules"].as_array().into_iter().flatten() {
             for group in texts(&rule["apiGroups"]) {
                 for resource in texts(&rule["resources"]) {
                     for verb in texts(&rule["verbs"]) {
+                        let names = texts(&rule["resourceNames"]).join(",");
+                        let what = format!("{resource} {names}");
                         let place = place.to_owned();
-                        granted.insert([place, verb, group.clone(), resource.clone()]);
+                        granted.insert([account(role), place, verb, group.clone(), what]);
                     }
                 }
             }
-        }
-        // A binding belongs to the role before it, and names Davit's account.
-        if let Some(subjects) = role["subjects"].as_array() {
-            let subject = json!({
-                "kind": "ServiceAccount", "name": "davit", "namespace": "davit-system",
-            });
-            assert_eq!(subjects.as_slice(), [subject], "{role}");
-            assert_eq!(role["roleRef"]["name"], role["metadata"]["name"]);
         }
     }
     granted
@@ -250,36 +258,47 @@ fn the_shipped_roles_are_what_inspect_prints() {
         ("storage-version-gc", None),
         ("node-eviction", None),
     ] {
+        let own = format!("davit-{name}");
+        let account = ["--service-account", own.as_str()];
         let path = deploy(&format!("controllers/{name}/rbac.yaml"));
         let shipped = granted(&std::fs::read_to_string(path).unwrap());
-        let mut printed = granted(&roles(name, &[]));
-        printed.extend(
-            also.map(|also| granted(&roles(name, &also)))
-                .into_iter()
-                .flatten(),
-        );
+        let mut printed = granted(&roles(name, &account));
+        if let Some(also) = also {
+            printed.extend(granted(&roles(name, &[account, also].concat())));
+        }
         assert_eq!(printed, shipped, "{name}");
+        let is_write = |[account, _, verb, ..]: &&[String; 5]| {
+            account == "davit" && !["list", "watch", "impersonate"].contains(&verb.as_str())
+        };
+        assert_eq!(shipped.iter().find(is_write), None, "{name}");
     }
 }
 
+/// The controllers of a file have no accounts.
 #[test]
-fn with_a_service_account_the_write_permissions_are_its_own() {
+fn the_roles_for_a_file_are_what_inspect_prints_without_an_account() {
+    let shipped = std::fs::read_to_string(deploy("overlays/file/rbac.yaml")).unwrap();
+    assert_eq!(granted(&roles("podgc", &[])), granted(&shipped));
+}
+
+#[test]
+fn with_a_service_account_only_watches_are_davits_own() {
     let text = roles("podgc", &["--service-account", "podgc", "--name", "mine"]);
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
-    let by_account = |account: &str| -> Vec<&str> {
-        let bindings = documents
-            .iter()
-            .filter(|one| one["subjects"][0]["name"] == account);
-        bindings
-            .map(|one| one["roleRef"]["name"].as_str().unwrap())
+    assert_eq!(documents[0]["kind"], "ServiceAccount");
+    assert_eq!(documents[0]["metadata"]["name"], "podgc");
+    let by_account = |account: &str| -> BTreeSet<String> {
+        let granted = granted(&text).into_iter().filter(|one| one[0] == account);
+        granted
+            .map(|[_, _, verb, _, what]| format!("{verb} {}", what.trim_end()))
             .collect()
     };
-    assert_eq!(by_account("davit"), ["davit-mine"]);
-    assert_eq!(by_account("podgc"), ["davit-mine-writes"]);
-    let writes = documents
-        .iter()
-        .find(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "davit-mine-writes");
-    let rules = writes.unwrap()["rules"].as_array().unwrap();
-    let verbs: Vec<&Value> = rules.iter().map(|rule| &rule["verbs"][0]).collect();
-    assert_eq!(verbs, ["delete", "patch"]);
+    let texts = |all: &[&str]| all.iter().map(|one| (*one).to_owned()).collect();
+    let watches = ["list pods", "watch pods", "list nodes", "watch nodes"];
+    let impersonation = ["impersonate serviceaccounts podgc"];
+    let davit: BTreeSet<String> = texts(&[&watches[..], &impersonation[..]].concat());
+    assert_eq!(by_account("davit"), davit);
+    let others = ["get nodes", "patch pods/status", "delete pods"];
+    let own: BTreeSet<String> = texts(&[&watches[..], &others[..]].concat());
+    assert_eq!(by_account("podgc"), own);
 }

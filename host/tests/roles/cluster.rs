@@ -86,61 +86,59 @@ impl Cluster {
         self.sim.create(controller(name, config)).unwrap();
     }
 
-    /// The same, but the controller writes as another account, which has the roles;
-    /// Davit's own account may only read what the controller reads.
-    pub(crate) fn add_as(&self, name: &str, account: &str, config: &Value) {
-        let file = format!("controllers/{name}/rbac.yaml");
-        for mut role in documents(&file) {
-            if kind(&role).ends_with("Binding") {
-                role["subjects"][0]["name"] = json!(account);
-            }
-            self.sim.create(role).unwrap();
-        }
-        for mut role in documents(&file) {
-            let own = format!("{}-reads", role["metadata"]["name"].as_str().unwrap());
-            role["metadata"]["name"] = json!(own);
-            if kind(&role).ends_with("Binding") {
-                role["roleRef"]["name"] = json!(own);
-            } else {
-                let rules = role["rules"].as_array_mut().unwrap();
-                for rule in rules.iter_mut() {
-                    let verbs = rule["verbs"].as_array_mut().unwrap();
-                    verbs.retain(|verb| ["get", "list", "watch"].iter().any(|read| verb == read));
-                }
-                rules.retain(|rule| rule["verbs"] != json!([]));
-            }
-            self.sim.create(role).unwrap();
-        }
-        let account = json!({
-            "apiVersion": "v1", "kind": "ServiceAccount",
-            "metadata": {"name": account, "namespace": NAMESPACE},
+    /// Creates a `ClusterRole` with these verbs on all resources of these groups.
+    pub(crate) fn allow(&self, name: &str, verbs: &[&str], groups: &[&str]) {
+        let rule = json!({"apiGroups": groups, "resources": ["*"], "verbs": verbs});
+        let role = json!({
+            "apiVersion": RBAC, "kind": "ClusterRole", "metadata": {"name": name},
+            "rules": [rule],
         });
-        let account = self.sim.create(account).unwrap();
-        let mut controller = controller(name, config);
-        controller["spec"]["serviceAccountName"] = account["metadata"]["name"].clone();
-        self.sim.create(controller).unwrap();
+        self.sim.create(role).unwrap();
     }
 
-    /// Adds the component `deploy/components/impersonation`.
-    pub(crate) fn allow_impersonation(&self) {
-        for role in documents("components/impersonation/rbac.yaml") {
-            self.sim.create(role).unwrap();
-        }
+    /// Binds a `ClusterRole` to a `ServiceAccount` in Davit's namespace.
+    pub(crate) fn bind(&self, role: &str, account: &str) {
+        let binding = json!({
+            "apiVersion": RBAC, "kind": "ClusterRoleBinding",
+            "metadata": {"name": format!("{role}-to-{account}")},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role,
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}],
+        });
+        self.sim.create(binding).unwrap();
     }
 
-    /// The permissions that the roles of a controller grant.
+    /// The condition of a Controller.
+    pub(crate) fn condition(&self, controller: &str, type_: &str) -> Value {
+        let controller = self
+            .sim
+            .get("davit.dev/v1alpha1", "Controller", "", controller);
+        let status = controller.unwrap()["status"].clone();
+        let mut all = status["conditions"].as_array().into_iter().flatten();
+        let found = all.find(|one| one["type"] == type_);
+        found.cloned().unwrap_or_default()
+    }
+
+    /// The permissions that the roles of a controller grant to its account.
     pub(crate) fn granted(name: &str) -> BTreeSet<Permission> {
         let roles = documents(&format!("controllers/{name}/rbac.yaml"));
+        let is_own = |role: &&Value| role["metadata"]["name"] == format!("davit-{name}");
         let rules = roles
             .iter()
+            .filter(is_own)
             .flat_map(|role| role["rules"].as_array().into_iter().flatten());
         rules.flat_map(permissions).collect()
     }
 
-    /// Removes a permission from the roles of a controller.
-    pub(crate) fn revoke(&self, name: &str, permission: &str) {
+    /// Removes a permission from a role of a controller: that of its account
+    /// (`davit-NAME`), or one of Davit's own (`davit-NAME-watches`).
+    pub(crate) fn revoke(&self, name: &str, role_name: &str, permission: &str) {
         let mut revoked = false;
         for mut role in documents(&format!("controllers/{name}/rbac.yaml")) {
+            if role["metadata"]["name"] != role_name {
+                continue;
+            }
             let Some(rules) = role["rules"].as_array_mut() else {
                 continue;
             };
@@ -157,7 +155,7 @@ impl Cluster {
             role["apiVersion"] = json!(RBAC);
             self.sim.update(role).unwrap();
         }
-        assert!(revoked, "{name} grants no {permission}");
+        assert!(revoked, "{role_name} grants no {permission}");
     }
 
     /// Starts `davit run` with the token of its `ServiceAccount`.

@@ -18,26 +18,8 @@ const READS_SECRETS: [&str; 2] = ["list secrets", "watch secrets"];
 fn cluster() -> Cluster {
     let cluster = Cluster::new();
     let sim = &cluster.sim;
-    for kind in ["ClusterRole", "ClusterRoleBinding"] {
-        let mut object = json!({
-            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind,
-            "metadata": {"name": "reads-everything"},
-        });
-        if kind == "ClusterRole" {
-            let verbs = ["get", "list", "watch"];
-            object["rules"] = json!([{"apiGroups": [""], "resources": ["*"], "verbs": verbs}]);
-        } else {
-            let role = json!({
-                "apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
-                "name": "reads-everything",
-            });
-            object["roleRef"] = role;
-            let account =
-                json!({"kind": "ServiceAccount", "name": "davit", "namespace": "davit-system"});
-            object["subjects"] = json!([account]);
-        }
-        sim.create(object).unwrap();
-    }
+    cluster.allow("reads-everything", &["get", "list", "watch"], &[""]);
+    cluster.bind("reads-everything", "davit");
     let password = ByteString(b"the password".to_vec());
     sim.create(json!({
         "apiVersion": "v1", "kind": "Secret",
@@ -133,6 +115,15 @@ fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
     assert!(!has_read_secrets(&cluster), "it only shows the rules");
     let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
     assert!(granted && done.starts_with(rules.trim_end()), "{done}");
+    // Davit's own account may read them. The controller's may not.
+    cluster.until("the account is refused", |sim| {
+        let condition = condition(sim, "Authorized");
+        let message = condition["message"].as_str().unwrap_or_default();
+        condition["status"] == "False" && message.contains("list secrets, watch secrets")
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    assert!(!has_read_secrets(&cluster), "not even as a shadow");
+    cluster.bind("reads-everything", "davit-podgc");
     cluster.until("the candidate starts", |sim| {
         !status(sim)["candidate"].is_null()
     });

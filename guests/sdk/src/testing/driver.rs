@@ -134,7 +134,7 @@ impl<C: Controller> Driver<C> {
                 mode: Mode::Enforce,
                 ..Settings::default()
             },
-            user: None,
+            account: None,
             stable,
             cohort: Cohort::default(),
             candidate: None,
@@ -292,7 +292,7 @@ impl<C: Controller> Driver<C> {
     fn read(&mut self, call: &Call<()>, request: &ReadRequest) -> ReadAnswer {
         let id = ReadId(self.fresh_id());
         self.world
-            .read(id, &self.name, &call.mapping, request, usize::MAX);
+            .read(id, &self.name, None, &call.mapping, request, usize::MAX);
         let now = self.world.now().instant;
         while let Some(notice) = self.world.next(now) {
             match notice {

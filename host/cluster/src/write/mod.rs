@@ -5,6 +5,7 @@ mod tests;
 
 use std::sync::Arc;
 
+use davit_core::account::Account;
 use davit_core::controller::Outcome;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
@@ -25,13 +26,11 @@ pub struct Writer {
 
 impl Writer {
     /// A writer for the controller of this name; the field manager is `davit/NAME`. It
-    /// impersonates the user, if there is one; the host itself sends the events.
+    /// writes as the account, if there is one; the host itself sends the events.
     #[must_use]
-    pub fn new(api: &Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
+    pub fn new(api: &Api, recorder: Recorder, controller: &str, account: Option<&Account>) -> Self {
         Self {
-            api: user
-                .map_or_else(|| api.clone(), |user| api.impersonating(user))
-                .on_behalf_of(controller),
+            api: api.on_behalf_of(controller, account),
             recorder,
             field_manager: format!("davit/{controller}"),
         }

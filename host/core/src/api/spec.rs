@@ -48,8 +48,9 @@ pub struct ControllerSpec {
     /// How a new revision replaces the stable one. If absent, at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rollout: RolloutConfig,
-    /// The ServiceAccount that the controller writes as, in Davit's own namespace. If
-    /// absent, Davit's own ServiceAccount.
+    /// The ServiceAccount that the controller reads and writes as, in Davit's own
+    /// namespace. It has to be allowed to list and watch what the guest watches. If absent,
+    /// the controller has the permissions of Davit's own ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = SUBDOMAIN))]
     pub service_account_name: Option<String>,

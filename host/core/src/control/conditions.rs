@@ -3,11 +3,13 @@
 //! `Ready`, `Reconciling` and `Stalled` follow kstatus: kubectl wait, Flux and
 //! other tools read them without knowing Davit.
 
+mod authorized;
 mod granted;
 mod load;
 #[cfg(test)]
 mod tests;
 
+pub(super) use self::authorized::{Authorization, NotAuthorized};
 pub(super) use self::granted::{Granted, NotGranted};
 use self::load::{load_conditions, refused_spec};
 use super::loading::LoadProblem;
@@ -42,6 +44,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) granted: Option<&'a Granted>,
     /// What revisions declare and the operator does not grant.
     pub(super) not_granted: Option<&'a NotGranted>,
+    /// What is known about the controller's account.
+    pub(super) authorization: Option<&'a Authorization>,
     pub(super) running: Readiness,
     /// Whether the stable revision's module is unsigned, and may not write.
     pub(super) stable_is_dry_run_only: bool,
@@ -135,6 +139,7 @@ pub(super) struct TopicNotice {
 pub(super) enum Topic {
     Spec,
     Grant,
+    Account,
     Host,
     Stable,
     Circuit,
@@ -180,6 +185,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
     let mut conditions = vec![ready(&findings)];
     conditions.extend(load_conditions(inputs));
     conditions.push(granted::condition(inputs));
+    conditions.push(authorized::condition(inputs));
     conditions.push(synced(inputs));
     conditions.push(leading(inputs));
     conditions.push(progressing(inputs));
@@ -214,6 +220,7 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
         circuit,
         not_served,
         granted::finding(inputs),
+        authorized::finding(inputs),
         refused,
     ];
     let all = errors.into_iter().flatten();

@@ -1,12 +1,14 @@
 //! One controller: its declaration, its loaded revisions, the state of its rollout, and
 //! its status.
 
+mod authorized;
 mod decide;
 mod describe;
 mod effect;
 mod granted;
 mod loads;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::answers;
@@ -17,6 +19,7 @@ use super::recording::Recording;
 use super::reported::ReportedState;
 use super::requests::Requests;
 use super::rest::Rest;
+use super::reviews::Known;
 use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::times;
@@ -38,6 +41,8 @@ const OTHER_HOST_FOR: Duration = Duration::from_secs(30);
 pub(super) struct Controller<G> {
     pub(super) name: String,
     pub(super) object: Option<ObjectRef>,
+    /// Davit's own namespace, which also has the controller's account.
+    home: String,
     generation: Option<i64>,
     /// The last valid spec. None until this host has read one: then nothing runs.
     /// Recorded specs have the module, configuration and limits of a revision, but not
@@ -58,6 +63,10 @@ pub(super) struct Controller<G> {
     problem: Option<LoadProblem>,
     /// Why the stable revision cannot be loaded.
     failure: Option<LoadFailureOfStable>,
+    /// What the API server says about the controllers' accounts.
+    reviewed: Arc<Known>,
+    /// How many of its requests were refused as forbidden, when it was last observed.
+    forbidden: u64,
     trips: Trips,
     pub(super) recording: Recording,
     /// Why decisions cannot be recorded.
@@ -85,6 +94,7 @@ impl<G: Clone> Controller<G> {
     pub(super) fn restore(
         name: &str,
         object: Option<ObjectRef>,
+        home: &str,
         recorded: ControllerStatus,
         trust: TrustPolicy,
         now: Instant,
@@ -96,6 +106,7 @@ impl<G: Clone> Controller<G> {
         Self {
             name: name.to_owned(),
             object,
+            home: home.to_owned(),
             generation: None,
             spec: None,
             spec_error: None,
@@ -107,6 +118,8 @@ impl<G: Clone> Controller<G> {
             loading: Loading::new(now),
             problem: None,
             failure: None,
+            reviewed: Arc::default(),
+            forbidden: 0,
             trips: Trips::restore(&status.tripped),
             recording: Recording::new(status.clone()),
             unrecorded: None,

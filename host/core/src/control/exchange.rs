@@ -9,12 +9,16 @@ use super::file::{Change, ChangeError};
 use super::loading::{Load, LoadId, LoadProblem, LoadResult};
 use super::notice::Notice;
 use super::record::{Record, RecordId, StoredRecord};
+use super::reviews::ReviewId;
 use super::times::time;
+use crate::account::Account;
 use crate::api::{ControllerSpec, HostStatus};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
+use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::LoadedRevision;
+use crate::throttle::SuppressedCount;
 use crate::time::Wall;
 use crate::trust::TrustPolicy;
 
@@ -118,6 +122,13 @@ pub enum ControlInput<G> {
         /// error, the record may or may not be written.
         result: Result<Option<HostStatus>, String>,
     },
+    /// The API server answered a review, or did not.
+    Reviewed {
+        /// The id in [`ControlEffect::Review`].
+        id: ReviewId,
+        /// The answer, or why there is none.
+        result: Result<ReviewAnswer, String>,
+    },
 }
 
 /// The next output of the control half.
@@ -160,6 +171,13 @@ pub enum ControlEffect {
         owner: Owner,
         /// The write.
         record: Record,
+    },
+    /// Ask the API server what an account may do.
+    Review {
+        /// The id of the answer.
+        id: ReviewId,
+        /// The question.
+        review: AccessReview,
     },
     /// Modules other than these are not needed any more.
     KeepModules(BTreeSet<ModuleDigest>),
@@ -214,6 +232,16 @@ pub enum Report {
         controller: String,
         /// The error.
         error: String,
+    },
+    /// The API server cannot be asked what an account may do. What was allowed before stays
+    /// allowed.
+    NotReviewed {
+        /// The account.
+        account: Account,
+        /// The error.
+        error: String,
+        /// The number of suppressed lines about the same error.
+        suppressed: SuppressedCount,
     },
     /// The host cannot read whether an operator paused a rollout: it counts as paused.
     PauseUnreadable {

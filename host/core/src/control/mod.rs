@@ -25,6 +25,8 @@ mod recording;
 mod reported;
 pub mod requests;
 mod rest;
+mod reviewing;
+mod reviews;
 mod revision;
 mod running;
 mod state;
@@ -54,6 +56,7 @@ pub use record::{
     in_use, surplus,
 };
 pub use requests::{RequestKind, Requests};
+pub use reviews::ReviewId;
 pub use revision::is_same_revision;
 
 use crate::api::{ControllerSpec, ControllerStatus};
@@ -67,6 +70,7 @@ use changes::{PendingChange, Stage};
 use controller::Controller;
 use file::FileEntry;
 use recording::RecordOutcome;
+use reviews::Reviews;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -91,7 +95,9 @@ pub struct Control<G> {
     kept_modules: BTreeSet<ModuleDigest>,
     /// Whether the needed modules may have changed since drivers were told.
     modules_may_change: bool,
-    /// Failures to record, by controller and cause.
+    /// What the accounts of controllers may read.
+    reviews: Reviews,
+    /// Failures to record, by controller and cause, and to review, by account and cause.
     failures: Throttle<(String, String)>,
     /// When the controllers were last reconciled.
     reconciled_at: Instant,
@@ -127,6 +133,7 @@ impl<G: Clone> Control<G> {
             running: Vec::new(),
             kept_modules: BTreeSet::new(),
             modules_may_change: true,
+            reviews: Reviews::default(),
             failures: Throttle::default(),
             reconciled_at: now.instant,
             due: now.instant,
@@ -150,6 +157,7 @@ impl<G: Clone> Control<G> {
             }
             ControlInput::Loaded { id, result } => self.handle_loaded(now, id, result),
             ControlInput::Recorded { id, result } => self.handle_recorded(now, id, result),
+            ControlInput::Reviewed { id, result } => self.handle_reviewed(now, id, result),
         }
     }
 
@@ -171,6 +179,7 @@ impl<G: Clone> Control<G> {
         self.reconciled_at = now.instant;
         self.load_what_is_due(now.instant);
         self.read_what_is_due(now.instant);
+        self.review(now.instant, observed);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
             if controller.rest.is_for(seen) {
@@ -193,7 +202,7 @@ impl<G: Clone> Control<G> {
         // A candidate that is rolled back loses its share before anything else.
         for (_, controller) in known(&mut self.controllers) {
             if !controller.rest.is_complete() {
-                controller.apply_at_once(&self.settings.namespace);
+                controller.apply_at_once();
             }
         }
         self.run();
@@ -360,8 +369,11 @@ impl<G: Clone> Control<G> {
             declaration = entry.declaration(&name);
         }
         let object = declaration.object.clone();
+        let ControlSettings {
+            namespace, trust, ..
+        } = &self.settings;
         let mut controller =
-            Controller::restore(&name, object, status, self.settings.trust, now.instant);
+            Controller::restore(&name, object, namespace, status, *trust, now.instant);
         if !was_read {
             // Another host may have recorded something else since.
             controller.recording.doubt();
@@ -473,7 +485,7 @@ impl<G: Clone> Control<G> {
             self.answer_changes(name);
         }
         if let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) {
-            controller.apply_recorded(&self.settings.namespace);
+            controller.apply_recorded();
         }
     }
 

@@ -40,6 +40,10 @@ fn ended(topic: Topic) -> Option<Notice> {
     let (reason, message) = match topic {
         Topic::Spec => ("SpecAccepted", "the spec is accepted"),
         Topic::Grant => ("Granted", "spec.permissions grants what the guest declares"),
+        Topic::Account => (
+            "Authorized",
+            "the ServiceAccount may read what the guest declares",
+        ),
         Topic::Host => ("OnlyHost", "no other host writes this status any more"),
         Topic::Circuit => ("CircuitClosed", "the guest is called again"),
         Topic::Served => ("Served", "every watched resource is served"),

@@ -56,6 +56,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         circuit_open,
         candidate,
         tripped,
+        forbidden,
         now: _,
     } = before;
     candidate.is_none()
@@ -65,4 +66,5 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *complete == now.complete
         && *circuit_open == now.circuit_open
         && *tripped == now.tripped
+        && *forbidden == now.forbidden
 }

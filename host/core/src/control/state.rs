@@ -80,6 +80,9 @@ pub(super) enum Wait {
     Granted(StepWait),
     /// The module is unsigned, and may not write.
     Unsigned,
+    /// The controller's account may not open the watches of the candidate. The analysis
+    /// has this reason.
+    Authorized(StepWait),
 }
 
 /// Whether a candidate may go on.
@@ -89,6 +92,8 @@ pub(super) enum Standing {
     Current,
     /// The spec describes it. The operator does not grant what it declares.
     NotGranted,
+    /// The spec describes it. The controller's account may not open its watches.
+    NotAuthorized,
     /// The revision that the spec describes is another one, or not loaded.
     NotLoaded,
 }
@@ -283,7 +288,10 @@ impl Candidate {
     /// The reason of the analysis.
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
-            Wait::Step(hold) | Wait::Described(hold) | Wait::Granted(hold) => Some(hold),
+            Wait::Step(hold)
+            | Wait::Described(hold)
+            | Wait::Granted(hold)
+            | Wait::Authorized(hold) => Some(hold),
             Wait::Started | Wait::Recorded(_) | Wait::Unsigned => None,
         }
     }
@@ -340,6 +348,9 @@ impl std::fmt::Display for Wait {
                 f.write_str("the host is loading the revision that the spec describes")
             }
             Self::Granted(_) => f.write_str("spec.permissions does not grant what it declares"),
+            Self::Authorized(_) => {
+                f.write_str("the controller's ServiceAccount may not read what it declares")
+            }
         }
     }
 }

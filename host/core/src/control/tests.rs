@@ -1,5 +1,6 @@
 //! The control half as a whole, without a driver.
 
+mod accounts;
 mod bench;
 mod files;
 mod grants;

@@ -324,6 +324,7 @@ fn wait(hold: StepWait, standing: Standing) -> Wait {
     match standing {
         Standing::Current => Wait::Step(hold),
         Standing::NotGranted => Wait::Granted(hold),
+        Standing::NotAuthorized => Wait::Authorized(hold),
         Standing::NotLoaded => Wait::Described(hold),
     }
 }

@@ -167,6 +167,7 @@ mod tests {
             circuit_open: None,
             candidate: None,
             tripped: tripped.to_vec(),
+            forbidden: 0,
             now: Now {
                 instant: at(seconds),
                 wall: Wall(NOON + 1000 * ahead),

@@ -37,7 +37,7 @@ impl<G: Clone> Machine<G> {
         let DesiredController {
             name,
             settings,
-            user,
+            account,
             stable,
             cohort,
             candidate,
@@ -48,14 +48,14 @@ impl<G: Clone> Machine<G> {
         let mut hosted = self.controllers.remove(&name).unwrap_or_default();
         let mut withdrawn = None;
         if let Some(controller) = &mut hosted.controller {
-            if *controller.settings() != settings || hosted.user != user {
+            if *controller.settings() != settings || hosted.account != account {
                 withdrawn = Some(controller.id());
             }
             controller.set(now, settings.clone());
         }
         hosted.settings = settings;
         hosted.tripped = tripped;
-        hosted.user = user;
+        hosted.account = account;
         self.apply_stable(now, &name, &mut hosted, stable, &cohort);
         if self.apply_candidate(now, &mut hosted, candidate) {
             withdrawn = hosted.controller.as_ref().map(Controller::id);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::report::Report;
+use crate::account::Account;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
@@ -103,6 +104,8 @@ pub enum Effect<G> {
         read: ReadId,
         /// The controller of the guest.
         controller: Arc<str>,
+        /// The account that reads; none for the host's own.
+        account: Option<Account>,
         /// What to read.
         request: ReadRequest,
         /// The resources that the API server serves.
@@ -167,8 +170,8 @@ pub struct Execute {
     pub id: PlanId,
     /// The name of the controller.
     pub controller: String,
-    /// The user to impersonate; none for the host's own.
-    pub user: Option<String>,
+    /// The account that executes it; none for the host's own.
+    pub account: Option<Account>,
     /// The name of the revision that decided it.
     pub revision: Arc<str>,
     /// Identifies the decision in logs and events.

@@ -1,7 +1,8 @@
 //! One controller of the machine: the revisions that run, and those that wait for their
 //! watches.
 
-use crate::controller::{Controller, Settings, Views};
+use crate::account::Account;
+use crate::controller::{CallId, Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
 use crate::manifest::{Manifest, WatchSpec};
 use crate::revision::LoadedRevision;
@@ -22,8 +23,10 @@ pub(super) struct HostedController<G> {
     /// The settings that a controller starts with.
     pub(super) settings: Settings,
     pub(super) tripped: Vec<TrippedGuardrail>,
-    /// The user to impersonate; none for the host's own.
-    pub(super) user: Option<String>,
+    /// The account that reads and writes for it; none for the host's own.
+    pub(super) account: Option<Account>,
+    /// How many requests of the account the API server has refused as forbidden.
+    pub(super) forbidden: u64,
 }
 
 /// A revision whose watches are not synced yet.
@@ -43,7 +46,8 @@ impl<G> Default for HostedController<G> {
             candidate: None,
             settings: Settings::default(),
             tripped: Vec::new(),
-            user: None,
+            account: None,
+            forbidden: 0,
         }
     }
 }
@@ -60,6 +64,12 @@ impl<G: Clone> HostedController<G> {
         let candidate = self.candidate.iter().map(|(pending, _)| pending);
         let pending = self.stable.iter().chain(candidate);
         running.chain(pending.map(|pending| (&*pending.loaded.manifest, &pending.views)))
+    }
+
+    /// Whether one of its revisions that run made a call.
+    pub(super) fn has_called(&self, call: CallId) -> bool {
+        let controller = self.controller.as_ref();
+        controller.is_some_and(|controller| controller.caller(call).is_some())
     }
 
     /// The watches of these revisions, each with its view.

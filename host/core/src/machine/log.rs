@@ -181,10 +181,19 @@ impl LogPolicy {
         match failure.class {
             FailureClass::Timeout | FailureClass::Throttled | FailureClass::Server => {
                 let cause = (controller.to_owned(), failure.class);
-                self.failures.admit(cause, now)
+                self.failure(cause, now)
             }
             _ => Some(SuppressedCount(0)),
         }
+    }
+
+    /// Whether to log a warning for a failure that the API server causes.
+    pub(super) fn failure(
+        &mut self,
+        cause: (String, FailureClass),
+        now: Instant,
+    ) -> Option<SuppressedCount> {
+        self.failures.admit(cause, now)
     }
 
     /// Whether to log a warning for an interruption of a stream or of discovery.

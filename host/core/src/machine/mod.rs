@@ -17,6 +17,7 @@ mod log;
 mod observe;
 mod outbox;
 mod preview;
+mod reads;
 mod report;
 mod start;
 mod streams;
@@ -33,7 +34,6 @@ use std::time::Duration;
 use crate::circuit::{CallFailure, CircuitState};
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::Unlisted;
-use crate::failure::{Failure, FailureClass};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
@@ -127,21 +127,7 @@ impl<G: Clone> Machine<G> {
                 call,
                 controller,
                 request,
-            } => {
-                let caller = find(&mut self.controllers, call.controller);
-                let most_bytes = caller.map(|(_, caller)| caller.live_read_room(call));
-                // The guest has read that mapping during the call.
-                let mapping = self.calls.get(&call).or(self.mapping.as_ref());
-                let mapping = mapping.cloned().unwrap_or_default();
-                self.reads.insert(read, call);
-                self.outbox.push(Effect::Read {
-                    read,
-                    controller,
-                    request,
-                    mapping,
-                    most_bytes: most_bytes.unwrap_or(usize::MAX),
-                });
-            }
+            } => self.handle_read_request(read, call, controller, request),
             Input::ReadDone { read, answer } => self.handle_read(now.instant, read, answer),
             Input::Executed {
                 plan,
@@ -281,24 +267,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// A guest whose call is void gets its answer too: its instance is reused afterwards.
-    /// Objects beyond the controller's bound are dropped, and the call fails when it ends.
-    fn handle_read(&mut self, now: Instant, read: ReadId, mut answer: ReadAnswer) {
-        if let Some(call) = self.reads.remove(&read)
-            && let Some((_, controller)) = find(&mut self.controllers, call.controller)
-        {
-            if let Some(pause) = answer.throttled_for() {
-                controller.handle_throttled_read(call, now.after(pause));
-            }
-            if let Err(exceeded) = controller.handle_live_read(call, answer.bytes()) {
-                let failure = Failure::new(FailureClass::Server, exceeded.to_string());
-                answer = answer.refused(&failure);
-            }
-        }
-        self.outbox.push(Effect::Resume { read, answer });
-    }
-
-    fn handle_outcome(&mut self, now: Instant, plan: PlanId, outcome: Outcome, took: Duration) {
+    fn handle_outcome(&mut self, now: Instant, plan: PlanId, mut outcome: Outcome, took: Duration) {
+        self.note_refusal(plan.controller, &mut outcome);
         if let Some(mapping) = self.mapping.clone()
             && let Some((_, controller)) = find(&mut self.controllers, plan.controller)
         {

@@ -28,6 +28,7 @@ impl<G: Clone> Machine<G> {
                 circuit_open: controller.and_then(|one| circuit_open(one.stable())),
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
+                forbidden: hosted.forbidden,
                 now,
             };
             (name.clone(), observation)

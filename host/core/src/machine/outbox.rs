@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::exchange::{Effect, Execute};
 use super::log::LogPolicy;
 use super::report::Report;
+use crate::account::Account;
 use crate::controller::{self, Controller, ControllerId, Outcome, PlanId};
 use crate::gate::Mode;
 use crate::mapping::Mapping;
@@ -86,7 +87,7 @@ impl<G: Clone> Outbox<G> {
     pub(super) fn take_all(
         &mut self,
         name: &str,
-        user: Option<&String>,
+        account: Option<&Account>,
         controller: &mut Controller<G>,
         mapping: &Arc<Mapping>,
         now: Instant,
@@ -105,7 +106,7 @@ impl<G: Clone> Outbox<G> {
                     let execute = Execute {
                         id,
                         controller: controller_name,
-                        user: user.cloned(),
+                        account: account.cloned(),
                         revision,
                         decision: format!("{}-{id}", self.run),
                         plan,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::account::Account;
 use crate::bounds::SeriesKey;
 use crate::circuit::CallFailure;
 use crate::controller::Outcome;
@@ -32,6 +33,8 @@ pub enum Report {
     Started {
         /// The controller.
         controller: String,
+        /// The account that reads and writes for it; none for the host's own.
+        account: Option<Account>,
         /// The manifest of its guest.
         manifest: Arc<Manifest>,
     },
@@ -145,6 +148,15 @@ pub enum Report {
         pause: Duration,
         /// The failure that opened it.
         reason: CallFailure,
+    },
+    /// The API server refused a live read as forbidden.
+    ReadForbidden {
+        /// The controller.
+        controller: String,
+        /// The refusal.
+        failure: Failure,
+        /// The number of suppressed lines about other refusals.
+        suppressed: SuppressedCount,
     },
     /// A guest retries an item.
     Retried {

@@ -167,6 +167,7 @@ fn start_stable<G: Clone>(
     let PendingRevision { loaded, views, .. } = pending;
     outbox.report(Report::Started {
         controller: name.to_owned(),
+        account: hosted.account.clone(),
         manifest: loaded.manifest.clone(),
     });
     if let Some(controller) = &mut hosted.controller {

@@ -70,8 +70,9 @@ impl<G: Clone> Machine<G> {
         };
         for (name, hosted) in &mut self.controllers {
             if let Some(controller) = &mut hosted.controller {
-                let user = hosted.user.as_ref();
-                self.outbox.take_all(name, user, controller, mapping, now);
+                let account = hosted.account.as_ref();
+                self.outbox
+                    .take_all(name, account, controller, mapping, now);
             }
         }
         for (controller, most) in self.outbox.log.take_exceeded() {

@@ -4,6 +4,7 @@
 //! - [`plan`] executes a plan, [`step`] one of its steps.
 //! - [`stream`] lists and watches a resource.
 //! - [`read`] answers the live reads of a guest.
+//! - [`review`] asks what an account may do.
 //! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
 //!   and decides whether the request may be sent again.
 
@@ -13,6 +14,7 @@ mod error;
 mod path;
 pub mod plan;
 pub mod read;
+pub mod review;
 pub mod step;
 pub mod stream;
 

@@ -33,6 +33,7 @@ impl Host {
                 }
                 self.world.write_record(id, owner, record);
             }
+            ControlEffect::Review { id, review } => self.world.review(id, review),
             ControlEffect::KeepModules(digests) => self.modules.keep(&digests),
             ControlEffect::Event {
                 controller, notice, ..

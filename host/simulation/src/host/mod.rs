@@ -28,6 +28,9 @@ pub use calls::{Guest, NativeGuest, Reconciliation};
 /// spinning.
 const MOST_ROUNDS: u32 = 20_000;
 
+/// The namespace of the host and of the accounts of its controllers.
+pub const NAMESPACE: &str = "davit";
+
 /// The host in its world.
 pub struct Host {
     /// Everything outside of the host.
@@ -143,7 +146,7 @@ impl Host {
         };
         let settings = HostSettings {
             run: format!("run{}", self.starts),
-            namespace: "davit".to_owned(),
+            namespace: NAMESPACE.to_owned(),
             identity: self.world.records().are_shared.then_some(identity),
             trust: TrustPolicy {
                 unsigned: UnsignedPolicy::Allow,
@@ -415,6 +418,10 @@ impl Host {
                 result,
                 written,
             } => self.record_written(id, &controller, result, written),
+            Notice::Reviewed { id, review, result } => {
+                self.watchdog.reviewed(&review, &result);
+                self.control(ControlInput::Reviewed { id, result });
+            }
             Notice::Reminder(reminder) => match self.reminders.remove(&reminder) {
                 Some(Reminder::Computed(call)) => self.computed(call),
                 Some(Reminder::Loaded(load)) => self.loaded(&load),

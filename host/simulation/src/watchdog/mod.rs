@@ -6,6 +6,7 @@
 //! before a change. A change that forbids something therefore holds from
 //! [`Watchdog::settle`] on; a change that allows something holds immediately.
 
+mod accounts;
 mod budget;
 mod grants;
 mod observed;
@@ -20,10 +21,12 @@ use davit_core::controller::PlanId;
 use davit_core::machine::{Input, Report};
 use davit_core::manifest::Manifest;
 use davit_core::plan::Step;
+use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::time::{Instant, Now};
 
 use crate::host::{ExecutedPlan, Guest};
 use crate::records::Records;
+use accounts::{Accounts, Answers};
 use budget::Spending;
 use grants::Grants;
 use observed::Observations;
@@ -34,6 +37,9 @@ use record::KnownRecord;
 pub(crate) struct Watchdog {
     controllers: BTreeMap<String, WatchedController>,
     observations: Observations,
+    answers: Answers,
+    /// What each revision declares that was called.
+    manifests: BTreeMap<Arc<str>, Manifest>,
     /// The plans in execution.
     executing: BTreeMap<PlanId, PlanInFlight>,
     /// Whether the host has lost leadership.
@@ -60,6 +66,7 @@ struct WatchedController {
     /// The mode, after the modes that may still have effects.
     modes: Vec<ModeConfig>,
     grants: Grants,
+    accounts: Accounts,
     spending: Spending,
     record: KnownRecord,
     /// The revision that wrote to each target since the owners last changed.
@@ -70,10 +77,12 @@ impl Watchdog {
     /// A new host starts. It does not know what the former one did.
     pub(crate) fn restarted(&mut self) {
         self.observations = Observations::default();
+        self.answers = Answers::default();
         self.executing.clear();
         for watched in self.controllers.values_mut() {
             watched.modes.clear();
             watched.grants.clear();
+            watched.accounts.clear();
             watched.spending = Spending::default();
             watched.record.restarted();
             watched.owners.clear();
@@ -102,7 +111,9 @@ impl Watchdog {
             let former = watched.modes.len().saturating_sub(1);
             watched.modes.drain(..former);
             watched.grants.settle();
+            watched.accounts.settle();
         }
+        self.answers.settle();
     }
 
     /// The host receives these declarations.
@@ -231,9 +242,25 @@ impl Watchdog {
         problems.extend(watched.grants.exceeded(manifest).map(|what| {
             format!("{controller}: {revision} is called and declares {what}, which is not granted")
         }));
+        problems.extend(
+            watched
+                .accounts
+                .exceeded(manifest, &self.answers)
+                .map(|what| format!("{controller}: {revision} is called, and {what}")),
+        );
+        self.manifests.insert(revision.clone(), manifest.clone());
         let runs = watched.record.may_run(controller, revision, records);
         problems.extend(runs.err());
         problems
+    }
+
+    /// The host receives the answer to a review.
+    pub(crate) fn reviewed(
+        &mut self,
+        review: &AccessReview,
+        result: &Result<ReviewAnswer, String>,
+    ) {
+        self.answers.receive(review, result);
     }
 
     /// The host gains or loses leadership.
@@ -298,6 +325,9 @@ impl Watchdog {
                 .forbidden(plan)
                 .map(|what| format!("{controller} executes {what}, which is not granted")),
         );
+        let manifest = self.manifests.get(revision);
+        let exceeded = manifest.and_then(|one| watched.accounts.exceeded(one, &self.answers));
+        problems.extend(exceeded.map(|what| format!("{controller} executes a plan, and {what}")));
         let stale = self.observations.stale(id.controller, target, *at);
         problems.extend(stale.map(|why| {
             format!(
@@ -334,6 +364,7 @@ impl WatchedController {
             self.modes.push(spec.mode);
         }
         self.grants.specify(spec, self.uid.is_none());
+        self.accounts.specify(spec);
         self.spending.limit(&spec.guardrails, now.instant);
         let former = self.spec.replace(spec.clone());
         let former = former.as_ref();

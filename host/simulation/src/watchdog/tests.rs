@@ -1,5 +1,6 @@
 //! Each check gets a trace that it has to report and one that it has to pass.
 
+mod accounts;
 mod grants;
 mod records;
 

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::account::Account;
+use davit_core::control::ReviewId;
 use davit_core::machine::ReadId;
 use davit_core::request::{Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
@@ -33,12 +35,44 @@ pub(super) enum Caller {
     Execution(ExecutionId),
     /// A part of a live read.
     Read(ReadId, usize),
+    /// A review of what an account may do.
+    Review(ReviewId),
+}
+
+/// Who sends a request.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    /// The name of the controller; empty for the host itself.
+    controller: Arc<str>,
+    /// The account; none for the host's own.
+    account: Option<Account>,
+}
+
+impl Sender {
+    pub(super) fn new(controller: &str, account: Option<&Account>) -> Self {
+        Self {
+            controller: controller.into(),
+            account: account.cloned(),
+        }
+    }
+
+    /// The host itself.
+    fn host() -> Self {
+        Self::new("", None)
+    }
+
+    /// The user whom the request impersonates; empty if none.
+    fn user(&self) -> String {
+        self.account.as_ref().map(Account::user).unwrap_or_default()
+    }
 }
 
 /// A request, with its turn in the traffic.
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) caller: Caller,
+    /// The user whom the request impersonates; empty if none.
+    user: String,
     request: Request,
     asked: TurnRequest,
     repeats: Repeats,
@@ -60,9 +94,11 @@ pub(super) struct Exchange {
 impl World {
     /// Sends a request of a stream, which waits for no turn.
     pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
-        let asked = asked("", Urgency::Read, &request);
+        let sender = Sender::host();
+        let asked = asked(&sender, Urgency::Read, &request);
         let call = Call {
             caller,
+            user: sender.user(),
             request,
             asked,
             repeats: Repeats::default(),
@@ -72,17 +108,18 @@ impl World {
         self.send(call);
     }
 
-    /// Lets a request of a controller wait for its turn.
+    /// Lets a request wait for its turn.
     pub(super) fn ask(
         &mut self,
         caller: Caller,
-        controller: &str,
+        sender: &Sender,
         urgency: Urgency,
         request: Request,
     ) {
-        let asked = asked(controller, urgency, &request);
+        let asked = asked(sender, urgency, &request);
         self.ask_again(Call {
             caller,
+            user: sender.user(),
             request,
             asked,
             repeats: Repeats::default(),
@@ -175,8 +212,8 @@ impl World {
             self.violated(what);
             return;
         }
-        let arrival = self.server.arrive(time, &exchange.call.request);
         let call = &exchange.call;
+        let arrival = self.server.arrive(time, &call.request, &call.user);
         self.trace.note(
             self.instant,
             format_args!(
@@ -282,6 +319,7 @@ impl World {
         match caller {
             Caller::Execution(execution) => self.execution_answered(execution, result.as_ref()),
             Caller::Read(read, part) => self.read_answered(read, part, result),
+            Caller::Review(id) => self.review_answered(id, result),
             Caller::Page(_) | Caller::Watch(_) => {}
         }
     }
@@ -296,16 +334,16 @@ fn call_is_write(exchange: &Exchange) -> bool {
     exchange.call.request.method != Method::Get
 }
 
-fn asked(controller: &str, urgency: Urgency, request: &Request) -> TurnRequest {
+fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {
     let access = match request.method {
         Method::Get => Access::Read,
         _ => Access::Write,
     };
     TurnRequest {
-        controller: controller.into(),
+        controller: Arc::clone(&sender.controller),
         urgency,
         destination: Destination {
-            user: "".into(),
+            user: sender.user().into(),
             group: Route::of(&request.uri).group.into(),
             access,
         },

@@ -4,6 +4,7 @@ mod calls;
 mod plans;
 mod reads;
 mod records;
+mod reviews;
 mod streams;
 
 #[cfg(test)]
@@ -16,12 +17,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::api::HostStatus;
-use davit_core::control::{RecordId, StoredRecord};
+use davit_core::control::{RecordId, ReviewId, StoredRecord};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Effect, Input, ReadId};
 use davit_core::manifest::Rate;
 use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::ApiResource;
+use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::Traffic;
@@ -68,6 +70,15 @@ pub enum Notice {
         /// The number of decisions in the record by then; none if this write was no
         /// decision.
         written: Option<usize>,
+    },
+    /// A review of what an account may do ended.
+    Reviewed {
+        /// Identifies the review.
+        id: ReviewId,
+        /// The question.
+        review: AccessReview,
+        /// The answer, or why there is none.
+        result: Result<ReviewAnswer, String>,
     },
     /// A reminder, with the number that its owner gave it.
     Reminder(u64),
@@ -172,6 +183,7 @@ pub struct World {
     waiting: BTreeMap<davit_core::traffic::Ticket, Call>,
     executions: BTreeMap<ExecutionId, Execution>,
     readings: BTreeMap<ReadId, LiveRead>,
+    reviews: BTreeMap<ReviewId, AccessReview>,
     records: Records,
     record_calls: BTreeMap<u64, RecordCall>,
     writes: Vec<Write>,
@@ -242,6 +254,7 @@ impl World {
             waiting: BTreeMap::new(),
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
+            reviews: BTreeMap::new(),
             records: Records::default(),
             record_calls: BTreeMap::new(),
             writes: Vec::new(),
@@ -344,10 +357,18 @@ impl World {
             Effect::Read {
                 read,
                 controller,
+                account,
                 request,
                 mapping,
                 most_bytes,
-            } => self.read(read, &controller, &mapping, &request, most_bytes),
+            } => self.read(
+                read,
+                &controller,
+                account.as_ref(),
+                &mapping,
+                &request,
+                most_bytes,
+            ),
             Effect::Execute(execute) => self.execute(execute),
             Effect::Withdraw(controller) => self.withdraw(controller),
             effect @ (Effect::Call(_)
@@ -388,6 +409,7 @@ impl World {
         self.waiting.clear();
         self.executions.clear();
         self.readings.clear();
+        self.reviews.clear();
         self.end_record_calls();
         self.traffic = Traffic::new(self.rate);
     }

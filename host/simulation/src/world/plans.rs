@@ -12,14 +12,14 @@ use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 
-use super::calls::Caller;
+use super::calls::{Caller, Sender};
 use super::{ExecutionId, World};
 
 /// A plan in execution, or waiting for its turn.
 #[derive(Debug)]
 pub(super) struct Execution {
     id: PlanId,
-    controller: Arc<str>,
+    sender: Sender,
     plan: Arc<Plan>,
     steps: PlanExecution,
     /// When the first request had its turn; none before.
@@ -39,6 +39,7 @@ impl World {
         let Execute {
             id: plan_id,
             controller,
+            account,
             plan,
             mapping,
             ..
@@ -52,7 +53,7 @@ impl World {
             id,
             Execution {
                 id: plan_id,
-                controller: controller.into(),
+                sender: Sender::new(&controller, account.as_ref()),
                 plan,
                 steps,
                 started: (!sends).then_some(self.instant),
@@ -133,8 +134,8 @@ impl World {
                 let Some(entry) = self.executions.get(&id) else {
                     return;
                 };
-                let controller = Arc::clone(&entry.controller);
-                self.ask(Caller::Execution(id), &controller, urgency, request);
+                let sender = entry.sender.clone();
+                self.ask(Caller::Execution(id), &sender, urgency, request);
             }
             PlanNext::Done(outcome) => {
                 let Some(entry) = self.executions.remove(&id) else {

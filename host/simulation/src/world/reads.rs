@@ -1,7 +1,6 @@
 //! Live reads.
 
-use std::sync::Arc;
-
+use davit_core::account::Account;
 use davit_core::failure::Failure;
 use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
@@ -12,7 +11,7 @@ use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
 use super::World;
-use super::calls::Caller;
+use super::calls::{Caller, Sender};
 
 /// A live read without an answer yet.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub(super) enum LiveRead {
         answers: Vec<Option<Result<ObjectRecord, Failure>>>,
     },
     List {
-        controller: Arc<str>,
+        reader: Sender,
         listing: Box<Listing>,
     },
 }
@@ -33,14 +32,16 @@ impl World {
         &mut self,
         id: ReadId,
         controller: &str,
+        account: Option<&Account>,
         mapping: &Mapping,
         read: &ReadRequest,
         most_bytes: usize,
     ) {
+        let reader = Sender::new(controller, account);
         match read {
-            ReadRequest::Get(requests) => self.read_objects(id, controller, mapping, requests),
+            ReadRequest::Get(requests) => self.read_objects(id, &reader, mapping, requests),
             ReadRequest::List(request) => {
-                self.read_list(id, controller, mapping, request, most_bytes);
+                self.read_list(id, &reader, mapping, request, most_bytes);
             }
         }
     }
@@ -48,7 +49,7 @@ impl World {
     fn read_objects(
         &mut self,
         id: ReadId,
-        controller: &str,
+        reader: &Sender,
         mapping: &Mapping,
         requests: &[GetRequest],
     ) {
@@ -67,7 +68,7 @@ impl World {
         self.readings.insert(id, reading);
         for (part, request) in built.into_iter().enumerate() {
             if let Ok(request) = request {
-                self.ask(Caller::Read(id, part), controller, Urgency::Read, request);
+                self.ask(Caller::Read(id, part), reader, Urgency::Read, request);
             }
         }
         self.end_read(id);
@@ -76,7 +77,7 @@ impl World {
     fn read_list(
         &mut self,
         id: ReadId,
-        controller: &str,
+        reader: &Sender,
         mapping: &Mapping,
         request: &ListRequest,
         most_bytes: usize,
@@ -84,11 +85,11 @@ impl World {
         match Listing::start(mapping, request, most_bytes) {
             Ok((listing, page)) => {
                 let reading = LiveRead::List {
-                    controller: controller.into(),
+                    reader: reader.clone(),
                     listing: Box::new(listing),
                 };
                 self.readings.insert(id, reading);
-                self.ask(Caller::Read(id, 0), controller, Urgency::Read, page);
+                self.ask(Caller::Read(id, 0), reader, Urgency::Read, page);
             }
             Err(failure) => self.report_result(Input::ReadDone {
                 read: id,
@@ -112,13 +113,10 @@ impl World {
                 }
                 self.end_read(id);
             }
-            Some(LiveRead::List {
-                controller,
-                listing,
-            }) => match listing.handle(body, now) {
+            Some(LiveRead::List { reader, listing }) => match listing.handle(body, now) {
                 Next::Send(page) => {
-                    let controller = Arc::clone(controller);
-                    self.ask(Caller::Read(id, 0), &controller, Urgency::Read, page);
+                    let reader = reader.clone();
+                    self.ask(Caller::Read(id, 0), &reader, Urgency::Read, page);
                 }
                 Next::Done(result) => {
                     self.readings.remove(&id);

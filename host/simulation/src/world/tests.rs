@@ -100,7 +100,7 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
     let execute = Execute {
         id,
         controller: "podgc".into(),
-        user: None,
+        account: None,
         revision: "1".into(),
         decision: String::new(),
         plan: deletion(target),
@@ -335,7 +335,7 @@ fn live_reads_answer_in_the_order_of_their_requests() {
     let read = ReadRequest::Get(vec![get(&gone), get(&unknown), get(&target)]);
     let mapping = mapping(&world);
     let asked = ReadId(7);
-    world.read(asked, "podgc", &mapping, &read, usize::MAX);
+    world.read(asked, "podgc", None, &mapping, &read, usize::MAX);
     let until = world.now().instant.after(MINUTE);
     let Some(Notice::Machine(Input::ReadDone {
         read,

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Findings, Level, writes};
 use crate::commands::print::part;
-use crate::rbac::{Need, needs};
+use crate::rbac::{Need, needs, of_watches};
 use crate::resource::describe;
 use davit_core::api::ControllerSpec;
 
@@ -66,8 +66,8 @@ impl<'a> Access<'a> {
             .await;
     }
 
-    /// Checks the permissions that a controller needs: Davit's account reads, and
-    /// writes for controllers without an account of their own.
+    /// Checks the permissions that a controller needs: Davit's account opens the watches,
+    /// and does everything for controllers without an account of their own.
     pub(super) async fn check(
         &self,
         spec: &ControllerSpec,
@@ -84,9 +84,7 @@ impl<'a> Access<'a> {
                 of_rule == (&need.verb, &need.group, &need.resource)
             })
         };
-        let needed = needs(manifest).into_iter().filter(is_sent);
-        let (written, read): (BTreeSet<Need>, BTreeSet<Need>) =
-            needed.partition(|need| spec.service_account_name.is_some() && need.is_write());
+        let needed: BTreeSet<Need> = needs(manifest).into_iter().filter(is_sent).collect();
         let mode = spec.mode;
         let level = |need: &Need| {
             if need.is_write() && !writes(mode) {
@@ -96,26 +94,26 @@ impl<'a> Access<'a> {
             }
         };
         let davit = self.account.as_deref();
-        self.review(davit, &read, level, findings).await;
-        if let Some(name) = &spec.service_account_name {
-            let impersonate = Need {
-                namespace: Some(self.namespace.to_owned()),
-                group: String::new(),
-                resource: format!("serviceaccounts:{name}"),
-                verb: "impersonate".to_owned(),
-            };
-            let level = |_: &Need| {
-                if writes(mode) {
-                    Level::Error
-                } else {
-                    Level::Warning
-                }
-            };
-            self.review(davit, &[impersonate].into(), level, findings)
-                .await;
-            let writer = full_name(self.namespace, name);
-            self.review(Some(&writer), &written, level, findings).await;
-        }
+        let Some(name) = &spec.service_account_name else {
+            return self.review(davit, &needed, level, findings).await;
+        };
+        let mut of_davit = of_watches(&needed);
+        of_davit.insert(Need {
+            namespace: Some(self.namespace.to_owned()),
+            group: String::new(),
+            resource: format!("serviceaccounts:{name}"),
+            verb: "impersonate".to_owned(),
+        });
+        of_davit.insert(Need {
+            namespace: None,
+            group: "authorization.k8s.io".to_owned(),
+            resource: "subjectaccessreviews".to_owned(),
+            verb: "create".to_owned(),
+        });
+        let is_error = |_: &Need| Level::Error;
+        self.review(davit, &of_davit, is_error, findings).await;
+        let own = full_name(self.namespace, name);
+        self.review(Some(&own), &needed, level, findings).await;
     }
 
     async fn review(

@@ -507,6 +507,7 @@ fn described(case: &Case) -> Description {
         loaded: case.loaded,
         granted: None,
         not_granted: None,
+        authorization: None,
         running: case.running,
         stable_is_dry_run_only: case.status.stable.as_ref().is_some_and(|one| one.unsigned),
         pending: case.pending.as_ref(),

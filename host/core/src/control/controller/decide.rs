@@ -166,8 +166,13 @@ impl<G: Clone> Controller<G> {
     fn standing(&self) -> Standing {
         if self.is_candidate(self.eligible()) {
             Standing::Current
-        } else if self.is_candidate(self.described()) {
-            Standing::NotGranted
+        } else if let Some(candidate) = self.described().filter(|one| self.is_candidate(Some(one)))
+        {
+            if self.is_granted(&candidate.loaded) {
+                Standing::NotAuthorized
+            } else {
+                Standing::NotGranted
+            }
         } else {
             Standing::NotLoaded
         }

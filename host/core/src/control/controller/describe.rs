@@ -4,7 +4,7 @@
 use super::{Controller, is_running};
 use crate::api::{ConditionStatus, ControllerStatus, RequestStatus};
 use crate::control::answers::{self, Outcome};
-use crate::control::conditions::{self, ConditionInputs, LoadedModule, Readiness};
+use crate::control::conditions::{self, Authorization, ConditionInputs, LoadedModule, Readiness};
 use crate::control::notice::Notice;
 use crate::control::revision::Revision;
 use crate::control::state::Candidate;
@@ -32,11 +32,13 @@ impl<G: Clone> Controller<G> {
             .as_ref()
             .map(|one| format!("sha256:{}", one.digest()));
         let (granted, not_granted) = (self.granted(), self.not_granted());
+        let authorization = self.authorization();
         let missing = not_granted.as_ref().map(|one| one.to_add.shortened());
         status.missing_permissions = missing.unwrap_or_default();
         let inputs = ConditionInputs {
             granted: granted.as_ref(),
             not_granted: not_granted.as_ref(),
+            authorization: authorization.as_ref(),
             ..self.condition_inputs(&status, seen, digest.as_deref())
         };
         let is_settled = inputs.loaded.is_some() || inputs.problem.is_some();
@@ -77,6 +79,7 @@ impl<G: Clone> Controller<G> {
             loaded,
             granted: None,
             not_granted: None,
+            authorization: None,
             running: self.readiness(seen),
             stable_is_dry_run_only: status.stable.as_ref().is_some_and(|one| one.unsigned)
                 && !self.trust.admits_unsigned(),
@@ -111,12 +114,16 @@ impl<G: Clone> Controller<G> {
         let problem = self.spec_error.as_ref().map(ToString::to_string);
         let problem = problem.or_else(|| Some(self.problem.as_ref()?.message.clone()));
         let not_granted = || self.not_granted().map(|one| one.message(&self.name));
+        let not_authorized = || match self.authorization()? {
+            Authorization::Denied(denied) => Some(denied.message()),
+            _ => None,
+        };
         let outcome = Outcome {
             status,
             in_force: &self.in_force,
             is_running: is_running(seen),
             described: described.as_deref(),
-            problem: problem.or_else(not_granted),
+            problem: problem.or_else(not_granted).or_else(not_authorized),
         };
         let former = &self.status.requests;
         answers::answer(former, &self.requests, open, &outcome, now, notices)

@@ -18,9 +18,9 @@ use crate::time::Now;
 
 impl<G: Clone> Controller<G> {
     /// The controller that follows from the decisions so far; it must not run before
-    /// they are recorded. None if there is nothing to run yet, or the operator does not
-    /// grant what the stable revision declares.
-    fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
+    /// they are recorded. None if there is nothing to run yet, or the stable revision may
+    /// not run.
+    fn desired(&self) -> Option<Unrecorded<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
         if !self.may_run(&stable.loaded) {
             return None;
@@ -45,14 +45,13 @@ impl<G: Clone> Controller<G> {
             let is_it = desired.name() == candidate.revision.revision;
             (is_it && self.may_run(&desired.loaded)).then(|| (desired.loaded.clone(), step))
         });
-        let account = spec.service_account_name.as_ref();
         let desired = DesiredController {
             name: self.name.clone(),
             settings: Settings {
                 dry_run_only: unsigned,
-                ..spec.settings(self.grant(&stable.loaded, namespace))
+                ..spec.settings(self.grant(&stable.loaded))
             },
-            user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
+            account: self.account(),
             stable: stable.loaded.clone(),
             // Without steps there is never a candidate: the cache needs only the fields
             // that the guest reads.
@@ -86,14 +85,14 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Applies the decisions that must not wait for the record: an operator's settings,
-    /// the withdrawal of a candidate, and of a grant.
-    pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
-        self.stop_ungranted();
-        let desired = self.desired(namespace);
+    /// the withdrawal of a candidate, of a grant, and of a permission of the account.
+    pub(in crate::control) fn apply_at_once(&mut self) {
+        self.stop_what_may_not_run();
+        let desired = self.desired();
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
             let desired = desired.ahead_of_record();
             applied.settings = desired.settings.clone();
-            applied.user.clone_from(&desired.user);
+            applied.account.clone_from(&desired.account);
             let keeps = Mutant::KeepRolledBack.is_active();
             if desired.candidate.is_none() && desired.stable == applied.stable && !keeps {
                 applied.candidate = None;
@@ -102,7 +101,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Stops what runs and may not run any more.
-    fn stop_ungranted(&mut self) {
+    fn stop_what_may_not_run(&mut self) {
         let may_run = |revision| self.may_run(revision);
         let stable = self.stable.as_ref().map(|stable| &stable.loaded);
         let Some(applied) = &self.applied else {
@@ -119,8 +118,8 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Applies the decisions, if they are recorded.
-    pub(in crate::control) fn apply_recorded(&mut self, namespace: &str) {
-        let Some(desired) = self.desired(namespace) else {
+    pub(in crate::control) fn apply_recorded(&mut self) {
+        let Some(desired) = self.desired() else {
             return;
         };
         if let Some(mut desired) = desired.recorded(self.recording.decision()) {

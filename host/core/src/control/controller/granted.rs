@@ -16,24 +16,33 @@ impl<G: Clone> Controller<G> {
         self.described().filter(|one| self.may_run(&one.loaded))
     }
 
-    /// Whether the operator grants what a revision declares.
+    /// Whether the operator grants what a revision declares, and the controller's account
+    /// may open its watches.
     pub(super) fn may_run(&self, revision: &LoadedRevision<G>) -> bool {
+        self.is_granted(revision) && self.is_authorized(revision)
+    }
+
+    /// Whether the operator grants what a revision declares.
+    pub(super) fn is_granted(&self, revision: &LoadedRevision<G>) -> bool {
         self.missing(revision).is_empty() || Mutant::RunUngranted.is_active()
     }
 
-    /// What the operator grants to a revision. `home` is Davit's own namespace.
-    pub(super) fn grant(&self, revision: &LoadedRevision<G>, home: &str) -> Grant {
+    /// What the operator grants to a revision.
+    pub(super) fn grant(&self, revision: &LoadedRevision<G>) -> Grant {
         // Whoever writes the file of the configuration also starts the host.
         let is_trusted = revision.is_shipped || self.object.is_none();
         let spec = self.spec.as_ref();
-        spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, home))
+        spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, &self.home))
     }
 
     /// What the revision of the present spec lacks, or the stable one; none if nothing.
     pub(super) fn not_granted(&self) -> Option<NotGranted> {
         let spec = self.spec.as_ref()?;
         let all: Vec<&Revision<G>> = self.described().into_iter().chain(&self.stable).collect();
-        let mut lacking = all.iter().copied().filter(|one| !self.may_run(&one.loaded));
+        let mut lacking = all
+            .iter()
+            .copied()
+            .filter(|one| !self.is_granted(&one.loaded));
         let first = lacking.next()?;
         // The first rules replace the trust in what ships with Davit.
         let to_add = |one: &Revision<G>| match spec.permissions {
@@ -47,15 +56,18 @@ impl<G: Clone> Controller<G> {
             to_add: all
                 .into_iter()
                 .fold(Permissions::default(), |all, one| all.with(&to_add(one))),
-            stops_stable: stable.is_some_and(|stable| !self.may_run(&stable.loaded)),
+            stops_stable: stable.is_some_and(|stable| !self.is_granted(&stable.loaded)),
         })
     }
 
     /// What the revision of the present spec may read and write.
     pub(super) fn granted(&self) -> Option<Granted> {
-        let described = &self.eligible()?.loaded;
+        let described = &self.described()?.loaded;
+        if !self.is_granted(described) {
+            return None;
+        }
         let declared = || Permissions::declared_by(&described.manifest);
-        Some(match self.grant(described, "") {
+        Some(match self.grant(described) {
             Grant::Declared if described.is_shipped => Granted::Shipped(declared()),
             Grant::Declared => Granted::File(declared()),
             Grant::Rules { rules, .. } => Granted::Rules((*rules).clone()),
@@ -63,6 +75,6 @@ impl<G: Clone> Controller<G> {
     }
 
     fn missing(&self, revision: &LoadedRevision<G>) -> Permissions {
-        self.grant(revision, "").missing(&revision.manifest)
+        self.grant(revision).missing(&revision.manifest)
     }
 }

@@ -12,13 +12,14 @@ use crate::api::{
 use crate::control::{
     Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration,
     DeclaredController, HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult,
-    LoadTarget, Output, Owner, Record, RecordId, Requests, SourceVersion, StoredRecord,
+    LoadTarget, Output, Owner, Record, RecordId, Requests, ReviewId, SourceVersion, StoredRecord,
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::manifest::{Manifest, Source, WatchSpec};
 use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
+use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
@@ -59,6 +60,16 @@ pub(super) struct Bench {
     pub(super) is_cache_lost: bool,
     /// Whether the source of the spec's module cannot be read.
     pub(super) is_source_away: bool,
+    /// What accounts may not do: `list pods`.
+    pub(super) denied: BTreeSet<&'static str>,
+    /// Why the API server answers no review, if it does not.
+    pub(super) no_reviews: Option<&'static str>,
+    /// Reviews without an answer yet.
+    pub(super) reviews: Vec<(ReviewId, AccessReview)>,
+    /// Every permission that was reviewed.
+    pub(super) reviewed: Vec<String>,
+    /// How many requests of the account were refused as forbidden.
+    pub(super) forbidden: u64,
     /// The observed stable revision, while the next one still waits for its watches.
     pub(super) former_stable: Option<RevisionIdentity>,
 }
@@ -190,6 +201,11 @@ impl Bench {
             unreadable: None,
             is_cache_lost: false,
             is_source_away: false,
+            denied: BTreeSet::new(),
+            no_reviews: None,
+            reviews: Vec::new(),
+            reviewed: Vec::new(),
+            forbidden: 0,
             former_stable: None,
         };
         bench.declare();
@@ -285,6 +301,10 @@ impl Bench {
                     self.last_owner = Some(owner.clone());
                     self.writes.push((id, owner, record));
                 }
+                ControlEffect::Review { id, review } => {
+                    self.reviewed.push(review.to_string());
+                    self.reviews.push((id, review));
+                }
                 ControlEffect::Event { notice, .. } => self.reasons.push(notice.reason),
                 ControlEffect::KeepModules(modules) => self.modules = Some(modules),
                 ControlEffect::Answer { .. } | ControlEffect::Report(_) => {}
@@ -292,9 +312,12 @@ impl Bench {
         }
     }
 
-    /// Executes one effect: a read of the record, a load, or a write. Returns whether
-    /// there was one.
+    /// Executes one effect: a review, a read of the record, a load, or a write. Returns
+    /// whether there was one.
     pub(super) fn execute_one(&mut self) -> bool {
+        if self.answer_review() {
+            return true;
+        }
         if !self.pending.is_empty() {
             let (id, _) = self.pending.remove(0);
             let record = Box::new(StoredRecord {
@@ -317,6 +340,23 @@ impl Bench {
             return true;
         }
         self.write_one()
+    }
+
+    /// Answers one review. Returns whether there was one.
+    pub(super) fn answer_review(&mut self) -> bool {
+        let Some((id, review)) = self.reviews.pop() else {
+            return false;
+        };
+        let is_denied = self.denied.contains(&*review.to_string());
+        let result = match self.no_reviews {
+            Some(error) => Err(error.to_owned()),
+            None if is_denied => Ok(ReviewAnswer::Denied {
+                reason: "no role allows it".to_owned(),
+            }),
+            None => Ok(ReviewAnswer::Allowed),
+        };
+        self.handle(ControlInput::Reviewed { id, result });
+        true
     }
 
     pub(super) fn write_one(&mut self) -> bool {
@@ -426,6 +466,7 @@ impl Bench {
                     observed: self.observed.clone(),
                 }),
                 tripped: Vec::new(),
+                forbidden: self.forbidden,
                 now: self.now,
             };
             (desired.name.clone(), observation)

@@ -14,7 +14,7 @@ fn changed_settings_withdraw_plans_that_have_not_started() {
     bench.apply(vec![desired("one", Settings::default())]);
     assert_eq!(bench.withdrawn, [id]);
     let mut other_user = desired("one", Settings::default());
-    other_user.user = Some("another".into());
+    other_user.account = Some(account("another"));
     bench.apply(vec![other_user]);
     assert_eq!(bench.withdrawn, [id, id]);
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::*;
+use crate::account::Account;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -345,12 +346,19 @@ fn enforce() -> Settings {
     }
 }
 
+fn account(name: &str) -> Account {
+    Account {
+        namespace: "davit".into(),
+        name: name.into(),
+    }
+}
+
 /// A controller whose stable revision is that guest.
 fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
     DesiredController {
         name: "test".into(),
         settings,
-        user: None,
+        account: None,
         stable: revision(guest, manifest()),
         cohort: Cohort::default(),
         candidate: None,

@@ -17,19 +17,16 @@ fn a_guest_has_as_many_concurrent_calls_as_instances() {
 }
 
 #[test]
-fn a_plan_is_executed_in_the_name_of_the_controllers_user() {
+fn a_plan_is_executed_by_the_controllers_account() {
     let mut one = desired("one", enforce());
-    one.user = Some("system:serviceaccount:davit:gc".into());
+    one.account = Some(account("gc"));
     let mut bench = Bench::new();
     bench.discover(&["pods"]);
     bench.apply(vec![one]);
     bench.list("pods", &["a"]);
     bench.answer_all(true);
     let execute = bench.executes.pop_front().unwrap();
-    assert_eq!(
-        execute.user.as_deref(),
-        Some("system:serviceaccount:davit:gc")
-    );
+    assert_eq!(execute.account, Some(account("gc")));
     assert_eq!(execute.controller, "test");
     assert_eq!(execute.decision, format!("run-{}", execute.id));
     let name = revision("one", manifest()).identity.to_string();
@@ -185,6 +182,93 @@ fn a_live_read_is_made_and_its_guest_resumed() {
             ..
         })
     ));
+}
+
+#[test]
+fn a_live_read_is_made_by_the_controllers_account() {
+    let mut one = desired("one", enforce());
+    one.account = Some(account("gc"));
+    let mut bench = Bench::new();
+    bench.discover(&["pods"]);
+    bench.apply(vec![one]);
+    bench.list("pods", &["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    bench.get(&call);
+    let Some(Effect::Read { account: by, .. }) = bench.others.pop() else {
+        panic!("{:?}", bench.others);
+    };
+    assert_eq!(by, Some(account("gc")));
+    let forbidden = Failure::new(FailureClass::Forbidden, "get v1 Pod ns/a: cannot get pods");
+    bench.input(Input::ReadDone {
+        read: ReadId(1),
+        answer: ReadAnswer::Get(vec![Err(forbidden)]),
+    });
+    let expected = "get v1 Pod ns/a: cannot get pods; grant this to the ServiceAccount davit/gc, \
+                    as which the controller acts";
+    let Some(Effect::Resume {
+        answer: ReadAnswer::Get(results),
+        ..
+    }) = bench.others.pop()
+    else {
+        panic!("{:?}", bench.others);
+    };
+    assert_eq!(results[0].as_ref().unwrap_err().message, expected);
+    let reported = bench.reports.iter().any(|report| {
+        matches!(report, Report::ReadForbidden { failure, .. } if failure.message == expected)
+    });
+    assert!(reported, "{:?}", bench.reports);
+    assert_eq!(bench.machine.observe(bench.now)["test"].forbidden, 1);
+}
+
+#[test]
+fn a_forbidden_write_is_counted_and_names_the_account() {
+    let mut one = desired("one", enforce());
+    one.account = Some(account("gc"));
+    let mut bench = Bench::new();
+    bench.discover(&["pods"]);
+    bench.apply(vec![one]);
+    bench.list("pods", &["a"]);
+    bench.answer_all(true);
+    let execute = bench.executes.pop_front().unwrap();
+    let forbidden = Failure::new(FailureClass::Forbidden, "delete v1 Pod ns/a: no");
+    bench.input(Input::Executed {
+        plan: execute.id,
+        outcome: Outcome {
+            written: None,
+            failed: Some((0, forbidden)),
+        },
+        took: SECOND,
+    });
+    let executed = bench.reports.iter().find_map(|report| match report {
+        Report::Executed { outcome, .. } => outcome.failed.as_ref(),
+        _ => None,
+    });
+    let (_, failure) = executed.unwrap();
+    assert!(
+        failure
+            .message
+            .contains("grant this to the ServiceAccount davit/gc")
+    );
+    assert_eq!(bench.machine.observe(bench.now)["test"].forbidden, 1);
+}
+
+/// The revision may have stopped because its account may not read any more.
+#[test]
+fn the_read_of_a_void_call_is_not_sent() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    bench.apply(vec![]);
+    bench.get(&call);
+    let Some(Effect::Resume {
+        answer: ReadAnswer::Get(results),
+        ..
+    }) = bench.others.pop()
+    else {
+        panic!("{:?}", bench.others);
+    };
+    assert!(results.len() == 1 && results[0].is_err());
+    assert!(bench.others.is_empty());
+    assert!(bench.machine.reads.is_empty());
 }
 
 /// While the server throttles a read, every further attempt would be refused, and the

@@ -1,0 +1,167 @@
+//! The condition `Authorized`: whether the account of a controller may open the watches of
+//! its revisions.
+
+use super::{Condition, ConditionInputs, ConditionStatus, Effort, Finding, Readiness, Topic};
+use crate::account::Account;
+use crate::control::text::one_line;
+use crate::request::review::AccessReview;
+
+const AUTHORIZED: &str = "Authorized";
+const NOT_AUTHORIZED: &str = "NotAuthorized";
+const NOT_REVIEWED: &str = "NotReviewed";
+
+/// What is known about the account of a controller.
+#[derive(Clone, Debug)]
+pub(in crate::control) enum Authorization {
+    /// The spec names no account.
+    OwnAccount,
+    /// The account may open the watches.
+    Allowed {
+        account: Account,
+        permissions: Vec<AccessReview>,
+        /// Why the API server did not answer when it was asked again.
+        failure: Option<String>,
+    },
+    /// The API server has not answered yet.
+    Unknown {
+        account: Account,
+        /// Why, if it was asked.
+        failure: Option<String>,
+    },
+    Denied(NotAuthorized),
+}
+
+/// What a revision needs and the account of its controller may not do.
+#[derive(Clone, Debug)]
+pub(in crate::control) struct NotAuthorized {
+    pub(in crate::control) account: Account,
+    /// A revision that may not run.
+    pub(in crate::control) revision: String,
+    /// What the account may not do, with the API server's reasons.
+    pub(in crate::control) missing: Vec<(AccessReview, String)>,
+    /// Whether the stable revision may not run either.
+    pub(in crate::control) stops_stable: bool,
+}
+
+impl NotAuthorized {
+    pub(in crate::control) fn message(&self) -> String {
+        let Self {
+            account,
+            revision,
+            missing,
+            ..
+        } = self;
+        let permissions = in_words(missing.iter().map(|(review, _)| review));
+        let reasons = missing.iter().map(|(_, reason)| reason.as_str());
+        let reason = reasons.into_iter().find(|reason| !reason.is_empty());
+        let reason = reason.map_or_else(String::new, |reason| format!("; {reason}"));
+        one_line(&format!(
+            "the ServiceAccount {account} may not do what {revision} needs (bind a role with it to \
+             the account): {permissions}{reason}"
+        ))
+    }
+}
+
+pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
+    let (status, reason, message) = match inputs.authorization {
+        None => (
+            ConditionStatus::Unknown,
+            "NotReached",
+            "not known: the revision that the spec describes is not loaded".to_owned(),
+        ),
+        Some(authorization) => describe(authorization),
+    };
+    Condition {
+        type_: AUTHORIZED,
+        status,
+        reason,
+        message: one_line(&message),
+    }
+}
+
+fn describe(authorization: &Authorization) -> (ConditionStatus, &'static str, String) {
+    match authorization {
+        Authorization::OwnAccount => (
+            ConditionStatus::True,
+            "OwnAccount",
+            "spec.serviceAccountName is not set: the controller reads and writes with Davit's own \
+             permissions"
+                .to_owned(),
+        ),
+        Authorization::Allowed {
+            account,
+            permissions,
+            failure,
+        } => {
+            let permissions = in_words(permissions);
+            let allowed = format!("the ServiceAccount {account} may {permissions}");
+            match failure {
+                None => (ConditionStatus::True, "Reviewed", allowed),
+                Some(failure) => (
+                    ConditionStatus::True,
+                    NOT_REVIEWED,
+                    format!("{allowed}, as the API server last said; {failure}"),
+                ),
+            }
+        }
+        Authorization::Unknown { account, failure } => (
+            ConditionStatus::Unknown,
+            NOT_REVIEWED,
+            unknown(account, failure.as_deref()),
+        ),
+        Authorization::Denied(denied) => (ConditionStatus::False, NOT_AUTHORIZED, denied.message()),
+    }
+}
+
+fn unknown(account: &Account, failure: Option<&str>) -> String {
+    let unknown =
+        format!("the API server has not said yet what the ServiceAccount {account} may read");
+    match failure {
+        None => unknown,
+        Some(failure) => format!("{unknown}: {failure}"),
+    }
+}
+
+/// A revision that may not run.
+pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
+    let (reason, cause, message, stops_stable) = match inputs.authorization? {
+        Authorization::Denied(denied) => {
+            let (first, _) = denied.missing.first()?;
+            let cause = format!(": {first}");
+            (NOT_AUTHORIZED, cause, denied.message(), denied.stops_stable)
+        }
+        Authorization::Unknown {
+            account,
+            failure: Some(failure),
+        } => {
+            let message = unknown(account, Some(failure));
+            (NOT_REVIEWED, String::new(), message, false)
+        }
+        _ => return None,
+    };
+    let consequence = match &inputs.status.stable {
+        Some(stable) if !stops_stable && inputs.running != Readiness::No => {
+            format!("the revision {} continues", stable.revision)
+        }
+        _ => "nothing runs".to_owned(),
+    };
+    Some(Finding {
+        ready: ConditionStatus::False,
+        reason,
+        summary: format!("{reason}{cause}"),
+        message: one_line(&format!("{consequence}: {message}")),
+        is_degraded: true,
+        effort: if reason == NOT_AUTHORIZED {
+            Effort::Stalled
+        } else {
+            Effort::Reconciling
+        },
+        // Permissions may be withdrawn and given back one after the other.
+        notice: Some((Topic::Account, reason.to_owned())),
+    })
+}
+
+fn in_words<'a>(reviews: impl IntoIterator<Item = &'a AccessReview>) -> String {
+    let all: Vec<String> = reviews.into_iter().map(ToString::to_string).collect();
+    all.join(", ")
+}

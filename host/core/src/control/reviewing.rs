@@ -1,0 +1,59 @@
+//! Reviewing the accounts of controllers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::reviews::ReviewId;
+use super::{Control, ControlEffect, Report, known};
+use crate::observation::Observation;
+use crate::request::review::ReviewAnswer;
+use crate::time::{Instant, Now};
+
+impl<G: Clone> Control<G> {
+    /// Sends the reviews that are due, and tells each controller what is known.
+    pub(super) fn review(&mut self, now: Instant, observed: &BTreeMap<String, Observation>) {
+        let mut needed = BTreeSet::new();
+        for (name, controller) in known(&mut self.controllers) {
+            needed.extend(controller.reviews());
+            if controller.note_forbidden(observed.get(name))
+                && let Some(account) = controller.account()
+            {
+                self.reviews.doubt(&account);
+            }
+        }
+        self.reviews.follow(&needed, now);
+        let last_id = &mut self.last_id;
+        let due = self.reviews.due(now, || {
+            *last_id += 1;
+            ReviewId(*last_id)
+        });
+        let due = due
+            .into_iter()
+            .map(|(id, review)| ControlEffect::Review { id, review });
+        self.outputs.extend(due.map(Into::into));
+        for (_, controller) in known(&mut self.controllers) {
+            controller.note_reviews(self.reviews.known());
+        }
+    }
+
+    pub(super) fn handle_reviewed(
+        &mut self,
+        now: Now,
+        id: ReviewId,
+        result: Result<ReviewAnswer, String>,
+    ) {
+        let error = result.as_ref().err().cloned();
+        let account = self.reviews.handle(id, result, now.instant);
+        if let (Some(account), Some(error)) = (account, error)
+            && let Some(suppressed) = self
+                .failures
+                .admit((account.to_string(), error.clone()), now.instant)
+        {
+            self.report(Report::NotReviewed {
+                account,
+                error,
+                suppressed,
+            });
+        }
+        self.due = now.instant;
+    }
+}

@@ -1,0 +1,140 @@
+//! Live reads of guests, and the refusals of the API server.
+
+use std::sync::Arc;
+
+use super::Machine;
+use super::exchange::{Effect, ReadAnswer, ReadId, ReadRequest};
+use super::hosted::HostedController;
+use super::report::Report;
+use crate::account::Account;
+use crate::controller::{CallId, ControllerId, Outcome};
+use crate::failure::{Failure, FailureClass};
+use crate::time::Instant;
+
+impl<G: Clone> Machine<G> {
+    /// A guest reads during a call. The read of a void call is not sent: its revision may
+    /// have stopped because its account may not read.
+    pub(super) fn handle_read_request(
+        &mut self,
+        read: ReadId,
+        call: CallId,
+        controller: Arc<str>,
+        request: ReadRequest,
+    ) {
+        let hosted = self.controllers.get(&*controller);
+        let Some(hosted) = hosted.filter(|hosted| hosted.has_called(call)) else {
+            let answer = request.void();
+            self.outbox.push(Effect::Resume { read, answer });
+            return;
+        };
+        let account = hosted.account.clone();
+        let most_bytes = hosted.controller.as_ref();
+        let most_bytes = most_bytes.map_or(usize::MAX, |caller| caller.live_read_room(call));
+        // The guest has read that mapping during the call.
+        let mapping = self.calls.get(&call).or(self.mapping.as_ref());
+        let mapping = mapping.cloned().unwrap_or_default();
+        self.reads.insert(read, call);
+        self.outbox.push(Effect::Read {
+            read,
+            controller,
+            account,
+            request,
+            mapping,
+            most_bytes,
+        });
+    }
+
+    /// A guest whose call is void gets its answer too: its instance is reused afterwards.
+    /// Objects beyond the controller's bound are dropped, and the call fails when it ends.
+    pub(super) fn handle_read(&mut self, now: Instant, read: ReadId, mut answer: ReadAnswer) {
+        if let Some(call) = self.reads.remove(&read)
+            && let Some((name, hosted)) = hosted(self.controllers.iter_mut(), call.controller)
+        {
+            answer.explain(hosted.account.as_ref());
+            if let Some(failure) = answer.forbidden() {
+                hosted.forbidden += 1;
+                let cause = (name.clone(), failure.class);
+                if let Some(suppressed) = self.outbox.log.failure(cause, now) {
+                    self.outbox.report(Report::ReadForbidden {
+                        controller: name.clone(),
+                        failure: failure.clone(),
+                        suppressed,
+                    });
+                }
+            }
+            if let Some(controller) = &mut hosted.controller {
+                if let Some(pause) = answer.throttled_for() {
+                    controller.handle_throttled_read(call, now.after(pause));
+                }
+                if let Err(exceeded) = controller.handle_live_read(call, answer.bytes()) {
+                    let failure = Failure::new(FailureClass::Server, exceeded.to_string());
+                    answer = answer.refused(&failure);
+                }
+            }
+        }
+        self.outbox.push(Effect::Resume { read, answer });
+    }
+
+    /// Notes that the API server refused a write, and adds what an operator has to do.
+    pub(super) fn note_refusal(&mut self, controller: ControllerId, outcome: &mut Outcome) {
+        if let Some((_, failure)) = &mut outcome.failed
+            && failure.class == FailureClass::Forbidden
+            && let Some((_, hosted)) = hosted(self.controllers.iter_mut(), controller)
+        {
+            hosted.forbidden += 1;
+            explain(failure, hosted.account.as_ref());
+        }
+    }
+}
+
+/// The controller of that id, with its name; none if it was removed.
+fn hosted<'a, G: Clone + 'a>(
+    mut all: impl Iterator<Item = (&'a String, &'a mut HostedController<G>)>,
+    id: ControllerId,
+) -> Option<(&'a String, &'a mut HostedController<G>)> {
+    all.find(|(_, hosted)| hosted.controller.as_ref().is_some_and(|one| one.id() == id))
+}
+
+fn explain(failure: &mut Failure, account: Option<&Account>) {
+    if let Some(account) = account {
+        *failure = account.explain(failure.clone());
+    }
+}
+
+impl ReadRequest {
+    /// The answer to a read that is not sent.
+    fn void(&self) -> ReadAnswer {
+        let failure = || Failure::new(FailureClass::Server, "not read: the revision has stopped");
+        match self {
+            Self::Get(requests) => ReadAnswer::Get(vec![Err(failure()); requests.len()]),
+            Self::List(_) => ReadAnswer::List(Err(failure())),
+        }
+    }
+}
+
+impl ReadAnswer {
+    fn explain(&mut self, account: Option<&Account>) {
+        let failures: Vec<&mut Failure> = match self {
+            Self::Get(results) => results
+                .iter_mut()
+                .filter_map(|one| one.as_mut().err())
+                .collect(),
+            Self::List(result) => result.as_mut().err().into_iter().collect(),
+        };
+        for failure in failures {
+            explain(failure, account);
+        }
+    }
+
+    /// The first refusal because of permissions.
+    fn forbidden(&self) -> Option<&Failure> {
+        let is_it = |failure: &&Failure| failure.class == FailureClass::Forbidden;
+        match self {
+            Self::Get(results) => results
+                .iter()
+                .filter_map(|one| one.as_ref().err())
+                .find(is_it),
+            Self::List(result) => result.as_ref().err().filter(is_it),
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Reviews of what accounts may do.
+
+use davit_core::account::Account;
+use davit_core::control::ReviewId;
+use davit_core::request::RequestError;
+use davit_core::request::review::AccessReview;
+use davit_core::traffic::Urgency;
+
+use super::calls::{Caller, Sender};
+use super::{Notice, World};
+
+impl World {
+    /// Asks the server what an account may do. The answer is a [`Notice::Reviewed`].
+    pub fn review(&mut self, id: ReviewId, review: AccessReview) {
+        let request = review.request();
+        self.reviews.insert(id, review);
+        let host = Sender::new("", None);
+        self.ask(Caller::Review(id), &host, Urgency::Read, request);
+    }
+
+    /// Withdraws every permission of an account, or gives them back.
+    pub fn authorize(&mut self, account: &Account, allowed: bool) {
+        let what = if allowed { "has" } else { "loses" };
+        self.note(format_args!("{account} {what} its permissions"));
+        if allowed {
+            self.server.powerless.remove(&account.user());
+        } else {
+            self.server.powerless.insert(account.user());
+        }
+    }
+
+    /// Gives every account its permissions back.
+    pub fn authorize_all(&mut self) {
+        self.server.powerless.clear();
+    }
+
+    pub(super) fn review_answered(&mut self, id: ReviewId, result: &Result<Vec<u8>, RequestError>) {
+        if let Some(review) = self.reviews.remove(&id) {
+            let answer = review.answer(result.as_ref().map(Vec::as_slice));
+            let result = answer.map_err(|failure| failure.message);
+            self.note(format_args!("{}: {review}: {result:?}", review.account));
+            self.notices
+                .push_back(Notice::Reviewed { id, review, result });
+        }
+    }
+}
