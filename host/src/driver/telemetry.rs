@@ -112,7 +112,9 @@ impl Telemetry {
             }
             Report::SeriesDropped { controller, series } => {
                 if let Some(guest) = self.guests.get(controller) {
-                    series.iter().for_each(|series| guest.forget(series));
+                    for series in series {
+                        guest.forget(series);
+                    }
                 }
             }
             Report::Dequeued {

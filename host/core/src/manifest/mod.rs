@@ -1,13 +1,14 @@
 //! What a guest declares: the core's form of `manifest` in `wit/`.
 
 mod check;
+mod error;
 mod sizes;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-pub use check::ManifestError;
+pub use error::ManifestError;
 
 use crate::object::ApiResource;
 use crate::path::FieldPath;

@@ -30,10 +30,8 @@ const LONGEST_SCHEMA: usize = 256 << 10;
 /// The shortest period of a tick.
 const SHORTEST_TICK: Duration = Duration::from_millis(100);
 
-type Checked = Result<(), ManifestError>;
-
 /// Checks that a manifest is within the bounds.
-pub(super) fn check(manifest: &Manifest) -> Checked {
+pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
     text("bytes of the name", &manifest.name, LONGEST_NAME)?;
     text("bytes of the version", &manifest.version, LONGEST_NAME)?;
     text("bytes of the summary", &manifest.summary, LONGEST_TEXT)?;
@@ -75,7 +73,7 @@ pub(super) fn check(manifest: &Manifest) -> Checked {
     Ok(())
 }
 
-fn check_watch(watch: &WatchSpec) -> Checked {
+fn check_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
     let name = &watch.name;
     text("bytes of the name", name, LONGEST_NAME)?;
     text("bytes of the namespace", &watch.namespace, LONGEST_NAME)?;
@@ -104,7 +102,7 @@ fn check_watch(watch: &WatchSpec) -> Checked {
     Ok(())
 }
 
-fn check_queue(queue: &QueueSpec) -> Checked {
+fn check_queue(queue: &QueueSpec) -> Result<(), ManifestError> {
     text("bytes of the name", &queue.name, LONGEST_NAME)?;
     for (item, found) in [("workers", queue.workers), ("items", queue.batch)] {
         at_most(item, &queue.name, found as usize, MOST_WORKERS as usize)?;
@@ -112,7 +110,7 @@ fn check_queue(queue: &QueueSpec) -> Checked {
     Ok(())
 }
 
-fn check_metric(metric: &MetricSpec) -> Checked {
+fn check_metric(metric: &MetricSpec) -> Result<(), ManifestError> {
     let name = &metric.name;
     text("bytes of the name", name, LONGEST_NAME)?;
     at_most("bytes of help", name, metric.help.len(), LONGEST_TEXT)?;
@@ -122,11 +120,11 @@ fn check_metric(metric: &MetricSpec) -> Checked {
     labels.try_for_each(|label| text("bytes of the label", label, LONGEST_NAME))
 }
 
-fn text(item: &'static str, text: &str, most: usize) -> Checked {
+fn text(item: &'static str, text: &str, most: usize) -> Result<(), ManifestError> {
     at_most(item, text, text.len(), most)
 }
 
-fn at_most(item: &'static str, of: &str, found: usize, most: usize) -> Checked {
+fn at_most(item: &'static str, of: &str, found: usize, most: usize) -> Result<(), ManifestError> {
     if found <= most {
         return Ok(());
     }

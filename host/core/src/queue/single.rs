@@ -293,7 +293,7 @@ impl Queue {
         self.bytes += resumed.entry.bytes(&key);
         self.work.insert(Arc::clone(&key), resumed);
         if let Some(entry) = pending {
-            self.remember(&key, entry);
+            self.remember(key, entry);
         }
     }
 
@@ -440,13 +440,14 @@ impl Queue {
             }
             self.schedule.insert(now, Arc::clone(&key), &entry.place);
         }
-        self.remember(&key, entry);
+        self.remember(key, entry);
     }
 
-    fn remember(&mut self, key: &Arc<str>, entry: Entry) {
-        self.bytes += entry.bytes(key);
-        if let Some(before) = self.waiting.insert(Arc::clone(key), entry) {
-            self.bytes -= before.bytes(key);
+    fn remember(&mut self, key: Arc<str>, entry: Entry) {
+        let key_bytes = key.len();
+        self.bytes += entry.bytes(&key);
+        if let Some(before) = self.waiting.insert(key, entry) {
+            self.bytes -= key_bytes + before.bytes("");
         }
     }
 

@@ -335,7 +335,7 @@ impl Drive {
             (items.clone().count(), bytes.sum())
         );
         // The queue forgets a group as soon as it has no information.
-        let groups = queues.flat_map(|it| it.group_names());
+        let groups = queues.flat_map(model::Queue::group_names);
         assert!(usage.groups <= groups.clone().count());
         assert!(usage.group_bytes <= groups.map(String::len).sum::<usize>());
     }

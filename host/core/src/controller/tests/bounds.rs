@@ -83,6 +83,15 @@ impl Bench {
     }
 }
 
+/// The name of a limit, the bounds, an answer that keeps things of these names, and names
+/// that fit.
+type Case<'a> = (
+    &'a str,
+    Bounds,
+    &'a dyn Fn(&[&str]) -> Decision,
+    &'a [&'a str],
+);
+
 /// One answer at each limit, and one beyond it.
 #[test]
 fn an_answer_beyond_a_bound_is_a_flood_and_nothing_of_it_is_kept() {
@@ -101,12 +110,6 @@ fn an_answer_beyond_a_bound_is_a_flood_and_nothing_of_it_is_kept() {
         commands(measures)
     };
     // The queues hold the item of the call, and the pod's node.
-    type Case<'a> = (
-        &'a str,
-        Bounds,
-        &'a dyn Fn(&[&str]) -> Decision,
-        &'a [&'a str],
-    );
     let cases: [Case<'_>; 4] = [
         ("notes", few, &notes, &["x", "y"]),
         ("queueItems", few, &items, &["x", "y"]),
