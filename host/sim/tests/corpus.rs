@@ -3,6 +3,7 @@
 #![allow(
     unreachable_pub,
     clippy::expect_used,
+    clippy::panic,
     reason = "modules of a fuzz target as well; a test may fail by panicking"
 )]
 

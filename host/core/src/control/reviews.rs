@@ -175,5 +175,5 @@ fn spread(pause: Duration, review: &AccessReview, count: u64) -> Duration {
     let mut hash = DefaultHasher::new();
     (review.to_string(), review.account.to_string(), count).hash(&mut hash);
     let share = u32::try_from(hash.finish() % 200).unwrap_or_default();
-    pause - pause * share / 1000
+    pause * (1000 - share) / 1000
 }

@@ -139,7 +139,7 @@ mod tests {
         }
     }
 
-    fn answer(body: Value) -> Result<ReviewAnswer, Failure> {
+    fn answer(body: &Value) -> Result<ReviewAnswer, Failure> {
         review().answer(Ok(body.to_string().as_bytes()))
     }
 
@@ -165,19 +165,19 @@ mod tests {
             reason: reason.to_owned(),
         };
         let allowed = json!({"status": {"allowed": true}});
-        assert_eq!(answer(allowed), Ok(ReviewAnswer::Allowed));
+        assert_eq!(answer(&allowed), Ok(ReviewAnswer::Allowed));
         let nothing = json!({"status": {"allowed": false}});
-        assert_eq!(answer(nothing), Ok(denied("")));
+        assert_eq!(answer(&nothing), Ok(denied("")));
         let broken = json!({"status": {
             "allowed": false, "reason": "no", "evaluationError": "role not found",
         }});
-        assert_eq!(answer(broken), Ok(denied("no; role not found")));
+        assert_eq!(answer(&broken), Ok(denied("no; role not found")));
     }
 
     #[test]
     fn without_a_decision_there_is_no_answer() {
         for strange in [json!({}), json!({"status": {}}), json!([])] {
-            assert!(answer(strange).is_err());
+            assert!(answer(&strange).is_err());
         }
         let lost = RequestError::NoAnswer(NoAnswer::strange("cut"));
         let failure = review().answer(Err(&lost)).unwrap_err();
