@@ -39,6 +39,15 @@ pub fn shorten(text: &mut String, most: usize) {
     }
 }
 
+/// Cuts a text to at most `most` bytes, in place. Control characters stay: the text is a
+/// name, which no log shows.
+pub fn cut(text: &mut String, most: usize) {
+    if text.len() > most {
+        text.truncate(text.floor_char_boundary(most.saturating_sub(ELLIPSIS)));
+        text.push('…');
+    }
+}
+
 /// Characters that end a line, move a cursor, or change the order in which others
 /// appear.
 const fn is_control(character: char) -> bool {

@@ -181,7 +181,8 @@ const ENTRIES: &[(&str, &str)] = &[
     ),
     (
         "limits: much",
-        "limits: expected a map (memoryMib, callMillis, instances), found \"much\"",
+        "limits: expected a map (memoryMib, callMillis, instances, notes, noteMib, queueItems, queueMib, \
+             rateGroups, metricSeries, comparedMib, planMib, liveReadMib, logKibPerMinute), found \"much\"",
     ),
     (
         "limits: {memoryMib: much}",

@@ -4,7 +4,7 @@
 //! is too long is cut and ends with `…`; it fails nothing.
 
 use crate::plan::{Command, Decision, Measure, Plan, Step, Verdict};
-use crate::untrusted::shorten;
+use crate::untrusted::{self, shorten};
 
 /// The longest reason of a plan, in bytes.
 pub const REASON: usize = 128;
@@ -41,6 +41,7 @@ fn cut_plan(plan: &mut Plan) {
 
 fn cut_labels(measure: &mut Measure) {
     for label in &mut measure.labels {
-        shorten(label, LABEL);
+        // `region:\0:zone` is how Kubernetes names a zone.
+        untrusted::cut(label, LABEL);
     }
 }

@@ -49,10 +49,10 @@ pub(super) fn review(
             continue;
         };
         match final_answer(status, kind, value) {
-            // The status does not record the reset itself: after a crash in between,
-            // the next host resets again.
+            // The status still has the trip: after a crash in between, the next host
+            // resets it again. A reset that names no trip, or another, is done.
             Some(RequestResult::Done)
-                if kind == RequestKind::Reset && status.last_trip().is_some() => {}
+                if kind == RequestKind::Reset && status.last_trip() == Some(subject(value)) => {}
             Some(_) if !Mutant::AnswerTwice.is_active() => in_force.clear(kind),
             _ => {
                 let misfit = misfit(status, generation, kind, subject(value));

@@ -19,7 +19,7 @@ use super::recording::Recording;
 use super::reported::ReportedState;
 use super::requests::Requests;
 use super::rest::Rest;
-use super::reviews::Known;
+use super::reviews::Answers;
 use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::times;
@@ -64,7 +64,7 @@ pub(super) struct Controller<G> {
     /// Why the stable revision cannot be loaded.
     failure: Option<LoadFailureOfStable>,
     /// What the API server says about the controllers' accounts.
-    reviewed: Arc<Known>,
+    reviewed: Arc<Answers>,
     /// How many of its requests were refused as forbidden, when it was last observed.
     forbidden: u64,
     trips: Trips,

@@ -31,7 +31,7 @@ const LEAST_PAUSE: Duration = Duration::from_secs(10);
 pub struct ReviewId(pub u64);
 
 /// What the host knows about each permission that it reviews.
-pub(super) type Known = BTreeMap<AccessReview, Knowledge>;
+pub(super) type Answers = BTreeMap<AccessReview, Knowledge>;
 
 /// What the host knows about a permission.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub(super) struct Knowledge {
 #[derive(Debug, Default)]
 pub(super) struct Reviews {
     schedule: BTreeMap<AccessReview, Schedule>,
-    known: Arc<Known>,
+    known: Arc<Answers>,
 }
 
 /// When a permission is reviewed.
@@ -68,7 +68,7 @@ struct Schedule {
 
 impl Reviews {
     /// What is known, for the controllers.
-    pub(super) fn known(&self) -> &Arc<Known> {
+    pub(super) fn known(&self) -> &Arc<Answers> {
         &self.known
     }
 

@@ -105,7 +105,7 @@ fn logging_client(bench: &Bench) -> (kube::Client, Arc<Mutex<Vec<WireRequest>>>)
 }
 
 #[test]
-fn a_controller_writes_as_its_service_account_and_reads_as_davit() {
+fn a_controller_reads_live_and_writes_as_its_service_account_and_watches_as_davit() {
     on_the_sim(|mut bench| async move {
         tainted_pods(&mut bench, 2).await;
         let (client, sent) = logging_client(&bench);
@@ -127,9 +127,17 @@ fn a_controller_writes_as_its_service_account_and_reads_as_davit() {
             assert!(requests.iter().all(|one| one.2 == user), "{requests:?}");
         }
         let reads = of("GET");
-        let watches = |one: &&WireRequest| one.1.contains("watch=");
-        assert!(reads.iter().filter(watches).count() >= 2, "{reads:?}");
-        assert!(reads.iter().all(|one| one.2.is_none()), "{reads:?}");
+        let is_watch = |one: &&WireRequest| one.1.contains("watch=");
+        let watches: Vec<_> = reads.iter().filter(is_watch).collect();
+        assert!(watches.len() >= 2, "{reads:?}");
+        assert!(watches.iter().all(|one| one.2.is_none()), "{reads:?}");
+        // Before an eviction, the node is read live.
+        let live: Vec<_> = reads
+            .iter()
+            .filter(|one| one.1.contains("/nodes/"))
+            .collect();
+        assert!(!live.is_empty(), "{reads:?}");
+        assert!(live.iter().all(|one| one.2 == user), "{reads:?}");
         // The host itself sends events, for every controller.
         let events = of("POST");
         assert_eq!(events.len(), 2, "{events:?}");

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::Controller;
 use crate::account::Account;
 use crate::control::conditions::{Authorization, NotAuthorized};
-use crate::control::reviews::{Knowledge, Known};
+use crate::control::reviews::{Answers, Knowledge};
 use crate::control::revision::Revision;
 use crate::manifest::{Manifest, Source};
 use crate::mutant::Mutant;
@@ -44,7 +44,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Notes what the API server says.
-    pub(in crate::control) fn note_reviews(&mut self, known: &Arc<Known>) {
+    pub(in crate::control) fn note_reviews(&mut self, known: &Arc<Answers>) {
         if self.reviewed != *known {
             self.reviewed = Arc::clone(known);
             self.rest.end();
