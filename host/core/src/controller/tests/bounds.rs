@@ -294,13 +294,13 @@ fn text_is_cut_where_it_enters() {
     decision.plans = vec![plan];
     decision.verdict = Verdict::Retry { reason: long };
     assert_eq!(bench.reply(decision), None);
-    let mut texts = vec![];
+    let (mut texts, mut labels) = (vec![], vec![]);
     for effect in bench.effects() {
         match effect {
             Effect::Ruled { plan, .. } => {
                 texts.push((plan.reason.clone(), text::REASON));
                 texts.push((plan.message.clone(), text::MESSAGE));
-                texts.push((plan.measures[0].measure.labels[0].clone(), text::LABEL));
+                labels.push(plan.measures[0].measure.labels[0].clone());
                 let Some(Step::Event(event)) = plan.steps.last() else {
                     panic!("{plan:?}");
                 };
@@ -309,11 +309,16 @@ fn text_is_cut_where_it_enters() {
                 texts.push((event.component.clone(), 63));
             }
             Effect::Retried { reason, .. } => texts.push((reason, text::MESSAGE)),
-            Effect::Measure(measure) => texts.push((measure.labels[0].clone(), text::LABEL)),
+            Effect::Measure(measure) => labels.push(measure.labels[0].clone()),
             _ => {}
         }
     }
-    assert_eq!(texts.len(), 8);
+    assert_eq!((texts.len(), labels.len()), (6, 2));
+    // A label is a name, and has the characters of the guest.
+    for label in labels {
+        assert!(label.len() <= text::LABEL, "{} bytes", label.len());
+        assert!(label.starts_with("one\ntwo\u{202e}xxx"), "{label}");
+    }
     for (text, most) in texts {
         assert!(text.len() <= most, "{} bytes of {most}", text.len());
         assert!(text.starts_with("one\\ntwo\\u{202e}xxx"), "{text}");
