@@ -34,9 +34,9 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::RecordStatusFirst, 0),
     (Mutant::ForgetTrips, 47),
     (Mutant::ForgetRejections, 74),
-    (Mutant::KeepRolledBack, 3),
-    (Mutant::AnswerTwice, 12),
-    (Mutant::RunUngranted, 40),
+    (Mutant::KeepRolledBack, 47),
+    (Mutant::AnswerTwice, 2),
+    (Mutant::RunUngranted, 46),
     (Mutant::IgnoreGrant, 88),
     (Mutant::IgnoreDenials, 0),
 ];
