@@ -37,7 +37,7 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::KeepRolledBack, 47),
     (Mutant::AnswerTwice, 2),
     (Mutant::RunUngranted, 46),
-    (Mutant::IgnoreGrant, 88),
+    (Mutant::IgnoreGrant, 280),
     (Mutant::IgnoreDenials, 0),
 ];
 
