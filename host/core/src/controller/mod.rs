@@ -108,7 +108,8 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Starts a candidate with a copy of the stable revision's items, timers and notes,
-    /// and a resync. The stable revision of before has those of before. Returns the guest of a former candidate.
+    /// and a resync. The stable revision of before has those of before. Returns the guest
+    /// of a former candidate.
     pub fn start_candidate(
         &mut self,
         now: Instant,

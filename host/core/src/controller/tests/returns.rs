@@ -204,11 +204,7 @@ fn a_rollback_of_a_candidate_leaves_nothing_of_it() {
 #[test]
 fn a_swap_back_leaves_nothing_of_the_revision_between() {
     let mut bench = Bench::with_state();
-    let views = || Views {
-        ids: vec![bench.view],
-        cohort: Cohort::default(),
-    };
-    let (there, back) = (views(), views());
+    let (there, back) = (views(bench.view), views(bench.view));
     bench.controller.reconfigure(bench.now, named(2), there);
     assert_eq!(bench.has(Role::Stable).timer, GOOD.timer, "a swap keeps it");
     bench.settle_all();
@@ -232,11 +228,7 @@ fn a_swap_back_leaves_nothing_of_the_revision_between() {
 #[test]
 fn after_a_promotion_the_former_revision_returns_with_what_it_had() {
     let mut bench = Bench::with_state();
-    let views = || Views {
-        ids: vec![bench.view],
-        cohort: Cohort::default(),
-    };
-    let (first, second) = (views(), views());
+    let (first, second) = (views(bench.view), views(bench.view));
     let now = bench.now;
     bench
         .controller
@@ -262,11 +254,7 @@ fn after_a_promotion_the_former_revision_returns_with_what_it_had() {
 #[test]
 fn a_timer_that_ended_in_between_does_not_return() {
     let mut bench = Bench::with_state();
-    let views = || Views {
-        ids: vec![bench.view],
-        cohort: Cohort::default(),
-    };
-    let (there, back) = (views(), views());
+    let (there, back) = (views(bench.view), views(bench.view));
     bench.controller.reconfigure(bench.now, named(2), there);
     bench.settle_all();
     bench.pass(SECOND);

@@ -16,14 +16,20 @@ fn a_guest_has_as_many_concurrent_calls_as_instances() {
     assert_eq!(bench.calls.len(), 4);
 }
 
-#[test]
-fn a_plan_is_executed_by_the_controllers_account() {
+/// A controller that acts as this account, beside one pod.
+fn running_as(name: &str) -> Bench {
     let mut one = desired("one", enforce());
-    one.account = Some(account("gc"));
+    one.account = Some(account(name));
     let mut bench = Bench::new();
     bench.discover(&["pods"]);
     bench.apply(vec![one]);
     bench.list("pods", &["a"]);
+    bench
+}
+
+#[test]
+fn a_plan_is_executed_by_the_controllers_account() {
+    let mut bench = running_as("gc");
     bench.answer_all(true);
     let execute = bench.executes.pop_front().unwrap();
     assert_eq!(execute.account, Some(account("gc")));
@@ -186,12 +192,7 @@ fn a_live_read_is_made_and_its_guest_resumed() {
 
 #[test]
 fn a_live_read_is_made_by_the_controllers_account() {
-    let mut one = desired("one", enforce());
-    one.account = Some(account("gc"));
-    let mut bench = Bench::new();
-    bench.discover(&["pods"]);
-    bench.apply(vec![one]);
-    bench.list("pods", &["a"]);
+    let mut bench = running_as("gc");
     let call = bench.calls.pop_front().unwrap();
     bench.get(&call);
     let Some(Effect::Read { account: by, .. }) = bench.others.pop() else {
@@ -222,12 +223,7 @@ fn a_live_read_is_made_by_the_controllers_account() {
 
 #[test]
 fn a_forbidden_write_is_counted_and_names_the_account() {
-    let mut one = desired("one", enforce());
-    one.account = Some(account("gc"));
-    let mut bench = Bench::new();
-    bench.discover(&["pods"]);
-    bench.apply(vec![one]);
-    bench.list("pods", &["a"]);
+    let mut bench = running_as("gc");
     bench.answer_all(true);
     let execute = bench.executes.pop_front().unwrap();
     let forbidden = Failure::new(FailureClass::Forbidden, "delete v1 Pod ns/a: no");
