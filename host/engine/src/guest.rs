@@ -88,6 +88,7 @@ impl Guest {
         let mut instance = self.instance().await?;
         let answer = instance.reconcile(call, &self.manifest).await?;
         let decisions = convert::decisions(answer, items, &self.manifest, &self.limits, now)?;
+        instance.charge()?;
         self.put_by(instance);
         Ok(decisions)
     }

@@ -9,10 +9,11 @@ use wasmtime::Store;
 
 use crate::call::Call;
 use crate::convert;
+use crate::cpu::Cpu;
 use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
-use crate::state::{CallView, Cpu, State};
+use crate::state::{CallView, State};
 use crate::wit::{Controller, ControllerPre, decisions, manifests};
 
 /// An instance.
@@ -96,6 +97,14 @@ impl Instance {
         answer.map_err(|error| failed(&self.store, &error))
     }
 
+    /// Charges the call for what the host has done with its answer.
+    pub(crate) fn charge(&mut self) -> Result<(), CallError> {
+        let state = self.store.data_mut();
+        let limit = state.limits.cpu;
+        let charged = state.cpu.charge();
+        charged.map_err(|_| CallError::Deadline { limit })
+    }
+
     /// Bytes of linear memory, which never shrinks.
     pub(crate) fn memory(&self) -> usize {
         self.store.data().usage.memory
@@ -106,10 +115,7 @@ fn begin(store: &mut Store<State>, now: Now, log_bytes: usize) {
     store.set_epoch_deadline(1);
     let state = store.data_mut();
     state.now = now;
-    state.cpu = Cpu {
-        left: state.limits.cpu_ticks(),
-        waited: false,
-    };
+    state.cpu = Cpu::new(state.limits.cpu);
     state.log.begin(log_bytes);
 }
 

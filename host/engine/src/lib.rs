@@ -16,6 +16,7 @@ mod call;
 mod child;
 mod compiler;
 mod convert;
+mod cpu;
 mod engine;
 mod error;
 mod guest;

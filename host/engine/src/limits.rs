@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-/// How often running guests are interrupted: the unit of their CPU time, and
-/// the longest time for which a guest keeps its thread from other guests.
+/// How often running guests are interrupted: then they pay for their CPU time, and
+/// let other guests of the thread have their turn.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The limits of one guest. A call that exceeds one fails, and costs the guest
@@ -22,9 +22,8 @@ pub struct Limits {
     /// Elements of all tables of an instance together;
     /// [`Limits::MAX_TABLE_ELEMENTS`] at most.
     pub table_elements: usize,
-    /// CPU time of a call. A call gets this much and up to 20 ms more, by a
-    /// clock that runs while the guest runs. Waiting for a live read does not
-    /// count.
+    /// CPU time of a call, with what the host does for it. It is looked at every 10 ms,
+    /// so a call may use a little more. Waiting for a live read does not count.
     pub cpu: Duration,
     /// The size of one answer, or of one request to the host, in the host's
     /// memory.
@@ -49,13 +48,6 @@ impl Limits {
     /// [`Limits::table_elements`]. Rust guests need one element for each function
     /// whose address is taken.
     pub const MAX_TABLE_ELEMENTS: usize = 20_000;
-
-    /// How many ticks a call may count within its CPU time. The first tick comes part
-    /// of a tick after the start of the call.
-    pub(crate) fn cpu_ticks(&self) -> u64 {
-        let ticks = self.cpu.as_nanos().div_ceil(TICK.as_nanos());
-        u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
-    }
 }
 
 impl Default for Limits {
@@ -145,22 +137,6 @@ fn grown(total: usize, current: usize, desired: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpu_time_is_never_less_than_the_limit() {
-        let ticks = |cpu| {
-            Limits {
-                cpu,
-                ..Limits::default()
-            }
-            .cpu_ticks()
-        };
-        assert_eq!(ticks(Duration::ZERO), 1);
-        assert_eq!(ticks(Duration::from_millis(10)), 2);
-        assert_eq!(ticks(Duration::from_millis(11)), 3);
-        assert_eq!(ticks(Duration::from_secs(1)), 101);
-        assert_eq!(ticks(Duration::MAX), u64::MAX);
-    }
 
     #[test]
     fn every_memory_of_an_instance_counts() {

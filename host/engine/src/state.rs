@@ -8,8 +8,9 @@ use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
 
 use crate::call::Call;
+use crate::cpu::Cpu;
 use crate::error::Mistake;
-use crate::limits::{LimitExceeded, Limits, Usage};
+use crate::limits::{Limits, Usage};
 use crate::log::GuestLog;
 
 /// The data of an instance's imports.
@@ -33,21 +34,12 @@ pub(crate) struct CallView {
     pub(crate) live_reads_left: usize,
 }
 
-/// The CPU time of a call, in ticks.
-#[derive(Debug, Default)]
-pub(crate) struct Cpu {
-    pub(crate) left: u64,
-    /// The call has waited for a live read since the last tick that counted:
-    /// part of the next tick passed while the guest did not run.
-    pub(crate) waited: bool,
-}
-
 impl State {
     pub(crate) fn new(guest: Arc<str>, limits: Limits, resources: ResourceTable) -> Self {
         Self {
             limits,
             usage: Usage::new(limits),
-            cpu: Cpu::default(),
+            cpu: Cpu::new(limits.cpu),
             log: GuestLog::new(guest, limits.log),
             resources,
             now: Now::default(),
@@ -72,13 +64,8 @@ impl State {
 
     /// A tick passed while the guest was running.
     pub(crate) fn tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
-        if !std::mem::take(&mut self.cpu.waited) {
-            self.cpu.left = self.cpu.left.saturating_sub(1);
-        }
-        if self.cpu.left == 0 {
-            return Err(LimitExceeded::Cpu.into());
-        }
-        let others = Box::pin(tokio::task::yield_now());
+        self.cpu.charge()?;
+        let others = Box::pin(self.cpu.pause());
         Ok(UpdateDeadline::YieldCustom(1, others))
     }
 }

@@ -1,5 +1,7 @@
 //! Live reads: only what the manifest permits.
 
+use std::sync::Arc;
+
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::reads;
 use davit_core::object::ObjectRecord;
@@ -38,11 +40,13 @@ impl live::Host for State {
             }
         }
         if !admitted.is_empty() {
-            let mut read = view.call.live.get(admitted).await.into_iter();
+            let live = Arc::clone(&view.call.live);
+            self.cpu.charge()?;
+            let mut read = live.get(admitted).await.into_iter();
+            self.cpu.resume();
             for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
                 *answer = read.next();
             }
-            self.cpu.waited = true;
         }
         let answers = answers.into_iter();
         Ok(answers
@@ -66,8 +70,10 @@ impl live::Host for State {
         };
         let listed = match reads::may_list(&request, &view.manifest, &view.call.grant) {
             Ok(()) => {
-                let listed = view.call.live.list(request).await;
-                self.cpu.waited = true;
+                let live = Arc::clone(&view.call.live);
+                self.cpu.charge()?;
+                let listed = live.list(request).await;
+                self.cpu.resume();
                 listed
             }
             Err(refusal) => Err(refusal),
