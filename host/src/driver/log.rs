@@ -226,7 +226,7 @@ struct Line<'a> {
     namespace: String,
     name: String,
     uid: String,
-    reason: String,
+    guest_reason: String,
     guest_message: String,
 }
 
@@ -244,7 +244,7 @@ impl<'a> Line<'a> {
             namespace: data(&target.namespace),
             name: data(&target.name),
             uid: data(&target.uid),
-            reason: data(&plan.reason),
+            guest_reason: data(&plan.reason),
             guest_message: data(&plan.message),
         }
     }
@@ -263,7 +263,7 @@ macro_rules! log {
             namespace,
             name,
             uid,
-            reason,
+            guest_reason,
             guest_message,
         } = $line;
         tracing::$level!(
@@ -274,7 +274,7 @@ macro_rules! log {
             namespace,
             name,
             uid,
-            reason,
+            guest_reason,
             guest_message,
             controller,
             revision,

@@ -112,7 +112,7 @@ fn plan<'a>(
     let found = found.unwrap_or_else(|| panic!("no line says \"{message}\": {lines:#?}"));
     let common = json!({
         "action": "delete", "api_version": "v1", "kind": "Pod", "namespace": "default",
-        "name": "p-0", "uid": "uid-0", "controller": "podgc", "reason": "terminated",
+        "name": "p-0", "uid": "uid-0", "controller": "podgc", "guest_reason": "terminated",
         "guest_message": "3 terminated pods, the threshold is 2",
     });
     let expected = [&common, fields].map(|fields| fields.as_object().unwrap());
