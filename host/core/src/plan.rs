@@ -43,6 +43,14 @@ pub struct PlanFailure {
     pub failure: Failure,
 }
 
+impl PlanFailure {
+    /// The bytes that the host keeps until the item's next attempt.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.uid.len() + self.failure.message.len()
+    }
+}
+
 /// The answer to one work item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {

@@ -1,6 +1,7 @@
 //! What the host keeps for one revision, as counts.
 
 use super::{Bound, BoundExceeded, Bounds};
+use crate::plan::Command;
 
 /// What the host keeps for one revision. Each part counts itself when it changes, so a
 /// ledger costs no scan.
@@ -36,6 +37,43 @@ impl Ledger {
             }
         }
         Ok(())
+    }
+
+    /// What the host keeps if all of this is added.
+    #[must_use]
+    pub const fn plus(&self, added: &Self) -> Self {
+        Self {
+            notes: self.notes + added.notes,
+            note_bytes: self.note_bytes + added.note_bytes,
+            queue_items: self.queue_items + added.queue_items,
+            queue_bytes: self.queue_bytes + added.queue_bytes,
+            rate_groups: self.rate_groups + added.rate_groups,
+            metric_series: self.metric_series + added.metric_series,
+        }
+    }
+
+    /// Adds a command of an answer, as if it named nothing that is kept already.
+    pub fn add_command(&mut self, command: &Command) {
+        match command {
+            Command::Enqueue(enqueue) => {
+                self.queue_items += 1;
+                self.queue_bytes += enqueue.item.key.len() + 2 * enqueue.group.len();
+                self.rate_groups += usize::from(!enqueue.group.is_empty());
+            }
+            Command::SetRate { group, .. } => {
+                self.rate_groups += 1;
+                self.queue_bytes += group.len();
+            }
+            Command::SetNote {
+                key,
+                value: Some(value),
+            } => {
+                self.notes += 1;
+                self.note_bytes += key.len() + value.len();
+            }
+            Command::Measure(_) => self.metric_series += 1,
+            Command::SetNote { value: None, .. } | Command::Cancel(_) => {}
+        }
     }
 
     /// The most of each.

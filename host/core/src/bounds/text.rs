@@ -3,7 +3,7 @@
 //! Everything that a guest says is one line of bounded length from there on. A text that
 //! is too long is cut and ends with `…`; it fails nothing.
 
-use crate::plan::{Command, Decision, Measure, Plan, Step, Verdict};
+use crate::plan::{Command, Measure, Plan, Step, Verdict};
 use crate::untrusted::{self, shorten};
 
 /// The longest reason of a plan, in bytes.
@@ -13,20 +13,22 @@ pub const MESSAGE: usize = 1024;
 /// The longest value of a metric's label, in bytes.
 pub const LABEL: usize = 128;
 
-/// Cuts every text of a decision that only people read.
-pub fn cut(decision: &mut Decision) {
-    if let Verdict::Retry { reason } = &mut decision.verdict {
+/// Cuts the texts of a verdict that only people read.
+pub fn cut_verdict(verdict: &mut Verdict) {
+    if let Verdict::Retry { reason } = verdict {
         shorten(reason, MESSAGE);
-    }
-    decision.plans.iter_mut().for_each(cut_plan);
-    for command in &mut decision.commands {
-        if let Command::Measure(measure) = command {
-            cut_labels(measure);
-        }
     }
 }
 
-fn cut_plan(plan: &mut Plan) {
+/// Cuts the texts of a command that only people read.
+pub fn cut_command(command: &mut Command) {
+    if let Command::Measure(measure) = command {
+        cut_labels(measure);
+    }
+}
+
+/// Cuts the texts of a plan that only people read.
+pub fn cut_plan(plan: &mut Plan) {
     shorten(&mut plan.reason, REASON);
     shorten(&mut plan.message, MESSAGE);
     for step in &mut plan.steps {

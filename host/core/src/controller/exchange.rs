@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::bounds::{Bounds, SeriesKey};
 use crate::budget::Guardrails;
+use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
 use crate::failure::Failure;
 use crate::gate::{Mode, Ruling};
@@ -161,6 +162,24 @@ pub enum Effect {
         queue: String,
         /// How long the reconcile took, including its writes.
         duration: Duration,
+    },
+    /// A call ended. If it failed, every item is retried.
+    Called {
+        /// The role of the revision that called.
+        role: Role,
+        /// Why it failed; none if it succeeded.
+        failure: Option<CallFailure>,
+        /// The duration of the call.
+        took: Duration,
+    },
+    /// The host does not call the guest for a while.
+    CircuitOpened {
+        /// The role of the revision.
+        role: Role,
+        /// For how long.
+        pause: Duration,
+        /// The last failure.
+        reason: CallFailure,
     },
     /// The guest retries an item.
     Retried {

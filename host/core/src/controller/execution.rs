@@ -1,9 +1,10 @@
 //! The execution of a decision: from the first plan to the requeue of the item.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bounds::text;
 use crate::failure::{Failure, FailureClass};
 use crate::mutant::Mutant;
 use crate::object::Uid;
@@ -11,6 +12,7 @@ use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
 use crate::queue::Finish;
 use crate::store::Snapshot;
 use crate::time::Instant;
+use crate::untrusted::shorten;
 
 /// The pause of an item after a forbidden write: permissions rarely change within
 /// seconds.
@@ -47,6 +49,8 @@ pub(super) struct ItemExecution {
     pub(super) decided_on: Snapshot,
     /// The number of plans in flight.
     pub(super) in_flight: u32,
+    /// Whether the item is in the list of those with plans that can go to the gate.
+    pub(super) is_listed: bool,
     /// The most plans in flight.
     parallel: u32,
     /// The verdict of the decision.
@@ -63,7 +67,7 @@ pub(super) struct ItemExecution {
     not_before: Option<Instant>,
     /// Targets that were written, or that an expectation holds back: the cache must
     /// observe their writes before the item is reconciled again.
-    pub(super) unseen: Vec<Uid>,
+    pub(super) unseen: BTreeSet<Uid>,
     /// Whether an expectation held a plan back.
     held_back: bool,
     /// Whether a plan was executed.
@@ -93,6 +97,7 @@ impl ItemExecution {
             plans: plans.into(),
             decided_on,
             in_flight: 0,
+            is_listed: false,
             parallel,
             verdict,
             next_page: None,
@@ -100,7 +105,7 @@ impl ItemExecution {
             pause: Duration::ZERO,
             read_pause: Duration::ZERO,
             not_before: None,
-            unseen: Vec::new(),
+            unseen: BTreeSet::new(),
             held_back: false,
             executed: false,
             deferral: Deferral::None,
@@ -124,8 +129,9 @@ impl ItemExecution {
         self.read_pause = self.read_pause.max(page.read_pause);
     }
 
-    pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.parallel
+    /// Whether a plan can go to the gate now.
+    pub(super) fn has_unruled(&self) -> bool {
+        self.in_flight < self.parallel && !self.plans.is_empty()
     }
 
     pub(super) fn is_over(&self) -> bool {
@@ -139,7 +145,7 @@ impl ItemExecution {
 
     pub(super) fn hold(&mut self, target: Uid) {
         self.held_back = true;
-        self.unseen.push(target);
+        self.unseen.insert(target);
     }
 
     /// The target of a plan is gone: the plan counts as executed.
@@ -187,7 +193,7 @@ impl ItemExecution {
     }
 
     /// A plan failed. It is retried if that may help.
-    pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
+    pub(super) fn fail(&mut self, uid: &str, step: u32, mut failure: Failure) {
         if Mutant::ForgetFailures.is_active() {
             return;
         }
@@ -203,6 +209,7 @@ impl ItemExecution {
             self.pause = self.pause.max(asked);
         }
         if self.failures.len() < WorkItem::MAX_FAILURES {
+            shorten(&mut failure.message, text::MESSAGE);
             self.failures.push(PlanFailure {
                 uid: uid.to_owned(),
                 step,

@@ -10,7 +10,7 @@
 //!
 //! The queues decide when an item is due. This module has the rest of its life.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::execution::ItemExecution;
@@ -59,6 +59,8 @@ pub(super) struct WorkItems {
     states: BTreeMap<QueueKey, WorkItemState>,
     /// The items that wait for a page, in their order.
     pages: VecDeque<QueueKey>,
+    /// The items in execution with plans that can go to the gate now, in their order.
+    unruled: VecDeque<QueueKey>,
     waiters: Waiters,
 }
 
@@ -191,8 +193,30 @@ impl WorkItems {
         }
     }
 
-    /// Plans of an item are being executed.
-    pub(super) fn execute(&mut self, item: &QueueKey, execution: Box<ItemExecution>) {
+    /// Whether plans of an item can go to the gate now.
+    pub(super) fn has_unruled(&self) -> bool {
+        !self.unruled.is_empty()
+    }
+
+    /// Removes the execution of an item of which plans can go to the gate now.
+    /// [`Self::execute`] returns it, unless it has ended.
+    pub(super) fn next_unruled(&mut self) -> Option<(QueueKey, Box<ItemExecution>)> {
+        loop {
+            let item = self.unruled.pop_front()?;
+            // The execution may have ended, and another one may have begun.
+            if let Some(mut execution) = self.take_execution(&item) {
+                execution.is_listed = false;
+                return Some((item, execution));
+            }
+        }
+    }
+
+    /// Plans of an item are being executed, or can go to the gate.
+    pub(super) fn execute(&mut self, item: &QueueKey, mut execution: Box<ItemExecution>) {
+        if execution.has_unruled() && !execution.is_listed {
+            execution.is_listed = true;
+            self.unruled.push_back(item.clone());
+        }
         let state = WorkItemState::Executing(execution);
         self.states.insert(item.clone(), state);
     }
@@ -216,7 +240,7 @@ impl WorkItems {
     }
 
     /// An item becomes due when the cache has observed the writes to these objects.
-    pub(super) fn wait_to_observe(&mut self, item: &QueueKey, objects: Vec<Uid>) {
+    pub(super) fn wait_to_observe(&mut self, item: &QueueKey, objects: BTreeSet<Uid>) {
         self.waiters.wait(item, objects);
     }
 

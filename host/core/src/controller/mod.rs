@@ -93,6 +93,7 @@ impl<G: Clone> Controller<G> {
     /// Calls in flight are void. Returns the former guest.
     pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
         let id = RevisionId(self.shared.fresh_id());
+        self.stable.complete_commands(now, &mut self.shared);
         let before = self.stable.state();
         let guest = self.stable.reconfigure(now, id, stable, views);
         if let Some(former) = self.former.replace(before)
@@ -119,6 +120,7 @@ impl<G: Clone> Controller<G> {
     ) -> Option<G> {
         let former = self.drop_candidate(now);
         let id = RevisionId(self.shared.fresh_id());
+        self.stable.complete_commands(now, &mut self.shared);
         let mut candidate = self.stable.fork(now, id, candidate, views);
         if let Some(former) = &self.former
             && former.identity == *candidate.identity()
@@ -201,6 +203,7 @@ impl<G: Clone> Controller<G> {
     pub fn promote(&mut self, now: Instant) -> Option<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
+        self.stable.complete_commands(now, &mut self.shared);
         let former = std::mem::replace(&mut self.stable, candidate);
         self.former = Some(former.state());
         self.shared
@@ -351,7 +354,8 @@ impl<G: Clone> Controller<G> {
                 self.wake(now, object.uid(), snapshot);
             }
             for revision in revisions(&mut self.stable, &mut self.candidate) {
-                revision.handle_change(now, change, origin, snapshot);
+                let settings = &self.shared.settings;
+                revision.handle_change(now, change, origin, snapshot, settings);
             }
         }
     }
@@ -366,7 +370,7 @@ impl<G: Clone> Controller<G> {
     /// Enqueues the next page of a resync.
     pub fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.continue_resync(now, snapshot);
+            revision.continue_resync(now, snapshot, &self.shared.settings);
         }
     }
 
@@ -436,31 +440,37 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Handles a guest's answer to a call: a decision for each item, in their order,
-    /// and the duration of the call. Returns the failure of an answer that would exceed
-    /// a bound: every item is retried.
-    pub fn handle_decisions(
-        &mut self,
-        id: CallId,
-        decisions: Vec<Decision>,
-        took: Duration,
-        world: &World<'_>,
-    ) -> Option<CallFailure> {
-        let revision = caller(&mut self.stable, &mut self.candidate, id)?;
-        revision.handle_decisions(id, decisions, took, world, &mut self.shared)
+    /// and the duration of the call. [`Self::continue_work`] executes it. If the answer
+    /// would exceed a bound, the call has failed, and every item is retried.
+    pub fn handle_decisions(&mut self, id: CallId, decisions: Vec<Decision>, took: Duration) {
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_decisions(id, decisions, took);
+        }
     }
 
-    /// A call failed: every item is retried. Returns the failure: that of a bound, if the
-    /// call has exceeded one before it failed.
+    /// A call failed: every item is retried. If the call has exceeded a bound before, that
+    /// is the failure.
     pub fn handle_call_failure(
         &mut self,
         now: Instant,
         id: CallId,
         failure: CallFailure,
-    ) -> CallFailure {
-        match caller(&mut self.stable, &mut self.candidate, id) {
-            Some(revision) => revision.handle_call_failure(now, id, failure, &mut self.shared),
-            None => failure,
+        took: Duration,
+    ) {
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_call_failure(now, id, failure, took, &mut self.shared);
         }
+    }
+
+    /// Executes the next slice of the answers. A large answer takes several, so that other
+    /// controllers have their turn. Returns whether more is left.
+    pub fn continue_work(&mut self, world: &World<'_>) -> bool {
+        let mut is_left = false;
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            revision.continue_work(world, &mut self.shared);
+            is_left |= revision.has_work();
+        }
+        is_left
     }
 
     /// A call was not made, or its answer is void: its items return to their queues.
@@ -501,11 +511,12 @@ impl<G: Clone> Controller<G> {
     /// happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let revisions = || Role::ALL.into_iter().filter_map(|role| self.revision(role));
         if self.shared.settings.mode == Mode::Disabled {
-            return None;
+            let has_work = revisions().any(Revision::has_work);
+            return has_work.then_some(now);
         }
-        let revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
-        revisions
+        revisions()
             .filter_map(|revision| revision.poll_timeout(now, &self.shared.settings.bounds))
             .min()
     }

@@ -1,33 +1,37 @@
 //! One revision of a controller: its queues, its calls, and its plans up to the gate.
 
 mod admission;
+mod answer;
 mod decision;
 mod replacement;
 mod ruling;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, World};
+use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, Settings};
 use super::items::{WorkItems, key};
 use super::resync::{Pace, Resync};
 use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use crate::bounds::{BoundExceeded, Bounds, Series, text};
-use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
+use crate::bounds::{BoundExceeded, Bounds, Series};
+use crate::circuit::{CallFailure, CircuitBreaker, CircuitState, Permit, after_failed_call};
+use crate::gate::Mode;
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
 use crate::object::Uid;
-use crate::plan::{Decision, Enqueue, QueueKey, Verdict, WorkItem};
+use crate::plan::{Enqueue, QueueKey, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
-use crate::rollout::compare::Reconciliation;
 use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
+
+use answer::Answer;
 
 /// A call in flight.
 #[derive(Debug)]
@@ -66,6 +70,8 @@ pub struct Revision<G> {
     /// Whether every watch is complete. While a resource is not served, the cache may
     /// lack objects that exist, so the guest is not called.
     complete: bool,
+    /// Whether changes of the cache were not enqueued: a resync follows.
+    missed: bool,
     queues: Queues,
     notes: Notes,
     /// The bytes of the notes and their keys.
@@ -77,6 +83,8 @@ pub struct Revision<G> {
     circuit: CircuitBreaker,
     tally: Tally,
     calls: BTreeMap<CallId, CallInFlight>,
+    /// The answers that are not executed yet, in their order.
+    answers: VecDeque<Answer>,
     items: WorkItems,
     resync: Resync,
 }
@@ -114,6 +122,7 @@ impl<G: Clone> Revision<G> {
             views,
             manifest: loaded.manifest,
             complete: true,
+            missed: false,
             queues,
             notes: Notes::default(),
             note_bytes: 0,
@@ -122,6 +131,7 @@ impl<G: Clone> Revision<G> {
             circuit: CircuitBreaker::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
+            answers: VecDeque::new(),
             items: WorkItems::default(),
             resync: Resync::default(),
         }
@@ -164,6 +174,7 @@ impl<G: Clone> Revision<G> {
     /// plans of the guest, the guest makes no more.
     fn has_room(&self, bounds: &Bounds) -> bool {
         self.complete
+            && self.answers.is_empty()
             && self.calls.len() < self.identity.limits().instances as usize
             && self.plan_bytes < bounds.plan_bytes
     }
@@ -242,8 +253,28 @@ impl<G: Clone> Revision<G> {
         self.resync.begin(pace, triggers);
     }
 
+    /// Whether keys that triggers name are enqueued. A guest that is not called, or does
+    /// not keep up, would let the queues grow with each object that comes and goes. A
+    /// resync does as well as they: it enqueues the keys of every object that is left.
+    /// Triggers have room for as many items as the guest, so that it cannot shut them out.
+    fn listens(&self, settings: &Settings) -> bool {
+        let most = settings.bounds.queue_items.saturating_mul(2);
+        settings.mode != Mode::Disabled && self.complete && self.queues.usage().items < most
+    }
+
     /// Enqueues the next page of the resync, unless the last page is still pending.
-    pub(super) fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub(super) fn continue_resync(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        settings: &Settings,
+    ) {
+        if !self.listens(settings) {
+            return;
+        }
+        if mem::take(&mut self.missed) {
+            self.start_resync(now);
+        }
         let is_crowded = self.queues.has_relisted(now);
         if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
             for key in keys {
@@ -258,10 +289,15 @@ impl<G: Clone> Revision<G> {
         change: &Change,
         origin: Origin,
         snapshot: &Snapshot,
+        settings: &Settings,
     ) {
         let Some(position) = self.watches.get(&change.view) else {
             return;
         };
+        if !self.listens(settings) {
+            self.missed = true;
+            return;
+        }
         let manifest = Arc::clone(&self.manifest);
         for trigger in triggers_of(&manifest, *position) {
             for key in changed_keys(&trigger.key, change, snapshot) {
@@ -368,112 +404,63 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// Executes an answer, unless it would exceed a bound: then nothing of it counts, and
-    /// the call has failed.
-    pub(super) fn handle_decisions(
-        &mut self,
-        id: CallId,
-        mut decisions: Vec<Decision>,
-        took: Duration,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) -> Option<CallFailure> {
-        let of_reads = self.calls.get(&id)?.exceeded.map_or(Ok(()), Err);
-        decisions.iter_mut().for_each(text::cut);
-        let admitted = || self.admit(&decisions, &shared.settings.bounds);
-        if let Err(exceeded) = of_reads.and_then(|()| admitted()) {
-            return Some(self.handle_call_failure(world.now, id, exceeded.into(), shared));
-        }
-        let called = self.calls.remove(&id)?;
-        self.name_series(&decisions);
-        debug_assert_eq!(
-            called.items.len(),
-            decisions.len(),
-            "the engine counts them"
-        );
-        self.circuit.succeeded(world.now, called.permit);
-        self.tally.call_took(took);
-        if called.relisted > 0 {
-            self.resync.call_took(world.now, took);
-        }
-        let rollout = shared.rollout.as_ref();
-        let other = rollout
-            .map(|rollout| rollout.others(self.role))
-            .unwrap_or_default();
-        for (mut work, decision) in called.items.into_iter().zip(decisions) {
-            let item = key(&work);
-            let next_page = match &decision.verdict {
-                Verdict::ContinueFrom { cursor } => {
-                    work.cursor.clone_from(cursor);
-                    Some(work)
-                }
-                _ => None,
-            };
-            let reconcile = Reconciliation {
-                role: self.role,
-                item: &item,
-                snapshot: &called.snapshot,
-                started: called.started,
-                other: &other,
-            };
-            let throttled_until = called.throttled_until;
-            self.begin(
-                decision,
-                next_page,
-                throttled_until,
-                reconcile,
-                world,
-                shared,
-            );
-        }
-        None
-    }
-
     pub(super) fn handle_call_failure(
         &mut self,
         now: Instant,
         id: CallId,
         failure: CallFailure,
+        took: Duration,
         shared: &mut Shared,
-    ) -> CallFailure {
+    ) {
         let Some(called) = self.calls.remove(&id) else {
-            return failure;
+            return;
         };
         // The guest may have failed because it did not get what it read.
         let failure = called.exceeded.map_or(failure, CallFailure::from);
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
         self.circuit.failed(now, called.permit, failure.clone());
+        shared.called(self.role, Some(failure), took);
+        if let CircuitState::Open { until, reason } = self.circuit.state() {
+            shared.effects.push_back(Effect::CircuitOpened {
+                role: self.role,
+                pause: until.since(now),
+                reason: reason.clone(),
+            });
+        }
         if Mutant::ForgetFailedCalls.is_active() {
-            return failure;
+            return;
         }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
             self.finish_item(now, &item, finish.clone(), shared);
         }
-        failure
     }
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
         if let Some(called) = self.calls.remove(&id) {
             self.circuit.abandoned(now, called.permit);
-            self.send_back(now, called.items);
+            self.send_back(now, called.items.iter().map(key));
         }
     }
 
-    fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
+    fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = QueueKey>) {
         if Mutant::ForgetVoidCalls.is_active() {
             return;
         }
-        for WorkItem { queue, key, .. } in items {
-            self.queues.done(now, &queue, &key, Finish::PutBack);
-            self.items.leave_call(&QueueKey { queue, key });
+        for item in items {
+            self.queues
+                .done(now, &item.queue, &item.key, Finish::PutBack);
+            self.items.leave_call(&item);
         }
     }
 
     /// When to call [`Self::poll_call`] again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant, bounds: &Bounds) -> Option<Instant> {
+        if self.has_work() {
+            return Some(now);
+        }
         if !self.has_room(bounds) {
             return None;
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::bounds::Series;
 use crate::budget::{Budget, Requester};
+use crate::circuit::CallFailure;
 use crate::expectation::{ExpectationState, Expectations, ObservedVersion};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey, Step};
@@ -134,28 +135,42 @@ impl Shared {
         self.expectations.begin(uid, seen);
     }
 
-    /// Compares the plans of one reconcile with what the other revision decided.
+    /// Compares a plan of a reconcile with what the other revision decided.
     pub(super) fn compare(
         &mut self,
         reconcile: Reconciliation<'_>,
-        plans: &[Arc<Plan>],
+        plan: &Arc<Plan>,
         world: &World<'_>,
     ) {
-        let expectations = &self.expectations;
-        // A plan is stale if it was decided before a write, observed or not.
-        let is_stale = |uid: &Uid| {
-            let (then, now) = (seen(uid, reconcile.snapshot), seen(uid, world.snapshot));
-            let state = expectations.state(uid, then, now, world.now);
-            matches!(
-                state,
-                Some(ExpectationState::NotObserved | ExpectationState::Gone)
-            )
+        let Some(rollout) = &mut self.rollout else {
+            return;
         };
+        let uid = Uid::new(&plan.target.uid);
+        let (then, now) = (seen(&uid, reconcile.snapshot), seen(&uid, world.snapshot));
+        // A plan is stale if it was decided before a write, observed or not.
+        let is_stale = matches!(
+            self.expectations.state(&uid, then, now, world.now),
+            Some(ExpectationState::NotObserved | ExpectationState::Gone)
+        );
+        rollout
+            .comparison
+            .decided(world.now, reconcile, plan, is_stale);
+    }
+
+    /// Every plan of a reconcile was compared.
+    pub(super) fn reconciled(&mut self, reconcile: Reconciliation<'_>) {
         if let Some(rollout) = &mut self.rollout {
-            rollout
-                .comparison
-                .decided(world.now, reconcile, plans, is_stale);
+            rollout.comparison.reconciled(reconcile);
         }
+    }
+
+    /// A call of the revision with this role has ended.
+    pub(super) fn called(&mut self, role: Role, failure: Option<CallFailure>, took: Duration) {
+        self.effects.push_back(Effect::Called {
+            role,
+            failure,
+            took,
+        });
     }
 
     /// Drops the series of metrics that only a former revision has named.

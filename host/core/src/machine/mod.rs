@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::circuit::{CallFailure, CircuitState};
+use crate::circuit::CallFailure;
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::Unlisted;
 use crate::mapping::Mapping;
@@ -219,51 +219,13 @@ impl<G: Clone> Machine<G> {
         took: Duration,
     ) {
         self.calls.remove(&call);
-        let Some(mapping) = self.mapping.clone() else {
-            return;
-        };
-        let snapshot = self.store.snapshot();
-        let world = World {
-            now,
-            snapshot: &snapshot,
-            mapping: &mapping,
-            leading: self.leading,
-        };
         let Some((name, controller)) = find(&mut self.controllers, call.controller) else {
             return;
         };
         self.outbox.log.logged(name, logged, now);
-        // The revision is gone, and its read with it.
-        let Some(role) = controller.caller(call) else {
-            return;
-        };
-        let failure = match result {
-            Ok(decisions) => controller.handle_decisions(call, decisions, took, &world),
-            Err(failure) => Some(controller.handle_call_failure(now, call, failure)),
-        };
-        let has_failed = failure.is_some();
-        let is_news = failure.as_ref().is_some_and(|failure| {
-            let bytes = failure.message.len() + failure.guest_message.len();
-            self.outbox.log.has_room(name, bytes, now)
-        });
-        self.outbox.report(Report::Called {
-            controller: name.clone(),
-            role,
-            failure,
-            is_news,
-            took,
-        });
-        let revision = controller.revision(role);
-        if let Some(CircuitState::Open { until, reason }) =
-            revision.map(|revision| revision.circuit().state())
-            && has_failed
-        {
-            self.outbox.report(Report::CircuitOpened {
-                controller: name.clone(),
-                role,
-                pause: until.since(now),
-                reason: reason.clone(),
-            });
+        match result {
+            Ok(decisions) => controller.handle_decisions(call, decisions, took),
+            Err(failure) => controller.handle_call_failure(now, call, failure, took),
         }
     }
 

@@ -144,6 +144,33 @@ impl<G: Clone> Outbox<G> {
                         series,
                     });
                 }
+                controller::Effect::Called {
+                    role,
+                    failure,
+                    took,
+                } => {
+                    let is_news = failure.as_ref().is_some_and(|failure| {
+                        let bytes = failure.message.len() + failure.guest_message.len();
+                        self.log.has_room(name, bytes, now)
+                    });
+                    self.report(Report::Called {
+                        controller: controller_name,
+                        role,
+                        failure,
+                        is_news,
+                        took,
+                    });
+                }
+                controller::Effect::CircuitOpened {
+                    role,
+                    pause,
+                    reason,
+                } => self.report(Report::CircuitOpened {
+                    controller: controller_name,
+                    role,
+                    pause,
+                    reason,
+                }),
                 controller::Effect::Retried { role, item, reason } => {
                     self.report(Report::Retried {
                         controller: controller_name,

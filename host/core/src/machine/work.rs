@@ -1,11 +1,11 @@
-//! Work: calls into guests, and the effects of the controllers.
+//! Work: answers of guests, calls into them, and the effects of the controllers.
 
 use std::sync::Arc;
 
 use super::exchange::{Call, Effect};
 use super::report::Report;
 use super::{Machine, UnlistedByView};
-use crate::controller::CallRequest;
+use crate::controller::{CallRequest, World};
 use crate::mapping::Mapping;
 use crate::rollout::Role;
 use crate::time::{Instant, Now};
@@ -17,12 +17,14 @@ pub(super) struct CallInputs {
 }
 
 impl<G: Clone> Machine<G> {
-    /// Makes the calls of every controller, and takes the controllers' effects.
+    /// Executes a slice of every controller's answers, makes the calls, and takes the
+    /// controllers' effects.
     pub(super) fn work(&mut self, now: Now) {
         let Some(mapping) = self.mapping.clone() else {
             return;
         };
         if !self.outbox.stopping {
+            self.continue_answers(now.instant, &mapping);
             self.call_all(now, mapping);
         }
         // After the calls, because dequeueing items is an effect too.
@@ -33,6 +35,20 @@ impl<G: Clone> Machine<G> {
         CallInputs {
             unlisted: self.unlisted(&mapping, now.instant),
             mapping,
+        }
+    }
+
+    /// Executes a slice of each controller's answers.
+    fn continue_answers(&mut self, now: Instant, mapping: &Mapping) {
+        let snapshot = self.store.snapshot();
+        let world = World {
+            now,
+            snapshot: &snapshot,
+            mapping,
+            leading: self.leading,
+        };
+        for (_, controller) in self.running_mut() {
+            controller.continue_work(&world);
         }
     }
 

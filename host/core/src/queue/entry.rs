@@ -81,8 +81,7 @@ impl Entry {
 
     /// The bytes of the item that has this key.
     pub(super) fn bytes(&self, key: &str) -> usize {
-        let failures = self.failures.iter();
-        let failures = failures.map(|plan| plan.uid.len() + plan.failure.message.len());
+        let failures = self.failures.iter().map(PlanFailure::bytes);
         key.len() + self.place.group.len() + failures.sum::<usize>()
     }
 

@@ -223,6 +223,26 @@ impl Target {
 struct ReconcileTimes {
     last: BTreeMap<QueueKey, Instant>,
     order: VecDeque<QueueKey>,
+    /// The bytes of the items.
+    bytes: usize,
+}
+
+impl ReconcileTimes {
+    /// Adds a reconcile. The oldest items are dropped beyond [`MOST_ITEMS`], or this many
+    /// bytes.
+    fn add(&mut self, item: &QueueKey, at: Instant, most_bytes: usize) {
+        let bytes = |item: &QueueKey| 2 * (item.queue.len() + item.key.len());
+        if self.last.insert(item.clone(), at).is_none() {
+            self.bytes += bytes(item);
+            self.order.push_back(item.clone());
+        }
+        while (self.order.len() > MOST_ITEMS || self.bytes > most_bytes)
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.bytes -= bytes(&oldest);
+            self.last.remove(&oldest);
+        }
+    }
 }
 
 /// One reconcile of an item by one revision: what the decision was made from.
@@ -339,37 +359,30 @@ impl Comparison {
         self.drop_excess();
     }
 
-    /// Adds all plans of one reconcile. `is_stale` says whether a plan was decided before
-    /// its target was last written: such a plan is compared only if the other revision
-    /// has decided on the target, perhaps before the comparison started.
+    /// Adds a plan of a reconcile. It is stale if it was decided before its target was
+    /// last written: then it is compared only if the other revision has decided on the
+    /// target, perhaps before the comparison started.
     pub fn decided(
         &mut self,
         now: Instant,
         reconcile: Reconciliation<'_>,
-        plans: &[Arc<Plan>],
-        is_stale: impl Fn(&Uid) -> bool,
+        plan: &Arc<Plan>,
+        is_stale: bool,
     ) {
-        for plan in plans {
-            let uid = Uid::new(&plan.target.uid);
-            let other = self.targets.get_mut(&uid);
-            let other = other.and_then(|target| target.side(reconcile.role.other()).as_ref());
-            if other.is_some() || !is_stale(&uid) {
-                self.plan(now, reconcile, &uid, plan);
-            }
+        let uid = Uid::new(&plan.target.uid);
+        let other = self.targets.get_mut(&uid);
+        let other = other.and_then(|target| target.side(reconcile.role.other()).as_ref());
+        if other.is_some() || !is_stale {
+            self.plan(now, reconcile, &uid, plan);
+            self.drop_excess();
         }
-        self.drop_excess();
-        let ReconcileTimes { last, order } = self.reconcile_times(reconcile.role);
-        if last
-            .insert(reconcile.item.clone(), reconcile.started)
-            .is_none()
-        {
-            order.push_back(reconcile.item.clone());
-            if order.len() > MOST_ITEMS
-                && let Some(oldest) = order.pop_front()
-            {
-                last.remove(&oldest);
-            }
-        }
+    }
+
+    /// Every plan of a reconcile was added.
+    pub fn reconciled(&mut self, reconcile: Reconciliation<'_>) {
+        let most_bytes = self.most_bytes;
+        self.reconcile_times(reconcile.role)
+            .add(reconcile.item, reconcile.started, most_bytes);
         self.note_reconcile(reconcile);
     }
 

@@ -60,7 +60,8 @@ fn found() -> Disagreements {
             started: second(seconds),
             other: &PendingSnapshot::default(),
         };
-        comparison.decided(second(seconds), look, &[plan], |_| false);
+        comparison.decided(second(seconds), look, &plan, false);
+        comparison.reconciled(look);
     };
     decided(
         Role::Stable,

@@ -3,9 +3,55 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Revision;
-use crate::bounds::{Bound, BoundExceeded, Bounds, Ledger, Series};
+use crate::bounds::{Bound, BoundExceeded, Bounds, Ledger, Series, text};
 use crate::controller::exchange::CallId;
-use crate::plan::{Command, Decision, Measure};
+use crate::plan::{Command, Enqueue, Measure, Plan, QueueKey};
+
+/// A part of an answer.
+pub(super) enum Part<'a> {
+    Command(&'a mut Command),
+    Plan(&'a mut Plan),
+}
+
+/// What an answer would make the host keep. Texts are cut first.
+#[derive(Debug)]
+pub(super) enum Count {
+    /// What it adds if all of it is new. Most answers are far from every bound even so.
+    AsIfNew(Ledger),
+    /// What the host would keep.
+    Exact(Box<ExactCount>),
+}
+
+impl Default for Count {
+    fn default() -> Self {
+        Self::AsIfNew(Ledger::default())
+    }
+}
+
+/// An exact count, and what it has counted already.
+#[derive(Debug)]
+pub(super) struct ExactCount {
+    before: Ledger,
+    after: Ledger,
+    items: BTreeSet<QueueKey>,
+    groups: BTreeSet<(String, String)>,
+    /// The size of each note after the answer; none if it is deleted.
+    notes: BTreeMap<String, Option<usize>>,
+    series: Series,
+}
+
+impl ExactCount {
+    fn new(before: Ledger) -> Self {
+        Self {
+            before,
+            after: before,
+            items: BTreeSet::new(),
+            groups: BTreeSet::new(),
+            notes: BTreeMap::new(),
+            series: Series::default(),
+        }
+    }
+}
 
 impl<G: Clone> Revision<G> {
     /// What the host keeps for this revision.
@@ -52,64 +98,87 @@ impl<G: Clone> Revision<G> {
         Err(exceeded)
     }
 
-    /// Whether the bounds allow the host to keep what this answer adds.
-    pub(super) fn admit(&self, answer: &[Decision], bounds: &Bounds) -> Result<(), BoundExceeded> {
-        let before = self.ledger();
-        // Most answers are far from every bound.
-        if before.admit(&most_after(&before, answer), bounds).is_ok() {
-            return Ok(());
-        }
-        before.admit(&self.after(before, answer), bounds)
-    }
-
-    /// What the host would keep after this answer. A cancelled item does not make room
-    /// for another of the same answer.
-    fn after(&self, mut ledger: Ledger, answer: &[Decision]) -> Ledger {
-        let mut items = BTreeSet::new();
-        let mut groups = BTreeSet::new();
-        let mut notes = BTreeMap::new();
-        for command in commands(answer) {
-            match command {
-                Command::Enqueue(enqueue) => {
-                    let item = &enqueue.item;
-                    if !self.queues.is_pending(item) && items.insert(item) {
-                        ledger.queue_items += 1;
-                        ledger.queue_bytes += item.key.len();
-                    }
-                    ledger.queue_bytes += enqueue.group.len();
-                    groups.insert((item.queue.as_str(), enqueue.group.as_str()));
-                }
-                Command::SetRate { queue, group, .. } => {
-                    groups.insert((queue.as_str(), group.as_str()));
-                }
-                Command::SetNote { key, value } => {
-                    let kept = || self.notes.get(key).map(|value| value.len());
-                    let before = notes.entry(key.as_str()).or_insert_with(kept);
-                    let after = value.as_ref().map(Vec::len);
-                    let bytes = |value: Option<usize>| value.map_or(0, |it| key.len() + it);
-                    ledger.notes =
-                        ledger.notes + usize::from(after.is_some()) - usize::from(before.is_some());
-                    ledger.note_bytes = ledger.note_bytes + bytes(after) - bytes(*before);
-                    *before = after;
-                }
-                Command::Cancel(_) | Command::Measure(_) => {}
+    /// Adds a part of an answer to its count.
+    pub(super) fn count_part(&self, count: &mut Count, part: Part<'_>) {
+        match (count, part) {
+            (Count::AsIfNew(added), Part::Command(command)) => {
+                text::cut_command(command);
+                added.add_command(command);
+            }
+            (Count::AsIfNew(added), Part::Plan(plan)) => {
+                text::cut_plan(plan);
+                added.metric_series += plan.measures.len();
+            }
+            (Count::Exact(count), Part::Command(command)) => self.count_command(count, command),
+            (Count::Exact(count), Part::Plan(plan)) => {
+                let measures = plan.measures.iter().map(|it| &it.measure);
+                measures.for_each(|measure| self.count_measure(count, measure));
             }
         }
-        // The group without a name is that of the items that name none.
-        groups.retain(|(queue, group)| !group.is_empty() && !self.queues.has_group(queue, group));
-        ledger.rate_groups += groups.len();
-        ledger.queue_bytes += groups.iter().map(|(_, group)| group.len()).sum::<usize>();
-        let mut series = Series::default();
-        let new = measures(answer).filter(|measure| !self.series.has(measure));
-        new.for_each(|measure| series.add(measure));
-        ledger.metric_series += series.len();
-        ledger
     }
 
-    /// Counts the series of an answer.
-    pub(super) fn name_series(&mut self, answer: &[Decision]) {
-        for measure in measures(answer) {
-            self.series.add(measure);
+    /// Whether the bounds allow the host to keep what an answer adds. Returns another count
+    /// if this one is not exact enough to tell.
+    pub(super) fn admit(
+        &self,
+        count: Count,
+        bounds: &Bounds,
+    ) -> Result<Option<Count>, BoundExceeded> {
+        match count {
+            Count::AsIfNew(added) => {
+                let before = self.ledger();
+                Ok(match before.admit(&before.plus(&added), bounds) {
+                    Ok(()) => None,
+                    Err(_) => Some(Count::Exact(Box::new(ExactCount::new(before)))),
+                })
+            }
+            Count::Exact(count) => count.before.admit(&count.after, bounds).map(|()| None),
+        }
+    }
+
+    /// A cancelled item does not make room for another of the same answer.
+    fn count_command(&self, count: &mut ExactCount, command: &Command) {
+        match command {
+            Command::Enqueue(Enqueue { item, group, .. }) => {
+                if !self.queues.is_pending(item) && count.items.insert(item.clone()) {
+                    count.after.queue_items += 1;
+                    count.after.queue_bytes += item.key.len();
+                }
+                count.after.queue_bytes += group.len();
+                self.count_group(count, &item.queue, group);
+            }
+            Command::SetRate { queue, group, .. } => self.count_group(count, queue, group),
+            Command::SetNote { key, value } => {
+                let kept = || self.notes.get(key).map(|value| value.len());
+                let before = count.notes.entry(key.clone()).or_insert_with(kept);
+                let after = value.as_ref().map(Vec::len);
+                let bytes = |value: Option<usize>| value.map_or(0, |it| key.len() + it);
+                let ledger = &mut count.after;
+                ledger.notes =
+                    ledger.notes + usize::from(after.is_some()) - usize::from(before.is_some());
+                ledger.note_bytes = ledger.note_bytes + bytes(after) - bytes(*before);
+                *before = after;
+            }
+            Command::Measure(measure) => self.count_measure(count, measure),
+            Command::Cancel(_) => {}
+        }
+    }
+
+    fn count_group(&self, count: &mut ExactCount, queue: &str, group: &str) {
+        // The group without a name is that of the items that name none.
+        if group.is_empty() || self.queues.has_group(queue, group) {
+            return;
+        }
+        if count.groups.insert((queue.to_owned(), group.to_owned())) {
+            count.after.rate_groups += 1;
+            count.after.queue_bytes += group.len();
+        }
+    }
+
+    fn count_measure(&self, count: &mut ExactCount, measure: &Measure) {
+        if !self.series.has(measure) && !count.series.has(measure) {
+            count.series.add(measure);
+            count.after.metric_series += 1;
         }
     }
 
@@ -127,47 +196,4 @@ impl<G: Clone> Revision<G> {
             self.note_bytes -= bytes + before.len();
         }
     }
-}
-
-/// The most that the host could keep after an answer: as if all of it were new.
-fn most_after(before: &Ledger, answer: &[Decision]) -> Ledger {
-    let mut most = *before;
-    for command in commands(answer) {
-        match command {
-            Command::Enqueue(enqueue) => {
-                most.queue_items += 1;
-                most.queue_bytes += enqueue.item.key.len() + 2 * enqueue.group.len();
-                most.rate_groups += usize::from(!enqueue.group.is_empty());
-            }
-            Command::SetRate { group, .. } => {
-                most.rate_groups += 1;
-                most.queue_bytes += group.len();
-            }
-            Command::SetNote {
-                key,
-                value: Some(value),
-            } => {
-                most.notes += 1;
-                most.note_bytes += key.len() + value.len();
-            }
-            Command::SetNote { value: None, .. } | Command::Cancel(_) | Command::Measure(_) => {}
-        }
-    }
-    most.metric_series += measures(answer).count();
-    most
-}
-
-fn commands(answer: &[Decision]) -> impl Iterator<Item = &Command> {
-    answer.iter().flat_map(|decision| &decision.commands)
-}
-
-/// Every measure that an answer may record.
-fn measures(answer: &[Decision]) -> impl Iterator<Item = &Measure> {
-    let of_commands = commands(answer).filter_map(|command| match command {
-        Command::Measure(measure) => Some(measure),
-        _ => None,
-    });
-    let plans = answer.iter().flat_map(|decision| &decision.plans);
-    let of_plans = plans.flat_map(|plan| plan.measures.iter().map(|it| &it.measure));
-    of_commands.chain(of_plans)
 }

@@ -1,111 +1,32 @@
-//! Executes a decision: from the guest's answer to the end of its plans.
+//! Executes the plans of a decision, up to the end of its item.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Revision;
-use crate::controller::exchange::{DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Outcome, World};
+use super::answer::Slice;
+use crate::controller::exchange::{Effect, Outcome, World};
 use crate::controller::execution::{ItemExecution, RequeueTrigger};
 use crate::controller::items::Trigger;
 use crate::controller::shared::{PlanInFlight, Shared};
 use crate::expectation::LAPSE;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
+use crate::plan::{Plan, PlanFailure, QueueKey};
 use crate::queue::Finish;
 use crate::rollout::Role;
-use crate::rollout::compare::Reconciliation;
 use crate::time::Instant;
 
 impl<G: Clone> Revision<G> {
-    pub(super) fn begin(
-        &mut self,
-        decision: Decision,
-        next_page: Option<WorkItem>,
-        throttled_until: Option<Instant>,
-        reconcile: Reconciliation<'_>,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        let item = reconcile.item;
-        let cancelled = self.command(world.now, decision.commands, shared);
-        let stands = |plan: &Plan| {
-            let condition = plan.when_cancelled.as_ref();
-            condition.is_none_or(|item| cancelled.contains(item))
-        };
-        let plans = decision.plans.into_iter().filter(stands);
-        let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
-        self.plan_bytes += plans.iter().map(|plan| plan.bytes()).sum::<usize>();
-        shared.compare(reconcile, &plans, world);
-        let parallel = match decision.parallel {
-            0 => DEFAULT_PARALLEL,
-            asked => asked.min(MOST_PARALLEL),
-        };
-        if let Verdict::Retry { reason } = &decision.verdict {
-            shared.effects.push_back(Effect::Retried {
-                role: self.role,
-                item: item.clone(),
-                reason: reason.clone(),
-            });
-        }
-        let decided_on = reconcile.snapshot.clone();
-        let mut page = ItemExecution::new(plans, decided_on, parallel, decision.verdict);
-        page.next_page = next_page;
-        if let Some(until) = throttled_until {
-            page.throttle(until.since(world.now));
-        }
-        let execution = self.items.decided(item, page);
-        self.admit_plans(item, execution, world, shared);
-    }
-
-    /// Executes commands. Returns the pending items that were cancelled.
-    fn command(
-        &mut self,
-        now: Instant,
-        commands: Vec<Command>,
-        shared: &mut Shared,
-    ) -> BTreeSet<QueueKey> {
-        let mut cancelled = BTreeSet::new();
-        for command in commands {
-            let done = match command {
-                Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
-                Command::SetRate { queue, group, rate } => {
-                    self.queues.set_rate(now, &queue, &group, rate)
-                }
-                Command::Cancel(item) => {
-                    if self.queues.cancel(now, &item.queue, &item.key) {
-                        cancelled.insert(item);
-                    }
-                    Ok(())
-                }
-                Command::SetNote { key, value } => {
-                    self.set_note(key, value);
-                    Ok(())
-                }
-                Command::Measure(measure) => {
-                    // The stable revision measures the same.
-                    if self.role == Role::Stable {
-                        shared.effects.push_back(Effect::Measure(measure));
-                    }
-                    Ok(())
-                }
-            };
-            // The engine refuses an answer with a queue that is not declared
-            // or a rate that is none.
-            debug_assert!(done.is_ok(), "{done:?}");
-        }
-        cancelled
-    }
-
     /// Takes plans of an item to the gate while there is room, and ends the item when
     /// none is left.
-    fn admit_plans(
+    pub(super) fn admit_plans(
         &mut self,
         item: &QueueKey,
         mut execution: Box<ItemExecution>,
         world: &World<'_>,
         shared: &mut Shared,
+        slice: &mut Slice,
     ) {
-        while execution.has_room() {
+        while execution.has_unruled() && slice.take() {
             let Some(plan) = execution.plans.pop_front() else {
                 break;
             };
@@ -115,13 +36,13 @@ impl<G: Clone> Revision<G> {
             self.items.execute(item, execution);
             return;
         }
+        execution
+            .unseen
+            .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
         if let Some(page) = execution.next_page.take() {
             self.items.wait_for_page(item, execution, page);
             return;
         }
-        execution
-            .unseen
-            .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
         if execution.waits_for_kind() {
             self.items.wait_for(item, Trigger::Mapping);
         }
@@ -148,9 +69,17 @@ impl<G: Clone> Revision<G> {
         &mut self,
         now: Instant,
         item: &QueueKey,
-        finish: Finish,
+        mut finish: Finish,
         shared: &mut Shared,
     ) {
+        if let Finish::Retry { failures, .. } = &mut finish {
+            let usage = self.queues.usage();
+            let bytes: usize = failures.iter().map(PlanFailure::bytes).sum();
+            // The item is retried all the same.
+            if usage.bytes + usage.group_bytes + bytes > shared.settings.bounds.queue_bytes {
+                failures.clear();
+            }
+        }
         let finished = self.queues.done(now, &item.queue, &item.key, finish);
         if let Some(finished) = finished
             && self.role == Role::Stable
@@ -179,7 +108,7 @@ impl<G: Clone> Revision<G> {
         };
         execution.in_flight -= 1;
         if outcome.written.is_some() || (success && outcome.failed.is_some()) {
-            execution.unseen.push(Uid::new(&plan.target.uid));
+            execution.unseen.insert(Uid::new(&plan.target.uid));
         }
         if let Some((step, failure)) = outcome.failed
             && !success
@@ -187,6 +116,7 @@ impl<G: Clone> Revision<G> {
             self.tally.write_failed(failure.class, &failure.message);
             execution.fail(&plan.target.uid, step, failure);
         }
-        self.admit_plans(&item, execution, world, shared);
+        let mut slice = Slice::of_outcome();
+        self.admit_plans(&item, execution, world, shared, &mut slice);
     }
 }

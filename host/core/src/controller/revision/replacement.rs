@@ -5,6 +5,7 @@ use crate::bounds::Series;
 use crate::circuit::CircuitBreaker;
 use crate::controller::exchange::{Notes, RevisionId};
 use crate::controller::former::Former;
+use crate::controller::items::key;
 use crate::controller::resync::Pace;
 use crate::controller::tally::Tally;
 use crate::controller::views::Views;
@@ -54,8 +55,10 @@ impl<G: Clone> Revision<G> {
             identity,
             ..
         } = loaded;
+        let answered = self.drop_answers();
+        self.send_back(now, answered);
         for called in std::mem::take(&mut self.calls).into_values() {
-            self.send_back(now, called.items);
+            self.send_back(now, called.items.iter().map(key));
         }
         for QueueKey { queue, key } in self.items.drop_pages() {
             self.queues.done(now, &queue, &key, Finish::PutBack);
@@ -113,6 +116,7 @@ impl<G: Clone> Revision<G> {
         for called in std::mem::take(&mut self.calls).into_values() {
             self.circuit.abandoned(now, called.permit);
         }
+        self.drop_answers();
         let queues = Queues::new(now, &self.manifest.queues, &self.manifest.ticks);
         self.replace_queues(now, queues);
         self.notes = Notes::default();

@@ -1,7 +1,7 @@
 //! What a guest makes the host keep is bounded.
 
 use super::*;
-use crate::bounds::{Bounds, Ledger, text};
+use crate::bounds::{Ledger, text};
 use crate::manifest::{MetricKind, MetricSpec, Rate};
 use crate::plan::{Event, Measure};
 
@@ -73,9 +73,7 @@ impl Bench {
     fn reply(&mut self, decision: Decision) -> Option<CallFailure> {
         let (id, _, keys) = self.keys().expect("an item is due");
         assert_eq!(keys.len(), 1);
-        self.with_world(|controller, world| {
-            controller.handle_decisions(id, vec![decision], Duration::ZERO, world)
-        })
+        self.answer_in(Duration::ZERO, id, vec![decision])
     }
 
     fn ledger(&self) -> Ledger {
@@ -130,9 +128,7 @@ fn an_answer_beyond_a_bound_is_a_flood_and_nothing_of_it_is_kept() {
         // A deletion beside it is not executed either.
         let mut beyond = answer(&["one", "more", "and", "another", "still"]);
         beyond.plans = vec![delete("a")];
-        let failure = bench.with_world(|controller, world| {
-            controller.handle_decisions(id, vec![beyond], Duration::ZERO, world)
-        });
+        let failure = bench.answer_in(Duration::ZERO, id, vec![beyond]);
         let failure = failure.expect(limit);
         assert_eq!(failure.kind, CallFailureKind::Flood);
         assert!(
@@ -204,14 +200,14 @@ fn an_answer_is_judged_by_what_is_left_of_it() {
 #[test]
 fn a_trigger_enqueues_beyond_the_bound() {
     let bounds = Bounds {
-        queue_items: 1,
+        queue_items: 3,
         ..Bounds::default()
     };
     let mut bench = bounded(bounds);
     for name in ["b", "c", "d"] {
         bench.see(name, 1, "");
     }
-    assert!(bench.ledger().queue_items > 4);
+    assert_eq!(bench.ledger().queue_items, 5);
     assert_eq!(bench.reply(commands([note("x", Some("1"))])), None);
     let failure = bench.reply(commands([enqueue("x", "")])).unwrap();
     assert!(failure.message.starts_with("queueItems: "), "{failure}");
@@ -336,4 +332,101 @@ fn the_defaults_have_room_for_a_large_cluster() {
     assert!(most.queue_bytes >= 2 * 150_000 * 64);
     assert!(most.notes >= 150_000 && most.note_bytes >= 2 * 150_000 * 100);
     assert!(most.log_bytes >= 2 * 150_000 * 200);
+}
+
+/// Failed plans are kept for the next attempt; they are as long as the guest makes them.
+#[test]
+fn failures_are_dropped_rather_than_kept_beyond_the_bound_of_queues() {
+    let few = Bounds {
+        queue_bytes: 1000,
+        ..Bounds::default()
+    };
+    let mut bench = bounded(few);
+    let unserved = |number: usize| Plan {
+        target: ObjectRef {
+            kind: "Unknown".into(),
+            uid: format!("{number:0100}"),
+            ..delete("a").target
+        },
+        ..delete("a")
+    };
+    let plans = (0..100).map(unserved).collect();
+    let (id, _, item) = bench.keys().unwrap();
+    bench.answer(id, vec![decide(plans, Verdict::Done)]);
+    assert!(bench.ledger().queue_bytes <= 1000, "{:?}", bench.ledger());
+    bench.settle();
+    // The item is retried all the same.
+    bench.pass(60 * SECOND);
+    let call = bench.call().unwrap();
+    assert_eq!([call.items[0].key.clone()], *item);
+    assert_eq!(
+        (call.items[0].attempt, call.items[0].failures.len()),
+        (1, 0)
+    );
+}
+
+/// Pods come and go for weeks while nobody reconciles them.
+#[test]
+fn the_queues_of_a_controller_that_is_not_called_do_not_grow() {
+    let disabled = Settings {
+        mode: Mode::Disabled,
+        ..Settings::default()
+    };
+    let churn = |bench: &mut Bench| {
+        for number in 0..1000 {
+            let name = format!("p{number}");
+            bench.see(&name, 1, "n1");
+            bench.lose(&name);
+        }
+        bench.see("left", 1, "n1");
+        assert!(bench.call().is_none());
+        let kept = bench.ledger().queue_items;
+        assert!(kept < 10, "{kept}");
+    };
+    let called_for = |bench: &mut Bench| {
+        let mut called_for = BTreeSet::new();
+        while let Some(call) = bench.call() {
+            called_for.extend(call.items.iter().map(|item| item.key.clone()));
+            let done = call.items.iter().map(|_| decide(vec![], Verdict::Done));
+            bench.answer(call.id, done.collect());
+        }
+        called_for
+    };
+    let all: BTreeSet<String> = ["ns/left".into(), "n1".into()].into();
+
+    let mut bench = Bench::new(manifest(), disabled);
+    churn(&mut bench);
+    bench.controller.set(bench.now, Settings::default());
+    assert_eq!(called_for(&mut bench), all);
+
+    // A resource of a watch is not served for a while.
+    let mut bench = Bench::enforcing();
+    let stable = |bench: &mut Bench, complete| {
+        let revision = bench.controller.revision_mut(Role::Stable).unwrap();
+        revision.set_complete(complete);
+    };
+    stable(&mut bench, false);
+    churn(&mut bench);
+    stable(&mut bench, true);
+    assert_eq!(called_for(&mut bench), all);
+}
+
+#[test]
+fn a_full_queue_takes_no_more_keys_and_a_resync_makes_up_for_them() {
+    let few = Bounds {
+        queue_items: 5,
+        ..Bounds::default()
+    };
+    let mut bench = bounded(few);
+    for number in 0..100 {
+        bench.see(&format!("p{number}"), 1, "n1");
+    }
+    assert!(bench.ledger().queue_items <= 10 + 1, "{:?}", bench.ledger());
+    let mut called_for = BTreeSet::new();
+    while let Some(call) = bench.call() {
+        called_for.extend(call.items.iter().map(|item| item.key.clone()));
+        let done = call.items.iter().map(|_| decide(vec![], Verdict::Done));
+        bench.answer(call.id, done.collect());
+    }
+    assert_eq!(called_for.len(), 102, "{called_for:?}");
 }

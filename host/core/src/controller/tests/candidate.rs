@@ -293,9 +293,7 @@ fn a_failing_candidate_costs_the_stable_revision_nothing() {
     for _ in 0..20 {
         if let Some(call) = bench.call_of(Role::Candidate) {
             let failure = CallFailure::new(CallFailureKind::Trap, "unreachable");
-            bench
-                .controller
-                .handle_call_failure(bench.now, call.id, failure);
+            bench.fail(call.id, failure);
         }
         bench.pass(SECOND);
     }

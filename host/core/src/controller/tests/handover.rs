@@ -249,9 +249,7 @@ fn a_candidate_with_changed_views_keeps_its_counts() {
     bench.see("a", 1, "");
     let call = bench.call_of(Role::Candidate).unwrap();
     let failure = crate::circuit::CallFailure::new(CallFailureKind::Trap, "it trapped");
-    bench
-        .controller
-        .handle_call_failure(bench.now, call.id, failure);
+    bench.fail(call.id, failure);
     let before = bench.controller.candidate().unwrap().id;
     bench
         .controller

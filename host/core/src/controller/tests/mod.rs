@@ -7,10 +7,13 @@ mod outcomes;
 mod pages;
 mod resync;
 mod returns;
+mod slices;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
+use crate::bounds::Bounds;
 use crate::circuit::CallFailureKind;
 use crate::digest::ModuleDigest;
 use crate::expectation::ExpectationState;
@@ -42,6 +45,8 @@ struct Bench {
     controller: Controller<()>,
     view: ViewId,
     now: Instant,
+    /// Effects that [`Self::effects`] has not returned yet.
+    effects: Vec<Effect>,
 }
 
 fn pods() -> ApiResource {
@@ -155,6 +160,7 @@ impl Bench {
             controller,
             view,
             now: Instant::ZERO,
+            effects: vec![],
         }
     }
 
@@ -240,18 +246,50 @@ impl Bench {
     }
 
     fn answer(&mut self, id: CallId, decisions: Vec<Decision>) {
-        let failure = self.with_world(|controller, world| {
-            controller.handle_decisions(id, decisions, Duration::ZERO, world)
-        });
-        assert_eq!(failure, None);
+        assert_eq!(self.answer_in(Duration::ZERO, id, decisions), None);
+    }
+
+    /// Answers a call that took this long. Returns its failure.
+    fn answer_in(
+        &mut self,
+        took: Duration,
+        id: CallId,
+        decisions: Vec<Decision>,
+    ) -> Option<CallFailure> {
+        self.controller.handle_decisions(id, decisions, took);
+        while self.continue_work() {}
+        self.take_effects();
+        let mut effects = self.effects.iter().rev();
+        effects.find_map(|effect| match effect {
+            Effect::Called { failure, .. } => Some(failure.clone()),
+            _ => None,
+        })?
+    }
+
+    /// Executes a slice of the answers. Returns whether more is left.
+    fn continue_work(&mut self) -> bool {
+        self.with_world(Controller::continue_work)
+    }
+
+    fn fail(&mut self, id: CallId, failure: CallFailure) {
+        let now = self.now;
+        self.controller
+            .handle_call_failure(now, id, failure, Duration::ZERO);
+    }
+
+    fn take_effects(&mut self) {
+        let effects = std::iter::from_fn(|| self.controller.poll_effect());
+        self.effects.extend(effects);
     }
 
     fn outcome(&mut self, id: PlanId, outcome: Outcome) {
         self.with_world(|controller, world| controller.handle_outcome(id, outcome, world));
+        while self.continue_work() {}
     }
 
     fn effects(&mut self) -> Vec<Effect> {
-        std::iter::from_fn(|| self.controller.poll_effect()).collect()
+        self.take_effects();
+        std::mem::take(&mut self.effects)
     }
 
     /// The plans to execute now.

@@ -346,8 +346,7 @@ fn a_guest_that_keeps_failing_opens_its_circuit_and_keeps_its_items() {
         match bench.call() {
             Some(call) => {
                 let failure = CallFailure::new(CallFailureKind::Trap, "unreachable");
-                let now = bench.now;
-                bench.controller.handle_call_failure(now, call.id, failure);
+                bench.fail(call.id, failure);
                 failures += 1;
             }
             None => bench.pass(SECOND),

@@ -1,6 +1,7 @@
 //! Decisions that are too long for one answer and come in pages.
 
 use super::*;
+use crate::controller::execution::ItemExecution;
 
 fn continue_from(plans: Vec<Plan>, cursor: &str) -> Decision {
     let cursor = cursor.to_owned();
@@ -137,9 +138,7 @@ fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
     bench.outcome(plan, succeeded(WriteResult::Gone));
     let call = bench.call().unwrap();
     let failure = CallFailure::new(CallFailureKind::Trap, "test");
-    bench
-        .controller
-        .handle_call_failure(bench.now, call.id, failure);
+    bench.fail(call.id, failure);
     assert!(bench.call().is_none());
     bench.pass(SECOND);
     let call = bench.call().unwrap();
@@ -147,4 +146,15 @@ fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
     bench.controller.handle_call_void(bench.now, call.id);
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "", 1));
+}
+
+/// A decision may have pages without end.
+#[test]
+fn an_item_waits_once_for_an_object_however_many_plans_are_held() {
+    let snapshot = Store::default().snapshot();
+    let mut execution = ItemExecution::new(vec![], snapshot, 1, Verdict::Done);
+    for _ in 0..1000 {
+        execution.hold(Uid::new("a"));
+    }
+    assert_eq!(execution.unseen, [Uid::new("a")].into());
 }

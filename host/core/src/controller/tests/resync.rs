@@ -40,9 +40,7 @@ fn work(bench: &mut Bench, took: Duration) -> BTreeSet<String> {
         keys.extend(call.items.iter().map(|item| item.key.clone()));
         let done = call.items.iter().map(|_| decide(vec![], Verdict::Done));
         let done = done.collect();
-        bench.with_world(|controller, world| {
-            controller.handle_decisions(call.id, done, took, world);
-        });
+        bench.answer_in(took, call.id, done);
     }
     keys
 }
@@ -103,9 +101,7 @@ fn a_long_call_is_followed_by_a_short_rest() {
     let call = bench.call().unwrap();
     let done = call.items.iter().map(|_| decide(vec![], Verdict::Done));
     let done = done.collect();
-    bench.with_world(|controller, world| {
-        controller.handle_decisions(call.id, done, 10 * SECOND, world);
-    });
+    bench.answer_in(10 * SECOND, call.id, done);
     while bench.call().is_some() {}
     let next = bench.timeout().unwrap();
     assert_eq!(next.since(bench.now), 20 * MILLI);

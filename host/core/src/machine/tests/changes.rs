@@ -159,9 +159,10 @@ fn left(bench: &mut Bench) -> (usize, usize) {
 fn a_plan_admitted_when_leadership_is_lost_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let (now, machine) = (bench.now, &mut bench.machine);
-    machine.handle(now, answered(&call, true));
-    machine.handle(now, Input::Leadership { held: false });
+    bench.execute(answered(&call, true));
+    bench
+        .machine
+        .handle(bench.now, Input::Leadership { held: false });
     assert_eq!(left(&mut bench), (0, 1));
     // It is decided again, with leadership.
     bench.input(Input::Leadership { held: true });
@@ -175,11 +176,8 @@ fn a_plan_admitted_when_leadership_is_lost_is_not_executed() {
 fn a_plan_that_waits_for_the_driver_when_the_host_stops_ends_as_withdrawn() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let (now, machine) = (bench.now, &mut bench.machine);
-    machine.handle(now, answered(&call, true));
-    machine.handle(now, Input::Leadership { held: true });
-    machine.settle(now.instant);
-    machine.handle(now, Input::Stop);
+    bench.execute(answered(&call, true));
+    bench.machine.handle(bench.now, Input::Stop);
     assert_eq!(left(&mut bench), (0, 1));
     let ended = |report: &Report| matches!(report, Report::Executed { outcome, .. } if outcome.failed.is_some());
     assert!(bench.reports.iter().any(ended));
@@ -204,7 +202,7 @@ fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
         logged: 0,
         took: Duration::ZERO,
     };
-    bench.machine.handle(bench.now, answer);
+    bench.execute(answer);
     let dry_run = desired("one", Settings::default());
     bench.machine.apply(bench.now, vec![dry_run]);
     assert_eq!(left(&mut bench), (0, 1));
@@ -224,7 +222,7 @@ fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
 fn plans_of_a_controller_that_is_removed_in_the_same_moment_never_leave() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    bench.machine.handle(bench.now, answered(&call, true));
+    bench.execute(answered(&call, true));
     bench.machine.apply(bench.now, vec![]);
     assert_eq!(left(&mut bench), (0, 1));
     bench.input(Input::Stop);

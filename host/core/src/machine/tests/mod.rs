@@ -230,6 +230,12 @@ impl Bench {
         });
         states.next().expect("it comes every second")
     }
+
+    /// An answer is executed, and the driver has not taken the effects yet.
+    fn execute(&mut self, answer: Input) {
+        self.machine.handle(self.now, answer);
+        self.machine.work(self.now);
+    }
 }
 
 /// The answer to a call: the guest deletes each pod of its items if it should, and is

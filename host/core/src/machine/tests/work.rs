@@ -88,11 +88,54 @@ fn a_stop_waits_for_executions_and_begins_nothing() {
 fn a_plan_that_was_admitted_in_the_moment_of_a_stop_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    bench.machine.handle(bench.now, answered(&call, true));
+    bench.execute(answered(&call, true));
     bench.machine.handle(bench.now, Input::Stop);
     bench.run();
     assert!(bench.executes.is_empty());
     assert!(bench.machine.is_stopped());
+}
+
+#[test]
+fn a_large_answer_of_one_controller_does_not_hold_up_another() {
+    let mut bench = Bench::running(&["a"]);
+    let large = bench.calls.pop_front().unwrap();
+    let mut other = desired("two", enforce());
+    other.name = "other".into();
+    bench.apply(vec![desired("one", Settings::default()), other]);
+    let small = bench.calls.pop_front().unwrap();
+    assert_eq!(&*small.controller, "other");
+    let plans = (0..5000).map(|one| delete(&format!("ns/p{one}")));
+    let decision = Decision {
+        plans: plans.collect(),
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    };
+    let now = bench.now;
+    bench.machine.handle(
+        now,
+        Input::Answered {
+            call: large.id,
+            result: Ok(vec![decision]),
+            logged: 0,
+            took: Duration::ZERO,
+        },
+    );
+    bench.machine.handle(now, answered(&small, true));
+    bench.run();
+    assert_eq!(bench.deleting(), ["a"], "the other one is executed at once");
+    let ruled = |bench: &Bench| {
+        let is_of_large = |report: &&Report| matches!(report, Report::Ruled { controller, .. } if controller == "test");
+        bench.reports.iter().filter(is_of_large).count()
+    };
+    assert_eq!(ruled(&bench), 0, "the large one is counted first");
+    let mut turns = 0;
+    while bench.machine.next_wake(now) == now.instant {
+        bench.run();
+        turns += 1;
+    }
+    assert_eq!(ruled(&bench), 5000);
+    assert!(turns >= 5000 / 256, "{turns}");
 }
 
 #[test]

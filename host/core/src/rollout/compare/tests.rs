@@ -115,8 +115,11 @@ impl Bench {
             started: at(seconds),
             other: &self.timers,
         };
-        self.comparison
-            .decided(at(seconds), reconcile, plans, |_| self.stale);
+        for plan in plans {
+            self.comparison
+                .decided(at(seconds), reconcile, plan, self.stale);
+        }
+        self.comparison.reconciled(reconcile);
     }
 
     fn stable(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
@@ -400,6 +403,20 @@ fn plans_that_are_compared_have_a_bound_in_bytes() {
     assert_eq!(counts.different, 50);
     assert_eq!(counts.only_candidate + counts.unknown, 50);
     assert!(counts.unknown > 25, "{counts:?}");
+}
+
+/// A guest chooses the keys of its items, and may be done with each at once.
+#[test]
+fn items_that_were_reconciled_have_a_bound_in_bytes() {
+    let mut bench = Bench::new();
+    bench.comparison.set_most_bytes(20_000);
+    for number in 0..100 {
+        bench.stable(&format!("{number:01000}"), 1, &[]);
+    }
+    let [stable, _] = &bench.comparison.reconciles;
+    let keys = stable.last.keys().chain(&stable.order);
+    let bytes: usize = keys.map(|item| item.key.len()).sum();
+    assert!((10_000..=20_000).contains(&bytes), "{bytes}");
 }
 
 /// Targets that are dropped while they wait do not stay among those that wait, however
