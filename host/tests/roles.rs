@@ -19,6 +19,12 @@ mod bomb;
 mod cluster;
 #[path = "roles/compiler.rs"]
 mod compiler;
+#[path = "e2e/deploy.rs"]
+#[allow(
+    dead_code,
+    reason = "these tests run the program, and have no client of their own"
+)]
+mod deploy;
 #[path = "roles/grants.rs"]
 mod grants;
 #[path = "roles/ports.rs"]

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::{Bench, PATIENCE, Running, break_requests, on_the_sim, text};
+use bench::{Bench, PATIENCE, Running, break_requests, deploy, on_the_sim, text};
 use davit::host::Report;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::{DeleteOptions, DeletionKind};
@@ -349,5 +349,5 @@ fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
             Ok::<_, davit_sim::ConnectionClosed>(http::Response::from_parts(parts, body))
         }
     });
-    Running::start(kube::Client::new(service, "default"))
+    Running::start(deploy::davit_through(bench.sim(), service))
 }

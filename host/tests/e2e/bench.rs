@@ -26,14 +26,19 @@ use kube::client::Body;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
-use tower::service_fn;
+
+#[path = "deploy.rs"]
+pub(crate) mod deploy;
 
 /// The longest wait, on the API server's clock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 /// An API server with the objects of the test.
 pub(crate) struct Bench {
+    /// Has every permission.
     client: kube::Client,
+    /// Has the permissions of Davit's account.
+    davit: kube::Client,
     /// None on a real API server.
     pub(crate) sim: Option<Sim>,
     pub(crate) namespace: String,
@@ -44,13 +49,13 @@ pub(crate) struct Bench {
 
 /// Runs a test on the API server in memory, on virtual time.
 pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
-    runtime(true).block_on(async { test(Bench::in_memory()).await });
+    runtime(true).block_on(allowed(Bench::in_memory, test));
 }
 
 /// Runs a test on the API server in memory, on the machine's own clock: for tests of
 /// the host's own speed.
 pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
-    runtime(false).block_on(async { test(Bench::in_memory()).await });
+    runtime(false).block_on(allowed(Bench::in_memory, test));
 }
 
 /// The same, with a start time for the API server's clock.
@@ -58,7 +63,18 @@ pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
     start: jiff::Timestamp,
     test: impl FnOnce(Bench) -> F,
 ) {
-    runtime(false).block_on(async { test(Bench::in_memory_since(start)).await });
+    runtime(false).block_on(allowed(|| Bench::in_memory_since(start), test));
+}
+
+/// Runs a test. The roles in `deploy/` must allow each request of the host.
+async fn allowed<F: Future<Output = ()>>(
+    bench: impl FnOnce() -> Bench,
+    test: impl FnOnce(Bench) -> F,
+) {
+    let bench = bench();
+    let sim = bench.sim().clone();
+    test(bench).await;
+    assert_eq!(deploy::denied(&sim), BTreeSet::new());
 }
 
 /// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, otherwise in memory, and
@@ -95,16 +111,8 @@ impl Bench {
     }
 
     fn in_memory_since(now: jiff::Timestamp) -> Self {
-        let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
-        let service = {
-            let sim = sim.clone();
-            service_fn(move |request: Request<Body>| {
-                let sim = sim.clone();
-                async move { sim.call(request).await }
-            })
-        };
-        let client = kube::Client::new(service, "default");
-        Self::new(client, Some(sim))
+        let sim = deploy::sim(now);
+        Self::new(deploy::administrator(&sim), deploy::davit(&sim), Some(sim))
     }
 
     async fn real(kubeconfig: &Path) -> Self {
@@ -112,14 +120,16 @@ impl Bench {
             kubeconfig: Some(kubeconfig.to_owned()),
             context: None,
         };
-        Self::new(connect::connect(&options).await.unwrap(), None)
+        let client = connect::connect(&options).await.unwrap();
+        Self::new(client.clone(), client, None)
     }
 
-    fn new(client: kube::Client, sim: Option<Sim>) -> Self {
+    fn new(client: kube::Client, davit: kube::Client, sim: Option<Sim>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self {
             client,
+            davit,
             sim,
             namespace: format!("davit-test-{}-{number}", std::process::id()),
             made: RefCell::default(),
@@ -136,8 +146,10 @@ impl Bench {
         self.made.borrow_mut().push(path);
     }
 
+    /// A client for a host. On the API server in memory it has the permissions of Davit's
+    /// account, otherwise those of the tests.
     pub(crate) fn client(&self) -> kube::Client {
-        self.client.clone()
+        self.davit.clone()
     }
 
     /// Sends a request; returns the status and the body.
@@ -399,6 +411,8 @@ pub(crate) struct Running {
     pub(crate) metrics: Arc<HostMetrics>,
     pub(crate) records: Arc<Records>,
     pub(crate) health: Arc<Health>,
+    /// Whether each controller runs as its account in `deploy/`.
+    has_accounts: bool,
 }
 
 impl Running {
@@ -415,6 +429,7 @@ impl Running {
             guests,
             rates,
         } = setup;
+        let has_accounts = client.default_namespace() == deploy::NAMESPACE;
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
         let health = Arc::new(Health::default());
@@ -446,11 +461,17 @@ impl Running {
             metrics,
             records,
             health,
+            has_accounts,
         }
     }
 
     pub(crate) async fn apply(&self, config: &str) {
-        let controllers = parse(config).controllers.unwrap();
+        let mut controllers = parse(config).controllers.unwrap();
+        if self.has_accounts {
+            for one in &mut controllers {
+                deploy::set_account(&one.name, &mut one.spec);
+            }
+        }
         self.host.apply(&controllers).await.unwrap();
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use davit::host::Report;
 use tokio::time::sleep;
 
-use crate::bench::{in_real_time, odd_guest, on_the_sim};
+use crate::bench::{deploy, in_real_time, odd_guest, on_the_sim};
 
 /// Runs PodGC beside a guest that misbehaves in this way for every item.
 /// The bad guest's metric `series` is 1 at least.
@@ -37,7 +37,7 @@ fn beside_podgc_within(behaviour: &str, limits: &str, series: &str) {
         sleep(Duration::from_secs(120)).await;
         bench.pod("second", "missing", "Running").await;
         bench.until_left(&["innocent"]).await;
-        let writes = bench.sim().log().into_iter();
+        let writes = deploy::requests(bench.sim()).into_iter();
         let writes = writes.filter(|served| served.method != "GET");
         for write in writes {
             let name = &write.work.name;

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, on_the_sim, text};
+use crate::bench::{Bench, PATIENCE, Running, deploy, on_the_sim, text};
 use crate::objects::SETTLED;
 
 /// An API server, and its answers to discovery.
@@ -72,7 +72,7 @@ impl Cluster {
             let cluster = cluster.clone();
             async move { cluster.serve(request).await }
         });
-        Running::start(kube::Client::new(service, "default"))
+        Running::start(deploy::davit_through(&self.sim, service))
     }
 
     /// Changes the answers of discovery from now on; the served resources stay.
@@ -206,7 +206,7 @@ impl Cluster {
 
     /// The requests that were not watches, lists or discovery.
     pub(crate) fn requests(&self) -> Vec<RequestRecord> {
-        let mut log = self.sim.log();
+        let mut log = deploy::requests(&self.sim);
         log.retain(|it| {
             let asks = ["get", "delete", "patch", "create", "update"];
             asks.contains(&it.work.verb.as_str()) && !it.work.resource.is_empty()

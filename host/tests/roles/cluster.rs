@@ -1,24 +1,25 @@
 //! An API server with RBAC, the objects of `deploy/`, and the program.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use davit_sim::{Config, Rbac, RequestRecord, Server, Sim, kubeconfig_with_token};
-use http_body_util::{BodyExt as _, Full};
+use davit_sim::{RequestRecord, Server, Sim, kubeconfig_with_token};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
+pub(crate) use crate::deploy::NAMESPACE;
+use crate::deploy::{self, ADMINISTRATOR, deploy, documents};
+
 const PATIENCE: Duration = Duration::from_secs(40);
-pub(crate) const NAMESPACE: &str = "davit-system";
-const ADMINISTRATOR: &str = "the-administrators-token";
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
-    runtime: Runtime,
+    /// Serves requests as long as it lives.
+    _runtime: Runtime,
     server: Server,
     directory: TempDir,
 }
@@ -26,63 +27,31 @@ pub(crate) struct Cluster {
 /// A verb on a resource: `patch pods/status`, `list leases.coordination.k8s.io`.
 pub(crate) type Permission = String;
 
-fn deploy(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../deploy")
-        .join(path)
-}
-
-fn documents(path: &str) -> Vec<Value> {
-    let text = std::fs::read_to_string(deploy(path)).unwrap();
-    serde_saphyr::from_multiple(&text).unwrap()
-}
-
 impl Cluster {
     /// A cluster with the objects in `deploy/base`, except the Deployment, whose
     /// program a test starts itself.
     pub(crate) fn new() -> Self {
         let runtime = Runtime::new().unwrap();
-        let config = Config {
-            rbac: Some(Rbac {
-                administrator_token: ADMINISTRATOR.to_owned(),
-            }),
-            ..Config::default()
-        };
         let (sim, server) = runtime.block_on(async {
-            let sim = Sim::new(config, jiff::Timestamp::now()).unwrap();
+            let sim = deploy::empty(jiff::Timestamp::now());
             let anywhere = "127.0.0.1:0".parse().unwrap();
             let server = Server::start(anywhere, sim.clone()).await.unwrap();
             (sim, server)
         });
         let cluster = Cluster {
             sim,
-            runtime,
+            _runtime: runtime,
             server,
             directory: tempfile::tempdir().unwrap(),
         };
-        for file in [
-            "base/namespace.yaml",
-            "crds/controllers.davit.dev.yaml",
-            "base/serviceaccount.yaml",
-            "base/rbac.yaml",
-        ] {
-            for mut object in documents(file) {
-                // Like `namespace` in the kustomization.
-                if ["ServiceAccount", "Role", "RoleBinding"].contains(&kind(&object)) {
-                    object["metadata"]["namespace"] = json!(NAMESPACE);
-                }
-                cluster.sim.create(object).unwrap();
-            }
-        }
+        deploy::install_base(&cluster.sim);
         cluster
     }
 
     /// Adds the objects in `deploy/controllers/NAME`, in the mode Enforce and with
     /// another configuration.
     pub(crate) fn add(&self, name: &str, config: &Value) {
-        for role in documents(&format!("controllers/{name}/rbac.yaml")) {
-            self.sim.create(role).unwrap();
-        }
+        deploy::install_roles(&self.sim, name);
         self.sim.create(controller(name, config)).unwrap();
     }
 
@@ -219,21 +188,7 @@ impl Cluster {
 
     /// A token of a `ServiceAccount` in Davit's namespace.
     pub(crate) fn token(&self, account: &str) -> String {
-        self.runtime.block_on(self.request_token(account))
-    }
-
-    async fn request_token(&self, account: &str) -> String {
-        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token");
-        let request = http::Request::post(path)
-            .header("Authorization", format!("Bearer {ADMINISTRATOR}"))
-            .header("Content-Type", "application/json")
-            .body(Full::new("{}".into()))
-            .unwrap();
-        let response = self.sim.call(request).await.unwrap();
-        let body = response.into_body().collect().await.unwrap().to_bytes();
-        let answer: Value = serde_json::from_slice(&body).unwrap();
-        let token = answer.pointer("/status/token").and_then(Value::as_str);
-        token.unwrap_or_else(|| panic!("{answer}")).to_owned()
+        deploy::token(&self.sim, account)
     }
 
     /// Waits until the cluster has this property.
@@ -251,8 +206,7 @@ impl Cluster {
 
     /// The program's requests that no role allows.
     pub(crate) fn denied(&self) -> BTreeSet<String> {
-        let log = self.sim.log();
-        log.into_iter().filter_map(|served| served.denied).collect()
+        deploy::denied(&self.sim)
     }
 
     /// The permissions that the program has used.
@@ -287,10 +241,6 @@ fn used(served: &RequestRecord) -> Vec<Permission> {
         return vec![needs("list"), needs("watch")];
     }
     vec![needs(&work.verb)]
-}
-
-fn kind(object: &Value) -> &str {
-    object["kind"].as_str().unwrap()
 }
 
 fn permission(verb: &str, group: &str, resource: &str, subresource: &str) -> Permission {

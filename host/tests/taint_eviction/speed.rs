@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, in_real_time, on_the_sim};
+use crate::bench::{Bench, PATIENCE, Running, deploy, in_real_time, on_the_sim};
 use crate::cluster::{KEY, pod, taint, taint_eviction, until_resynced};
 
 const NODES: usize = 60;
@@ -64,16 +64,16 @@ type FirstMark = Arc<Mutex<Option<Instant>>>;
 
 /// A client of the API server in memory that records this time.
 fn watched(sim: &Sim, marked: &FirstMark) -> kube::Client {
-    let (sim, marked) = (sim.clone(), Arc::clone(marked));
+    let (served, marked) = (sim.clone(), Arc::clone(marked));
     let service = service_fn(move |request: Request<Body>| {
         let path = request.uri().path();
         if path.contains("/pods/") && path.ends_with("/status") {
             marked.lock().unwrap().get_or_insert_with(Instant::now);
         }
-        let sim = sim.clone();
+        let sim = served.clone();
         async move { sim.call(request).await }
     });
-    kube::Client::new(service, "default")
+    deploy::davit_through(sim, service)
 }
 
 async fn first(marked: &FirstMark) -> Instant {
@@ -200,9 +200,9 @@ struct AnswerTimes {
 /// do not count.
 fn limited(sim: &Sim, times: &Times) -> kube::Client {
     let places = Arc::new(Semaphore::new(AT_ONCE));
-    let (sim, times) = (sim.clone(), Arc::clone(times));
+    let (served, times) = (sim.clone(), Arc::clone(times));
     let service = service_fn(move |request: Request<Body>| {
-        let (sim, times, places) = (sim.clone(), Arc::clone(&times), Arc::clone(&places));
+        let (sim, times, places) = (served.clone(), Arc::clone(&times), Arc::clone(&places));
         async move {
             let uri = request.uri();
             let is_watch = uri
@@ -225,5 +225,5 @@ fn limited(sim: &Sim, times: &Times) -> kube::Client {
             answer
         }
     });
-    kube::Client::new(service, "default")
+    deploy::davit_through(sim, service)
 }

@@ -16,7 +16,7 @@ use davit_core::api::{CandidateStatus, ControllerStatus};
 use davit_core::control::{Declaration, Owner, Requests};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, PATIENCE, Running, Setup, parse};
+use crate::bench::{Bench, PATIENCE, Running, Setup, deploy, parse};
 
 /// PodGC in Enforce with this configuration and these steps.
 fn podgc(config: &str, rollout: &str) -> String {
@@ -55,8 +55,11 @@ impl Running {
 
     /// Declares them with these requests.
     async fn request(&self, config: &str, generation: i64, requests: Requests) {
-        let controllers = parse(config).controllers.unwrap().into_iter();
-        let declared = controllers.map(|controller| Declaration {
+        let mut controllers = parse(config).controllers.unwrap();
+        for controller in &mut controllers {
+            deploy::set_account(&controller.name, &mut controller.spec);
+        }
+        let declared = controllers.into_iter().map(|controller| Declaration {
             name: controller.name,
             generation: Some(generation),
             object: None,

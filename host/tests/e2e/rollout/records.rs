@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use davit::records::Records;
-use davit::resource::definition::definition;
 use davit_core::api::ControllerStatus;
 use davit_core::control::{Declaration, Requests};
 use davit_core::object::ObjectRef;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::model::DeleteOptions;
 use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -19,9 +19,9 @@ use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
 use super::{condition, podgc};
-use crate::bench::{Bench, PATIENCE, Running, Setup, on_the_sim, parse, text};
+use crate::bench::deploy::NAMESPACE;
+use crate::bench::{Bench, PATIENCE, Running, Setup, deploy, on_the_sim, parse, text};
 
-const NAMESPACE: &str = "davit-system";
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
 /// The Controller podgc of the API server.
@@ -33,8 +33,6 @@ struct Resource {
 
 impl Resource {
     fn new(bench: &Bench) -> Self {
-        let definition = serde_json::to_value(definition()).unwrap();
-        bench.sim().create(definition).unwrap();
         let controller = json!({
             "apiVersion": "davit.dev/v1alpha1", "kind": "Controller",
             "metadata": {"name": "podgc"}, "spec": {"module": {"builtin": "podgc"}},
@@ -52,13 +50,6 @@ impl Resource {
         }
     }
 
-    fn make_namespace(bench: &Bench) {
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
-        });
-        bench.sim().create(namespace).unwrap();
-    }
-
     /// A host with these records.
     async fn start(&self, bench: &Bench) -> Running {
         let (sim, writes) = (bench.sim().clone(), Arc::clone(&self.writes));
@@ -71,13 +62,14 @@ impl Resource {
             let sim = sim.clone();
             async move { sim.call(request).await }
         });
-        let client = kube::Client::new(service, NAMESPACE);
+        let client = deploy::davit_through(bench.sim(), service);
         let setup = Setup {
             records: Arc::new(Records::cluster(client.clone(), NAMESPACE)),
             ..Setup::default()
         };
         let running = Running::start_with(client, setup);
-        let controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
+        let mut controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
+        deploy::set_account("podgc", &mut controllers[0].spec);
         let declared = Declaration {
             name: "podgc".into(),
             generation: Some(1),
@@ -135,7 +127,6 @@ fn event_reasons(bench: &Bench) -> Vec<String> {
 fn each_of_two_hosts_on_one_controller_reports_the_other() {
     on_the_sim(|bench| async move {
         let resource = Resource::new(&bench);
-        Resource::make_namespace(&bench);
         let _first = resource.start(&bench).await;
         Resource::until_ready(&bench, "Running").await;
         let before = resource.writes();
@@ -180,7 +171,6 @@ fn each_of_two_hosts_on_one_controller_reports_the_other() {
 fn a_host_that_replaces_one_that_has_ended_reports_no_other() {
     on_the_sim(|bench| async move {
         let resource = Resource::new(&bench);
-        Resource::make_namespace(&bench);
         let first = resource.start(&bench).await;
         Resource::until_ready(&bench, "Running").await;
         first.host.stop().await;
@@ -193,15 +183,22 @@ fn a_host_that_replaces_one_that_has_ended_reports_no_other() {
     });
 }
 
-/// Davit's namespace does not exist: status, event and probe name the cause, and the
+/// Davit may not write in its namespace: status, event and probe name the cause, and the
 /// host does not retry several times a second.
 #[test]
 fn nothing_runs_until_its_revision_can_be_recorded() {
     on_the_sim(|bench| async move {
         let resource = Resource::new(&bench);
+        let (api, binding) = ("rbac.authorization.k8s.io/v1", "RoleBinding");
+        let mut allowed = bench.sim().get(api, binding, NAMESPACE, "davit").unwrap();
+        let at_once = DeleteOptions::default();
+        let removed = bench
+            .sim()
+            .delete(api, binding, NAMESPACE, "davit", &at_once);
+        removed.unwrap();
         let host = resource.start(&bench).await;
         let status = Resource::until_ready(&bench, "NotRecorded").await;
-        assert_eq!(status.summary, "NotRecorded: not found");
+        assert_eq!(status.summary, "NotRecorded: forbidden");
         let (is, _, message) = condition(&status, "Ready");
         assert_eq!(is, "False");
         assert!(message.contains(NAMESPACE), "{message}");
@@ -217,7 +214,11 @@ fn nothing_runs_until_its_revision_can_be_recorded() {
         let reasons = event_reasons(&bench);
         assert!(reasons.contains(&"NotRecorded".to_owned()), "{reasons:?}");
 
-        Resource::make_namespace(&bench);
+        let metadata = allowed["metadata"].as_object_mut().unwrap();
+        metadata.retain(|field, _| ["name", "namespace"].contains(&field.as_str()));
+        bench.sim().create(allowed).unwrap();
+        // From here on the roles allow everything.
+        bench.sim().clear_log();
         Resource::until_ready(&bench, "Running").await;
         bench.until_left(&[]).await;
         sleep(Duration::from_secs(5)).await;
@@ -231,7 +232,6 @@ fn nothing_runs_until_its_revision_can_be_recorded() {
 #[test]
 fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
     on_the_sim(|bench| async move {
-        Resource::make_namespace(&bench);
         let refused = ["list", "watch"].map(|verb| {
             bench.sim().add_fault(Fault {
                 matches: Match::new(verb, "nodes"),

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tower::service_fn;
 
-use crate::bench::{Bench, Running, on_the_sim, text};
+use crate::bench::{Bench, Running, deploy, on_the_sim, text};
 
 /// A node with a taint that no pod of it tolerates.
 async fn tainted_pods(bench: &mut Bench, count: usize) {
@@ -89,7 +89,7 @@ fn every_write_names_its_controller_revision_and_decision() {
 /// A request: its method, its path, and the user that it impersonates.
 type WireRequest = (String, String, Option<String>);
 
-/// A client in the namespace `davit` that logs its requests.
+/// A client for a host that logs its requests.
 fn logging_client(bench: &Bench) -> (kube::Client, Arc<Mutex<Vec<WireRequest>>>) {
     let sent: Arc<Mutex<Vec<WireRequest>>> = Arc::default();
     let (client, log) = (bench.client(), Arc::clone(&sent));
@@ -101,7 +101,7 @@ fn logging_client(bench: &Bench) -> (kube::Client, Arc<Mutex<Vec<WireRequest>>>)
         let client = client.clone();
         async move { client.send(request).await }
     });
-    (kube::Client::new(service, "davit"), sent)
+    (deploy::davit_through(bench.sim(), service), sent)
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_controller_reads_live_and_writes_as_its_service_account_and_watches_as_davi
         tainted_pods(&mut bench, 2).await;
         let (client, sent) = logging_client(&bench);
         let mut host = Running::start(client);
-        let account = "  serviceAccountName: evictions\n";
+        let account = "  serviceAccountName: davit-taint-eviction\n";
         host.apply(&taint_eviction(account)).await;
         host.started().await;
         bench.events(2).await;
@@ -120,7 +120,7 @@ fn a_controller_reads_live_and_writes_as_its_service_account_and_watches_as_davi
             let all = sent.iter().filter(|one| one.0 == method);
             all.cloned().collect::<Vec<WireRequest>>()
         };
-        let user = Some("system:serviceaccount:davit:evictions".to_owned());
+        let user = Some("system:serviceaccount:davit-system:davit-taint-eviction".to_owned());
         for method in ["PATCH", "DELETE"] {
             let requests = of(method);
             assert_eq!(requests.len(), 2, "{requests:?}");
