@@ -81,6 +81,9 @@ pub(super) struct Controller<G> {
     status: ControllerStatus,
     /// The controller that the data half last got.
     pub(super) applied: Option<DesiredController<G>>,
+    /// The revisions that it has replaced and that may still run: the data half runs them
+    /// until the watches of the next ones are synced.
+    replaced: Vec<LoadedRevision<G>>,
     /// Whether the controller needs no reconcile.
     pub(super) rest: Rest,
     /// Which modules may write.
@@ -127,6 +130,7 @@ impl<G: Clone> Controller<G> {
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
+            replaced: Vec::new(),
             rest: Rest::default(),
             trust,
             named: last_name(&status),

@@ -200,9 +200,9 @@ impl<G: Clone> Control<G> {
             }
         }
         // A candidate that is rolled back loses its share before anything else.
-        for (_, controller) in known(&mut self.controllers) {
+        for (name, controller) in known(&mut self.controllers) {
             if !controller.rest.is_complete() {
-                controller.apply_at_once();
+                controller.apply_at_once(observed.get(name));
             }
         }
         self.run();

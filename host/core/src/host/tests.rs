@@ -2,6 +2,7 @@
 //! rollback before that.
 
 mod guardrails;
+mod replaced;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -20,8 +21,9 @@ use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
 use crate::machine::tests::{delete, manifest, object, served};
 use crate::machine::{Call, Execute};
+use crate::manifest::Source;
 use crate::mapping::{Discovery, Mapping};
-use crate::object::{ProjectedObject, Uid};
+use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::plan::{Decision, Verdict};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::stream::{Batch, StreamId, Update};
@@ -67,9 +69,13 @@ fn spec(threshold: u64, steps: &[&str]) -> ControllerSpec {
 
 fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
     let config = encode_config(&spec.config).unwrap();
+    let mut manifest = manifest();
+    if let Some(plural) = spec.config["watches"].as_str() {
+        manifest.watches[0].source = Source::One(ApiResource::new("", "v1", plural));
+    }
     LoadedRevision {
         guest: spec.config["threshold"].as_u64().unwrap(),
-        manifest: Arc::new(manifest()),
+        manifest: Arc::new(manifest),
         identity: RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
         away: None,
         is_shipped: true,

@@ -32,13 +32,9 @@ impl<G: Clone> Controller<G> {
             return BTreeSet::new();
         };
         let loaded = self.stable.iter().chain(&self.desired);
-        let applied = self.applied.iter().flat_map(|applied| {
-            let candidate = applied.candidate.iter().map(|(candidate, _)| candidate);
-            candidate.chain([&applied.stable])
-        });
         loaded
             .map(|one| &one.loaded)
-            .chain(applied)
+            .chain(self.running())
             .flat_map(|one| needed(&account, &one.manifest))
             .collect()
     }

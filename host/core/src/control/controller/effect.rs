@@ -13,6 +13,8 @@ use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
+use crate::observation::Observation;
+use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::time::Now;
 
@@ -48,6 +50,9 @@ impl<G: Clone> Controller<G> {
         let desired = DesiredController {
             name: self.name.clone(),
             settings: Settings {
+                // The grant is also that of the candidate, and of a replaced revision that
+                // still runs. Neither gets more than its own: without rules, only what is
+                // trusted runs.
                 dry_run_only: unsigned,
                 ..spec.settings(self.grant(&stable.loaded))
             },
@@ -86,8 +91,8 @@ impl<G: Clone> Controller<G> {
 
     /// Applies the decisions that must not wait for the record: an operator's settings,
     /// the withdrawal of a candidate, of a grant, and of a permission of the account.
-    pub(in crate::control) fn apply_at_once(&mut self) {
-        self.stop_what_may_not_run();
+    pub(in crate::control) fn apply_at_once(&mut self, seen: Option<&Observation>) {
+        self.stop_what_may_not_run(seen);
         let desired = self.desired();
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
             let desired = desired.ahead_of_record();
@@ -101,20 +106,58 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Stops what runs and may not run any more.
-    fn stop_what_may_not_run(&mut self) {
-        let may_run = |revision| self.may_run(revision);
-        let stable = self.stable.as_ref().map(|stable| &stable.loaded);
+    fn stop_what_may_not_run(&mut self, seen: Option<&Observation>) {
+        let stable = seen.and_then(|seen| seen.stable.as_ref());
+        let candidate = seen.and_then(|seen| seen.candidate.as_ref());
+        let candidate = candidate.map(|candidate| &candidate.identity);
+        let runs = |one: &LoadedRevision<G>| [stable, candidate].contains(&Some(&one.identity));
+        self.replaced.retain(runs);
         let Some(applied) = &self.applied else {
             return;
         };
-        let continues = may_run(&applied.stable) && stable.is_none_or(may_run);
-        let candidate = applied.candidate.as_ref();
-        let keeps = candidate.is_none_or(|(candidate, _)| may_run(candidate));
+        let replaced = |identity: Option<&RevisionIdentity>| {
+            let mut replaced = self.replaced.iter();
+            replaced.find(|one| Some(&one.identity) == identity)
+        };
+        let may_run = |all: &[Option<&LoadedRevision<G>>]| {
+            let mut all = all.iter().copied().flatten();
+            all.all(|one| self.may_run(one))
+        };
+        let next = self.stable.as_ref().map(|stable| &stable.loaded);
+        let continues = may_run(&[Some(&applied.stable), next, replaced(stable)]);
+        let next = applied.candidate.as_ref().map(|(candidate, _)| candidate);
+        let keeps = may_run(&[next, replaced(candidate)]);
         if !continues {
-            self.applied = None;
+            self.set_applied(None);
         } else if let (Some(applied), false) = (&mut self.applied, keeps) {
             applied.candidate = None;
         }
+    }
+
+    /// Sets what the data half runs. It runs the former revisions until the watches of the
+    /// next ones are synced.
+    fn set_applied(&mut self, next: Option<DesiredController<G>>) {
+        let former = std::mem::replace(&mut self.applied, next);
+        if self.applied.is_none() {
+            // Everything stops at once.
+            self.replaced.clear();
+        } else if let Some(former) = former {
+            let candidate = former.candidate.map(|(candidate, _)| candidate);
+            for one in [Some(former.stable), candidate].into_iter().flatten() {
+                if !self.running().any(|other| other.identity == one.identity) {
+                    self.replaced.push(one);
+                }
+            }
+        }
+    }
+
+    /// The revisions that the data half may run.
+    pub(super) fn running(&self) -> impl Iterator<Item = &LoadedRevision<G>> {
+        let applied = self.applied.iter().flat_map(|applied| {
+            let candidate = applied.candidate.iter().map(|(candidate, _)| candidate);
+            candidate.chain([&applied.stable])
+        });
+        applied.chain(&self.replaced)
     }
 
     /// Applies the decisions, if they are recorded.
@@ -130,7 +173,7 @@ impl<G: Clone> Controller<G> {
                 let former = self.applied.take();
                 desired.candidate = former.and_then(|former| former.candidate);
             }
-            self.applied = Some(desired);
+            self.set_applied(Some(desired));
         }
     }
 
@@ -178,11 +221,7 @@ impl<G: Clone> Controller<G> {
         let named = stable.into_iter().chain(candidate);
         let named = named.filter_map(|text| text.parse().ok());
         let loaded = self.stable.iter().chain(&self.desired);
-        let running = self.applied.iter().flat_map(|applied| {
-            let candidate = applied.candidate.iter().map(|(candidate, _)| candidate);
-            candidate.chain([&applied.stable])
-        });
-        let running = running.map(|one| one.identity.digest());
+        let running = self.running().map(|one| one.identity.digest());
         Some(
             named
                 .chain(recorded.iter().copied())

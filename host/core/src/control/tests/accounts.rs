@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::bench::{Bench, name_of, spec};
+use super::bench::{Bench, identity, name_of, spec};
 use crate::api::ControllerSpec;
 use crate::control::ControllerRecord;
 
@@ -258,4 +258,38 @@ fn another_account_is_reviewed_before_anything_runs_as_it() {
     bench.settle();
     assert_eq!(bench.running[0].account, None);
     assert_eq!(authorized(&bench), is("True", "OwnAccount"));
+}
+
+/// The next revision waits for its watches: the replaced one runs until then.
+#[test]
+fn a_replaced_revision_that_still_runs_is_reviewed_and_stops_when_it_is_denied() {
+    let running = |first: &ControllerSpec, second: &ControllerSpec| {
+        let mut bench = Bench::running(first.clone());
+        bench.former_stable = Some(identity(first));
+        bench.change(second.clone());
+        bench.pass(30);
+        assert_eq!(bench.stops, 0);
+        bench
+    };
+    let first = guest(&["nodes"]);
+    let mut second = guest(&["pods"]);
+    second.rollout.steps.clear();
+    let mut bench = running(&first, &second);
+    bench.denied = ["list nodes"].into();
+    bench.pass(300);
+    assert_eq!((bench.stops, &bench.former_stable), (1, &None));
+    assert_eq!(bench.runs(), Some((name_of(&second), None)));
+    bench.reviewed.clear();
+    bench.pass(600);
+    assert!(!bench.reviewed.iter().any(|one| one.contains("nodes")));
+
+    // Its watches were reviewed for another account.
+    let mut bench = running(&first, &second);
+    let mut other = second.clone();
+    other.service_account_name = Some("other".to_owned());
+    bench.change(other);
+    bench.look();
+    assert_eq!((bench.stops, &bench.former_stable), (1, &None));
+    bench.settle();
+    assert_eq!(bench.runs(), Some((name_of(&second), None)));
 }

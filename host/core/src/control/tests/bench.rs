@@ -72,6 +72,10 @@ pub(super) struct Bench {
     pub(super) forbidden: u64,
     /// The observed stable revision, while the next one still waits for its watches.
     pub(super) former_stable: Option<RevisionIdentity>,
+    /// The same of the candidate.
+    pub(super) former_candidate: Option<RevisionIdentity>,
+    /// How often the controller was stopped.
+    pub(super) stops: usize,
 }
 
 pub(super) fn spec(config: u32, steps: &[&str]) -> ControllerSpec {
@@ -207,6 +211,8 @@ impl Bench {
             reviewed: Vec::new(),
             forbidden: 0,
             former_stable: None,
+            former_candidate: None,
+            stops: 0,
         };
         bench.declare();
         bench
@@ -283,7 +289,7 @@ impl Bench {
             let effect = match output {
                 Output::Effect(effect) => effect,
                 Output::Run(desired) => {
-                    self.running = desired;
+                    self.run(desired);
                     continue;
                 }
                 Output::Reset { .. } => {
@@ -310,6 +316,18 @@ impl Bench {
                 ControlEffect::Answer { .. } | ControlEffect::Report(_) => {}
             }
         }
+    }
+
+    /// Stops at once what is not among the controllers that should run.
+    fn run(&mut self, desired: Vec<DesiredController<Guest>>) {
+        if desired.is_empty() {
+            self.former_stable = None;
+            self.stops += usize::from(!self.running.is_empty());
+        }
+        if desired.iter().all(|one| one.candidate.is_none()) {
+            self.former_candidate = None;
+        }
+        self.running = desired;
     }
 
     /// Executes one effect: a review, a read of the record, a load, or a write. Returns
@@ -454,13 +472,14 @@ impl Bench {
         let observed = self.running.iter().map(|desired| {
             let candidate = desired.candidate.as_ref();
             let stable = self.former_stable.as_ref();
+            let former = self.former_candidate.as_ref();
             let observation = Observation {
                 stable: Some(stable.unwrap_or(&desired.stable.identity).clone()),
                 pending: None,
                 complete: true,
                 circuit_open: None,
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
-                    identity: revision.identity.clone(),
+                    identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,
                     complete: true,
                     observed: self.observed.clone(),

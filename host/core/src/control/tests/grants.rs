@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::bench::{Bench, name_of, spec};
+use super::bench::{Bench, identity, name_of, spec};
 use crate::api::{ControllerSpec, ModuleSource};
 use crate::control::ControllerRecord;
 use crate::grant::Permissions;
@@ -167,6 +167,81 @@ fn a_grant_is_withdrawn_from_a_replaced_revision() {
     bench.is_recording = true;
     bench.pass(30);
     assert_eq!(bench.runs(), Some((name_of(&third), None)));
+}
+
+/// A spec of the same without steps.
+fn at_once(spec: ControllerSpec) -> ControllerSpec {
+    let mut spec = spec;
+    spec.rollout.steps.clear();
+    spec
+}
+
+/// The next revisions wait for their watches: the first one runs until then, and longer
+/// than the decision about it lasts.
+#[test]
+fn a_grant_is_withdrawn_from_a_replaced_revision_that_still_runs() {
+    let all = ["secrets", "pods", "nodes"];
+    let first = guest(&["secrets"], &all);
+    let mut bench = Bench::running(first.clone());
+    bench.former_stable = Some(identity(&first));
+    for watched in ["nodes", "pods"] {
+        bench.change(at_once(guest(&[watched], &all)));
+        bench.pass(30);
+    }
+    let mut last = at_once(guest(&["pods"], &["secrets", "pods"]));
+    bench.change(last.clone());
+    bench.pass(30);
+    assert_eq!(bench.stops, 0, "the second one has never run");
+    last.permissions = Some(reads(&["pods"]));
+    bench.is_recording = false;
+    bench.change(last.clone());
+    bench.look();
+    assert_eq!((bench.stops, &bench.former_stable), (1, &None));
+    bench.is_recording = true;
+    bench.pass(30);
+    assert_eq!(bench.runs(), Some((name_of(&last), None)));
+    assert_eq!(bench.stops, 1);
+}
+
+/// What ships with Davit may do what it declares. What it replaces may not.
+#[test]
+fn a_replaced_revision_does_not_inherit_the_trust_in_what_ships_with_davit() {
+    let first = guest(&["pods"], &["pods"]);
+    let mut bench = Bench::running(first.clone());
+    bench.former_stable = Some(identity(&first));
+    let mut shipped = at_once(first);
+    shipped.module = ModuleSource::Builtin("podgc".into()).into();
+    bench.change(shipped.clone());
+    bench.pass(30);
+    assert_eq!(bench.stops, 0);
+    shipped.permissions = None;
+    bench.change(shipped.clone());
+    bench.look();
+    assert_eq!((bench.stops, &bench.former_stable), (1, &None));
+    bench.settle();
+    assert_eq!(bench.runs(), Some((name_of(&shipped), None)));
+}
+
+#[test]
+fn a_grant_is_withdrawn_from_a_replaced_candidate_that_still_runs() {
+    let all = ["secrets", "pods"];
+    let first = guest(&["pods"], &all);
+    let mut bench = Bench::running(first.clone());
+    let second = guest(&["secrets"], &all);
+    bench.change(second.clone());
+    bench.pass(1);
+    bench.former_candidate = Some(identity(&second));
+    let third = guest(&[], &all);
+    bench.change(third.clone());
+    bench.pass(30);
+    let shadow = Some((name_of(&first), Some((name_of(&third), 0))));
+    assert_eq!(bench.runs(), shadow);
+    assert!(bench.former_candidate.is_some());
+    bench.change(guest(&[], &["pods"]));
+    bench.look();
+    assert_eq!((bench.stops, &bench.former_candidate), (0, &None));
+    bench.settle();
+    assert_eq!(bench.runs(), shadow);
 }
 
 /// The spec describes another revision that may not run: the candidate that it replaces
