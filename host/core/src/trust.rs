@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ModuleConfig, ModuleSource};
+use crate::api::{ModuleConfig, ModuleSource, RevisionStatus};
 
 /// What the host does with unsigned modules: those that are neither built in, nor pinned
 /// by a digest, nor signed.
@@ -53,6 +53,12 @@ impl TrustPolicy {
     #[must_use]
     pub fn denies(self, module: &ModuleConfig) -> bool {
         self.unsigned == UnsignedPolicy::Deny && self.is_unsigned(module)
+    }
+
+    /// Whether the host does not run a recorded revision, whose module may be unsigned.
+    #[must_use]
+    pub fn denies_recorded(self, revision: &RevisionStatus) -> bool {
+        self.unsigned == UnsignedPolicy::Deny && revision.unsigned
     }
 
     /// Whether a revision with an unsigned module may write.

@@ -58,6 +58,7 @@ impl<G: Clone> Controller<G> {
             return;
         };
         let rollout = &spec.rollout;
+        let is_denied = self.is_denied();
         let may_not_write = candidate.revision.unsigned && !self.trust.admits_unsigned();
         let is_held = rollout.paused || !is_current || may_not_write;
         let seen = self.seen_in_step(seen, candidate).cloned();
@@ -87,7 +88,7 @@ impl<G: Clone> Controller<G> {
         }
         if let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate_mut()) {
             candidate.follow(&spec.rollout.steps);
-            if may_not_write && is_current && !spec.rollout.paused {
+            if may_not_write && (is_current || is_denied) && !spec.rollout.paused {
                 candidate.wait = Wait::Unsigned;
             }
         }

@@ -44,7 +44,8 @@ impl<G: Clone> Controller<G> {
                 number: candidate.number,
                 window: spec.rollout.analysis.window.map(|window| window.0),
             };
-            let is_it = desired.name() == candidate.revision.revision;
+            let is_it = desired.name() == candidate.revision.revision
+                && !self.trust.denies_recorded(&candidate.revision);
             (is_it && self.may_run(&desired.loaded)).then(|| (desired.loaded.clone(), step))
         });
         let desired = DesiredController {

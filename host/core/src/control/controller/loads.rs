@@ -8,7 +8,6 @@ use crate::control::revision::Revision;
 use crate::control::transition::LoadFailureOfStable;
 use crate::rollout::Role;
 use crate::time::Instant;
-use crate::trust::UnsignedPolicy;
 
 /// Why a module does not run.
 const UNSIGNED: &str = "module: it is neither built in, nor pinned by its digest, nor signed, and \
@@ -44,7 +43,7 @@ impl<G: Clone> Controller<G> {
         }
         let (which, revision) = if self.stable.is_none() {
             let stable = self.rollout.stable()?;
-            if stable.unsigned && self.trust.unsigned == UnsignedPolicy::Deny {
+            if self.trust.denies_recorded(stable) {
                 self.failure = Some(LoadFailureOfStable {
                     reason: UNSIGNED.to_owned(),
                     is_updated: false,
@@ -54,6 +53,10 @@ impl<G: Clone> Controller<G> {
             (Role::Stable, stable.revision.clone())
         } else if self.desired.is_none() && self.spec.is_some() {
             let candidate = self.rollout.candidate()?;
+            if self.trust.denies_recorded(&candidate.revision) {
+                self.loading.restored();
+                return None;
+            }
             (Role::Candidate, candidate.revision.revision.clone())
         } else {
             self.loading.restored();

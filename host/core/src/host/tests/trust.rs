@@ -36,6 +36,18 @@ fn trusting(unsigned: UnsignedPolicy) -> Bench {
     })
 }
 
+impl Bench {
+    /// Ends this host. A minute later it starts another one, with this configuration.
+    fn restart(self, unsigned: UnsignedPolicy) -> Self {
+        let wall = Wall(self.now.wall.0 + 60_000);
+        let trust = TrustPolicy {
+            unsigned,
+            files: true,
+        };
+        Self::start_at(wall, self.records, trust)
+    }
+}
+
 /// Status and reason of a condition.
 fn condition(bench: &Bench, type_: &str) -> String {
     let mut conditions = bench.status().conditions.iter();
@@ -142,6 +154,42 @@ fn a_denied_module_does_not_run() {
 
 /// The host's configuration was changed.
 #[test]
+fn an_unsigned_candidate_does_not_run_after_a_start_that_denies_it() {
+    let steps = ["shadow for 1h"];
+    let mut bench = trusting(UnsignedPolicy::DryRunOnly);
+    bench.declare(pinned(1, &[]), Requests::default());
+    bench.list(&["a"]);
+    bench.work(MINUTE);
+    bench.declare(unsigned(2, &steps), Requests::default());
+    bench.work(MINUTE);
+    assert!(bench.status().candidate.is_some());
+    let mut bench = bench.restart(UnsignedPolicy::Deny);
+    bench.declare_all(vec![declaration(NAME, unsigned(2, &steps))]);
+    bench.list(&["b"]);
+    bench.pass(MINUTE);
+    assert_eq!(bench.answer(), [1]);
+    bench.pass(MINUTE);
+    let candidate = bench.status().candidate.clone().unwrap();
+    assert!(
+        candidate.waits_for.contains("the module is unsigned"),
+        "{}",
+        candidate.waits_for
+    );
+    assert_eq!(condition(&bench, "Verified"), "False Unsigned");
+    for one in &bench.status().conditions {
+        assert!(!one.message.contains("loading"), "{one:?}");
+    }
+
+    // Pinned, it is the same revision, and continues.
+    bench.declare(pinned(2, &steps), Requests::default());
+    bench.list(&["c"]);
+    bench.pass(MINUTE);
+    assert!(bench.answer().contains(&2));
+    assert_eq!(condition(&bench, "Verified"), "True Verified");
+}
+
+/// The host's configuration was changed.
+#[test]
 fn an_unsigned_stable_revision_is_lost_after_a_start_that_denies_it() {
     let mut bench = trusting(UnsignedPolicy::Allow);
     bench.declare(unsigned(1, &[]), Requests::default());
@@ -149,12 +197,7 @@ fn an_unsigned_stable_revision_is_lost_after_a_start_that_denies_it() {
     bench.work(MINUTE);
     assert!(bench.pods.is_empty());
     assert_eq!(condition(&bench, "Ready"), "True Running");
-    let wall = Wall(bench.now.wall.0 + 60_000);
-    let trust = TrustPolicy {
-        unsigned: UnsignedPolicy::Deny,
-        files: true,
-    };
-    let mut bench = Bench::start_at(wall, bench.records, trust);
+    let mut bench = bench.restart(UnsignedPolicy::Deny);
     bench.declare_all(vec![declaration(NAME, unsigned(1, &[]))]);
     bench.pass(MINUTE);
     assert!(bench.streams.is_empty() && bench.calls.is_empty());
