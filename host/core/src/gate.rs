@@ -17,6 +17,7 @@ use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Event, Plan, Step};
+use crate::rollout::cohort::Ownership;
 
 /// What the host does with the plans of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,9 +56,8 @@ pub struct Circumstances<'a> {
     pub grant: &'a Grant,
     /// The resources that the API server serves.
     pub mapping: &'a Mapping,
-    /// Whether the target, and each object that the plan creates, belongs to the cohort
-    /// that this revision owns.
-    pub owns_target: bool,
+    /// Whether this revision owns the plan.
+    pub ownership: Ownership,
     /// Whether the snapshot of the decision has the target.
     pub knows_target: bool,
     /// Why a plan for the target has to wait: an execution, or a write that the cache
@@ -101,6 +101,7 @@ impl Ruling {
             Self::Refuse(Refusal::NotGranted { .. }) => "not-granted",
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
             Self::Refuse(Refusal::UnknownTarget) => "unknown-target",
+            Self::Refuse(Refusal::CreatesOutside) => "creates-outside",
         }
     }
 }
@@ -148,6 +149,8 @@ pub enum Refusal {
     /// The plan creates an object, and its target is not in the snapshot: the API server
     /// compares the target's uid with no creation.
     UnknownTarget,
+    /// The candidate's plan creates an object outside of its cohorts.
+    CreatesOutside,
 }
 
 impl fmt::Display for Ruling {
@@ -211,6 +214,10 @@ impl fmt::Display for Refusal {
             Self::UnknownTarget => f.write_str(
                 "refused: a plan that creates an object needs a target that the guest watches",
             ),
+            Self::CreatesOutside => f.write_str(
+                "refused: the candidate creates an object in a namespace whose objects the stable \
+                 revision owns; spec.rollout.cohort says which are the candidate's",
+            ),
         }
     }
 }
@@ -229,8 +236,12 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     if circumstances.mode == Mode::Disabled {
         return Ruling::Wait(WaitReason::Disabled);
     }
-    if !circumstances.owns_target && !Mutant::IgnoreOwnership.is_active() {
-        return Ruling::Wait(WaitReason::NotOwned);
+    match circumstances.ownership {
+        _ if Mutant::IgnoreOwnership.is_active() => {}
+        Ownership::Own => {}
+        Ownership::OfOther => return Ruling::Wait(WaitReason::NotOwned),
+        // Nobody else executes the plan: its target is the candidate's.
+        Ownership::CreatesOutside => return Ruling::Refuse(Refusal::CreatesOutside),
     }
     if circumstances.mode == Mode::DryRun {
         return Ruling::DryRun;

@@ -13,8 +13,7 @@ use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey, Step};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
-use crate::rollout::cohort::CandidateStep;
-use crate::rollout::cohort::Share;
+use crate::rollout::cohort::{CandidateStep, Ownership, Share};
 use crate::rollout::compare::{Comparison, Reconciliation};
 use crate::store::{ResourceVersion, Snapshot, ViewId};
 use crate::time::Instant;
@@ -90,27 +89,29 @@ impl Shared {
         self.next_id
     }
 
-    /// Whether the revision with this role owns the target of a plan that was decided on
-    /// this snapshot, and each object that the plan creates. A target that has left the
-    /// cache since belongs to its owner in that snapshot.
-    pub(super) fn owns(
+    /// Whether the revision with this role owns a plan that was decided on this snapshot.
+    /// A target that has left the cache since belongs to its owner in that snapshot.
+    pub(super) fn ownership(
         &self,
         role: Role,
         plan: &Plan,
         decided_on: &Snapshot,
         newest: &Snapshot,
-    ) -> bool {
+    ) -> Ownership {
         let Some(rollout) = &self.rollout else {
-            return role == Role::Stable;
+            return match role {
+                Role::Stable => Ownership::Own,
+                Role::Candidate => Ownership::OfOther,
+            };
         };
         let is_known = newest.find(&Uid::new(&plan.target.uid)).is_some();
         let snapshot = if is_known { newest } else { decided_on };
         let owner = rollout.share.owner(&plan.target, snapshot);
-        let mut created = plan.steps.iter().filter_map(|step| match step {
+        let created = plan.steps.iter().filter_map(|step| match step {
             Step::Create(create) => Some(&create.object),
             _ => None,
         });
-        owner == role && created.all(|it| rollout.share.owner_of_created(it, owner) == role)
+        rollout.share.ownership(role, owner, created)
     }
 
     /// Why a plan that was decided on this snapshot has to wait, if it has to.

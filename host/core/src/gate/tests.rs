@@ -93,7 +93,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         manifest: &manifest,
         grant: &Grant::Declared,
         mapping: &mapping,
-        owns_target: true,
+        ownership: Ownership::Own,
         knows_target: true,
         expectation: None,
         tripped: None,
@@ -327,7 +327,7 @@ fn temporary_reasons_are_checked_in_order() {
         let mut now = Circumstances {
             leading: false,
             mode: Mode::Disabled,
-            owns_target: false,
+            ownership: Ownership::OfOther,
             expectation: Some(ExpectationState::InFlight),
             tripped: Some(trip),
             ..*base
@@ -337,7 +337,10 @@ fn temporary_reasons_are_checked_in_order() {
         assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::Disabled));
         now.mode = Mode::DryRun;
         assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::NotOwned));
-        now.owns_target = true;
+        now.ownership = Ownership::CreatesOutside;
+        let refused = Ruling::Refuse(Refusal::CreatesOutside);
+        assert_eq!(judge(&plan, &now), refused);
+        now.ownership = Ownership::Own;
         assert_eq!(judge(&plan, &now), Ruling::DryRun);
         now.mode = Mode::Enforce;
         assert_eq!(

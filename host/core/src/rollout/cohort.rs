@@ -49,6 +49,17 @@ pub struct Share {
     pub weight: u8,
 }
 
+/// Whether a revision owns a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    /// The target is its own, and so is what the plan creates.
+    Own,
+    /// The target belongs to the other revision.
+    OfOther,
+    /// The target is the candidate's. The plan creates an object outside of its cohorts.
+    CreatesOutside,
+}
+
 /// One step of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidateStep {
@@ -99,17 +110,35 @@ impl Share {
         self.owner_of_key(&key)
     }
 
-    /// The role of the revision that owns an object which a plan creates. Its namespace
-    /// decides as for any object; otherwise it belongs to the owner of the plan's target.
+    /// Whether a revision may execute a plan for a target of this owner. The stable
+    /// revision may create anything for its targets: what it creates has no other owner.
     #[must_use]
-    pub fn owner_of_created(&self, created: &ObjectRef, owner_of_target: Role) -> Role {
-        if self.weight == 0 || !self.selects_namespace(created) {
-            Role::Stable
-        } else if self.cohort.unit == Unit::Namespace {
-            self.owner_of_key(namespace(created))
-        } else {
-            owner_of_target
+    pub fn ownership<'a>(
+        &self,
+        role: Role,
+        owner: Role,
+        created: impl IntoIterator<Item = &'a ObjectRef>,
+    ) -> Ownership {
+        if owner != role {
+            return Ownership::OfOther;
         }
+        match role {
+            Role::Stable => Ownership::Own,
+            Role::Candidate if created.into_iter().all(|it| self.admits_creation(it)) => {
+                Ownership::Own
+            }
+            Role::Candidate => Ownership::CreatesOutside,
+        }
+    }
+
+    /// Whether the candidate may create an object for a target of its own. The namespace of
+    /// the object decides as for a target: its labels, owners and node are those that the
+    /// candidate chooses.
+    fn admits_creation(&self, created: &ObjectRef) -> bool {
+        let owns_namespace = || self.owner_of_key(namespace(created)) == Role::Candidate;
+        self.weight > 0
+            && self.selects_namespace(created)
+            && (self.cohort.unit != Unit::Namespace || owns_namespace())
     }
 
     fn owner_of_key(&self, key: &str) -> Role {
@@ -381,36 +410,74 @@ mod tests {
 
     /// A candidate must not create objects where it may not write.
     #[test]
-    fn a_created_object_belongs_to_the_owner_of_its_namespace() {
+    fn a_candidate_creates_objects_in_its_cohorts_only() {
         let job = |namespace: &str| target("Job", namespace, "a");
-        let share = |unit, weight, namespaces: &[&str]| Share {
-            cohort: Cohort {
-                unit,
-                namespaces: namespaces.iter().map(|one| (*one).to_owned()).collect(),
-                labels: BTreeMap::new(),
-            },
-            weight,
+        let candidate = |share: &Share, namespace: &str| {
+            share.ownership(Role::Candidate, Role::Candidate, [&job(namespace)])
         };
-        let (stable, candidate) = (Role::Stable, Role::Candidate);
-        let by_uid = share(Unit::Uid, 10, &["test"]);
-        assert_eq!(by_uid.owner_of_created(&job("test"), candidate), candidate);
-        assert_eq!(by_uid.owner_of_created(&job("test"), stable), stable);
-        assert_eq!(by_uid.owner_of_created(&job("shop"), candidate), stable);
-        let shadow = share(Unit::Uid, 0, &[]);
-        assert_eq!(shadow.owner_of_created(&job("test"), candidate), stable);
-
-        // Whole namespaces: whoever owns the target.
-        let by_namespace = share(Unit::Namespace, 50, &[]);
-        let all: Vec<String> = (0..50).map(|number| format!("ns-{number}")).collect();
+        let mut by_uid = share(Unit::Uid, 10);
+        by_uid.cohort.namespaces.insert("test".to_owned());
+        assert_eq!(candidate(&by_uid, "test"), Ownership::Own);
+        assert_eq!(candidate(&by_uid, "shop"), Ownership::CreatesOutside);
+        let by_namespace = share(Unit::Namespace, 50);
         let empty = cache(&[]);
-        for namespace in &all {
-            let owner = by_namespace.owner(&job(namespace), &empty);
-            for of_target in [stable, candidate] {
-                assert_eq!(
-                    by_namespace.owner_of_created(&job(namespace), of_target),
-                    owner
-                );
+        for number in 0..50 {
+            let namespace = format!("ns-{number}");
+            let is_own = by_namespace.owner(&job(&namespace), &empty) == Role::Candidate;
+            let found = candidate(&by_namespace, &namespace);
+            assert_eq!(found == Ownership::Own, is_own, "{namespace}");
+        }
+    }
+
+    /// A plan that nobody owns would never be executed, and nobody would notice.
+    #[test]
+    fn every_creation_has_one_owner_or_the_candidate_is_refused() {
+        let namespaces = ["a", "b", "c", "test"];
+        let data = |labels: Vec<u8>| {
+            let owners = list(&[map(&[("uid", text("rs"))])]);
+            let metadata = map(&[("labels", labels), ("ownerReferences", owners)]);
+            map(&[
+                ("metadata", metadata),
+                ("spec", map(&[("nodeName", text("n"))])),
+            ])
+        };
+        let label = ("tier".to_owned(), "batch".to_owned());
+        let mut targets = Vec::new();
+        for namespace in namespaces {
+            let (with, without) = ("with", "without");
+            let labels = map(&[("tier", text("batch"))]);
+            targets.push((target("Pod", namespace, with), data(labels)));
+            targets.push((target("Pod", namespace, without), data(map(&[]))));
+        }
+        let known: Vec<_> = targets
+            .iter()
+            .map(|(it, data)| (it, data.clone()))
+            .collect();
+        let snapshot = cache(&known);
+        let mut seen = BTreeSet::new();
+        let units = [Unit::Uid, Unit::Namespace, Unit::Owner, Unit::Node];
+        for (unit, weight) in units.into_iter().flat_map(|unit| [(unit, 50), (unit, 100)]) {
+            for (only_test, labelled) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                let mut share = share(unit, weight);
+                share.cohort.labels.extend(labelled.then(|| label.clone()));
+                let only = only_test.then(|| "test".to_owned());
+                share.cohort.namespaces.extend(only);
+                for (target, created) in targets
+                    .iter()
+                    .flat_map(|(it, _)| namespaces.map(|namespace| (it, namespace)))
+                {
+                    let job = super::tests::target("Job", created, "a");
+                    let owner = share.owner(target, &snapshot);
+                    let all = Role::ALL.map(|role| share.ownership(role, owner, [&job]));
+                    let owners = all.iter().filter(|one| **one == Ownership::Own).count();
+                    let is_refused = all.contains(&Ownership::CreatesOutside);
+                    assert_eq!(owners, usize::from(!is_refused), "{share:?} {target} {job}");
+                    seen.insert(format!("{all:?}"));
+                }
             }
         }
+        assert_eq!(seen.len(), 3, "{seen:?}");
     }
 }

@@ -89,11 +89,11 @@ impl<G: Clone> Revision<G> {
         shared: &Shared,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
-        let owns_target = shared.owns(self.role, plan, decided_on, world.snapshot);
+        let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
         let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
             leading: world.leading,
-            owns_target,
+            ownership,
             knows_target: decided_on.has(&plan.target),
             mode: shared.settings.mode_of(&self.name),
             manifest: &self.manifest,

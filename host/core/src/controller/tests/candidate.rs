@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::*;
 use crate::budget::{Cooldown, Guardrails};
+use crate::plan::Create;
 use crate::rollout::cohort::{Cohort, Unit};
 use proptest::prelude::*;
 
@@ -88,6 +89,43 @@ fn a_shadow_decides_and_writes_nothing() {
         (counts.agree, counts.only_candidate, counts.only_stable),
         (1, 1, 1)
     );
+}
+
+/// Nobody else executes its plan: the analysis learns that.
+#[test]
+fn a_candidate_that_creates_outside_of_its_cohorts_is_refused() {
+    let mut manifest = manifest();
+    manifest.permissions[0].verb = "create".into();
+    let mut bench = Bench::new(manifest.clone(), enforce());
+    let mut step = step(100);
+    step.share.cohort.namespaces.insert("ns".into());
+    let views = views(bench.view);
+    bench
+        .controller
+        .start_candidate(bench.now, loaded(manifest), views, step);
+    bench.see("a", 1, "n1");
+    for (role, namespace) in [(Role::Candidate, "shop"), (Role::Stable, "ns")] {
+        let call = bench.call_of(role).expect("it decides about the pod");
+        let mut plan = delete("a");
+        let object = ObjectRef {
+            namespace: namespace.into(),
+            name: "b".into(),
+            uid: String::new(),
+            ..plan.target.clone()
+        };
+        let body = vec![0x80];
+        plan.steps = vec![Step::Create(Create { object, body })];
+        bench.answer(call.id, vec![decide(vec![plan], Verdict::Done)]);
+    }
+    assert_eq!(
+        bench.rulings(),
+        [
+            Ruling::Refuse(Refusal::CreatesOutside),
+            Ruling::Wait(WaitReason::NotOwned)
+        ]
+    );
+    let candidate = bench.controller.candidate().unwrap();
+    assert_eq!(candidate.tally().refused_writes, 1);
 }
 
 #[test]
