@@ -106,6 +106,17 @@ fn dependent(number: usize, (namespace, [api_version, kind, name], _): &Dependen
     object("v1", "Pod", namespace, &format!("d{number}"), &[reference])
 }
 
+/// A user can write any text as the uid of an owner.
+#[test]
+fn a_dependent_of_an_owner_with_an_endless_uid_is_deleted() {
+    let mut harness = collector();
+    let uid = "x".repeat(2000);
+    let lost = owner("v1", "ConfigMap", "lost", &uid);
+    harness.put(object("v1", "Pod", "ns1", "a", &[lost]));
+    harness.run();
+    assert_eq!(left(&harness), [""; 0]);
+}
+
 fn left(harness: &Gc) -> Vec<String> {
     let mut keys = harness.keys("Pod");
     keys.sort();

@@ -47,7 +47,7 @@ pub use context::{Cache, Context};
 pub use fields::fields_of;
 pub use manifest::WatchName;
 pub use object::{Identity, Object};
-pub use pages::{MAX_COMMANDS, MAX_PLANS};
+pub use pages::{MAX_COMMANDS, MAX_IDENTITY_BYTES, MAX_PLANS};
 pub use selector::LabelSelector;
 pub use time::Time;
 

@@ -18,6 +18,11 @@ pub const MAX_PLANS: usize = 10_000;
 /// How many commands the host accepts in one decision.
 pub const MAX_COMMANDS: usize = 10_000;
 
+/// How many bytes a text of a decision may have that identifies something: a key, a group,
+/// a field of an [`ObjectRef`](crate::ObjectRef). The host refuses an answer with a longer
+/// one.
+pub const MAX_IDENTITY_BYTES: usize = 1024;
+
 /// How many bytes an answer may have. The host accepts 16 MiB; the rest covers
 /// what is not counted here.
 const MAX_BYTES: usize = 15 << 20;

@@ -116,7 +116,7 @@ pub enum AnswerError {
     TooMany {
         /// The place.
         place: Place,
-        /// `plans`, `steps`, `commands`, `bytes in the cursor`.
+        /// `plans`, `steps`, `commands`, `bytes in the cursor`, `bytes in a group`.
         what: &'static str,
         /// The count.
         found: usize,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use davit_core::bounds::text::{self, Identity};
 use davit_core::manifest::{Manifest, MetricKind, MetricSpec, Rate};
 use davit_core::msgpack;
 use davit_core::object::ObjectRef;
@@ -117,14 +118,16 @@ impl Reader<'_> {
             steps.push(self.step(step)?);
         }
         self.place.step = None;
-        Ok(Plan {
+        let plan = Plan {
             target: object_ref(plan.target),
             reason: plan.reason,
             message: plan.message,
             steps,
             measures,
             when_cancelled,
-        })
+        };
+        self.short(text::identities_of_plan(&plan))?;
+        Ok(plan)
     }
 
     fn step(&self, step: wit::Step) -> Result<Step, AnswerError> {
@@ -234,7 +237,7 @@ impl Reader<'_> {
     }
 
     fn command(&self, command: wit::Command) -> Result<Command, AnswerError> {
-        Ok(match command {
+        let command = match command {
             wit::Command::Enqueue(enqueue) => Command::Enqueue(self.enqueue(enqueue)?),
             wit::Command::Cancel(item) => Command::Cancel(self.queue_key(item)?),
             wit::Command::SetRate(set) => self.set_rate(set)?,
@@ -248,7 +251,9 @@ impl Reader<'_> {
                 }
             }
             wit::Command::Measure(measure) => Command::Measure(self.measure(measure)?),
-        })
+        };
+        self.short(text::identities_of_command(&command))?;
+        Ok(command)
     }
 
     fn enqueue(&self, enqueue: wit::Enqueue) -> Result<Enqueue, AnswerError> {
@@ -351,6 +356,13 @@ impl Reader<'_> {
         })
     }
 
+    fn short<'a>(
+        &self,
+        mut identities: impl Iterator<Item = Identity<'a>>,
+    ) -> Result<(), AnswerError> {
+        identities.try_for_each(|(what, text)| self.at_most(what, text.len(), text::IDENTITY))
+    }
+
     fn at_most(&self, what: &'static str, found: usize, limit: usize) -> Result<(), AnswerError> {
         if found <= limit {
             return Ok(());
@@ -435,3 +447,6 @@ fn misfit(metric: &MetricSpec, labels: &[String], amount: Amount) -> Option<Stri
     };
     (!fits).then(|| format!("is {amount:?}, which a {:?} does not accept", metric.kind))
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate as sdk;
+use davit_core::bounds::text;
 use davit_core::manifest::{Manifest, Rate};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{
@@ -34,7 +35,7 @@ pub(super) fn decisions(
     read.collect()
 }
 
-/// The names in a decision are in the manifest.
+/// The names in a decision are in the manifest, and its identities are short.
 fn declared(decision: &Decision, manifest: &Manifest) -> Read<()> {
     let undeclared = |what, name: &str| Err(format!("the {what} \"{name}\" is not declared"));
     let queue = |name: &str| match manifest.queues.iter().find(|queue| queue.name == name) {
@@ -52,6 +53,14 @@ fn declared(decision: &Decision, manifest: &Manifest) -> Read<()> {
             None => undeclared("metric", &measure.metric),
         }
     };
+    let most = text::IDENTITY;
+    let commands = decision.commands.iter();
+    let named = commands.flat_map(text::identities_of_command);
+    let plans = decision.plans.iter();
+    let mut named = named.chain(plans.flat_map(text::identities_of_plan));
+    if let Some((what, text)) = named.find(|(_, text)| text.len() > most) {
+        return Err(format!("{} {what}; the limit is {most}", text.len()));
+    }
     for command in &decision.commands {
         match command {
             Command::Enqueue(enqueue) => queue(&enqueue.item.queue)?,
