@@ -18,6 +18,7 @@ use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Event, Plan, Step};
 use crate::rollout::cohort::Ownership;
+use crate::store::Object;
 
 /// What the host does with the plans of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Circumstances<'a> {
     pub ownership: Ownership,
     /// Whether the snapshot of the decision has the target.
     pub knows_target: bool,
+    /// The object of the cache that has the target's uid, and another name.
+    pub other_with_uid: Option<&'a Object>,
     /// Why a plan for the target has to wait: an execution, or a write that the cache
     /// has not observed.
     pub expectation: Option<ExpectationState>,
@@ -97,6 +100,7 @@ impl Ruling {
             Self::Wait(WaitReason::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",
+            Self::Refuse(Refusal::OtherUid { .. }) => "other-uid",
             Self::Refuse(Refusal::NotDeclared { .. }) => "not-declared",
             Self::Refuse(Refusal::NotGranted { .. }) => "not-granted",
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
@@ -132,6 +136,14 @@ pub enum Refusal {
     NoSteps,
     /// The target has no uid: the plan could hit another object of that name.
     NoUid,
+    /// The uid is that of an object with another name: the name decides who owns a target,
+    /// and the uid what is known about it.
+    OtherUid {
+        /// The namespace of the object with that uid; empty if it has none.
+        namespace: String,
+        /// Its name.
+        name: String,
+    },
     /// The guest's manifest does not ask for this write.
     NotDeclared {
         /// The permission that the plan needs.
@@ -195,6 +207,15 @@ impl fmt::Display for Refusal {
             Self::NoSteps => f.write_str("refused: the plan has no steps"),
             Self::NoUid => f.write_str(
                 "refused: the target has no uid, so the plan could hit another object of that name",
+            ),
+            Self::OtherUid { namespace, name } => write!(
+                f,
+                "refused: the target has the uid of {}",
+                [namespace.as_str(), name]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .collect::<Vec<_>>()
+                    .join("/")
             ),
             Self::NotDeclared { permission } => write!(
                 f,
@@ -269,6 +290,12 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
     }
     if plan.target.uid.is_empty() {
         return Err(Refusal::NoUid);
+    }
+    if let Some(other) = circumstances.other_with_uid {
+        return Err(Refusal::OtherUid {
+            namespace: other.namespace().to_owned(),
+            name: other.name().to_owned(),
+        });
     }
     let mut availability = Availability::Served;
     for step in &plan.steps {

@@ -41,7 +41,13 @@ fn mapping() -> Mapping {
         verbs: vec![],
         preferred: true,
     };
-    Mapping::new([served("", "pods", "Pod"), served("batch", "jobs", "Job")])
+    Mapping::new([
+        served("", "pods", "Pod"),
+        served("", "namespaces", "Namespace"),
+        served("", "events", "Event"),
+        served("events.k8s.io", "events", "Event"),
+        served("batch", "jobs", "Job"),
+    ])
 }
 
 fn target(api_version: &str, kind: &str, uid: &str) -> ObjectRef {
@@ -95,6 +101,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         mapping: &mapping,
         ownership: Ownership::Own,
         knows_target: true,
+        other_with_uid: None,
         expectation: None,
         tripped: None,
     })

@@ -50,6 +50,19 @@ impl Snapshot {
         })
     }
 
+    /// The object with the uid of this one, if that has another name or is in another
+    /// namespace. The kind does not count: an object may be served in two groups.
+    #[must_use]
+    pub fn other_with_uid_of(&self, wanted: &ObjectRef) -> Option<&Object> {
+        let uid = Uid::new(&wanted.uid);
+        let is_it =
+            |one: &&Arc<Object>| one.namespace() == wanted.namespace && one.name() == wanted.name;
+        if self.0.with_uid(&uid).any(|one| is_it(&one)) {
+            return None;
+        }
+        self.find(&uid).map(|one| &**one)
+    }
+
     /// The versions of the object with that uid, one for each segment that has
     /// it.
     pub fn versions_of(&self, uid: &Uid) -> impl Iterator<Item = &ResourceVersion> {

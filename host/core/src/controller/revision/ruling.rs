@@ -95,6 +95,9 @@ impl<G: Clone> Revision<G> {
             leading: world.leading,
             ownership,
             knows_target: decided_on.has(&plan.target),
+            other_with_uid: decided_on
+                .other_with_uid_of(&plan.target)
+                .or_else(|| world.snapshot.other_with_uid_of(&plan.target)),
             mode: shared.settings.mode_of(&self.name),
             manifest: &self.manifest,
             grant: &shared.settings.grant,

@@ -128,6 +128,46 @@ fn a_candidate_that_creates_outside_of_its_cohorts_is_refused() {
     assert_eq!(candidate.tally().refused_writes, 1);
 }
 
+/// The namespace that the guest names decides who owns the target; the expectation is
+/// about the uid.
+#[test]
+fn a_target_under_the_uid_of_another_object_is_refused() {
+    let mut bench = Bench::enforcing();
+    let mut step = step(100);
+    step.share.cohort.namespaces.insert("test".into());
+    let views = views(bench.view);
+    bench
+        .controller
+        .start_candidate(bench.now, loaded(manifest()), views, step);
+    bench.see("a", 1, "n1");
+    for (namespace, name) in [("test", "a"), ("ns", "b")] {
+        let call = bench.call_of(Role::Candidate).expect("it decides");
+        let mut plan = delete("a");
+        plan.target.namespace = namespace.into();
+        plan.target.name = name.into();
+        bench.answer(call.id, vec![decide(vec![plan], Verdict::Done)]);
+        let refusal = Refusal::OtherUid {
+            namespace: "ns".into(),
+            name: "a".into(),
+        };
+        assert_eq!(
+            refusal.to_string(),
+            "refused: the target has the uid of ns/a"
+        );
+        assert_eq!(bench.rulings(), [Ruling::Refuse(refusal)]);
+        bench.see("a", 2, "n2");
+        bench.pass(Duration::from_hours(1));
+    }
+    // The stable revision does not wait for it.
+    let plans = bench.decide(Role::Stable, &["a"]);
+    assert_eq!(names(&plans), ["a"]);
+    // Another group may serve the same object.
+    let mut plan = delete("a");
+    plan.target.api_version = "metrics.k8s.io/v1".into();
+    let snapshot = bench.store.snapshot();
+    assert!(snapshot.other_with_uid_of(&plan.target).is_none());
+}
+
 #[test]
 fn a_shorter_window_holds_for_targets_that_wait_already() {
     let mut bench = Bench::enforcing();
