@@ -303,7 +303,7 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
             return Err(Refusal::UnknownTarget);
         }
         let required = requirement(step, &plan.target, circumstances.mapping)?;
-        let Some((permission, namespace)) = required else {
+        let Some((permission, namespace, name)) = required else {
             availability = Availability::NotServed;
             continue;
         };
@@ -315,7 +315,9 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
         if !circumstances.manifest.permits(verb, group, resource) {
             return Err(Refusal::NotDeclared { permission });
         }
-        let is_granted = circumstances.grant.allows_write(&permission, namespace);
+        let grant = circumstances.grant;
+        let namespace = grant.namespace_of(&permission, namespace, name);
+        let is_granted = grant.allows_write(&permission, namespace);
         if !is_granted && !Mutant::IgnoreGrant.is_active() {
             return Err(Refusal::NotGranted {
                 permission,
@@ -326,15 +328,18 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
     Ok(availability)
 }
 
-/// The permission that a step needs, and the namespace of the object; none if the kind is
-/// not served.
+/// The permission that a step needs, and the namespace and the name of the object; none if
+/// the kind is not served.
 fn requirement<'a>(
     step: &'a Step,
     target: &'a ObjectRef,
     mapping: &Mapping,
-) -> Result<Option<(Permission, &'a str)>, Refusal> {
+) -> Result<Option<(Permission, &'a str, &'a str)>, Refusal> {
     let (verb, object, subresource) = match step {
-        Step::Event(_) => return Ok(Some((Permission::of_events(), Event::namespace(target)))),
+        Step::Event(_) => {
+            let namespace = Event::namespace(target);
+            return Ok(Some((Permission::of_events(), namespace, "")));
+        }
         Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
         Step::Delete(_) => ("delete", target, ""),
         Step::Evict(_) if target.api_version != "v1" || target.kind != "Pod" => {
@@ -356,7 +361,7 @@ fn requirement<'a>(
         group: served.resource.group.clone(),
         resource,
     };
-    Ok(Some((permission, &object.namespace)))
+    Ok(Some((permission, &object.namespace, &object.name)))
 }
 
 #[cfg(test)]

@@ -34,8 +34,9 @@ pub enum Grant {
 
 /// The groups whose objects decide who may do what. A rule for all groups or all
 /// resources allows no writes to them.
-const AUTHORITIES: [&str; 4] = [
+const AUTHORITIES: [&str; 5] = [
     "davit.dev",
+    "apiextensions.k8s.io",
     "rbac.authorization.k8s.io",
     "admissionregistration.k8s.io",
     "apiregistration.k8s.io",
@@ -126,6 +127,22 @@ impl Grant {
         };
         let mut rules = rules.writes.iter().filter(in_namespace);
         rules.any(|rule| covers_write(rule, write))
+    }
+
+    /// The namespace that counts for a write to an object: Davit's Namespace counts as in
+    /// itself, because everything in it is deleted with it.
+    pub(crate) fn namespace_of<'a>(
+        &self,
+        write: &Permission,
+        namespace: &'a str,
+        name: &'a str,
+    ) -> &'a str {
+        let resource = write.resource.split('/').next();
+        let is_namespace = write.group.is_empty() && resource == Some("namespaces");
+        match self {
+            Self::Rules { home, .. } if is_namespace && *name == **home => name,
+            _ => namespace,
+        }
     }
 
     fn missing_of_watch(&self, watch: &WatchSpec) -> Vec<ReadRule> {

@@ -298,6 +298,37 @@ fn events_need_a_declared_and_granted_permission() {
     );
 }
 
+/// With the Namespace, everything in it is deleted.
+#[test]
+fn davits_namespace_is_deleted_only_by_a_rule_that_names_it() {
+    let of = |name: &str, step: Step| {
+        let namespace = ObjectRef {
+            namespace: String::new(),
+            name: name.into(),
+            ..target("v1", "Namespace", "u-1")
+        };
+        plan(namespace, vec![step])
+    };
+    let delete = |name: &str| of(name, Step::Delete(DeleteOptions::default()));
+    let all = json!({"verb": "*", "group": "*", "resource": "*"});
+    assert_eq!(ruling_of_rule(&delete("default"), &all), Ruling::Admit);
+    let refused = Ruling::Refuse(Refusal::NotGranted {
+        permission: permission("delete", "", "namespaces"),
+        namespace: "davit-system".into(),
+    });
+    assert_eq!(ruling_of_rule(&delete("davit-system"), &all), refused);
+    let named = json!({"verb": "delete", "resource": "namespaces"});
+    assert_eq!(ruling_of_rule(&delete("davit-system"), &named), refused);
+    let named = json!({
+        "verb": "delete", "resource": "namespaces", "namespaces": ["davit-system"],
+    });
+    let deleted = ruling_of_rule(&delete("davit-system"), &named);
+    assert_eq!(deleted, Ruling::Admit);
+    // What ships with Davit may delete it, as Kubernetes' own controllers may.
+    let shipped = ruling(&delete("davit-system"), &[("delete", "*", "*")]);
+    assert_eq!(shipped, Ruling::Admit);
+}
+
 /// The API server does not compare the uid of the target.
 #[test]
 fn a_creation_needs_a_target_of_the_snapshot() {

@@ -252,6 +252,7 @@ fn a_wildcard_allows_no_write_to_what_decides_who_may_do_what() {
             "validatingwebhookconfigurations",
         ),
         ("apiregistration.k8s.io", "apiservices"),
+        ("apiextensions.k8s.io", "customresourcedefinitions"),
     ] {
         let delete = permission(("delete", group, resource));
         for wildcard in [rule("*", "*"), rule("*", resource), rule(group, "*")] {
