@@ -106,6 +106,7 @@ impl Ruling {
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
             Self::Refuse(Refusal::UnknownTarget) => "unknown-target",
             Self::Refuse(Refusal::CreatesOutside) => "creates-outside",
+            Self::Refuse(Refusal::CreatesEvent) => "creates-event",
         }
     }
 }
@@ -163,6 +164,8 @@ pub enum Refusal {
     UnknownTarget,
     /// The candidate's plan creates an object outside of its cohorts.
     CreatesOutside,
+    /// The plan creates an event without an event step.
+    CreatesEvent,
 }
 
 impl fmt::Display for Ruling {
@@ -234,6 +237,9 @@ impl fmt::Display for Refusal {
             Self::NotAPod => f.write_str("refused: only pods can be evicted"),
             Self::UnknownTarget => f.write_str(
                 "refused: a plan that creates an object needs a target that the guest watches",
+            ),
+            Self::CreatesEvent => f.write_str(
+                "refused: the plan creates an event as an object; an event needs an event step",
             ),
             Self::CreatesOutside => f.write_str(
                 "refused: the candidate creates an object in a namespace whose objects the stable \
@@ -346,6 +352,7 @@ fn requirement<'a>(
             return Err(Refusal::NotAPod);
         }
         Step::Evict(_) => ("create", target, "eviction"),
+        Step::Create(create) if is_event(&create.object) => return Err(Refusal::CreatesEvent),
         Step::Create(create) => ("create", &create.object, ""),
     };
     let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
@@ -362,6 +369,10 @@ fn requirement<'a>(
         resource,
     };
     Ok(Some((permission, &object.namespace, &object.name)))
+}
+
+fn is_event(object: &ObjectRef) -> bool {
+    object.kind == "Event" && matches!(object.group(), "" | "events.k8s.io")
 }
 
 #[cfg(test)]

@@ -329,6 +329,20 @@ fn davits_namespace_is_deleted_only_by_a_rule_that_names_it() {
     assert_eq!(shipped, Ruling::Admit);
 }
 
+/// An event of an event step is merged, cut and counted, and says who recorded it.
+#[test]
+fn an_event_is_not_created_by_a_creation() {
+    for api_version in ["v1", "events.k8s.io/v1"] {
+        let create = Step::Create(Create {
+            object: target(api_version, "Event", ""),
+            body: vec![0x80],
+        });
+        let create = plan(target("v1", "Pod", "u-1"), vec![create]);
+        let refused = Ruling::Refuse(Refusal::CreatesEvent);
+        assert_eq!(ruling(&create, &[("create", "*", "*")]), refused);
+    }
+}
+
 /// The API server does not compare the uid of the target.
 #[test]
 fn a_creation_needs_a_target_of_the_snapshot() {
