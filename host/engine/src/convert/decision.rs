@@ -215,10 +215,15 @@ impl Reader<'_> {
         if object.api_version.is_empty() || object.kind.is_empty() {
             return Err(self.incomplete(WHAT, "has no apiVersion and kind"));
         }
-        if object.name.is_empty() && text(body::field(metadata, "generateName")).is_empty() {
-            return Err(
-                self.incomplete(WHAT, "has neither metadata.name nor metadata.generateName")
-            );
+        if body::field(metadata, "generateName").is_some() {
+            return Err(self.incomplete(
+                WHAT,
+                "has metadata.generateName: after a lost reply, it would be created twice; set \
+                 metadata.name alone",
+            ));
+        }
+        if object.name.is_empty() {
+            return Err(self.incomplete(WHAT, "has no metadata.name"));
         }
         Ok(Create { object, body })
     }

@@ -174,3 +174,27 @@ fn a_long_identity_is_refused_by_name_and_place() {
         }
     }
 }
+
+/// After a lost reply, the host would create another object.
+#[test]
+fn a_creation_needs_a_name() {
+    let refused = |metadata: &[(&str, &str)]| {
+        refusal(wit::Decision {
+            plans: vec![plan(vec![create(metadata)])],
+            ..decision()
+        })
+    };
+    assert_eq!(refused(&[("name", "a")]), None);
+    let expected = |problem: &str| {
+        let place = "decision 0, plan 0, step 0";
+        Some(format!("{place}: the body of the creation {problem}"))
+    };
+    assert_eq!(refused(&[]), expected("has no metadata.name"));
+    let generated = expected(
+        "has metadata.generateName: after a lost reply, it would be created twice; set \
+         metadata.name alone",
+    );
+    assert_eq!(refused(&[("generateName", "a-")]), generated);
+    let both = [("name", "a"), ("generateName", "a-")];
+    assert_eq!(refused(&both), generated);
+}
