@@ -22,8 +22,8 @@ pub struct Limits {
     /// Elements of all tables of an instance together;
     /// [`Limits::MAX_TABLE_ELEMENTS`] at most.
     pub table_elements: usize,
-    /// CPU time of a call, with what the host does for it. It is looked at every 10 ms,
-    /// so a call may use a little more. Waiting for a live read does not count.
+    /// CPU time of a call, with what the host does for it. The host checks it every
+    /// 10 ms, so a call may use a little more. Waiting for a live read does not count.
     pub cpu: Duration,
     /// The size of one answer, or of one request to the host, in the host's
     /// memory.

@@ -203,7 +203,7 @@ impl WorkItems {
     pub(super) fn next_unruled(&mut self) -> Option<(QueueKey, Box<ItemExecution>)> {
         loop {
             let item = self.unruled.pop_front()?;
-            // The execution may have ended, and another one may have begun.
+            // The execution may have ended, and another one may have started.
             if let Some(mut execution) = self.take_execution(&item) {
                 execution.is_listed = false;
                 return Some((item, execution));

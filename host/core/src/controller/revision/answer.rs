@@ -346,7 +346,7 @@ impl<G: Clone> Revision<G> {
         debug_assert!(done.is_ok(), "{done:?}");
     }
 
-    /// Executes the rest of the commands of the decision that has begun, so that queues
+    /// Executes the rest of the commands of the decision that has started, so that queues
     /// and notes have all of it.
     pub(in crate::controller) fn complete_commands(&mut self, now: Instant, shared: &mut Shared) {
         let Some(Answer::Executing(answer)) = self.answers.front_mut() else {
