@@ -5,6 +5,7 @@
 //! and the fields of live reads.
 
 mod rules;
+mod selection;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::failure::{Failure, FailureClass};
 use crate::manifest::{Manifest, Permission, Source, WatchSpec};
 use crate::object::ApiResource;
 use crate::path::{FieldPath, Segment};
+use crate::plan::ListRequest;
 
 /// What the guests of a controller may read and write.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -114,6 +116,13 @@ impl Grant {
         Err(Failure::new(FailureClass::Forbidden, message))
     }
 
+    /// Whether a live list is granted.
+    pub fn allows_list(&self, request: &ListRequest) -> Result<(), Failure> {
+        let (labels, by) = (&request.label_selector, &request.field_selector);
+        let fields = selection::with_selected(&request.fields, labels, by);
+        self.allows_read(&request.resource, &request.namespace, &fields)
+    }
+
     /// Whether a write is granted. The namespace is that of the object, empty for one
     /// without a namespace.
     #[must_use]
@@ -156,15 +165,16 @@ impl Grant {
 
     fn missing_in_watch(&self, watch: &WatchSpec) -> Vec<ReadRule> {
         let namespace = &watch.namespace;
+        let fields = selection::of_watch(watch);
         match &watch.source {
             Source::One(ApiResource { group, plural, .. }) => {
-                let missing = self.missing_fields(group, plural, namespace, &watch.fields);
+                let missing = self.missing_fields(group, plural, namespace, &fields);
                 missing.into_iter().collect()
             }
             Source::EveryDeletable(except) => {
-                let every = self.missing_fields(ALL, ALL, namespace, &watch.fields);
+                let every = self.missing_fields(ALL, ALL, namespace, &fields);
                 let secrets = (!excepts(except, "", SECRETS))
-                    .then(|| self.missing_fields("", SECRETS, namespace, &data_of(&watch.fields)));
+                    .then(|| self.missing_fields("", SECRETS, namespace, &data_of(&fields)));
                 // A rule for everything does not grant the data of Secrets.
                 let secrets = secrets.flatten().filter(|rule| !rule.fields.is_empty());
                 every.into_iter().chain(secrets).collect()

@@ -28,7 +28,7 @@ pub fn may_get(
 /// Whether a guest of this manifest may list a resource.
 pub fn may_list(request: &ListRequest, manifest: &Manifest, grant: &Grant) -> Result<(), Failure> {
     declared("list", &request.resource, manifest)?;
-    grant.allows_read(&request.resource, &request.namespace, &request.fields)
+    grant.allows_list(request)
 }
 
 fn declared(verb: &str, resource: &ApiResource, manifest: &Manifest) -> Result<(), Failure> {

@@ -329,3 +329,34 @@ fn a_status_takes_the_first_rules() {
     let few: Permissions = serde_json::from_value(writes).unwrap();
     assert_eq!(few.shortened(), few);
 }
+
+/// Who selects by a field learns it.
+#[test]
+fn a_selector_needs_the_fields_that_it_reads() {
+    let by = |labels: &str, fields: &str| WatchSpec {
+        label_selector: labels.into(),
+        field_selector: fields.into(),
+        ..watch(one("", "secrets"), "", &["metadata.name"])
+    };
+    let names = json!({"reads": [{"resource": "secrets", "fields": ["metadata.name"]}]});
+    let of_labels = by("owner=x", "");
+    let of_type = by("", "type!=Opaque,metadata.namespace=a");
+    assert_eq!(missing(names.clone(), by("", "metadata.name=a")), "");
+    for (declared, field) in [(of_labels, "metadata.labels"), (of_type, "type")] {
+        let expected = format!("read secrets ({field})");
+        assert_eq!(missing(names.clone(), declared.clone()), expected);
+        let list = ListRequest {
+            resource: ApiResource::new("", "v1", "secrets"),
+            namespace: String::new(),
+            label_selector: declared.label_selector,
+            field_selector: declared.field_selector,
+            fields: declared.fields,
+        };
+        let refused = grant(names.clone()).allows_list(&list).unwrap_err();
+        assert!(refused.message.contains(&expected), "{refused}");
+        let rules = json!({
+            "reads": [{"resource": "secrets", "fields": ["metadata.name", field]}],
+        });
+        assert!(grant(rules).allows_list(&list).is_ok());
+    }
+}
