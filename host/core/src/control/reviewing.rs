@@ -1,6 +1,6 @@
 //! Reviewing the accounts of controllers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::reviews::ReviewId;
 use super::{Control, ControlEffect, Report, known};
@@ -11,16 +11,23 @@ use crate::time::{Instant, Now};
 impl<G: Clone> Control<G> {
     /// Sends the reviews that are due, and tells each controller what is known.
     pub(super) fn review(&mut self, now: Instant, observed: &BTreeMap<String, Observation>) {
-        let mut needed = BTreeSet::new();
+        let (mut count, mut are_at_rest) = (0, true);
         for (name, controller) in known(&mut self.controllers) {
-            needed.extend(controller.reviews());
+            count += 1;
+            are_at_rest &= controller.rest.is_for(observed.get(name));
             if controller.note_forbidden(observed.get(name))
                 && let Some(account) = controller.account()
             {
                 self.reviews.doubt(&account);
             }
         }
-        self.reviews.follow(&needed, now);
+        // What a controller at rest needs has not changed.
+        if !are_at_rest || self.reviewed_controllers != count {
+            self.reviewed_controllers = count;
+            let all = known(&mut self.controllers);
+            let needed = all.flat_map(|(_, controller)| controller.reviews());
+            self.reviews.follow(&needed.collect(), now);
+        }
         let last_id = &mut self.last_id;
         let due = self.reviews.due(now, || {
             *last_id += 1;

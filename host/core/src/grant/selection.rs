@@ -1,19 +1,25 @@
 //! The fields that a selector reads: who lists objects by a field learns its values.
 
+use std::borrow::Cow;
+
 use crate::manifest::WatchSpec;
 use crate::path::FieldPath;
 
 /// The fields that a watch reads.
-pub(super) fn of_watch(watch: &WatchSpec) -> Vec<FieldPath> {
+pub(super) fn of_watch(watch: &WatchSpec) -> Cow<'_, [FieldPath]> {
     with_selected(&watch.fields, &watch.label_selector, &watch.field_selector)
 }
 
 /// These fields, and those that selectors read.
-pub(super) fn with_selected(
-    fields: &[FieldPath],
+pub(super) fn with_selected<'a>(
+    fields: &'a [FieldPath],
     label_selector: &str,
     field_selector: &str,
-) -> Vec<FieldPath> {
+) -> Cow<'a, [FieldPath]> {
+    // Most watches select nothing.
+    if label_selector.is_empty() && field_selector.is_empty() {
+        return fields.into();
+    }
     let labels = (!label_selector.trim().is_empty()).then_some("metadata.labels");
     // `a=b,c!=d`. A comma of a value may be escaped; what follows it names no field.
     let terms = field_selector.split(',');
@@ -28,5 +34,5 @@ pub(super) fn with_selected(
             all.push(field);
         }
     }
-    all
+    all.into()
 }

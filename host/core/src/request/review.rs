@@ -16,8 +16,6 @@ pub const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// `list coordination.k8s.io/leases in kube-system`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AccessReview {
-    /// The account.
-    pub account: Account,
     /// The API group; empty for the core group, `*` for all.
     pub group: String,
     /// The plural of the resource; `*` for all.
@@ -26,6 +24,9 @@ pub struct AccessReview {
     pub namespace: String,
     /// The verb.
     pub verb: &'static str,
+    /// The account. Last, because most reviews are about few accounts, and are compared by
+    /// the fields in their order.
+    pub account: Account,
 }
 
 /// An answer of the API server.

@@ -63,8 +63,7 @@ impl<G: Clone> Controller<G> {
         };
         Mutant::IgnoreDenials.is_active()
             || needed(&account, &revision.manifest)
-                .iter()
-                .all(|review| self.answer_to(review) == Some(&ReviewAnswer::Allowed))
+                .all(|review| self.answer_to(&review) == Some(&ReviewAnswer::Allowed))
     }
 
     /// What the status says about the account; none before a revision is loaded.
@@ -118,11 +117,13 @@ impl<G: Clone> Controller<G> {
 
     /// What the account may not do, of what a guest needs, with the reasons.
     fn denied(&self, account: &Account, manifest: &Manifest) -> Vec<(AccessReview, String)> {
-        let needed = needed(account, manifest).into_iter();
-        let denied = needed.filter_map(|review| match self.answer_to(&review)? {
-            ReviewAnswer::Denied { reason } => Some((review, reason.clone())),
-            ReviewAnswer::Allowed => None,
-        });
+        let needed: BTreeSet<AccessReview> = needed(account, manifest).collect();
+        let denied = needed
+            .into_iter()
+            .filter_map(|review| match self.answer_to(&review)? {
+                ReviewAnswer::Denied { reason } => Some((review, reason.clone())),
+                ReviewAnswer::Allowed => None,
+            });
         denied.collect()
     }
 
@@ -133,7 +134,7 @@ impl<G: Clone> Controller<G> {
 }
 
 /// What an account needs, to open the watches of a guest.
-fn needed(account: &Account, manifest: &Manifest) -> BTreeSet<AccessReview> {
+fn needed(account: &Account, manifest: &Manifest) -> impl Iterator<Item = AccessReview> {
     let watched = manifest.watches.iter().map(|watch| {
         let (group, resource) = match &watch.source {
             Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
@@ -141,14 +142,13 @@ fn needed(account: &Account, manifest: &Manifest) -> BTreeSet<AccessReview> {
         };
         (group, resource, watch.namespace.as_str())
     });
-    let reviews = watched.flat_map(|(group, resource, namespace)| {
+    watched.flat_map(move |(group, resource, namespace)| {
         ["list", "watch"].map(|verb| AccessReview {
-            account: account.clone(),
             group: group.to_owned(),
             resource: resource.to_owned(),
             namespace: namespace.to_owned(),
             verb,
+            account: account.clone(),
         })
-    });
-    reviews.collect()
+    })
 }
