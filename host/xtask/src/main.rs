@@ -164,6 +164,7 @@ fn bench(workspace: &Path) -> Result<()> {
     let examples = [
         ("davit-core", "project_bench"),
         ("davit-core", "store_scale"),
+        ("davit-core", "answer_slices"),
         ("davit-engine", "call_cost"),
         ("davit-sim", "scale"),
         ("davit", "podgc_scale"),
