@@ -136,6 +136,21 @@ impl<G: Clone> Revision<G> {
         }
     }
 
+    /// Whether the rest of an answer cannot change that it exceeds a bound: a later note may
+    /// delete an earlier one, but nothing else becomes less.
+    pub(super) fn is_refused(count: &Count, bounds: &Bounds) -> bool {
+        let Count::Exact(count) = count else {
+            return false;
+        };
+        let without_notes = |ledger: &Ledger| Ledger {
+            notes: 0,
+            note_bytes: 0,
+            ..*ledger
+        };
+        let before = without_notes(&count.before);
+        before.admit(&without_notes(&count.after), bounds).is_err()
+    }
+
     /// A cancelled item does not make room for another of the same answer.
     fn count_command(&self, count: &mut ExactCount, command: &Command) {
         match command {

@@ -164,8 +164,10 @@ impl<G: Clone> Revision<G> {
         // The call may be void by now.
         let of_reads = self.calls.get(&answer.id)?.exceeded.map_or(Ok(()), Err);
         while slice.take() {
-            let Some(part) = next_part(&mut answer.decisions, &mut answer.next) else {
-                let bounds = &shared.settings.bounds;
+            let bounds = &shared.settings.bounds;
+            let is_refused = Self::is_refused(&answer.count, bounds);
+            let part = next_part(&mut answer.decisions, &mut answer.next);
+            let Some(part) = part.filter(|_| !is_refused) else {
                 return match of_reads.and_then(|()| self.admit(answer.count, bounds)) {
                     Ok(None) => {
                         self.begin_answer(answer.id, answer.decisions, answer.took, world, shared)
