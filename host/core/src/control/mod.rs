@@ -97,8 +97,6 @@ pub struct Control<G> {
     modules_may_change: bool,
     /// What the accounts of controllers may read.
     reviews: Reviews,
-    /// The number of controllers whose needs are reviewed.
-    reviewed_controllers: usize,
     /// Failures to record, by controller and cause, and to review, by account and cause.
     failures: Throttle<(String, String)>,
     /// When the controllers were last reconciled.
@@ -136,7 +134,6 @@ impl<G: Clone> Control<G> {
             kept_modules: BTreeSet::new(),
             modules_may_change: true,
             reviews: Reviews::default(),
-            reviewed_controllers: 0,
             failures: Throttle::default(),
             reconciled_at: now.instant,
             due: now.instant,

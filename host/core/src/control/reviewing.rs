@@ -22,8 +22,8 @@ impl<G: Clone> Control<G> {
             }
         }
         // What a controller at rest needs has not changed.
-        if !are_at_rest || self.reviewed_controllers != count {
-            self.reviewed_controllers = count;
+        if !are_at_rest || self.reviews.controllers != count {
+            self.reviews.controllers = count;
             let all = known(&mut self.controllers);
             let needed = all.flat_map(|(_, controller)| controller.reviews());
             self.reviews.follow(&needed.collect(), now);

@@ -45,6 +45,8 @@ pub(super) struct Knowledge {
 /// The reviews of all controllers.
 #[derive(Debug, Default)]
 pub(super) struct Reviews {
+    /// The number of controllers whose needs are reviewed.
+    pub(super) controllers: usize,
     schedule: BTreeMap<AccessReview, Schedule>,
     known: Arc<Answers>,
 }

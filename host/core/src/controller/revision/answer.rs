@@ -351,22 +351,17 @@ impl<G: Clone> Revision<G> {
     /// Executes the rest of the commands of the decision that has started, so that queues
     /// and notes have all of it.
     pub(in crate::controller) fn complete_commands(&mut self, now: Instant, shared: &mut Shared) {
-        let Some(Answer::Executing(answer)) = self.answers.front_mut() else {
+        let Some(mut answer) = self.answers.pop_front() else {
             return;
         };
-        let Some(current) = &mut answer.current else {
-            return;
-        };
-        let commands = mem::take(&mut current.commands);
-        let mut cancelled = mem::take(&mut current.cancelled);
-        for command in commands {
-            self.command(now, command, &mut cancelled, shared);
-        }
-        if let Some(Answer::Executing(answer)) = self.answers.front_mut()
+        if let Answer::Executing(answer) = &mut answer
             && let Some(current) = &mut answer.current
         {
-            current.cancelled = cancelled;
+            for command in current.commands.by_ref() {
+                self.command(now, command, &mut current.cancelled, shared);
+            }
         }
+        self.answers.push_front(answer);
     }
 
     /// Drops the answers that are not executed yet. Returns the items that no decision
