@@ -45,7 +45,7 @@ pub(super) struct ConditionInputs<'a> {
     /// What revisions declare and the operator does not grant.
     pub(super) not_granted: Option<&'a NotGranted>,
     /// What is known about the controller's account.
-    pub(super) authorization: Option<&'a Authorization>,
+    pub(super) authorization: Option<&'a Authorization<'a>>,
     pub(super) running: Readiness,
     /// Whether the stable revision's module is unsigned, and may not write.
     pub(super) stable_is_dry_run_only: bool,

@@ -7,10 +7,12 @@ mod describe;
 mod effect;
 mod granted;
 mod loads;
+mod needs;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::needs::Needs;
 use super::answers;
 use super::declaration::Declaration;
 use super::loading::{LoadProblem, Loading};
@@ -59,6 +61,10 @@ pub(super) struct Controller<G> {
     /// The revision that the spec describes; the former one until that is loaded.
     desired: Option<Revision<G>>,
     pub(super) loading: Loading,
+    /// What the loaded revisions need, those that run included.
+    needs: Vec<Needs>,
+    /// Whether the needs have changed since the last review.
+    have_needs_changed: bool,
     /// Why the revision that the spec describes cannot be loaded.
     problem: Option<LoadProblem>,
     /// Why the stable revision cannot be loaded.
@@ -119,6 +125,8 @@ impl<G: Clone> Controller<G> {
             stable: None,
             desired: None,
             loading: Loading::new(now),
+            needs: Vec::new(),
+            have_needs_changed: true,
             problem: None,
             failure: None,
             reviewed: Arc::default(),
@@ -170,6 +178,7 @@ impl<G: Clone> Controller<G> {
         } else if is_another || (self.desired.is_none() && !self.loading.is_unusable()) {
             self.loading.start_again(now);
         }
+        self.compute_needs();
     }
 
     /// Reconciles the controller with an observation. `passed` is the time since the
@@ -180,6 +189,7 @@ impl<G: Clone> Controller<G> {
         passed: Duration,
         now: Now,
     ) -> Vec<Notice> {
+        self.drop_needs();
         let mut notices = Vec::new();
         let (in_force, open) = answers::review(&self.requests, &self.status, self.generation);
         self.in_force = in_force;
@@ -232,7 +242,7 @@ impl<G: Clone> Controller<G> {
         let candidate = self.rollout.candidate();
         revision
             .zip(candidate)
-            .is_some_and(|(revision, candidate)| revision.name() == candidate.revision.revision)
+            .is_some_and(|(revision, candidate)| revision.is_recorded_as(&candidate.revision))
     }
 
     fn forget_other_host(&mut self, now: Instant) {

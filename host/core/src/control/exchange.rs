@@ -42,15 +42,14 @@ pub struct HostIdentity {
     pub name: String,
 }
 
-impl ControlSettings {
+impl HostIdentity {
     /// The host as its records name it.
-    pub(super) fn host_status(&self, now: Wall) -> Option<HostStatus> {
-        let host = self.host.as_ref()?;
-        Some(HostStatus {
-            id: host.id.clone(),
-            name: host.name.clone(),
+    pub(super) fn status(&self, now: Wall) -> HostStatus {
+        HostStatus {
+            id: self.id.clone(),
+            name: self.name.clone(),
             renewed_at: time(now),
-        })
+        }
     }
 }
 

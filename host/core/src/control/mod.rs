@@ -433,7 +433,7 @@ impl<G: Clone> Control<G> {
             }
             RecordOutcome::Explain(error) => {
                 self.last_id += 1;
-                let host = self.settings.host_status(now.wall);
+                let host = self.settings.host.as_ref();
                 let id = RecordId(self.last_id);
                 match controller.explain(error, now, host, id) {
                     Ok((id, record)) => self.write(name, id, record),
@@ -466,9 +466,9 @@ impl<G: Clone> Control<G> {
     /// Writes the record of a controller, if there is something to record. Recorded
     /// decisions take effect with the next [`Self::run`].
     fn record(&mut self, now: Now, name: &str) {
-        let host = self.settings.host_status(now.wall);
         self.last_id += 1;
         let id = RecordId(self.last_id);
+        let host = self.settings.host.as_ref();
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::decision::Decision;
+use super::exchange::HostIdentity;
 use super::record::{Activation, Record, RecordId};
 use super::times::time;
 use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
@@ -65,7 +66,7 @@ pub(super) struct RecordInputs<'a> {
     /// The loaded revisions.
     pub(super) revisions: Vec<(String, &'a ControllerSpec)>,
     /// The identity of this host, if other hosts may write the record too.
-    pub(super) host: Option<HostStatus>,
+    pub(super) host: Option<&'a HostIdentity>,
 }
 
 /// The effect of the end of a write.
@@ -307,7 +308,7 @@ impl Recording {
 
 fn with_host(status: &ControllerStatus, what: &RecordInputs<'_>) -> Box<ControllerStatus> {
     Box::new(ControllerStatus {
-        host: what.host.clone(),
+        host: what.host.map(|host| host.status(what.now.wall)),
         ..status.clone()
     })
 }

@@ -11,18 +11,17 @@ use crate::time::{Instant, Now};
 impl<G: Clone> Control<G> {
     /// Sends the reviews that are due, and tells each controller what is known.
     pub(super) fn review(&mut self, now: Instant, observed: &BTreeMap<String, Observation>) {
-        let (mut count, mut are_at_rest) = (0, true);
+        let (mut count, mut have_changed) = (0, false);
         for (name, controller) in known(&mut self.controllers) {
             count += 1;
-            are_at_rest &= controller.rest.is_for(observed.get(name));
+            have_changed |= controller.take_changed_needs();
             if controller.note_forbidden(observed.get(name))
                 && let Some(account) = controller.account()
             {
                 self.reviews.doubt(&account);
             }
         }
-        // What a controller at rest needs has not changed.
-        if !are_at_rest || self.reviews.controllers != count {
+        if have_changed || self.reviews.controllers != count {
             self.reviews.controllers = count;
             let all = known(&mut self.controllers);
             let needed = all.flat_map(|(_, controller)| controller.reviews());

@@ -75,14 +75,14 @@ impl Reviews {
     }
 
     /// Reviews these permissions and no others. New ones are due immediately.
-    pub(super) fn follow(&mut self, needed: &BTreeSet<AccessReview>, now: Instant) {
-        if self.schedule.keys().eq(needed) {
+    pub(super) fn follow(&mut self, needed: &BTreeSet<&AccessReview>, now: Instant) {
+        if self.schedule.keys().eq(needed.iter().copied()) {
             return;
         }
         self.schedule.retain(|review, _| needed.contains(review));
         let known = Arc::make_mut(&mut self.known);
         known.retain(|review, _| needed.contains(review));
-        for review in needed {
+        for review in needed.iter().copied() {
             known.entry(review.clone()).or_default();
             self.schedule.entry(review.clone()).or_insert(Schedule {
                 under_way: None,

@@ -57,6 +57,12 @@ impl<G> Revision<G> {
             && spec.limits.is_same_revision(own.limits)
     }
 
+    /// Whether a record is of this revision. A name alone is too short to trust: somebody
+    /// can make a module whose revision has the same one.
+    pub(super) fn is_recorded_as(&self, recorded: &RevisionStatus) -> bool {
+        self.name() == recorded.revision && recorded.digest.parse() == Ok(self.digest())
+    }
+
     /// The revision in a status.
     pub(super) fn status(&self, since: String, unsigned: bool) -> RevisionStatus {
         let identity = self.identity();

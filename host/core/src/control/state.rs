@@ -200,7 +200,8 @@ impl Rollout {
             Self::RollingOut { stable, candidate } => (stable, Some(&mut candidate.revision)),
         };
         for revision in [Some(stable), candidate].into_iter().flatten() {
-            if revision.revision == described.revision {
+            let is_it = revision.revision == described.revision;
+            if is_it && revision.digest == described.digest {
                 revision.unsigned = described.unsigned;
             }
         }

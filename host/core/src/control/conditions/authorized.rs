@@ -12,13 +12,13 @@ const NOT_REVIEWED: &str = "NotReviewed";
 
 /// What is known about the account of a controller.
 #[derive(Clone, Debug)]
-pub(in crate::control) enum Authorization {
+pub(in crate::control) enum Authorization<'a> {
     /// The spec names no account.
     OwnAccount,
     /// The account may open the watches.
     Allowed {
         account: Account,
-        permissions: Vec<AccessReview>,
+        permissions: Vec<&'a AccessReview>,
         /// Why the API server did not answer when it was asked again.
         failure: Option<String>,
     },
@@ -79,7 +79,7 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
     }
 }
 
-fn describe(authorization: &Authorization) -> (ConditionStatus, &'static str, String) {
+fn describe(authorization: &Authorization<'_>) -> (ConditionStatus, &'static str, String) {
     match authorization {
         Authorization::OwnAccount => (
             ConditionStatus::True,
@@ -93,7 +93,7 @@ fn describe(authorization: &Authorization) -> (ConditionStatus, &'static str, St
             permissions,
             failure,
         } => {
-            let permissions = in_words(permissions);
+            let permissions = in_words(permissions.iter().copied());
             let allowed = format!("the ServiceAccount {account} may {permissions}");
             match failure {
                 None => (ConditionStatus::True, "Reviewed", allowed),
@@ -124,7 +124,8 @@ fn unknown(account: &Account, failure: Option<&str>) -> String {
 
 /// A revision that may not run.
 pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
-    let (reason, cause, message, stops_stable) = match inputs.authorization? {
+    let authorization: &Authorization<'_> = inputs.authorization?;
+    let (reason, cause, message, stops_stable) = match authorization {
         Authorization::Denied(denied) => {
             let (first, _) = denied.missing.first()?;
             let cause = format!(": {first}");

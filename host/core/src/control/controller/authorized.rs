@@ -6,11 +6,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Controller;
+use super::needs::Needs;
 use crate::account::Account;
 use crate::control::conditions::{Authorization, NotAuthorized};
 use crate::control::reviews::{Answers, Knowledge};
-use crate::control::revision::Revision;
-use crate::manifest::{Manifest, Source};
 use crate::mutant::Mutant;
 use crate::observation::Observation;
 use crate::request::review::{AccessReview, ReviewAnswer};
@@ -27,22 +26,23 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What its revisions need, those that run and those that would.
-    pub(in crate::control) fn reviews(&self) -> BTreeSet<AccessReview> {
-        let Some(account) = self.account() else {
-            return BTreeSet::new();
-        };
-        let loaded = self.stable.iter().chain(&self.desired);
-        loaded
-            .map(|one| &one.loaded)
-            .chain(self.running())
-            .flat_map(|one| needed(&account, &one.manifest))
-            .collect()
+    pub(in crate::control) fn reviews(&self) -> impl Iterator<Item = &AccessReview> {
+        self.needs.iter().flat_map(|needs| needs.reviews.keys())
+    }
+
+    /// Whether these have changed since the last call.
+    pub(in crate::control) fn take_changed_needs(&mut self) -> bool {
+        std::mem::take(&mut self.have_needs_changed)
     }
 
     /// Notes what the API server says.
     pub(in crate::control) fn note_reviews(&mut self, known: &Arc<Answers>) {
         if self.reviewed != *known {
             self.reviewed = Arc::clone(known);
+            let all = self.needs.iter_mut().flat_map(|needs| &mut needs.reviews);
+            for (review, knowledge) in all {
+                *knowledge = known.get(review).cloned().unwrap_or_default();
+            }
             self.rest.end();
         }
     }
@@ -58,53 +58,43 @@ impl<G: Clone> Controller<G> {
     /// Whether the account may open the watches of a revision. What is not known yet is
     /// not allowed.
     pub(super) fn is_authorized(&self, revision: &LoadedRevision<G>) -> bool {
-        let Some(account) = self.account() else {
-            return true;
-        };
-        Mutant::IgnoreDenials.is_active()
-            || needed(&account, &revision.manifest)
-                .all(|review| self.answer_to(&review) == Some(&ReviewAnswer::Allowed))
+        let needs = self.needs(revision);
+        needs.is_some_and(|needs| needs.reviews.values().all(Knowledge::is_allowed))
     }
 
     /// What the status says about the account; none before a revision is loaded.
-    pub(super) fn authorization(&self) -> Option<Authorization> {
+    pub(super) fn authorization(&self) -> Option<Authorization<'_>> {
         self.spec.as_ref()?;
         let Some(account) = self.account() else {
             return Some(Authorization::OwnAccount);
         };
-        let all: Vec<&Revision<G>> = self.described().into_iter().chain(&self.stable).collect();
+        let all = self.needs_of_decided();
         if all.is_empty() {
             return None;
         }
-        let needed = all
-            .iter()
-            .flat_map(|one| needed(&account, &one.loaded.manifest));
-        let needed: BTreeSet<AccessReview> = needed.collect();
-        let known = |review| self.reviewed.get(review).cloned().unwrap_or_default();
-        let known: Vec<Knowledge> = needed.iter().map(known).collect();
+        let known = || all.iter().flat_map(|(_, needs)| needs.reviews.values());
         // An operator learns all that is missing at once.
-        if known.iter().any(|one| *one == Knowledge::default()) {
+        if known().any(|one| *one == Knowledge::default()) {
             let failure = None;
             return Some(Authorization::Unknown { account, failure });
         }
-        let stable = self.stable.as_ref();
-        for revision in &all {
-            let missing = self.denied(&account, &revision.loaded.manifest);
+        for (revision, needs) in &all {
+            let missing = needs.denied();
             if !missing.is_empty() {
-                let stops = |stable: &Revision<G>| {
-                    !self.denied(&account, &stable.loaded.manifest).is_empty()
-                };
-                let stops_stable = stable.is_some_and(stops);
+                let stable = self.stable.as_ref();
+                let stable = stable.and_then(|stable| self.needs(&stable.loaded));
                 return Some(Authorization::Denied(NotAuthorized {
                     account,
                     revision: revision.name(),
                     missing,
-                    stops_stable,
+                    stops_stable: stable.is_some_and(|needs| !needs.denied().is_empty()),
                 }));
             }
         }
-        let failure = known.iter().find_map(|one| one.failure.clone());
-        Some(if known.iter().all(|one| one.answer.is_some()) {
+        let failure = known().find_map(|one| one.failure.clone());
+        Some(if known().all(|one| one.answer.is_some()) {
+            let needed = all.iter().flat_map(|(_, needs)| needs.reviews.keys());
+            let needed: BTreeSet<&AccessReview> = needed.collect();
             Authorization::Allowed {
                 account,
                 permissions: needed.into_iter().collect(),
@@ -114,41 +104,28 @@ impl<G: Clone> Controller<G> {
             Authorization::Unknown { account, failure }
         })
     }
+}
 
-    /// What the account may not do, of what a guest needs, with the reasons.
-    fn denied(&self, account: &Account, manifest: &Manifest) -> Vec<(AccessReview, String)> {
-        let needed: BTreeSet<AccessReview> = needed(account, manifest).collect();
-        let denied = needed
-            .into_iter()
-            .filter_map(|review| match self.answer_to(&review)? {
-                ReviewAnswer::Denied { reason } => Some((review, reason.clone())),
-                ReviewAnswer::Allowed => None,
+impl Needs {
+    /// What the account may not do, with the reasons.
+    fn denied(&self) -> Vec<(AccessReview, String)> {
+        let denied = self
+            .reviews
+            .iter()
+            .filter_map(|(review, known)| match &known.answer {
+                Some(ReviewAnswer::Denied { reason }) => Some((review.clone(), reason.clone())),
+                Some(ReviewAnswer::Allowed) | None => None,
             });
         denied.collect()
     }
-
-    fn answer_to(&self, review: &AccessReview) -> Option<&ReviewAnswer> {
-        let Knowledge { answer, .. } = self.reviewed.get(review)?;
-        answer.as_ref()
-    }
 }
 
-/// What an account needs, to open the watches of a guest.
-fn needed(account: &Account, manifest: &Manifest) -> impl Iterator<Item = AccessReview> {
-    let watched = manifest.watches.iter().map(|watch| {
-        let (group, resource) = match &watch.source {
-            Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
-            Source::EveryDeletable(_) => ("*", "*"),
-        };
-        (group, resource, watch.namespace.as_str())
-    });
-    watched.flat_map(move |(group, resource, namespace)| {
-        ["list", "watch"].map(|verb| AccessReview {
-            group: group.to_owned(),
-            resource: resource.to_owned(),
-            namespace: namespace.to_owned(),
-            verb,
-            account: account.clone(),
-        })
-    })
+impl Knowledge {
+    fn is_allowed(&self) -> bool {
+        match self.answer {
+            Some(ReviewAnswer::Allowed) => true,
+            Some(ReviewAnswer::Denied { .. }) => Mutant::IgnoreDenials.is_active(),
+            None => false,
+        }
+    }
 }

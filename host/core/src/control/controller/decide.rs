@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Controller;
 use crate::api::{ControllerStatus, ModeConfig};
 use crate::control::notice::Notice;
-use crate::control::revision::is_update_of;
+use crate::control::revision::{Revision, is_update_of};
 use crate::control::state::{Candidate, Rollout, Standing, Wait};
 use crate::control::times::precise_time;
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
@@ -113,16 +113,12 @@ impl<G: Clone> Controller<G> {
 
     /// Sets the loaded stable revision to that of the state.
     fn take_stable(&mut self) {
-        let Some(name) = self.rollout.stable().map(|stable| &stable.revision) else {
+        let Some(decided) = self.rollout.stable() else {
             return;
         };
-        if self
-            .stable
-            .as_ref()
-            .is_none_or(|stable| stable.name() != *name)
-        {
-            let desired = self.desired.as_ref().filter(|one| one.name() == *name);
-            self.stable = desired.cloned();
+        let is_it = |one: &&Revision<G>| one.is_recorded_as(decided);
+        if self.stable.as_ref().filter(is_it).is_none() {
+            self.stable = self.desired.as_ref().filter(is_it).cloned();
         }
     }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Controller;
-use crate::api::HostStatus;
+use crate::control::HostIdentity;
 use crate::control::decision::{Decision, Unrecorded};
 use crate::control::record::{Record, RecordId};
 use crate::control::recording::{RecordInputs, RecordOutcome};
@@ -44,7 +44,7 @@ impl<G: Clone> Controller<G> {
                 number: candidate.number,
                 window: spec.rollout.analysis.window.map(|window| window.0),
             };
-            let is_it = desired.name() == candidate.revision.revision
+            let is_it = desired.is_recorded_as(&candidate.revision)
                 && !self.trust.denies_recorded(&candidate.revision);
             (is_it && self.may_run(&desired.loaded)).then(|| (desired.loaded.clone(), step))
         });
@@ -182,7 +182,7 @@ impl<G: Clone> Controller<G> {
     pub(in crate::control) fn next_record(
         &mut self,
         now: Now,
-        host: Option<HostStatus>,
+        host: Option<&HostIdentity>,
         id: RecordId,
     ) -> Option<(RecordId, Record)> {
         let loaded = [&self.stable, &self.desired].into_iter().flatten();
@@ -200,7 +200,7 @@ impl<G: Clone> Controller<G> {
         &mut self,
         error: String,
         now: Now,
-        host: Option<HostStatus>,
+        host: Option<&HostIdentity>,
         id: RecordId,
     ) -> Result<(RecordId, Record), RecordOutcome> {
         let what = RecordInputs {

@@ -2,6 +2,7 @@
 //! grants. To read is authority too: a revision beyond its grant is not even a shadow.
 
 use super::Controller;
+use super::needs::Needs;
 use crate::control::conditions::{Granted, NotGranted};
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
@@ -24,38 +25,32 @@ impl<G: Clone> Controller<G> {
 
     /// Whether the operator grants what a revision declares.
     pub(super) fn is_granted(&self, revision: &LoadedRevision<G>) -> bool {
-        self.missing(revision).is_empty() || Mutant::RunUngranted.is_active()
+        self.needs(revision).is_some_and(Needs::are_granted)
     }
 
     /// What the operator grants to a revision.
     pub(super) fn grant(&self, revision: &LoadedRevision<G>) -> Grant {
-        // Whoever writes the file of the configuration also starts the host.
-        let is_trusted = revision.is_shipped || self.object.is_none();
-        let spec = self.spec.as_ref();
-        spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, &self.home))
+        let needs = self.needs(revision);
+        needs.map_or_else(Grant::nothing, |needs| needs.grant.clone())
     }
 
     /// What the revision of the present spec lacks, or the stable one; none if nothing.
     pub(super) fn not_granted(&self) -> Option<NotGranted> {
         let spec = self.spec.as_ref()?;
-        let all: Vec<&Revision<G>> = self.described().into_iter().chain(&self.stable).collect();
-        let mut lacking = all
-            .iter()
-            .copied()
-            .filter(|one| !self.is_granted(&one.loaded));
-        let first = lacking.next()?;
+        let all = self.needs_of_decided();
+        let (first, lacking) = all.iter().find(|(_, needs)| !needs.are_granted())?;
         // The first rules replace the trust in what ships with Davit.
-        let to_add = |one: &Revision<G>| match spec.permissions {
-            None => Permissions::declared_by(&one.loaded.manifest),
-            Some(_) => self.missing(&one.loaded),
+        let to_add = |needs: &Needs| match spec.permissions {
+            None => needs.declared.clone(),
+            Some(_) => needs.missing.clone(),
         };
         let stable = self.stable.as_ref();
         Some(NotGranted {
             revision: first.name(),
-            missing: self.missing(&first.loaded),
-            to_add: all
-                .into_iter()
-                .fold(Permissions::default(), |all, one| all.with(&to_add(one))),
+            missing: lacking.missing.clone(),
+            to_add: all.iter().fold(Permissions::default(), |all, (_, one)| {
+                all.with(&to_add(one))
+            }),
             stops_stable: stable.is_some_and(|stable| !self.is_granted(&stable.loaded)),
         })
     }
@@ -63,18 +58,18 @@ impl<G: Clone> Controller<G> {
     /// What the revision of the present spec may read and write.
     pub(super) fn granted(&self) -> Option<Granted> {
         let described = &self.described()?.loaded;
-        if !self.is_granted(described) {
-            return None;
-        }
-        let declared = || Permissions::declared_by(&described.manifest);
-        Some(match self.grant(described) {
+        let needs = self.needs(described).filter(|needs| needs.are_granted())?;
+        let declared = || needs.declared.clone();
+        Some(match &needs.grant {
             Grant::Declared if described.is_shipped => Granted::Shipped(declared()),
             Grant::Declared => Granted::File(declared()),
-            Grant::Rules { rules, .. } => Granted::Rules((*rules).clone()),
+            Grant::Rules { rules, .. } => Granted::Rules((**rules).clone()),
         })
     }
+}
 
-    fn missing(&self, revision: &LoadedRevision<G>) -> Permissions {
-        self.grant(revision).missing(&revision.manifest)
+impl Needs {
+    fn are_granted(&self) -> bool {
+        self.missing.is_empty() || Mutant::RunUngranted.is_active()
     }
 }

@@ -83,13 +83,12 @@ impl<G: Clone> Controller<G> {
                 self.problem = problem;
             }
             LoadOutcome::Recorded(Role::Stable, loaded, spec) => {
-                let loaded = Revision::new(loaded, &spec);
-                self.stable.get_or_insert(loaded);
+                self.handle_recorded_stable(Revision::new(loaded, &spec));
             }
             LoadOutcome::Recorded(Role::Candidate, loaded, spec) => {
                 let loaded = Revision::new(loaded, &spec);
                 // The spec may have changed while no host was running.
-                if self.is_described(&loaded) {
+                if self.is_described(&loaded) && self.is_candidate(Some(&loaded)) {
                     self.desired.get_or_insert(loaded);
                 } else {
                     self.loading.restored();
@@ -103,6 +102,30 @@ impl<G: Clone> Controller<G> {
                     });
                 }
             }
+        }
+        self.compute_new_needs();
+    }
+
+    /// Takes the stable revision that the recorded spec describes, unless somebody has
+    /// changed that spec.
+    fn handle_recorded_stable(&mut self, loaded: Revision<G>) {
+        let Some(stable) = self.rollout.stable() else {
+            return;
+        };
+        if loaded.is_recorded_as(stable) {
+            self.stable.get_or_insert(loaded);
+        } else if self.stable.is_none() {
+            let reason = format!(
+                "the recorded spec of {}, {}, describes another revision: {}, sha256:{}",
+                stable.revision,
+                stable.digest,
+                loaded.name(),
+                loaded.digest()
+            );
+            self.failure = Some(LoadFailureOfStable {
+                reason,
+                is_updated: false,
+            });
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rollouts from their start to their end: time, restarts, changes of the spec, and the
 //! limits of the analysis.
 
-use super::bench::{Bench, identity, name_of, spec};
+use super::bench::{Bench, identity, module, name_of, spec};
 use crate::api::ControllerSpec;
 use crate::control::requests::{abandon, abort, promote_fully, retry};
 use crate::rollout::compare::Counts;
@@ -215,6 +215,43 @@ fn a_lost_revision_is_replaced_only_when_an_operator_abandons_it() {
     next.settle();
     assert_eq!(next.runs(), Some((ready, None)));
     assert_eq!(next.status().lost, None);
+}
+
+/// A name has ten digits of a hash: modules can be made that share one. The digest tells
+/// them apart.
+#[test]
+fn a_module_with_the_name_of_the_stable_revision_and_another_digest_does_not_run() {
+    let bench = Bench::running(first());
+    for is_source_away in [false, true] {
+        let mut next = bench.crash();
+        next.is_source_away = is_source_away;
+        let other = format!("sha256:{}", "7".repeat(64));
+        next.record.status.stable.as_mut().unwrap().digest = other.clone();
+        next.settle();
+        next.pass(30);
+        assert_eq!(next.runs(), None, "{is_source_away}");
+        let lost = next.status().lost.unwrap();
+        let found = format!("sha256:{}", module(&first()));
+        for part in [&other, &found] {
+            assert!(lost.reason.contains(part), "{part}: {}", lost.reason);
+        }
+    }
+}
+
+/// The same of a candidate.
+#[test]
+fn a_module_with_the_name_of_the_candidate_and_another_digest_does_not_run() {
+    for is_source_away in [false, true] {
+        let mut next = rolling_out().crash();
+        next.is_source_away = is_source_away;
+        let candidate = next.record.status.candidate.as_mut().unwrap();
+        candidate.digest = format!("sha256:{}", "7".repeat(64));
+        next.settle();
+        next.pass(30);
+        let (stable, candidate) = next.runs().unwrap();
+        assert_eq!(stable, name_of(&first()));
+        assert_eq!(candidate, None, "{is_source_away}");
+    }
 }
 
 /// Observations of a candidate that exceeds a limit, each with a part of the reason.

@@ -1,0 +1,136 @@
+//! What the loaded revisions of a controller need in order to run. Only a declaration and
+//! a loaded revision change that, so it is computed then and not in each reconcile.
+
+use std::collections::BTreeMap;
+use std::ptr;
+use std::sync::Arc;
+
+use super::Controller;
+use crate::account::Account;
+use crate::control::reviews::Knowledge;
+use crate::control::revision::Revision;
+use crate::grant::{Grant, Permissions};
+use crate::manifest::{Manifest, Source};
+use crate::request::review::AccessReview;
+use crate::revision::LoadedRevision;
+
+/// What a loaded revision needs, with the grant and the account of the present spec.
+#[derive(Debug)]
+pub(super) struct Needs {
+    manifest: Arc<Manifest>,
+    is_shipped: bool,
+    /// What the guest declares.
+    pub(super) declared: Permissions,
+    /// What the operator grants.
+    pub(super) grant: Grant,
+    /// What the guest declares and the operator does not grant.
+    pub(super) missing: Permissions,
+    /// What the account must be allowed, so that the host may open the guest's watches,
+    /// and what the API server says about it; nothing for Davit's own account.
+    pub(super) reviews: BTreeMap<AccessReview, Knowledge>,
+}
+
+impl<G: Clone> Controller<G> {
+    /// Computes the needs of all loaded revisions: the grant or the account may have
+    /// changed.
+    pub(super) fn compute_needs(&mut self) {
+        self.needs.clear();
+        self.have_needs_changed = true;
+        self.compute_new_needs();
+    }
+
+    /// Computes the needs of revisions that were loaded since the last time.
+    pub(super) fn compute_new_needs(&mut self) {
+        let mut new: Vec<Needs> = Vec::new();
+        for one in self.loaded() {
+            if !self.needs.iter().chain(&new).any(|known| known.are_of(one)) {
+                new.push(self.needs_of(one));
+            }
+        }
+        self.have_needs_changed |= !new.is_empty();
+        self.needs.extend(new);
+    }
+
+    /// Drops the needs of revisions that are gone.
+    pub(super) fn drop_needs(&mut self) {
+        let mut needs = std::mem::take(&mut self.needs);
+        let former = needs.len();
+        needs.retain(|known| self.loaded().any(|one| known.are_of(one)));
+        self.have_needs_changed |= needs.len() != former;
+        self.needs = needs;
+    }
+
+    /// The loaded revisions: those that run and those that would.
+    fn loaded(&self) -> impl Iterator<Item = &LoadedRevision<G>> {
+        let kept = self.stable.iter().chain(&self.desired);
+        kept.map(|one| &one.loaded).chain(self.running())
+    }
+
+    /// What a revision needs. None for one that never was this controller's: it does not
+    /// run.
+    pub(super) fn needs(&self, revision: &LoadedRevision<G>) -> Option<&Needs> {
+        self.needs.iter().find(|known| known.are_of(revision))
+    }
+
+    /// The needs of the revision that the present spec describes, and those of the stable
+    /// one if they are others.
+    pub(super) fn needs_of_decided<'a>(&'a self) -> Vec<(&'a Revision<G>, &'a Needs)> {
+        let with_needs = |one: &'a Revision<G>| Some((one, self.needs(&one.loaded)?));
+        let described = self.described().and_then(with_needs);
+        let is_listed = |stable: &Needs| described.is_some_and(|(_, one)| ptr::eq(one, stable));
+        let stable = self.stable.as_ref().and_then(with_needs);
+        let stable = stable.filter(|(_, needs)| !is_listed(needs));
+        described.into_iter().chain(stable).collect()
+    }
+
+    fn needs_of(&self, revision: &LoadedRevision<G>) -> Needs {
+        let LoadedRevision {
+            manifest,
+            is_shipped,
+            ..
+        } = revision;
+        // Whoever writes the file of the configuration also starts the host.
+        let is_trusted = *is_shipped || self.object.is_none();
+        let spec = self.spec.as_ref();
+        let grant = spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, &self.home));
+        let account = self.account();
+        let reviews = account
+            .iter()
+            .flat_map(|account| of_account(account, manifest));
+        let known = |review: &AccessReview| self.reviewed.get(review).cloned().unwrap_or_default();
+        Needs {
+            declared: Permissions::declared_by(manifest),
+            missing: grant.missing(manifest),
+            reviews: reviews.map(|one| (one.clone(), known(&one))).collect(),
+            grant,
+            manifest: Arc::clone(manifest),
+            is_shipped: *is_shipped,
+        }
+    }
+}
+
+impl Needs {
+    fn are_of<G>(&self, revision: &LoadedRevision<G>) -> bool {
+        Arc::ptr_eq(&self.manifest, &revision.manifest) && self.is_shipped == revision.is_shipped
+    }
+}
+
+/// What an account needs, to open the watches of a guest.
+fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = AccessReview> {
+    let watched = manifest.watches.iter().map(|watch| {
+        let (group, resource) = match &watch.source {
+            Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
+            Source::EveryDeletable(_) => ("*", "*"),
+        };
+        (group, resource, watch.namespace.as_str())
+    });
+    watched.flat_map(move |(group, resource, namespace)| {
+        ["list", "watch"].map(|verb| AccessReview {
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+            namespace: namespace.to_owned(),
+            verb,
+            account: account.clone(),
+        })
+    })
+}
