@@ -15,6 +15,7 @@ pub mod controller;
 pub mod coverage;
 pub mod desired;
 pub mod digest;
+pub mod election;
 pub mod expectation;
 pub mod failure;
 pub mod gate;

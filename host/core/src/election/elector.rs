@@ -1,0 +1,272 @@
+//! The election of the holder of one lease, as one replica takes part in it.
+//!
+//! Why there are never two replicas that write:
+//!
+//! - A replica leads from the answer to its own write of the lease until the renew
+//!   deadline after it *sent* that write, by its own monotonic clock. Requests that it
+//!   has sent until then end within [`LeaseTiming::grace`].
+//! - Another replica acquires the lease only with a write that replaces exactly the version
+//!   that it has itself seen for the whole lease duration. A renewal in between makes that
+//!   write fail, also one whose answer was lost.
+//! - A holder that gives the lease away leads no longer when it writes that, and has no
+//!   request under way.
+//! - A lease that was deleted does not show who held it, nor for how long it was away. The
+//!   replica that creates it again leads only after the whole duration, unless the
+//!   controller has never run anywhere.
+
+use std::time::Duration;
+
+use super::lease::{Lease, LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
+use crate::time::{Instant, Now};
+
+/// The part that one replica takes in the election of one lease's holder.
+#[derive(Debug)]
+pub struct Elector {
+    identity: String,
+    timing: LeaseTiming,
+    seen: Seen,
+    /// The renew deadline after the last write of its own that made or left this replica
+    /// the holder.
+    until: Option<Instant>,
+    /// When the write under way was sent.
+    under_way: Option<Instant>,
+    /// When the last write ended.
+    ended: Option<Instant>,
+    /// When the next write may be sent.
+    due: Instant,
+    /// When this replica may lead at the earliest, after it created the lease again.
+    not_before: Instant,
+    goal: Goal,
+}
+
+/// What a replica knows of the lease.
+#[derive(Debug)]
+enum Seen {
+    /// Nothing, or nothing that is certain.
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// It has had this version since then.
+    Stored { stored: StoredLease, since: Instant },
+}
+
+/// What a replica wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Goal {
+    /// To hold the lease.
+    Hold,
+    /// To give it to this replica, or to nobody.
+    GiveUp { to: Option<String> },
+}
+
+/// The circumstances of a controller that its election depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Circumstances {
+    /// Whether the controller has never run anywhere: nobody can be its holder.
+    pub is_new: bool,
+    /// Whether this replica has no request of the controller under way.
+    pub is_idle: bool,
+    /// Whether this replica acquires leases: not if it is about to stop.
+    pub acquires: bool,
+    /// How long this replica leaves a free lease to others.
+    pub patience: Duration,
+}
+
+impl Elector {
+    /// A replica that has not seen the lease yet.
+    #[must_use]
+    pub fn new(identity: &str, timing: LeaseTiming, now: Instant) -> Self {
+        Self {
+            identity: identity.to_owned(),
+            timing,
+            seen: Seen::Unknown,
+            until: None,
+            under_way: None,
+            ended: None,
+            due: now,
+            not_before: now,
+            goal: Goal::Hold,
+        }
+    }
+
+    /// Until when this replica may write for the controller; none if it may not.
+    #[must_use]
+    pub fn leads_until(&self, now: Instant) -> Option<Instant> {
+        let until = self.until.filter(|until| now < *until)?;
+        (self.goal == Goal::Hold).then_some(until)
+    }
+
+    /// The holder as this replica last saw it; none if the lease is free or unknown.
+    #[must_use]
+    pub fn holder(&self) -> Option<&str> {
+        match &self.seen {
+            Seen::Stored { stored, .. } => stored.lease.holder.as_deref(),
+            Seen::Unknown | Seen::Absent => None,
+        }
+    }
+
+    /// Stops leading, and gives the lease to another replica or to nobody as soon as no
+    /// request of the controller is under way.
+    pub fn give_up(&mut self, to: Option<String>, now: Instant) {
+        if self.goal == Goal::Hold {
+            self.goal = Goal::GiveUp { to };
+            self.due = self.due.min(now);
+        }
+    }
+
+    /// Whether this replica gives the lease away and has not written that yet.
+    #[must_use]
+    pub fn is_giving_up(&self) -> bool {
+        self.goal != Goal::Hold && self.is_holder()
+    }
+
+    /// Handles a reading of the lease that was requested at `requested`; none if it does
+    /// not exist.
+    pub fn observe(&mut self, stored: Option<&StoredLease>, requested: Instant, now: Instant) {
+        // The reading may be older than the write.
+        if self.under_way.is_some() || self.ended.is_some_and(|ended| requested <= ended) {
+            return;
+        }
+        match (stored, &self.seen) {
+            (Some(stored), Seen::Stored { stored: seen, .. }) if *stored == *seen => {}
+            (Some(stored), _) => {
+                self.seen = Seen::Stored {
+                    stored: stored.clone(),
+                    since: now,
+                };
+            }
+            (None, _) => self.seen = Seen::Absent,
+        }
+        if !self.is_holder() {
+            self.until = None;
+            // It takes part again, as any other replica.
+            self.goal = Goal::Hold;
+        }
+    }
+
+    /// The next write, if one is due. Its result goes to [`Self::handle`].
+    pub fn poll(&mut self, now: Now, circumstances: Circumstances) -> Option<LeaseWrite> {
+        if now.instant < self.next_write(now.instant, circumstances)? {
+            return None;
+        }
+        let write = self.write(now);
+        if matches!(write, LeaseWrite::Create(_)) && !circumstances.is_new {
+            self.not_before = now.instant.after(self.timing.duration);
+        }
+        self.under_way = Some(now.instant);
+        Some(write)
+    }
+
+    /// When [`Self::poll`] may return a write, or the renew deadline ends.
+    #[must_use]
+    pub fn next_wake(&self, now: Instant, circumstances: Circumstances) -> Instant {
+        let next = self.next_write(now, circumstances);
+        let until = self.leads_until(now);
+        next.into_iter()
+            .chain(until)
+            .fold(Instant::FAR_FUTURE, Instant::min)
+    }
+
+    /// Handles the result of a write. Returns whether the lease has to be read, because
+    /// somebody else has written it.
+    pub fn handle(&mut self, result: Result<StoredLease, LeaseWriteError>, now: Instant) -> bool {
+        let Some(sent) = self.under_way.take() else {
+            return false;
+        };
+        self.ended = Some(now);
+        match result {
+            Ok(stored) => {
+                self.seen = Seen::Stored { stored, since: now };
+                if self.is_holder() && sent < self.not_before {
+                    self.due = self.not_before;
+                } else if self.is_holder() {
+                    self.until = Some(sent.after(self.timing.renew_deadline));
+                    self.due = sent.after(self.timing.renew_interval());
+                } else {
+                    self.until = None;
+                    self.goal = Goal::Hold;
+                    self.due = now.after(self.timing.retry_period);
+                }
+                false
+            }
+            // Its own write with a lost answer may be what it conflicts with: until the
+            // lease is read, the former deadline holds.
+            Err(LeaseWriteError::Conflict) => {
+                self.seen = Seen::Unknown;
+                self.due = now;
+                true
+            }
+            Err(LeaseWriteError::Failed(_)) => {
+                self.due = now.after(self.timing.retry_period);
+                false
+            }
+        }
+    }
+
+    fn is_holder(&self) -> bool {
+        self.holder() == Some(&self.identity)
+    }
+
+    /// When the next write is due, as things are; none if there is nothing to write.
+    fn next_write(&self, now: Instant, circumstances: Circumstances) -> Option<Instant> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        let Circumstances {
+            is_idle,
+            acquires,
+            patience,
+            is_new: _,
+        } = circumstances;
+        let at = match (&self.seen, &self.goal) {
+            (Seen::Unknown, _) => return None,
+            (_, Goal::GiveUp { .. }) if !self.is_holder() => return None,
+            (_, Goal::GiveUp { .. }) => {
+                let all_end = self.until.map(|until| until.after(self.timing.grace()));
+                // Until then, a former holder may write.
+                if is_idle { self.not_before } else { all_end? }
+            }
+            (Seen::Stored { .. }, Goal::Hold) if self.is_holder() => now.max(self.not_before),
+            (_, Goal::Hold) if !acquires => return None,
+            (Seen::Absent, Goal::Hold) => now,
+            (Seen::Stored { stored, since }, Goal::Hold) => {
+                since.after(match stored.lease.holder {
+                    // The replicas may have different settings.
+                    Some(_) => stored.lease.duration.max(self.timing.duration),
+                    None => patience,
+                })
+            }
+        };
+        Some(at.max(self.due))
+    }
+
+    fn write(&self, now: Now) -> LeaseWrite {
+        let holder = match &self.goal {
+            Goal::Hold => Some(self.identity.clone()),
+            Goal::GiveUp { to } => to.clone(),
+        };
+        let Seen::Stored { stored, .. } = &self.seen else {
+            return LeaseWrite::Create(Lease {
+                holder,
+                duration: self.timing.duration,
+                acquired: now.wall,
+                renewed: now.wall,
+                transitions: 0,
+            });
+        };
+        let former = &stored.lease;
+        let changes = former.holder != holder;
+        LeaseWrite::Replace {
+            lease: Lease {
+                duration: self.timing.duration,
+                acquired: if changes { now.wall } else { former.acquired },
+                renewed: now.wall,
+                transitions: former
+                    .transitions
+                    .saturating_add(u32::from(changes && holder.is_some())),
+                holder,
+            },
+            version: stored.version.clone(),
+        }
+    }
+}

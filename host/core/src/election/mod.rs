@@ -1,0 +1,12 @@
+//! Leader election: which of several replicas of the host writes for a controller.
+//!
+//! Each controller has a Lease. Every replica watches, caches and decides for all
+//! controllers; only the holder of a controller's lease writes for it.
+
+mod elector;
+mod lease;
+#[cfg(test)]
+mod model_tests;
+
+pub use elector::{Circumstances, Elector};
+pub use lease::{Lease, LeaseTiming, LeaseTimingError, LeaseWrite, LeaseWriteError, StoredLease};
