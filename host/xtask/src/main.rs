@@ -47,6 +47,9 @@ enum Task {
     /// Runs random stories of the five controllers on virtual time, in memory, each
     /// from its seed, and checks how they end.
     Simulate {
+        /// Optimises the build further: worth it for thousands of stories.
+        #[arg(long)]
+        release: bool,
         /// Arguments of `davit-stories`: `--seeds FIRST..END`, `--seed N`, or
         /// `--mutants` to prove that the stories find faults in the core.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
@@ -88,7 +91,7 @@ fn main() -> Result<()> {
             cargo(&workspace, test)
         }
         Task::Lint => lint(&workspace),
-        Task::Simulate { arguments } => simulate(&workspace, &arguments),
+        Task::Simulate { release, arguments } => simulate(&workspace, release, &arguments),
         Task::Crds => crds(&workspace),
         Task::Bench => bench(&workspace),
         Task::Supply { require_advisories } => supply::check(&workspace, require_advisories),
@@ -134,11 +137,12 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
     cargo(workspace, run.into_iter().chain(arguments))
 }
 
-fn simulate(workspace: &Path, arguments: &[String]) -> Result<()> {
+fn simulate(workspace: &Path, release: bool, arguments: &[String]) -> Result<()> {
     let run = ["run", "--quiet", "--locked", "-p", "davit-stories"];
+    let run = run.into_iter().chain(release.then_some("--release"));
     let features = ["--features", MUTANTS, "--"];
     let arguments = arguments.iter().map(String::as_str);
-    cargo(workspace, run.into_iter().chain(features).chain(arguments))
+    cargo(workspace, run.chain(features).chain(arguments))
 }
 
 /// The host has the types of the custom resource, so it prints the definition.

@@ -28,6 +28,17 @@ impl Decision {
             rejected: status.rejected.clone(),
         }
     }
+
+    /// Whether this is the same decision, perhaps for another generation of the spec.
+    fn decides(&self, other: &Self) -> bool {
+        let Self {
+            generation: _,
+            stable,
+            candidate,
+            rejected,
+        } = other;
+        self.stable == *stable && self.candidate == *candidate && self.rejected == *rejected
+    }
 }
 
 /// A value that follows from a decision. It must not take effect until the decision is
@@ -43,10 +54,11 @@ impl<T> Unrecorded<T> {
         Self { decision, value }
     }
 
-    /// The value, if the record holds the decision.
+    /// The value, if the record holds the decision. The record may be of an earlier
+    /// generation: a spec that changes nothing about the revisions delays nothing.
     pub(super) fn recorded(self, recorded: Option<&Decision>) -> Option<T> {
-        let is_recorded = recorded == Some(&self.decision) || Mutant::ActUnrecorded.is_active();
-        is_recorded.then_some(self.value)
+        let is_recorded = recorded.is_some_and(|recorded| recorded.decides(&self.decision));
+        (is_recorded || Mutant::ActUnrecorded.is_active()).then_some(self.value)
     }
 
     /// The value for effects that must not wait for the record: the withdrawal of a
@@ -76,6 +88,20 @@ mod tests {
         assert_eq!(second.clone().recorded(Some(&decision(1))), None);
         let recorded = second.recorded(Some(&decision(2)));
         assert_eq!(recorded, Some("half of the cohorts"));
+    }
+
+    /// Otherwise what the record has ended runs until the next write.
+    #[test]
+    fn a_record_of_an_earlier_generation_suffices() {
+        let of = |generation| {
+            Decision::of(&ControllerStatus {
+                observed_generation: Some(generation),
+                ..ControllerStatus::default()
+            })
+        };
+        let value = Unrecorded::new(of(2), "no candidate");
+        assert_eq!(value.recorded(Some(&of(1))), Some("no candidate"));
+        assert_ne!(of(1), of(2), "the new one is recorded soon");
     }
 
     /// Counts are not a decision: nothing waits for them.

@@ -83,6 +83,13 @@ impl<G: Clone> Outbox<G> {
         !self.executing.is_empty()
     }
 
+    /// Whether a plan of a controller of that name is in execution, perhaps of one that
+    /// was removed.
+    pub(super) fn is_executing_for(&self, controller: &str) -> bool {
+        let mut executing = self.executing.values();
+        executing.any(|plan| plan.controller == controller)
+    }
+
     /// Takes all effects of a controller so far.
     pub(super) fn take_all(
         &mut self,

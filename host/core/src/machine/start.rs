@@ -81,7 +81,11 @@ impl<G: Clone> Machine<G> {
             if let Some(controller) = &mut hosted.controller {
                 update_completeness(name, controller, store, outbox);
             }
-            let ready = |one: &mut PendingRevision<G>| may_start(store, one, now.instant);
+            // A controller that starts again knows nothing of the plans of the former one,
+            // and would decide them a second time.
+            let is_free = hosted.controller.is_some() || !outbox.is_executing_for(name);
+            let ready =
+                |one: &mut PendingRevision<G>| is_free && may_start(store, one, now.instant);
             if let Some(pending) = hosted.stable.take_if(ready) {
                 start_stable(name, hosted, pending, now, last_controller, outbox);
             }

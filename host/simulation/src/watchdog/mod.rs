@@ -372,7 +372,7 @@ impl WatchedController {
             self.record.forgive();
         }
         if former.is_none_or(|former| former.guardrails != spec.guardrails) {
-            self.record.release();
+            self.record.release(now.instant);
         }
         if former.is_none_or(|former| former.rollout.cohort != spec.rollout.cohort) {
             self.record.cohort_changed();

@@ -36,6 +36,8 @@ pub(super) struct KnownRecord {
     released: BTreeSet<TripName>,
     /// Whether the limits changed and the host may still record what tripped before.
     is_releasing: bool,
+    /// When the limits last changed: what tripped until then holds nothing back.
+    released_at: Option<Instant>,
     /// The last trip that an operator has reset.
     reset: Option<String>,
     /// Whether the cohorts changed after the last known decision.
@@ -55,6 +57,7 @@ impl KnownRecord {
         self.tripping.clear();
         self.named.clear();
         self.released.clear();
+        self.released_at = None;
         self.reset = None;
     }
 
@@ -126,7 +129,12 @@ impl KnownRecord {
             let name = name(trip);
             let is_void = trip.until.is_some() && jumped;
             let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
-            let is_released = self.released.contains(&name);
+            // The host may notice a trip only after the change.
+            let is_late = self
+                .released_at
+                .zip(read(&trip.since))
+                .is_some_and(|(at, since)| since <= now.wall_at(at));
+            let is_released = self.released.contains(&name) || is_late;
             if is_released || is_reset || is_void || self.trips.contains_key(&name) {
                 continue;
             }
@@ -139,7 +147,8 @@ impl KnownRecord {
     }
 
     /// The limits changed: guardrails that tripped by now hold nothing back.
-    pub(super) fn release(&mut self) {
+    pub(super) fn release(&mut self, now: Instant) {
+        self.released_at = Some(now);
         self.trips.clear();
         self.tripping.clear();
         self.released.extend(self.named.iter().cloned());

@@ -505,6 +505,9 @@ fn other_limits_release_what_tripped_before() {
     let since = trace.at(Duration::ZERO);
     let trip = tripped("writesPerMinute", &since, None);
     trace.record(trip.clone());
+    trace.pass(SECOND);
+    let unnoticed = trace.at(Duration::ZERO);
+    trace.pass(SECOND);
     trace.change(|spec| spec.guardrails.writes_per_minute = Some(6));
     // A write that was under way still names the trip.
     trace.record(trip.clone());
@@ -513,7 +516,11 @@ fn other_limits_release_what_tripped_before() {
     trace.restart();
     trace.record(trip);
     passes(&trace.execute(STABLE, patch("b")));
+    // A trip of before the change that the host notices after it.
+    trace.record(tripped("writesPerMinute", &unnoticed, None));
+    passes(&trace.execute(STABLE, patch("d")));
     // A later trip holds, even if the wall clock was set back meanwhile.
+    trace.pass(SECOND);
     trace.now.wall.0 -= 600_000;
     let since = trace.at(Duration::ZERO);
     trace.record(tripped("writesPerMinute", &since, None));

@@ -7,16 +7,41 @@ use crate::grant::Permissions;
 const GRANTED: &str = "Granted";
 const NOT_GRANTED: &str = "NotGranted";
 
-/// What the revision of the present spec may read and write.
+/// What a revision may read and write, in words. They are long, and rarely change.
 #[derive(Clone, Debug)]
-pub(in crate::control) enum Granted {
-    /// The guest ships with Davit: what it declares.
-    Shipped(Permissions),
-    /// The controller is of a configuration file without permissions: what the guest
-    /// declares.
-    File(Permissions),
-    /// What the spec grants, which covers what the guest declares.
-    Rules(Permissions),
+pub(in crate::control) struct Granted {
+    reason: &'static str,
+    message: String,
+}
+
+impl Granted {
+    /// The guest ships with Davit.
+    pub(in crate::control) fn shipped(declared: &Permissions) -> Self {
+        Self::new(
+            "ShipsWithDavit",
+            &format!("the guest ships with Davit and may do what it declares: {declared}"),
+        )
+    }
+
+    /// The controller is of a configuration file without permissions.
+    pub(in crate::control) fn file(declared: &Permissions) -> Self {
+        Self::new(
+            "ConfigurationFile",
+            &format!("the configuration file grants what the guest declares: {declared}"),
+        )
+    }
+
+    /// The rules of the spec cover what the guest declares.
+    pub(in crate::control) fn rules(rules: &Permissions) -> Self {
+        Self::new(GRANTED, &format!("spec.permissions grants: {rules}"))
+    }
+
+    fn new(reason: &'static str, message: &str) -> Self {
+        Self {
+            reason,
+            message: one_line(message),
+        }
+    }
 }
 
 /// What revisions declare and the operator does not grant.
@@ -50,7 +75,9 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
             NOT_GRANTED,
             not_granted.message(inputs.name),
         ),
-        (None, Some(granted)) => describe(granted),
+        (None, Some(Granted { reason, message })) => {
+            (ConditionStatus::True, *reason, message.clone())
+        }
         (None, None) => (
             ConditionStatus::Unknown,
             "NotReached",
@@ -63,21 +90,6 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
         reason,
         message,
     }
-}
-
-fn describe(granted: &Granted) -> (ConditionStatus, &'static str, String) {
-    let (reason, message) = match granted {
-        Granted::Shipped(declared) => (
-            "ShipsWithDavit",
-            format!("the guest ships with Davit and may do what it declares: {declared}"),
-        ),
-        Granted::File(declared) => (
-            "ConfigurationFile",
-            format!("the configuration file grants what the guest declares: {declared}"),
-        ),
-        Granted::Rules(rules) => (GRANTED, format!("spec.permissions grants: {rules}")),
-    };
-    (ConditionStatus::True, reason, one_line(&message))
 }
 
 /// A revision that may not run.

@@ -36,7 +36,7 @@ impl<G: Clone> Controller<G> {
         let missing = not_granted.as_ref().map(|one| one.to_add.shortened());
         status.missing_permissions = missing.unwrap_or_default();
         let inputs = ConditionInputs {
-            granted: granted.as_ref(),
+            granted,
             not_granted: not_granted.as_ref(),
             authorization: authorization.as_ref(),
             ..self.condition_inputs(&status, seen, digest.as_deref())

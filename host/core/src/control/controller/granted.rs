@@ -55,16 +55,10 @@ impl<G: Clone> Controller<G> {
         })
     }
 
-    /// What the revision of the present spec may read and write.
-    pub(super) fn granted(&self) -> Option<Granted> {
-        let described = &self.described()?.loaded;
-        let needs = self.needs(described).filter(|needs| needs.are_granted())?;
-        let declared = || needs.declared.clone();
-        Some(match &needs.grant {
-            Grant::Declared if described.is_shipped => Granted::Shipped(declared()),
-            Grant::Declared => Granted::File(declared()),
-            Grant::Rules { rules, .. } => Granted::Rules((**rules).clone()),
-        })
+    /// What the revision of the present spec may read and write; none if it may not run.
+    pub(super) fn granted(&self) -> Option<&Granted> {
+        let needs = self.needs(&self.described()?.loaded)?;
+        needs.are_granted().then_some(&needs.granted)
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::Controller;
 use crate::account::Account;
+use crate::control::conditions::Granted;
 use crate::control::reviews::Knowledge;
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
@@ -23,6 +24,8 @@ pub(super) struct Needs {
     pub(super) declared: Permissions,
     /// What the operator grants.
     pub(super) grant: Grant,
+    /// The same in words.
+    pub(super) granted: Granted,
     /// What the guest declares and the operator does not grant.
     pub(super) missing: Permissions,
     /// What the account must be allowed, so that the host may open the guest's watches,
@@ -93,13 +96,20 @@ impl<G: Clone> Controller<G> {
         let is_trusted = *is_shipped || self.object.is_none();
         let spec = self.spec.as_ref();
         let grant = spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, &self.home));
+        let declared = Permissions::declared_by(manifest);
+        let granted = match &grant {
+            Grant::Declared if *is_shipped => Granted::shipped(&declared),
+            Grant::Declared => Granted::file(&declared),
+            Grant::Rules { rules, .. } => Granted::rules(rules),
+        };
         let account = self.account();
         let reviews = account
             .iter()
             .flat_map(|account| of_account(account, manifest));
         let known = |review: &AccessReview| self.reviewed.get(review).cloned().unwrap_or_default();
         Needs {
-            declared: Permissions::declared_by(manifest),
+            declared,
+            granted,
             missing: grant.missing(manifest),
             reviews: reviews.map(|one| (one.clone(), known(&one))).collect(),
             grant,

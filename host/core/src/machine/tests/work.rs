@@ -65,6 +65,23 @@ fn a_removed_controllers_plans_are_withdrawn_and_come_to_their_end() {
     assert_ne!(another.id.controller, execute.id.controller);
 }
 
+/// Permissions are withdrawn and given back while a request is under way.
+#[test]
+fn a_controller_that_starts_again_waits_for_the_plans_of_the_former_one() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(true);
+    let execute = bench.executes.pop_front().unwrap();
+    bench.apply(vec![]);
+    bench.apply(vec![desired("one", enforce())]);
+    bench.list("pods", &["a"]);
+    bench.pass(60 * SECOND);
+    assert!(bench.calls.is_empty(), "{:?}", bench.calls);
+    bench.executed(&execute);
+    bench.pass(SECOND);
+    bench.answer_all(true);
+    assert_eq!(bench.executes.len(), 1);
+}
+
 #[test]
 fn a_stop_waits_for_executions_and_begins_nothing() {
     let mut bench = Bench::running(&["a", "b"]);
