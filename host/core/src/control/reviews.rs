@@ -82,9 +82,9 @@ impl Reviews {
         self.schedule.retain(|review, _| needed.contains(review));
         let known = Arc::make_mut(&mut self.known);
         known.retain(|review, _| needed.contains(review));
-        for review in needed.iter().copied() {
-            known.entry(review.clone()).or_default();
-            self.schedule.entry(review.clone()).or_insert(Schedule {
+        for review in needed {
+            known.entry((*review).clone()).or_default();
+            self.schedule.entry((*review).clone()).or_insert(Schedule {
                 under_way: None,
                 asked_at: None,
                 due: now,

@@ -24,7 +24,7 @@ use crate::time::{Instant, Now};
 pub struct Elector {
     identity: String,
     timing: LeaseTiming,
-    seen: Seen,
+    known: LeaseState,
     /// The renew deadline after the last write of its own that made or left this replica
     /// the holder.
     until: Option<Instant>,
@@ -41,7 +41,7 @@ pub struct Elector {
 
 /// What a replica knows of the lease.
 #[derive(Debug)]
-enum Seen {
+enum LeaseState {
     /// Nothing, or nothing that is certain.
     Unknown,
     /// It does not exist.
@@ -79,7 +79,7 @@ impl Elector {
         Self {
             identity: identity.to_owned(),
             timing,
-            seen: Seen::Unknown,
+            known: LeaseState::Unknown,
             until: None,
             under_way: None,
             ended: None,
@@ -99,9 +99,9 @@ impl Elector {
     /// The holder as this replica last saw it; none if the lease is free or unknown.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
-        match &self.seen {
-            Seen::Stored { stored, .. } => stored.lease.holder.as_deref(),
-            Seen::Unknown | Seen::Absent => None,
+        match &self.known {
+            LeaseState::Stored { stored, .. } => stored.lease.holder.as_deref(),
+            LeaseState::Unknown | LeaseState::Absent => None,
         }
     }
 
@@ -127,15 +127,15 @@ impl Elector {
         if self.under_way.is_some() || self.ended.is_some_and(|ended| requested <= ended) {
             return;
         }
-        match (stored, &self.seen) {
-            (Some(stored), Seen::Stored { stored: seen, .. }) if *stored == *seen => {}
+        match (stored, &self.known) {
+            (Some(stored), LeaseState::Stored { stored: known, .. }) if *stored == *known => {}
             (Some(stored), _) => {
-                self.seen = Seen::Stored {
+                self.known = LeaseState::Stored {
                     stored: stored.clone(),
                     since: now,
                 };
             }
-            (None, _) => self.seen = Seen::Absent,
+            (None, _) => self.known = LeaseState::Absent,
         }
         if !self.is_holder() {
             self.until = None;
@@ -176,7 +176,7 @@ impl Elector {
         self.ended = Some(now);
         match result {
             Ok(stored) => {
-                self.seen = Seen::Stored { stored, since: now };
+                self.known = LeaseState::Stored { stored, since: now };
                 if self.is_holder() && sent < self.not_before {
                     self.due = self.not_before;
                 } else if self.is_holder() {
@@ -192,7 +192,7 @@ impl Elector {
             // Its own write with a lost answer may be what it conflicts with: until the
             // lease is read, the former deadline holds.
             Err(LeaseWriteError::Conflict) => {
-                self.seen = Seen::Unknown;
+                self.known = LeaseState::Unknown;
                 self.due = now;
                 true
             }
@@ -218,18 +218,18 @@ impl Elector {
             patience,
             is_new: _,
         } = circumstances;
-        let at = match (&self.seen, &self.goal) {
-            (Seen::Unknown, _) => return None,
+        let at = match (&self.known, &self.goal) {
+            (LeaseState::Unknown, _) => return None,
             (_, Goal::GiveUp { .. }) if !self.is_holder() => return None,
             (_, Goal::GiveUp { .. }) => {
                 let all_end = self.until.map(|until| until.after(self.timing.grace()));
                 // Until then, a former holder may write.
                 if is_idle { self.not_before } else { all_end? }
             }
-            (Seen::Stored { .. }, Goal::Hold) if self.is_holder() => now.max(self.not_before),
+            (LeaseState::Stored { .. }, Goal::Hold) if self.is_holder() => now.max(self.not_before),
             (_, Goal::Hold) if !acquires => return None,
-            (Seen::Absent, Goal::Hold) => now,
-            (Seen::Stored { stored, since }, Goal::Hold) => {
+            (LeaseState::Absent, Goal::Hold) => now,
+            (LeaseState::Stored { stored, since }, Goal::Hold) => {
                 since.after(match stored.lease.holder {
                     // The replicas may have different settings.
                     Some(_) => stored.lease.duration.max(self.timing.duration),
@@ -245,7 +245,7 @@ impl Elector {
             Goal::Hold => Some(self.identity.clone()),
             Goal::GiveUp { to } => to.clone(),
         };
-        let Seen::Stored { stored, .. } = &self.seen else {
+        let LeaseState::Stored { stored, .. } = &self.known else {
             return LeaseWrite::Create(Lease {
                 holder,
                 duration: self.timing.duration,

@@ -135,12 +135,18 @@ impl LeaseTiming {
         self.renew_deadline / 2
     }
 
+    /// How often a replica reads all leases.
+    #[must_use]
+    pub fn read_interval(&self) -> Duration {
+        self.retry_period / 2
+    }
+
     /// How long a request may take that a holder has sent before its renew deadline. It
     /// ends before another replica acquires the lease, also if the clock of one of them is
     /// a tenth faster than that of the other.
     #[must_use]
     pub fn grace(&self) -> Duration {
-        (self.duration - self.renew_deadline) * 3 / 5
+        self.duration.saturating_sub(self.renew_deadline) * 3 / 5
     }
 }
 

@@ -3,10 +3,17 @@
 //! Each controller has a Lease. Every replica watches, caches and decides for all
 //! controllers; only the holder of a controller's lease writes for it.
 
+mod elections;
 mod elector;
 mod lease;
+mod members;
 #[cfg(test)]
 mod model_tests;
+#[cfg(test)]
+mod tests;
 
+pub use elections::{
+    ControllerActivity, Elections, LeaseAnswer, LeaseName, LeaseRequest, LeaseRequestId,
+};
 pub use elector::{Circumstances, Elector};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError, LeaseWrite, LeaseWriteError, StoredLease};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::Controller;
 use crate::api::{ControllerStatus, ModeConfig};
 use crate::control::notice::Notice;
-use crate::control::revision::{Revision, is_update_of};
+use crate::control::revision::is_update_of;
 use crate::control::state::{Candidate, Rollout, Standing, Wait};
 use crate::control::times::precise_time;
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
@@ -116,9 +116,10 @@ impl<G: Clone> Controller<G> {
         let Some(decided) = self.rollout.stable() else {
             return;
         };
-        let is_it = |one: &&Revision<G>| one.is_recorded_as(decided);
-        if self.stable.as_ref().filter(is_it).is_none() {
-            self.stable = self.desired.as_ref().filter(is_it).cloned();
+        let stable = self.stable.as_ref();
+        if stable.is_none_or(|stable| !stable.is_recorded_as(decided)) {
+            let mut desired = self.desired.iter();
+            self.stable = desired.find(|one| one.is_recorded_as(decided)).cloned();
         }
     }
 

@@ -1,0 +1,263 @@
+//! Replicas in a cluster that behaves: who holds what, and how fast leases pass on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::{
+    ControllerActivity, Elections, LeaseAnswer, LeaseName, LeaseRequest, LeaseTiming, LeaseWrite,
+    LeaseWriteError, StoredLease,
+};
+use crate::time::{Instant, Now, Wall};
+
+const TICK: Duration = Duration::from_millis(100);
+const CONTROLLERS: [&str; 6] = ["podgc", "gc", "taints", "nodes", "storage", "quota"];
+
+#[derive(Default)]
+struct Cluster {
+    time: Duration,
+    leases: BTreeMap<LeaseName, StoredLease>,
+    versions: u64,
+    replicas: BTreeMap<&'static str, Elections>,
+    activity: ControllerActivity,
+    /// Why leases cannot be read, if they cannot.
+    refused: Option<&'static str>,
+    /// The number of reads and of writes.
+    requests: (usize, usize),
+    /// The longest time that each controller was without a holder, since all had one.
+    without: BTreeMap<&'static str, Duration>,
+}
+
+impl Cluster {
+    fn start(&mut self, name: &'static str) {
+        let now = self.now().instant;
+        let mut elections = Elections::new(name, LeaseTiming::default(), now);
+        let controllers: BTreeSet<String> = CONTROLLERS.map(ToOwned::to_owned).into();
+        elections.set_controllers(&controllers, now);
+        self.replicas.insert(name, elections);
+    }
+
+    fn now(&self) -> Now {
+        let nanos = u64::try_from(self.time.as_nanos()).unwrap();
+        Now {
+            instant: Instant::from_nanos(nanos),
+            wall: Wall(0),
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.time + time;
+        while self.time < end {
+            self.time += TICK;
+            let now = self.now();
+            let mut replicas = std::mem::take(&mut self.replicas);
+            for elections in replicas.values_mut() {
+                while let Some(request) = elections.poll(now, |_| self.activity) {
+                    let (id, answer) = self.serve(request);
+                    elections.handle(now, id, answer);
+                }
+            }
+            self.replicas = replicas;
+            for controller in CONTROLLERS {
+                let leaders = self.leaders(controller);
+                assert!(leaders.len() < 2, "{controller}: {leaders:?}");
+                let without = self.without.entry(controller).or_default();
+                *without = if leaders.is_empty() {
+                    *without + TICK
+                } else {
+                    Duration::ZERO
+                };
+            }
+        }
+    }
+
+    fn serve(&mut self, request: LeaseRequest) -> (super::LeaseRequestId, LeaseAnswer) {
+        match request {
+            LeaseRequest::Read(id) => {
+                self.requests.0 += 1;
+                let refused = self.refused.map(ToOwned::to_owned);
+                let read = refused.map_or_else(|| Ok(self.leases.clone()), Err);
+                (id, LeaseAnswer::Read(read))
+            }
+            LeaseRequest::Write(id, name, write) => {
+                self.requests.1 += 1;
+                (id, LeaseAnswer::Written(self.write(name, &write)))
+            }
+        }
+    }
+
+    fn write(
+        &mut self,
+        name: LeaseName,
+        write: &LeaseWrite,
+    ) -> Result<StoredLease, LeaseWriteError> {
+        let stored = self.leases.get(&name).map(|stored| stored.version.as_str());
+        let expected = match write {
+            LeaseWrite::Create(_) => None,
+            LeaseWrite::Replace { version, .. } => Some(version.as_str()),
+        };
+        if stored != expected {
+            return Err(LeaseWriteError::Conflict);
+        }
+        self.versions += 1;
+        let stored = StoredLease {
+            lease: write.lease().clone(),
+            version: self.versions.to_string(),
+        };
+        self.leases.insert(name, stored.clone());
+        Ok(stored)
+    }
+
+    fn leaders(&self, controller: &str) -> Vec<&'static str> {
+        let now = self.now().instant;
+        let all = self.replicas.iter();
+        all.filter(|(_, one)| one.leads_until(controller, now).is_some())
+            .map(|(name, _)| *name)
+            .collect()
+    }
+
+    /// The holder of each controller's lease.
+    fn holders(&self) -> Vec<&'static str> {
+        let all = CONTROLLERS.into_iter();
+        all.flat_map(|controller| self.leaders(controller))
+            .collect()
+    }
+
+    fn longest_without(&self) -> Duration {
+        self.without.values().copied().max().unwrap()
+    }
+}
+
+fn new() -> ControllerActivity {
+    ControllerActivity {
+        is_new: true,
+        ..ControllerActivity::default()
+    }
+}
+
+/// A cluster whose controllers have run before, with two replicas that share them.
+fn shared() -> Cluster {
+    let mut cluster = Cluster {
+        activity: new(),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    cluster.activity = ControllerActivity::default();
+    cluster.start("b");
+    cluster.pass(Duration::from_secs(60));
+    let holders: BTreeSet<&str> = cluster.holders().into_iter().collect();
+    assert_eq!(holders, BTreeSet::from(["a", "b"]));
+    cluster
+}
+
+#[test]
+fn the_first_replica_of_a_new_controller_leads_at_once() {
+    let mut cluster = Cluster {
+        activity: new(),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(TICK);
+    assert_eq!(cluster.holders(), ["a"; 6]);
+}
+
+/// Somebody deleted the leases: another replica may still write.
+#[test]
+fn without_leases_a_controller_that_has_run_waits_for_the_duration() {
+    let mut cluster = Cluster::default();
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(14));
+    assert!(cluster.holders().is_empty());
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+}
+
+#[test]
+fn a_replica_that_ends_hands_its_leases_over_within_two_seconds() {
+    let mut cluster = shared();
+    let now = cluster.now().instant;
+    cluster.replicas.get_mut("a").unwrap().stop(now);
+    cluster.pass(TICK);
+    assert!(cluster.replicas["a"].is_stopped());
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(cluster.holders(), ["b"; 6]);
+    cluster.pass(Duration::from_secs(60));
+    assert_eq!(cluster.holders(), ["b"; 6], "it acquires none again");
+}
+
+#[test]
+fn a_replica_that_ends_waits_for_its_requests() {
+    let mut cluster = shared();
+    cluster.activity.is_executing = true;
+    let now = cluster.now().instant;
+    cluster.replicas.get_mut("a").unwrap().stop(now);
+    cluster.pass(Duration::from_secs(2));
+    assert!(!cluster.replicas["a"].is_stopped());
+    assert!(!cluster.holders().contains(&"a"), "it starts no more");
+    cluster.activity.is_executing = false;
+    cluster.pass(Duration::from_secs(2));
+    assert!(cluster.replicas["a"].is_stopped());
+    assert_eq!(cluster.holders(), ["b"; 6]);
+}
+
+#[test]
+fn the_leases_of_a_replica_that_crashed_pass_on_after_their_duration() {
+    let mut cluster = shared();
+    cluster.replicas.remove("a");
+    let mut longest = Duration::ZERO;
+    for _ in 0..200 {
+        cluster.pass(TICK);
+        longest = longest.max(cluster.longest_without());
+    }
+    assert_eq!(cluster.holders(), ["b"; 6]);
+    assert!(longest <= Duration::from_secs(16), "{longest:?}");
+}
+
+/// A rollout's step is not handed over while it is written.
+#[test]
+fn a_lease_stays_while_the_record_is_written() {
+    let mut cluster = Cluster {
+        activity: new(),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(3));
+    cluster.activity = ControllerActivity {
+        is_recording: true,
+        ..ControllerActivity::default()
+    };
+    cluster.start("b");
+    cluster.pass(Duration::from_secs(120));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+}
+
+#[test]
+fn a_replica_without_permission_for_leases_leads_nothing_and_says_why() {
+    let mut cluster = Cluster {
+        activity: new(),
+        refused: Some("leases is forbidden"),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(30));
+    assert!(cluster.holders().is_empty());
+    assert_eq!(cluster.replicas["a"].failure(), Some("leases is forbidden"));
+    cluster.refused = None;
+    cluster.pass(Duration::from_secs(2));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    assert_eq!(cluster.replicas["a"].failure(), None);
+}
+
+/// Two replicas with six controllers and their own leases.
+#[test]
+fn a_minute_of_rest_costs_few_requests() {
+    let mut cluster = shared();
+    cluster.requests = (0, 0);
+    cluster.pass(Duration::from_secs(60));
+    let (reads, writes) = cluster.requests;
+    assert!(
+        reads <= 122 && writes <= 100,
+        "{reads} reads, {writes} writes"
+    );
+}
