@@ -15,8 +15,6 @@ use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::records::Records;
 use davit_cluster::connect::{self, ConnectOptions};
-use davit_core::watch;
-use davit_engine::{Engine, EngineConfig};
 use davit_sim::Sim;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::DeletionKind;
@@ -29,6 +27,10 @@ use tokio::time::{Instant, sleep};
 
 #[path = "deploy.rs"]
 pub(crate) mod deploy;
+#[path = "host.rs"]
+mod host;
+
+use deploy::Allowed;
 
 /// The longest wait, on the API server's clock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -39,8 +41,8 @@ pub(crate) struct Bench {
     client: kube::Client,
     /// Has the permissions of Davit's account.
     davit: kube::Client,
-    /// None on a real API server.
-    pub(crate) sim: Option<Sim>,
+    /// None on a real API server. The roles in `deploy/` must allow each request.
+    pub(crate) sim: Option<Allowed>,
     pub(crate) namespace: String,
     /// The paths of the objects to remove from a real API server, in the order of their
     /// creation.
@@ -49,13 +51,13 @@ pub(crate) struct Bench {
 
 /// Runs a test on the API server in memory, on virtual time.
 pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
-    runtime(true).block_on(allowed(Bench::in_memory, test));
+    runtime(true).block_on(async { test(Bench::in_memory()).await });
 }
 
 /// Runs a test on the API server in memory, on the machine's own clock: for tests of
 /// the host's own speed.
 pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
-    runtime(false).block_on(allowed(Bench::in_memory, test));
+    runtime(false).block_on(async { test(Bench::in_memory()).await });
 }
 
 /// The same, with a start time for the API server's clock.
@@ -63,18 +65,7 @@ pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
     start: jiff::Timestamp,
     test: impl FnOnce(Bench) -> F,
 ) {
-    runtime(false).block_on(allowed(|| Bench::in_memory_since(start), test));
-}
-
-/// Runs a test. The roles in `deploy/` must allow each request of the host.
-async fn allowed<F: Future<Output = ()>>(
-    bench: impl FnOnce() -> Bench,
-    test: impl FnOnce(Bench) -> F,
-) {
-    let bench = bench();
-    let sim = bench.sim().clone();
-    test(bench).await;
-    assert_eq!(deploy::denied(&sim), BTreeSet::new());
+    runtime(false).block_on(async { test(Bench::in_memory_since(start)).await });
 }
 
 /// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, otherwise in memory, and
@@ -112,7 +103,11 @@ impl Bench {
 
     fn in_memory_since(now: jiff::Timestamp) -> Self {
         let sim = deploy::sim(now);
-        Self::new(deploy::administrator(&sim), deploy::davit(&sim), Some(sim))
+        Self::new(
+            deploy::administrator(&sim),
+            deploy::davit(&sim),
+            Some(Allowed(sim)),
+        )
     }
 
     async fn real(kubeconfig: &Path) -> Self {
@@ -124,7 +119,7 @@ impl Bench {
         Self::new(client.clone(), client, None)
     }
 
-    fn new(client: kube::Client, davit: kube::Client, sim: Option<Sim>) -> Self {
+    fn new(client: kube::Client, davit: kube::Client, sim: Option<Allowed>) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Self {
@@ -431,30 +426,21 @@ impl Running {
         } = setup;
         let has_accounts = client.default_namespace() == deploy::NAMESPACE;
         let (listener, reports) = mpsc::unbounded_channel();
-        let metrics = Arc::new(HostMetrics::new().unwrap());
-        let health = Arc::new(Health::default());
-        health.set_declared();
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
             guests,
         });
-        let host = Host::start(HostOptions {
-            client,
+        let options = HostOptions {
             rates,
-            watch: watch::Settings::default(),
-            engine: engine(),
             modules: modules.unwrap(),
-            metrics: Arc::clone(&metrics),
             records: Arc::clone(&records),
-            health: Arc::clone(&health),
             listener: Some(listener),
-            trust: davit_core::trust::TrustPolicy {
-                files: true,
-                ..Default::default()
-            },
-            seed: 7,
-        });
+            ..host::options(client)
+        };
+        let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
+        health.set_declared();
+        let host = Host::start(options);
         Self {
             host,
             reports,
@@ -468,9 +454,7 @@ impl Running {
     pub(crate) async fn apply(&self, config: &str) {
         let mut controllers = parse(config).controllers.unwrap();
         if self.has_accounts {
-            for one in &mut controllers {
-                deploy::set_account(&one.name, &mut one.spec);
-            }
+            deploy::set_accounts(&mut controllers);
         }
         self.host.apply(&controllers).await.unwrap();
     }
@@ -585,15 +569,6 @@ pub(crate) fn builtin_guest(name: &str) -> PathBuf {
 
 pub(crate) fn odd_guest() -> PathBuf {
     guests().join("fixture_odd.wasm")
-}
-
-/// An engine that stores compiled guests for the next test.
-pub(crate) fn engine() -> Engine {
-    Engine::new(EngineConfig {
-        cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules")),
-        ..EngineConfig::default()
-    })
-    .unwrap()
 }
 
 /// The text at a path in a value; empty if absent.

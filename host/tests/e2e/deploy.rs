@@ -1,8 +1,10 @@
 //! The objects of `deploy/` in an API server with RBAC.
 
 use std::collections::BTreeSet;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
+use davit::config::ControllerConfig;
 use davit_core::api::{ControllerSpec, ModuleSource};
 use davit_sim::{Config, Rbac, RequestRecord, Sim};
 use futures::FutureExt as _;
@@ -57,19 +59,23 @@ pub(crate) fn install_base(sim: &Sim) {
         "base/serviceaccount.yaml",
         "base/rbac.yaml",
     ] {
-        for mut object in documents(file) {
-            // Like `namespace` in the kustomization.
-            if ["ServiceAccount", "Role", "RoleBinding"].contains(&kind(&object)) {
-                object["metadata"]["namespace"] = json!(NAMESPACE);
-            }
-            sim.create(object).unwrap();
-        }
+        install(sim, file);
     }
 }
 
 /// The account and the roles in `deploy/controllers/NAME`.
 pub(crate) fn install_roles(sim: &Sim, name: &str) {
-    for object in documents(&format!("controllers/{name}/rbac.yaml")) {
+    install(sim, &format!("controllers/{name}/rbac.yaml"));
+}
+
+/// The objects in a file of `deploy/`.
+pub(crate) fn install(sim: &Sim, file: &str) {
+    for mut object in documents(file) {
+        // Like `namespace` in the kustomization of `deploy/base`, whose files name none.
+        let is_namespaced = ["ServiceAccount", "Role", "RoleBinding"].contains(&kind(&object));
+        if is_namespaced && object["metadata"]["namespace"].is_null() {
+            object["metadata"]["namespace"] = json!(NAMESPACE);
+        }
         sim.create(object).unwrap();
     }
 }
@@ -114,6 +120,91 @@ pub(crate) fn denied(sim: &Sim) -> BTreeSet<String> {
     log.filter_map(|served| served.denied).collect()
 }
 
+/// An API server of a test that fails at its end if no role allowed one of the requests.
+pub(crate) struct Allowed(pub(crate) Sim);
+
+impl Deref for Allowed {
+    type Target = Sim;
+
+    fn deref(&self) -> &Sim {
+        &self.0
+    }
+}
+
+impl Drop for Allowed {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            assert_eq!(denied(self), BTreeSet::new());
+        }
+    }
+}
+
+/// A Controller.
+pub(crate) fn controller(sim: &Sim, name: &str) -> Value {
+    let found = sim.get("davit.dev/v1alpha1", "Controller", "", name);
+    found.unwrap()
+}
+
+/// Changes a Controller as a merge patch does, status included.
+pub(crate) fn change(sim: &Sim, name: &str, mut change: Value) {
+    change["apiVersion"] = json!("davit.dev/v1alpha1");
+    change["kind"] = json!("Controller");
+    change["metadata"]["name"] = json!(name);
+    sim.apply(change).unwrap();
+}
+
+/// Removes a permission from a role in a file of `deploy/`.
+pub(crate) fn revoke(sim: &Sim, file: &str, name: &str, permission: &str) {
+    let is_it = |one: &&mut Value| one["metadata"]["name"] == name && one["rules"].is_array();
+    let mut all = documents(file);
+    let role = all.iter_mut().find(is_it).unwrap();
+    let rules = role["rules"].as_array_mut().unwrap();
+    let mut revoked = false;
+    for rule in rules.iter_mut() {
+        if permissions(rule).contains(permission) {
+            let verb = permission.split(' ').next();
+            let verbs = rule["verbs"].as_array_mut().unwrap();
+            verbs.retain(|one| one.as_str() != verb);
+            revoked = true;
+        }
+    }
+    rules.retain(|rule| rule["verbs"] != json!([]));
+    assert!(revoked, "{name} grants no {permission}");
+    sim.update(role.clone()).unwrap();
+}
+
+/// A verb on a resource: `patch pods/status`, `list leases.coordination.k8s.io`.
+pub(crate) type Permission = String;
+
+pub(crate) fn permission(verb: &str, group: &str, resource: &str, subresource: &str) -> Permission {
+    let mut name = resource.to_owned();
+    if !group.is_empty() {
+        name = format!("{name}.{group}");
+    }
+    if !subresource.is_empty() {
+        name = format!("{name}/{subresource}");
+    }
+    format!("{verb} {name}")
+}
+
+/// The permissions of a rule.
+pub(crate) fn permissions(rule: &Value) -> BTreeSet<Permission> {
+    let list = |name: &str| -> Vec<&str> {
+        let items = rule[name].as_array().unwrap().iter();
+        items.map(|item| item.as_str().unwrap()).collect()
+    };
+    let mut found = BTreeSet::new();
+    for verb in list("verbs") {
+        for group in list("apiGroups") {
+            for resource in list("resources") {
+                let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+                found.insert(permission(verb, group, resource, sub));
+            }
+        }
+    }
+    found
+}
+
 /// The documents of a file of `deploy/`.
 pub(crate) fn documents(path: &str) -> Vec<Value> {
     let text = std::fs::read_to_string(deploy(path)).unwrap();
@@ -126,9 +217,15 @@ pub(crate) fn deploy(path: &str) -> PathBuf {
         .join(path)
 }
 
-/// Gives a controller without an account its own: that in `deploy/controllers`, or that of
-/// the fixtures.
-pub(crate) fn set_account(name: &str, spec: &mut ControllerSpec) {
+/// Gives each controller without an account its own: that in `deploy/controllers`, or that
+/// of the fixtures.
+pub(crate) fn set_accounts(controllers: &mut [ControllerConfig]) {
+    for one in controllers {
+        set_account(&one.name, &mut one.spec);
+    }
+}
+
+fn set_account(name: &str, spec: &mut ControllerSpec) {
     let shipped = match &spec.module.source {
         ModuleSource::Builtin(builtin) => builtin,
         _ => name,
@@ -142,7 +239,19 @@ pub(crate) fn set_account(name: &str, spec: &mut ControllerSpec) {
 
 /// A client of the API server for tests, with every permission.
 pub(crate) fn administrator(sim: &Sim) -> kube::Client {
-    with_token(ADMINISTRATOR, service(sim))
+    administrator_through(service(sim))
+}
+
+/// The same, through a service that passes the requests on.
+pub(crate) fn administrator_through<S, B>(service: S) -> kube::Client
+where
+    S: Service<Request<Body>, Response = Response<B>> + Send + Clone + 'static,
+    S::Future: Send + 'static,
+    S::Error: Into<BoxError>,
+    B: hyper::body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    with_token(ADMINISTRATOR, service)
 }
 
 /// A client of the API server for a host, with the permissions of Davit's account.

@@ -1,17 +1,18 @@
-//! An API server with RBAC, the objects of `deploy/`, and the program.
+//! An API server with RBAC, the objects of `deploy/`, and the program as a process.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use davit_sim::{RequestRecord, Server, Sim, kubeconfig_with_token};
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 pub(crate) use crate::deploy::NAMESPACE;
-use crate::deploy::{self, ADMINISTRATOR, deploy, documents};
+use crate::deploy::{self, ADMINISTRATOR, Permission, deploy, documents, permission, permissions};
 
 const PATIENCE: Duration = Duration::from_secs(40);
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
@@ -23,9 +24,6 @@ pub(crate) struct Cluster {
     server: Server,
     directory: TempDir,
 }
-
-/// A verb on a resource: `patch pods/status`, `list leases.coordination.k8s.io`.
-pub(crate) type Permission = String;
 
 impl Cluster {
     /// A cluster with the objects in `deploy/base`, except the Deployment, whose
@@ -78,15 +76,31 @@ impl Cluster {
         self.sim.create(binding).unwrap();
     }
 
+    /// A Controller.
+    pub(crate) fn get(&self, controller: &str) -> Value {
+        deploy::controller(&self.sim, controller)
+    }
+
+    pub(crate) fn status(&self, controller: &str) -> Value {
+        self.get(controller)["status"].clone()
+    }
+
+    /// Changes a Controller as a merge patch does, status included.
+    pub(crate) fn change(&self, controller: &str, change: Value) {
+        deploy::change(&self.sim, controller, change);
+    }
+
     /// The condition of a Controller.
     pub(crate) fn condition(&self, controller: &str, type_: &str) -> Value {
-        let controller = self
-            .sim
-            .get("davit.dev/v1alpha1", "Controller", "", controller);
-        let status = controller.unwrap()["status"].clone();
+        let status = self.status(controller);
         let mut all = status["conditions"].as_array().into_iter().flatten();
         let found = all.find(|one| one["type"] == type_);
         found.cloned().unwrap_or_default()
+    }
+
+    /// Whether a condition of a Controller has this status.
+    pub(crate) fn is(&self, controller: &str, type_: &str, status: &str) -> bool {
+        self.condition(controller, type_)["status"] == status
     }
 
     /// The permissions that the roles of a controller grant to its account.
@@ -102,29 +116,9 @@ impl Cluster {
 
     /// Removes a permission from a role of a controller: that of its account
     /// (`davit-NAME`), or one of Davit's own (`davit-NAME-watches`).
-    pub(crate) fn revoke(&self, name: &str, role_name: &str, permission: &str) {
-        let mut revoked = false;
-        for mut role in documents(&format!("controllers/{name}/rbac.yaml")) {
-            if role["metadata"]["name"] != role_name {
-                continue;
-            }
-            let Some(rules) = role["rules"].as_array_mut() else {
-                continue;
-            };
-            for rule in rules {
-                if permissions(rule).contains(permission) {
-                    let verb = permission.split(' ').next();
-                    let verbs = rule["verbs"].as_array_mut().unwrap();
-                    verbs.retain(|one| one.as_str() != verb);
-                    revoked = true;
-                }
-            }
-            let rules = role["rules"].as_array_mut().unwrap();
-            rules.retain(|rule| rule["verbs"] != json!([]));
-            role["apiVersion"] = json!(RBAC);
-            self.sim.update(role).unwrap();
-        }
-        assert!(revoked, "{role_name} grants no {permission}");
+    pub(crate) fn revoke(&self, name: &str, role: &str, permission: &str) {
+        let file = format!("controllers/{name}/rbac.yaml");
+        deploy::revoke(&self.sim, &file, role, permission);
     }
 
     /// Starts `davit run` with the token of its `ServiceAccount`.
@@ -145,43 +139,46 @@ impl Cluster {
     }
 
     fn run_config(&self, config: &Path, ports: &[&str]) -> Process {
-        let token = self.token("davit");
-        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &token);
-        let context = "    user: davit-sim\n";
-        let namespaced = format!("{context}    namespace: {NAMESPACE}\n");
-        let kubeconfig = kubeconfig.replacen(context, &namespaced, 1);
-        let path = self.directory.path().join("kubeconfig");
-        std::fs::write(&path, kubeconfig).unwrap();
         self.sim.clear_log();
-        let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-        let guests = program.ancestors().nth(2).unwrap();
         let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
-        let child = Command::new(program)
-            .env_remove("RUST_LOG")
-            .arg("run")
+        let mut command = self.program(config);
+        command
             .args(ports)
-            .arg("--config")
-            .arg(config)
-            .arg("--kubeconfig")
-            .arg(path)
             .arg("--guests")
-            .arg(guests.join("wasm32-wasip2/guest"))
+            .arg(guests())
             .arg("--cache")
             .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules"))
             .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
-        Process(child.unwrap())
+            .stderr(log);
+        Process(command.spawn().unwrap())
+    }
+
+    /// `davit run` with a configuration and the token of its `ServiceAccount`.
+    pub(crate) fn program(&self, config: &Path) -> Command {
+        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &self.token("davit"));
+        let context = "    user: davit-sim\n";
+        let namespaced = format!("{context}    namespace: {NAMESPACE}\n");
+        let path = self.directory.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig.replacen(context, &namespaced, 1)).unwrap();
+        let mut command = davit();
+        command.arg("run").arg("--config").arg(config);
+        command.arg("--kubeconfig").arg(path);
+        command
+    }
+
+    /// A command of an administrator.
+    pub(crate) fn administrators(&self, arguments: &[&str]) -> Command {
+        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, ADMINISTRATOR);
+        let path = self.directory.path().join("administrator");
+        std::fs::write(&path, kubeconfig).unwrap();
+        let mut command = davit();
+        command.args(arguments).arg("--kubeconfig").arg(path);
+        command
     }
 
     /// Runs a command of an administrator; returns whether it succeeded, and its output.
     pub(crate) fn command(&self, arguments: &[&str]) -> (bool, String) {
-        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, ADMINISTRATOR);
-        let path = self.directory.path().join("administrator");
-        std::fs::write(&path, kubeconfig).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
-        command.args(arguments).arg("--kubeconfig").arg(path);
-        let output = command.env_remove("RUST_LOG").output().unwrap();
+        let output = self.administrators(arguments).output().unwrap();
         let all = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8(all).unwrap())
     }
@@ -198,7 +195,8 @@ impl Cluster {
             if Instant::now() > deadline {
                 let log = std::fs::read_to_string(self.directory.path().join("log"));
                 let denied = self.denied();
-                panic!("in vain: {what}; denied: {denied:#?}\n{}", log.unwrap());
+                let log = log.unwrap_or_default();
+                panic!("in vain: {what}; denied: {denied:#?}\n{log}");
             }
             std::thread::sleep(Duration::from_millis(50));
         }
@@ -215,6 +213,25 @@ impl Cluster {
         let resources = log.iter().filter(|served| !served.work.resource.is_empty());
         resources.flat_map(used).collect()
     }
+}
+
+/// The program.
+pub(crate) fn davit() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    command.env_remove("RUST_LOG");
+    command
+}
+
+/// The directory of the workspace's guests.
+pub(crate) fn guests() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+    let target = program.ancestors().nth(2).unwrap();
+    target.join("wasm32-wasip2/guest")
+}
+
+/// A guest of the workspace.
+pub(crate) fn module(file: &str) -> ByteString {
+    ByteString(std::fs::read(guests().join(file)).unwrap())
 }
 
 /// The object in `deploy/controllers/NAME/controller.yaml`, in the mode Enforce, with
@@ -241,35 +258,6 @@ fn used(served: &RequestRecord) -> Vec<Permission> {
         return vec![needs("list"), needs("watch")];
     }
     vec![needs(&work.verb)]
-}
-
-fn permission(verb: &str, group: &str, resource: &str, subresource: &str) -> Permission {
-    let mut name = resource.to_owned();
-    if !group.is_empty() {
-        name = format!("{name}.{group}");
-    }
-    if !subresource.is_empty() {
-        name = format!("{name}/{subresource}");
-    }
-    format!("{verb} {name}")
-}
-
-/// The permissions of a rule.
-fn permissions(rule: &Value) -> BTreeSet<Permission> {
-    let list = |name: &str| -> Vec<&str> {
-        let items = rule[name].as_array().unwrap().iter();
-        items.map(|item| item.as_str().unwrap()).collect()
-    };
-    let mut found = BTreeSet::new();
-    for verb in list("verbs") {
-        for group in list("apiGroups") {
-            for resource in list("resources") {
-                let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
-                found.insert(permission(verb, group, resource, sub));
-            }
-        }
-    }
-    found
 }
 
 /// A process that ends with the test.

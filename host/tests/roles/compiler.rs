@@ -6,7 +6,8 @@ use serde_json::json;
 
 use crate::bomb::bomb;
 use crate::cluster::Cluster;
-use crate::grants::{change, condition, is};
+
+const NAME: &str = "podgc";
 
 #[test]
 fn a_module_that_is_too_large_to_compile_stops_nothing_and_delays_no_restart() {
@@ -14,20 +15,18 @@ fn a_module_that_is_too_large_to_compile_stops_nothing_and_delays_no_restart() {
     let file = directory.path().join("bomb.wasm");
     std::fs::write(&file, bomb()).unwrap();
     let cluster = Cluster::new();
-    cluster.add(
-        "podgc",
-        &json!({"terminatedPodThreshold": 1, "period": "1s"}),
-    );
+    cluster.add(NAME, &json!({"terminatedPodThreshold": 1, "period": "1s"}));
     let davit = cluster.run();
-    cluster.until("PodGC runs", |sim| is(sim, "Synced", "True"));
+    cluster.until("PodGC runs", |_| cluster.is(NAME, "Synced", "True"));
     let spec = json!({
         "module": {"builtin": null, "file": file},
         "config": null,
         "rollout": null,
     });
-    change(&cluster.sim, spec);
-    let refused = |sim: &_| condition(sim, "Verified")["reason"] == "TooLarge";
-    cluster.until("the module is refused", refused);
+    cluster.change(NAME, json!({"spec": spec}));
+    cluster.until("the module is refused", |_| {
+        cluster.condition(NAME, "Verified")["reason"] == "TooLarge"
+    });
     end_two_pods(&cluster, "before");
 
     // SIGKILL. The next host compiles the module again, and runs the stable one meanwhile.

@@ -1,14 +1,12 @@
 //! What a module may do that does not ship with Davit: what an operator grants, even if
 //! Davit's own account may do more.
 
-use std::path::Path;
 use std::time::Duration;
 
-use davit_sim::Sim;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, module};
 
 const NAME: &str = "podgc";
 const READS_SECRETS: [&str; 2] = ["list secrets", "watch secrets"];
@@ -36,14 +34,6 @@ fn cluster() -> Cluster {
     cluster
 }
 
-/// A guest of the workspace.
-pub(crate) fn module(file: &str) -> ByteString {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    let path = target.join("wasm32-wasip2/guest").join(file);
-    ByteString(std::fs::read(path).unwrap())
-}
-
 /// The module in the `ConfigMap`, as a shadow of what runs.
 fn attack() -> Value {
     json!({
@@ -54,30 +44,6 @@ fn attack() -> Value {
         "config": {"describe": "secrets", "reconcile": "done", "terminatedPodThreshold": null},
         "rollout": {"steps": ["shadow until promoted"]},
     })
-}
-
-pub(crate) fn change(sim: &Sim, spec: Value) {
-    sim.apply(json!({
-        "apiVersion": "davit.dev/v1alpha1", "kind": "Controller", "metadata": {"name": NAME},
-        "spec": spec,
-    }))
-    .unwrap();
-}
-
-pub(crate) fn status(sim: &Sim) -> Value {
-    let controller = sim.get("davit.dev/v1alpha1", "Controller", "", NAME);
-    controller.unwrap()["status"].clone()
-}
-
-pub(crate) fn condition(sim: &Sim, type_: &str) -> Value {
-    let status = status(sim);
-    let mut conditions = status["conditions"].as_array().into_iter().flatten();
-    let found = conditions.find(|one| one["type"] == type_);
-    found.cloned().unwrap_or_default()
-}
-
-pub(crate) fn is(sim: &Sim, type_: &str, status: &str) -> bool {
-    condition(sim, type_)["status"] == status
 }
 
 fn has_read_secrets(cluster: &Cluster) -> bool {
@@ -91,22 +57,22 @@ fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
     let cluster = cluster();
     cluster.add(NAME, &json!({"terminatedPodThreshold": 1}));
     let _davit = cluster.run();
-    cluster.until("PodGC runs", |sim| is(sim, "Synced", "True"));
+    cluster.until("PodGC runs", |_| cluster.is(NAME, "Synced", "True"));
     assert_eq!(
-        condition(&cluster.sim, "Granted")["reason"],
+        cluster.condition(NAME, "Granted")["reason"],
         "ShipsWithDavit"
     );
 
-    change(&cluster.sim, attack());
-    cluster.until("the candidate is refused", |sim| {
-        is(sim, "Granted", "False")
+    cluster.change(NAME, json!({"spec": attack()}));
+    cluster.until("the candidate is refused", |_| {
+        cluster.is(NAME, "Granted", "False")
     });
     std::thread::sleep(Duration::from_secs(3));
     assert!(!has_read_secrets(&cluster), "not even as a shadow");
-    let present = status(&cluster.sim);
+    let present = cluster.status(NAME);
     assert_eq!(present["candidate"], Value::Null);
-    assert!(is(&cluster.sim, "Synced", "True"), "what ran continues");
-    let message = condition(&cluster.sim, "Granted")["message"].to_string();
+    assert!(cluster.is(NAME, "Synced", "True"), "what ran continues");
+    let message = cluster.condition(NAME, "Granted")["message"].to_string();
     assert!(message.contains("read secrets (data)"), "{message}");
     assert!(message.contains("davit grant podgc"), "{message}");
 
@@ -116,22 +82,22 @@ fn a_candidate_that_declares_secrets_starts_only_when_they_are_granted() {
     let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
     assert!(granted && done.starts_with(rules.trim_end()), "{done}");
     // Davit's own account may read them. The controller's may not.
-    cluster.until("the account is refused", |sim| {
-        let condition = condition(sim, "Authorized");
+    cluster.until("the account is refused", |_| {
+        let condition = cluster.condition(NAME, "Authorized");
         let message = condition["message"].as_str().unwrap_or_default();
         condition["status"] == "False" && message.contains("list secrets, watch secrets")
     });
     std::thread::sleep(Duration::from_secs(2));
     assert!(!has_read_secrets(&cluster), "not even as a shadow");
     cluster.bind("reads-everything", "davit-podgc");
-    cluster.until("the candidate starts", |sim| {
-        !status(sim)["candidate"].is_null()
+    cluster.until("the candidate starts", |_| {
+        !cluster.status(NAME)["candidate"].is_null()
     });
     cluster.until("it watches Secrets", |_| has_read_secrets(&cluster));
-    assert!(is(&cluster.sim, "Granted", "True"));
+    assert!(cluster.is(NAME, "Granted", "True"));
     // The rules cover what ran without rules before.
-    assert_eq!(status(&cluster.sim)["stable"], present["stable"]);
-    assert!(is(&cluster.sim, "Synced", "True"));
+    assert_eq!(cluster.status(NAME)["stable"], present["stable"]);
+    assert!(cluster.is(NAME, "Synced", "True"));
     let (_, nothing) = cluster.command(&["grant", NAME]);
     assert!(
         nothing.contains("everything that the guest declares is granted"),
@@ -145,9 +111,9 @@ fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
     cluster.add(NAME, &json!({}));
     let mut spec = attack();
     spec["config"]["describe"] = json!("");
-    change(&cluster.sim, spec);
+    cluster.change(NAME, json!({"spec": spec}));
     let _davit = cluster.run();
-    cluster.until("it is refused", |sim| is(sim, "Granted", "False"));
+    cluster.until("it is refused", |_| cluster.is(NAME, "Granted", "False"));
     std::thread::sleep(Duration::from_secs(2));
     assert!(
         !cluster.used().contains("list pods"),
@@ -156,11 +122,8 @@ fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
     );
     let (granted, done) = cluster.command(&["grant", NAME, "--apply"]);
     assert!(granted, "{done}");
-    cluster.until("it runs", |sim| is(sim, "Synced", "True"));
-    let spec = &cluster
-        .sim
-        .get("davit.dev/v1alpha1", "Controller", "", NAME)
-        .unwrap()["spec"];
+    cluster.until("it runs", |_| cluster.is(NAME, "Synced", "True"));
+    let spec = &cluster.get(NAME)["spec"];
     let expected = json!({
         "reads": [{"resource": "pods"}],
         "writes": [
@@ -180,8 +143,5 @@ fn rules_for_a_spec_that_no_host_has_read_are_not_shown() {
         !shown && why.contains("has not read the present spec yet"),
         "{why}"
     );
-    let controller = cluster
-        .sim
-        .get("davit.dev/v1alpha1", "Controller", "", NAME);
-    assert_eq!(controller.unwrap()["spec"]["permissions"], Value::Null);
+    assert_eq!(cluster.get(NAME)["spec"]["permissions"], Value::Null);
 }

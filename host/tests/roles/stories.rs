@@ -34,12 +34,8 @@ impl Story {
         let _davit = cluster.run();
         cluster.until("the controller does its work", self.done);
         // The last writes: the event, the status, the record.
-        cluster.until("the Controller says what runs", |sim| {
-            let controller = sim.get("davit.dev/v1alpha1", "Controller", "", self.controller);
-            controller
-                .unwrap()
-                .pointer("/status/stable/revision")
-                .is_some()
+        cluster.until("the Controller says what runs", |_| {
+            cluster.status(self.controller)["stable"]["revision"].is_string()
         });
         assert_eq!(cluster.denied(), BTreeSet::new());
         cluster.used()

@@ -6,8 +6,7 @@ use std::time::Duration;
 use davit_core::digest::ModuleDigest;
 use serde_json::json;
 
-use crate::cluster::Cluster;
-use crate::grants::{change, condition, is, module, status};
+use crate::cluster::{Cluster, module};
 
 const NAME: &str = "podgc";
 
@@ -32,23 +31,21 @@ fn cluster() -> Cluster {
     }))
     .unwrap();
     cluster.add(NAME, &json!({"terminatedPodThreshold": 1}));
-    change(
-        sim,
-        json!({
-            "module": {
-                "builtin": null,
-                "configMap": {"namespace": "davit-system", "name": "guests", "key": "podgc.wasm"},
-            },
-            "permissions": {
-                "reads": [{"resource": "pods"}, {"resource": "nodes"}],
-                "writes": [
-                    {"verb": "delete", "resource": "pods"},
-                    {"verb": "patch", "resource": "pods/status"},
-                ],
-            },
-            "rollout": null,
-        }),
-    );
+    let spec = json!({
+        "module": {
+            "builtin": null,
+            "configMap": {"namespace": "davit-system", "name": "guests", "key": "podgc.wasm"},
+        },
+        "permissions": {
+            "reads": [{"resource": "pods"}, {"resource": "nodes"}],
+            "writes": [
+                {"verb": "delete", "resource": "pods"},
+                {"verb": "patch", "resource": "pods/status"},
+            ],
+        },
+        "rollout": null,
+    });
+    cluster.change(NAME, json!({"spec": spec}));
     cluster
 }
 
@@ -61,8 +58,9 @@ fn pods(cluster: &Cluster) -> usize {
 /// Waits until the host runs the module; returns whether it wrote nothing in two seconds.
 fn writes_nothing(cluster: &Cluster) -> bool {
     cluster.until("it watches pods", |_| cluster.used().contains("watch pods"));
-    cluster.until("the host says that the module is unsigned", |sim| {
-        condition(sim, "Ready")["reason"] == "Unsigned" && is(sim, "Synced", "True")
+    cluster.until("the host says that the module is unsigned", |_| {
+        cluster.condition(NAME, "Ready")["reason"] == "Unsigned"
+            && cluster.is(NAME, "Synced", "True")
     });
     std::thread::sleep(Duration::from_secs(2));
     let used = cluster.used();
@@ -74,18 +72,20 @@ fn an_unsigned_module_deletes_nothing_until_its_digest_is_pinned() {
     let cluster = cluster();
     let davit = cluster.run();
     assert!(writes_nothing(&cluster));
-    let message = condition(&cluster.sim, "Verified")["message"].to_string();
+    let message = cluster.condition(NAME, "Verified")["message"].to_string();
     let digest = ModuleDigest::of(&module("podgc.wasm").0);
     assert!(message.contains(&format!("sha256:{digest}")), "{message}");
-    assert_eq!(status(&cluster.sim)["stable"]["unsigned"], true);
+    assert_eq!(cluster.status(NAME)["stable"]["unsigned"], true);
 
     drop(davit);
     let _davit = cluster.run();
     assert!(writes_nothing(&cluster), "nor after a restart");
 
-    let pinned = json!({"module": {"digest": format!("sha256:{digest}")}});
-    change(&cluster.sim, pinned);
+    let pinned = json!({"spec": {"module": {"digest": format!("sha256:{digest}")}}});
+    cluster.change(NAME, pinned);
     cluster.until("a pod is deleted", |_| pods(&cluster) == 1);
-    cluster.until("the module is verified", |sim| is(sim, "Verified", "True"));
+    cluster.until("the module is verified", |_| {
+        cluster.is(NAME, "Verified", "True")
+    });
     assert_eq!(cluster.denied(), BTreeSet::new());
 }

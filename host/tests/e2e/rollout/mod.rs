@@ -56,9 +56,7 @@ impl Running {
     /// Declares them with these requests.
     async fn request(&self, config: &str, generation: i64, requests: Requests) {
         let mut controllers = parse(config).controllers.unwrap();
-        for controller in &mut controllers {
-            deploy::set_account(&controller.name, &mut controller.spec);
-        }
+        deploy::set_accounts(&mut controllers);
         let declared = controllers.into_iter().map(|controller| Declaration {
             name: controller.name,
             generation: Some(generation),

@@ -69,7 +69,7 @@ impl Resource {
         };
         let running = Running::start_with(client, setup);
         let mut controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
-        deploy::set_account("podgc", &mut controllers[0].spec);
+        deploy::set_accounts(&mut controllers);
         let declared = Declaration {
             name: "podgc".into(),
             generation: Some(1),
