@@ -1,5 +1,5 @@
 //! The custom resource `controllers.davit.dev` on the API server in memory: its
-//! definition, records, the watch, and the commands.
+//! definition, records, the watch, and the commands. The host has the roles in `deploy/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,14 +21,22 @@ mod cluster;
 mod commands;
 #[path = "resource/definition.rs"]
 mod definition;
-#[path = "resource/deploy.rs"]
+#[path = "e2e/deploy.rs"]
+#[allow(dead_code, reason = "it serves the tests of the host too")]
 mod deploy;
+#[path = "roles/cluster.rs"]
+#[allow(dead_code, reason = "it serves the tests of the roles too")]
+mod deployed;
 #[path = "resource/get.rs"]
 mod get;
 #[path = "resource/grant.rs"]
 mod grant;
+#[path = "e2e/host.rs"]
+mod host;
 #[path = "resource/http.rs"]
 mod http;
+#[path = "resource/manifests.rs"]
+mod manifests;
 #[path = "resource/program.rs"]
 mod program;
 #[path = "resource/records.rs"]

@@ -82,7 +82,7 @@ fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() 
     let since = site.get()["status"]["candidate"]["since"].clone();
     let stale = format!("{candidate}@{}/1", since.as_str().unwrap());
     let annotations = json!({"davit.dev/promote": stale});
-    site.change(&json!({"metadata": {"annotations": annotations}}));
+    site.change(json!({"metadata": {"annotations": annotations}}));
     let status = site.until("it is refused", |status| {
         answer(status, "promote")["value"] == json!(stale)
     });

@@ -1,18 +1,13 @@
 //! `davit check` and `davit inspect --rbac`.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::program::server::davit;
-use crate::program::{CommandOutput, Site, guests, output_of};
-
-fn deploy(path: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../deploy")
-        .join(path)
-}
+use crate::deploy::deploy;
+use crate::deployed::{davit, guests};
+use crate::program::{CommandOutput, Site, output_of};
 
 fn file(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().unwrap();
@@ -157,7 +152,7 @@ fn the_controllers_of_a_cluster_are_checked_and_not_changed() {
     }
     assert_eq!(site.get(), before);
 
-    site.change(&json!({"spec": {"config": {"quarantin": "1s"}}}));
+    site.change(json!({"spec": {"config": {"quarantin": "1s"}}}));
     let output = site.davit(&check);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.out.contains("quarantin"), "{output:?}");

@@ -1,35 +1,46 @@
-//! An API server in memory, with the objects of the tests.
+//! An API server with RBAC and the objects of `deploy/base`, with the objects of the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use davit::resource::Controller;
-use davit::resource::definition::definition;
 use davit_sim::Sim;
+use davit_sim::model::DeleteOptions;
 use http::Request;
 use kube::client::Body;
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tower::service_fn;
 
-/// Davit's own namespace.
-pub(crate) const NAMESPACE: &str = "davit-system";
+use crate::deploy::{self, Allowed};
+
+pub(crate) use crate::deploy::NAMESPACE;
 /// The digest of the tests' modules.
 pub(crate) const DIGEST: &str =
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 pub(crate) struct Cluster {
-    pub(crate) sim: Sim,
+    pub(crate) sim: Allowed,
+    /// An operator's, with every permission.
     pub(crate) client: Client,
-    /// The number of the client's requests.
+    /// The host's, with the permissions of Davit's account.
+    pub(crate) davit: Client,
+    /// The number of the host's requests.
     pub(crate) requests: Arc<AtomicUsize>,
 }
 
 impl Cluster {
     /// A server without Davit's definition.
     pub(crate) fn empty() -> Self {
-        let now = "2026-11-20T10:00:00Z".parse().unwrap();
-        let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
+        let cluster = Self::new();
+        undefine(&cluster.sim);
+        cluster
+    }
+
+    /// A server with the definition of Controllers.
+    pub(crate) fn new() -> Self {
+        let sim = deploy::empty("2026-11-20T10:00:00Z".parse().unwrap());
+        deploy::install_base(&sim);
         let requests = Arc::new(AtomicUsize::new(0));
         let service = {
             let (sim, requests) = (sim.clone(), Arc::clone(&requests));
@@ -39,28 +50,16 @@ impl Cluster {
                 async move { sim.call(request).await }
             })
         };
-        let client = Client::new(service, NAMESPACE);
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
-        });
-        sim.create(namespace).unwrap();
         Self {
-            sim,
-            client,
+            client: deploy::administrator(&sim),
+            davit: deploy::davit_through(&sim, service),
             requests,
+            sim: Allowed(sim),
         }
     }
 
-    /// A server with the definition of Controllers.
-    pub(crate) fn new() -> Self {
-        let cluster = Self::empty();
-        cluster.define();
-        cluster
-    }
-
     pub(crate) fn define(&self) {
-        let definition = serde_json::to_value(definition()).unwrap();
-        self.sim.create(definition).unwrap();
+        deploy::install(&self.sim, "crds/controllers.davit.dev.yaml");
     }
 
     /// Creates a Controller as a user does, strictly validated.
@@ -85,9 +84,7 @@ impl Cluster {
     }
 
     pub(crate) fn get(&self, name: &str) -> Value {
-        self.sim
-            .get("davit.dev/v1alpha1", "Controller", "", name)
-            .unwrap()
+        deploy::controller(&self.sim, name)
     }
 
     /// The `ControllerRevisions` in Davit's namespace.
@@ -98,12 +95,16 @@ impl Cluster {
     }
 
     /// Changes an object as a merge patch does, status included.
-    pub(crate) fn change(&self, name: &str, mut change: Value) {
-        change["apiVersion"] = json!("davit.dev/v1alpha1");
-        change["kind"] = json!("Controller");
-        change["metadata"]["name"] = json!(name);
-        self.sim.apply(change).unwrap();
+    pub(crate) fn change(&self, name: &str, change: Value) {
+        deploy::change(&self.sim, name, change);
     }
+}
+
+/// Deletes Davit's definition.
+pub(crate) fn undefine(sim: &Sim) {
+    let (version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let (name, options) = ("controllers.davit.dev", DeleteOptions::default());
+    sim.delete(version, kind, "", name, &options).unwrap();
 }
 
 /// A spec with a built-in module and this threshold.

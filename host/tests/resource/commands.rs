@@ -22,6 +22,7 @@ use serde_json::{Value, json};
 use tower::service_fn;
 
 use crate::cluster::{Cluster, DIGEST, NAMESPACE, spec};
+use crate::deploy;
 
 const AT: &str = "2026-11-20T10:00:00.000Z";
 
@@ -254,7 +255,7 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
     changed["config"]["period"] = json!("1m");
     changed["guardrails"] = json!({"deletesPerMinute": 7});
     cluster.create("podgc", changed).await.unwrap();
-    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
     for (threshold, revision) in [(1, "a"), (2, "b"), (3, "c")] {
         let mut kept = spec(threshold);
         if threshold == asks_for {
@@ -449,7 +450,7 @@ async fn a_rollback_restores_the_revision_that_was_stable_before() {
 
 /// A client whose every PUT follows a change by another user.
 fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 'static) -> Client {
-    let (sim, change) = (cluster.sim.clone(), Arc::new(change));
+    let (sim, change) = (cluster.sim.0.clone(), Arc::new(change));
     let count = Arc::new(Mutex::new(0));
     let service = service_fn(move |request: Request<Body>| {
         let (sim, change, count) = (sim.clone(), Arc::clone(&change), Arc::clone(&count));
@@ -457,18 +458,15 @@ fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 's
             if request.method() == http::Method::PUT {
                 let mut count = count.lock().unwrap();
                 *count += 1;
-                let mut changed = change(*count);
+                let changed = change(*count);
                 if changed.is_object() {
-                    changed["apiVersion"] = json!("davit.dev/v1alpha1");
-                    changed["kind"] = json!("Controller");
-                    changed["metadata"]["name"] = json!("podgc");
-                    sim.apply(changed).unwrap();
+                    deploy::change(&sim, "podgc", changed);
                 }
             }
             sim.call(request).await
         }
     });
-    Client::new(service, NAMESPACE)
+    deploy::administrator_through(service)
 }
 
 #[tokio::test]

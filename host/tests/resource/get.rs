@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::cluster::undefine;
+use crate::deployed::davit;
 use crate::program::Site;
-use crate::program::server::davit;
 
 const STEPS: [&str; 3] = [
     "shadow 10m",
@@ -25,7 +26,7 @@ fn in_a_rollout() -> Site {
     let site = Site::new();
     site.podgc(1, &STEPS);
     let guardrails = json!({"deletesPerMinute": 5, "cooldown": "until reset"});
-    site.change(&json!({"spec": {"guardrails": guardrails, "rollout": {"paused": true}}}));
+    site.change(json!({"spec": {"guardrails": guardrails, "rollout": {"paused": true}}}));
     let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     site.change_status(&json!({
         "observedGeneration": 1,
@@ -135,8 +136,7 @@ fn every_format_has_the_shape_that_kubectl_prints() {
 fn a_missing_definition_is_an_error_and_missing_controllers_are_none() {
     let site = Site::new();
     assert!(site.must(&["get"]).contains("no Controllers"));
-    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controllers.davit.dev";
-    site.server.must("DELETE", path, &Value::Null);
+    undefine(&site.sim);
     let output = site.davit(&["get"]);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.err.contains("apply deploy/crds"), "{output:?}");

@@ -1,13 +1,11 @@
 //! The answers of a running host about a candidate, and `davit diff`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
-use davit::config::{ClientConfig, ControllerConfig};
-use davit::health::Health;
-use davit::host::{Host, HostOptions};
+use davit::config::ControllerConfig;
+use davit::host::Host;
 use davit::http::access::Access;
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
@@ -15,13 +13,9 @@ use davit::http::requests::RequestPolicy;
 use davit::http::tls::{self, CertificateFiles};
 use davit::http::{self, Endpoints};
 use davit::loader::Loader;
-use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::records::Records;
 use davit_cluster::connect;
 use davit_core::api::{AnalysisConfig, ControllerSpec, HumanDuration, RolloutConfig};
-use davit_core::watch;
-use davit_engine::{Engine, EngineConfig};
 use kube::Client;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -30,19 +24,8 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::cluster::Cluster;
-
-fn engine() -> Engine {
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
-    Engine::new(EngineConfig {
-        cache_dir: Some(cache),
-        ..EngineConfig::default()
-    })
-    .unwrap()
-}
-
-fn modules() -> Modules {
-    Modules::new(ModulesOptions::default()).unwrap()
-}
+use crate::deploy;
+use crate::host::{engine, options};
 
 /// A host, and its address.
 async fn host(client: Client) -> (Host, ServerAddress) {
@@ -51,24 +34,9 @@ async fn host(client: Client) -> (Host, ServerAddress) {
 
 /// The same, perhaps with TLS.
 async fn host_with(client: Client, tls: Option<TlsAcceptor>) -> (Host, ServerAddress) {
-    let metrics = Arc::new(HostMetrics::new().unwrap());
-    let health = Arc::new(Health::default());
-    let host = Host::start(HostOptions {
-        client,
-        rates: ClientConfig::default(),
-        watch: watch::Settings::default(),
-        engine: engine(),
-        modules: modules(),
-        metrics: Arc::clone(&metrics),
-        records: Arc::new(Records::memory()),
-        health: Arc::clone(&health),
-        listener: None,
-        trust: davit_core::trust::TrustPolicy {
-            files: true,
-            ..Default::default()
-        },
-        seed: 7,
-    });
+    let options = options(client);
+    let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
+    let host = Host::start(options);
     let served = Endpoints {
         metrics,
         health,
@@ -109,7 +77,7 @@ fn terminated_pods(cluster: &Cluster, count: u32) {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_never_ends_its_headers_is_disconnected() {
     let cluster = Cluster::new();
-    let (host, uri) = host(cluster.client.clone()).await;
+    let (host, uri) = host(cluster.davit.clone()).await;
     let address = uri.uri().authority().unwrap().as_str();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
@@ -138,7 +106,7 @@ async fn a_changed_certificate_is_used_without_a_restart() {
     let former = certify(&files);
     let cluster = Cluster::new();
     let acceptor = tls::acceptor(files.clone()).unwrap();
-    let (host, uri) = host_with(cluster.client.clone(), Some(acceptor)).await;
+    let (host, uri) = host_with(cluster.davit.clone(), Some(acceptor)).await;
     let uri: ServerAddress = format!("https://{uri}")
         .replace("http://", "")
         .parse()
@@ -201,8 +169,9 @@ fn a_certificate_that_cannot_be_used_is_refused_by_its_file() {
 #[tokio::test]
 async fn a_disagreement_is_served_with_both_plans() {
     let cluster = Cluster::new();
+    deploy::install_roles(&cluster.sim, "podgc");
     terminated_pods(&cluster, 5);
-    let (host, uri) = host(cluster.client.clone()).await;
+    let (host, uri) = host(cluster.davit.clone()).await;
     let error = fetch(Server::At(&client(&uri), &uri), "podgc")
         .await
         .unwrap_err();
@@ -213,7 +182,7 @@ async fn a_disagreement_is_served_with_both_plans() {
     );
 
     // Both are in the mode DryRun, and disagree on two of the pods.
-    let loader = Loader::new(engine(), modules());
+    let loader = Loader::new(engine(), Modules::new(ModulesOptions::default()).unwrap());
     let stable = loader.load(&podgc(1)).await.unwrap();
     let candidate = loader.load(&podgc(3)).await.unwrap();
     let names = [&stable, &candidate].map(|part| part.identity.to_string());
@@ -226,14 +195,15 @@ async fn a_disagreement_is_served_with_both_plans() {
         ..RolloutConfig::default()
     };
     for spec in [podgc(1), podgc(3)] {
-        let config = ControllerConfig {
+        let mut controllers = [ControllerConfig {
             name: "podgc".into(),
             spec: ControllerSpec {
                 rollout: rollout.clone(),
                 ..spec
             },
-        };
-        host.apply(&[config]).await.unwrap();
+        }];
+        deploy::set_accounts(&mut controllers);
+        host.apply(&controllers).await.unwrap();
     }
     let deadline = Instant::now() + Duration::from_secs(30);
     let page = loop {

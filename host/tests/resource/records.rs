@@ -159,7 +159,7 @@ async fn records_in_a_cluster_hold_what_was_written() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     cluster.create("other", spec(1)).await.unwrap();
-    let open = || Records::cluster(cluster.client.clone(), NAMESPACE);
+    let open = || Records::cluster(cluster.davit.clone(), NAMESPACE);
     let records = open();
     activate(&records, &Owner::named("other"), "a", &read(7), None).await;
     remembers(&records, || Some(open())).await;
@@ -197,7 +197,7 @@ async fn a_status_is_written_only_if_it_differs() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let requests = || cluster.requests.load(Ordering::Relaxed);
-    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
     records.status(&podgc()).await.unwrap();
     save(&records, &podgc(), &stable("a")).await.unwrap();
     let before = requests();
@@ -218,7 +218,7 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, RecordError>) {
 async fn a_controller_that_is_gone_has_no_record() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
-    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
     activate(&records, &podgc(), "a", &read(1), None).await;
     activate(&records, &podgc(), "b", &read(2), None).await;
     save(&records, &podgc(), &stable("a")).await.unwrap();
@@ -259,7 +259,7 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
         let uid = &cluster.get("podgc")["metadata"]["uid"];
         uid.as_str().unwrap().to_owned()
     };
-    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
     cluster.create("podgc", spec(1)).await.unwrap();
     let former = uid();
     let former = Owner {

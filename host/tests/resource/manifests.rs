@@ -1,34 +1,22 @@
 //! The manifests in `deploy/`, as an API server reads them.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
 use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 
 use crate::cluster::Cluster;
-
-fn deploy() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
-}
-
-fn documents(path: &Path) -> Vec<Value> {
-    let text = std::fs::read_to_string(path).unwrap();
-    let documents = text.split("\n---\n");
-    documents
-        .map(|text| serde_saphyr::from_str(text).unwrap())
-        .collect()
-}
+use crate::deploy::{deploy, documents};
 
 #[tokio::test]
 async fn every_shipped_controller_is_valid_and_does_not_enforce() {
     let cluster = Cluster::new();
     let mut names = BTreeSet::new();
-    for directory in std::fs::read_dir(deploy().join("controllers")).unwrap() {
-        let directory = directory.unwrap();
-        let controller = &documents(&directory.path().join("controller.yaml"))[0];
+    for directory in std::fs::read_dir(deploy("controllers")).unwrap() {
+        let directory = directory.unwrap().file_name().into_string().unwrap();
+        let controller = &documents(&format!("controllers/{directory}/controller.yaml"))[0];
         let name = controller["metadata"]["name"].as_str().unwrap();
-        assert_eq!(directory.file_name().to_str(), Some(name));
+        assert_eq!(directory, name);
         let spec = controller["spec"].clone();
         let read = ControllerSpec::read(&spec).unwrap();
         assert_ne!(read.mode, ModeConfig::Enforce);
@@ -42,7 +30,7 @@ async fn every_shipped_controller_is_valid_and_does_not_enforce() {
 /// time that a volume is mounted.
 #[test]
 fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
-    let deployment = &documents(&deploy().join("base/deployment.yaml"))[0];
+    let deployment = &documents("base/deployment.yaml")[0];
     let context = &deployment["spec"]["template"]["spec"]["securityContext"];
     assert_eq!(context["fsGroup"], context["runAsGroup"]);
     assert_eq!(context["fsGroupChangePolicy"], "OnRootMismatch");
@@ -63,7 +51,7 @@ fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
 /// A node reaches its own pods in spite of the policy: the probes need no rule.
 #[test]
 fn the_network_policy_admits_what_the_deployment_serves() {
-    let deployment = &documents(&deploy().join("base/deployment.yaml"))[0];
+    let deployment = &documents("base/deployment.yaml")[0];
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let ports = |list: &Value, field: &str| -> BTreeSet<u64> {
         let list = list.as_array().unwrap().iter();
@@ -83,7 +71,7 @@ fn the_network_policy_admits_what_the_deployment_serves() {
     for probe in ["livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], "probes");
     }
-    let policy = &documents(&deploy().join("components/network-policy/networkpolicy.yaml"))[0];
+    let policy = &documents("components/network-policy/networkpolicy.yaml")[0];
     assert_eq!(served, BTreeSet::from([8080, 8081]));
     let admitted = ports(&policy["spec"]["ingress"][0]["ports"], "port");
     assert_eq!(admitted, BTreeSet::from([8080]));
@@ -93,7 +81,7 @@ fn the_network_policy_admits_what_the_deployment_serves() {
 #[test]
 fn the_shipped_role_grants_davits_own_requests() {
     let mut granted = BTreeSet::new();
-    let documents = documents(&deploy().join("base/rbac.yaml"));
+    let documents = documents("base/rbac.yaml");
     let texts = |value: &Value| -> Vec<String> {
         let items = value.as_array().into_iter().flatten();
         items
