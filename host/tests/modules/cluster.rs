@@ -2,7 +2,6 @@
 
 use std::convert::Infallible;
 
-use davit_sim::Sim;
 use davit_sim::model::DeleteOptions;
 use http::{Request, Response};
 use kube::client::Body;
@@ -10,23 +9,57 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tower::service_fn;
 
+use crate::deploy::{self, Allowed, NAMESPACE};
 use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
 
-/// An API server in memory with these objects.
-pub(crate) fn api_server(objects: &[Value]) -> (Sim, kube::Client) {
-    let now = "2026-11-20T10:00:00Z".parse().unwrap();
-    let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
-    for object in objects {
+/// The name of the pull secrets of the tests.
+const SECRET: &str = "registry";
+
+/// An API server with RBAC, the objects of `deploy/` and these, and a client with the
+/// permissions of Davit's account.
+pub(crate) fn api_server(objects: &[Value]) -> (Allowed, kube::Client) {
+    let sim = deploy::sim("2026-11-20T10:00:00Z".parse().unwrap());
+    let api_version = "rbac.authorization.k8s.io/v1";
+    // What an operator grants who uses a pull secret: see docs/operating.md.
+    let grant = [
+        json!({
+            "apiVersion": api_version, "kind": "Role",
+            "metadata": {"name": "davit-pull", "namespace": NAMESPACE},
+            "rules": [{
+                "apiGroups": [""], "resources": ["secrets"], "resourceNames": [SECRET],
+                "verbs": ["get"],
+            }],
+        }),
+        json!({
+            "apiVersion": api_version, "kind": "RoleBinding",
+            "metadata": {"name": "davit-pull", "namespace": NAMESPACE},
+            "roleRef": {
+                "apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "davit-pull",
+            },
+            "subjects": [{"kind": "ServiceAccount", "name": "davit", "namespace": NAMESPACE}],
+        }),
+    ];
+    for object in grant.iter().chain(objects) {
         sim.create(object.clone()).unwrap();
     }
-    let service = {
-        let sim = sim.clone();
-        service_fn(move |request: Request<Body>| {
-            let sim = sim.clone();
-            async move { sim.call(request).await }
-        })
-    };
-    (sim, kube::Client::new(service, "default"))
+    let client = deploy::davit(&sim);
+    (Allowed(sim), client)
+}
+
+/// The pull secret of this type, and where a source names it.
+pub(crate) fn pull_secret(kind: &str, data: &Value) -> (Value, Value) {
+    let name = json!({"namespace": NAMESPACE, "name": SECRET});
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": kind, "metadata": name, "data": data,
+    });
+    (secret, name)
+}
+
+/// The pull secret with this entry for a registry.
+pub(crate) fn docker_config(registry: &str, entry: &Value) -> (Value, Value) {
+    let config = json!({"auths": {registry: entry}}).to_string();
+    let data = json!({".dockerconfigjson": base64(config.as_bytes())});
+    pull_secret("kubernetes.io/dockerconfigjson", &data)
 }
 
 /// A value in JSON.
@@ -37,13 +70,13 @@ pub(crate) fn base64(bytes: &[u8]) -> Value {
 fn config_map(binary: &Value, text: &Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "davit", "name": "guests"},
+        "metadata": {"namespace": NAMESPACE, "name": "guests"},
         "binaryData": binary, "data": text,
     })
 }
 
 fn source(key: &str) -> Value {
-    json!({"configMap": {"namespace": "davit", "name": "guests", "key": key}})
+    json!({"configMap": {"namespace": NAMESPACE, "name": "guests", "key": key}})
 }
 
 #[tokio::test]
@@ -56,7 +89,7 @@ async fn a_change_of_a_config_map_is_detected_and_its_module_fetched() {
     assert_eq!(fetched.wasm, WASM);
     assert_eq!(
         fetched.origin,
-        "the key a.wasm of the ConfigMap davit/guests"
+        "the key a.wasm of the ConfigMap davit-system/guests"
     );
 
     let at = module(source("a.wasm")).source;
@@ -65,7 +98,7 @@ async fn a_change_of_a_config_map_is_detected_and_its_module_fetched() {
     sim.delete(
         "v1",
         "ConfigMap",
-        "davit",
+        NAMESPACE,
         "guests",
         &DeleteOptions::default(),
     )
@@ -73,7 +106,7 @@ async fn a_change_of_a_config_map_is_detected_and_its_module_fetched() {
     let gone = refusal(&modules, source("a.wasm")).await;
     assert_eq!(
         gone,
-        "the ConfigMap davit/guests: the object does not exist"
+        "the ConfigMap davit-system/guests: the object does not exist"
     );
     modules.probe(&at).await.unwrap_err();
     let mut recorded = source("a.wasm");
@@ -100,7 +133,7 @@ async fn an_error_names_the_problem_with_a_config_map() {
     let object = config_map(&binary, &json!({"text.wasm": "AGFzbQ=="}));
     let (_sim, client) = api_server(&[object]);
     let modules = modules(directory.path(), Some(client));
-    let start = "the ConfigMap davit/guests: ";
+    let start = "the ConfigMap davit-system/guests: ";
     assert_eq!(
         refusal(&modules, source("b.wasm")).await,
         format!(
@@ -135,20 +168,16 @@ async fn a_config_map_above_its_limit_is_refused() {
 #[tokio::test]
 async fn a_forbidden_config_map_and_a_missing_one_are_different_errors() {
     let directory = tempdir().unwrap();
-    let service = service_fn(|_: Request<Body>| async {
-        let status = json!({
-            "kind": "Status", "apiVersion": "v1", "status": "Failure",
-            "reason": "Forbidden", "code": 403, "message": "configmaps is forbidden",
-        });
-        let body = Body::from(status.to_string().into_bytes());
-        Ok::<_, Infallible>(Response::builder().status(403).body(body).unwrap())
-    });
-    let client = kube::Client::new(service, "default");
-    let error = refusal(&modules(directory.path(), Some(client)), source("a.wasm")).await;
+    let (sim, client) = api_server(&[]);
+    let elsewhere = json!({"configMap": {"namespace": "default", "name": "guests", "key": "a"}});
+    let error = refusal(&modules(directory.path(), Some(client)), elsewhere).await;
     assert!(
         error.contains("grant Davit's service account the verb get"),
         "{error}"
     );
+    // Davit's role is about its own namespace.
+    assert_eq!(deploy::denied(&sim).len(), 1);
+    sim.clear_log();
     let nowhere = refusal(&modules(directory.path(), None), source("a.wasm")).await;
     assert!(nowhere.contains("there is no cluster"), "{nowhere}");
 }

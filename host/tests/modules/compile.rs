@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bomb::{bomb, component};
+use crate::podgc;
 use davit_engine::{
     ChildCompiler, CompileError, CompileLimits, Compiler, Engine, EngineConfig, LoadError,
 };
@@ -22,13 +23,6 @@ fn engine(cache: Option<PathBuf>, program: &str, limits: CompileLimits) -> Engin
 }
 
 const DAVIT: &str = env!("CARGO_BIN_EXE_davit");
-
-fn podgc() -> Vec<u8> {
-    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .parent()
-        .unwrap();
-    std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap()
-}
 
 async fn refusal(engine: &Engine, wasm: Vec<u8>) -> CompileError {
     match engine.load(wasm).await.err().unwrap() {

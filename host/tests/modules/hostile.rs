@@ -8,7 +8,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::cluster::{api_server, base64};
+use crate::cluster::{api_server, docker_config};
 use crate::registry::{Protection, Registry};
 use crate::server::{Answer, Received, Server, respond, respond_with};
 use crate::{WASM, digest, fetch, module, modules, refusal};
@@ -46,14 +46,9 @@ fn open(manifest: &str, request: &Received) -> Answer {
 
 /// A pull secret for a registry, and the source with it.
 fn with_secret(registry: &str, source: &Value) -> (Value, Value) {
-    let config = json!({"auths": {registry: {"auth": "bWU6cGFzcw=="}}}).to_string();
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"namespace": "davit", "name": "registry"},
-        "data": {".dockerconfigjson": base64(config.as_bytes())},
-    });
+    let (secret, name) = docker_config(registry, &json!({"auth": "bWU6cGFzcw=="}));
     let mut source = source.clone();
-    source["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
+    source["oci"]["pullSecret"] = name;
     (secret, source)
 }
 

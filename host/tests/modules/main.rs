@@ -1,6 +1,6 @@
 //! Modules from every source, against Debian's `docker-registry` on loopback
-//! and the API server in memory. Without `docker-registry` its tests say so and
-//! pass.
+//! and the API server in memory, where the host has the roles in `deploy/`. Without
+//! `docker-registry` its tests say so and pass.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,7 +13,15 @@
 mod bomb;
 mod cluster;
 mod compile;
+#[path = "../e2e/deploy.rs"]
+#[allow(dead_code, reason = "it serves the tests of the host too")]
+mod deploy;
+#[path = "../roles/cluster.rs"]
+#[allow(dead_code, reason = "it serves the tests of the roles too")]
+mod deployed;
 mod files;
+#[path = "../e2e/host.rs"]
+mod host;
 mod hostile;
 mod memory;
 mod oci;
@@ -46,6 +54,11 @@ fn modules(cache: &Path, client: Option<kube::Client>) -> Modules {
 
 fn module(value: Value) -> ModuleConfig {
     serde_json::from_value(value).unwrap()
+}
+
+/// PodGC, as it ships.
+fn podgc() -> Vec<u8> {
+    deployed::module("podgc.wasm").0
 }
 
 fn digest(wasm: &[u8]) -> String {

@@ -1,14 +1,13 @@
 //! Artefacts in a real registry.
 
-use std::path::Path;
-
-use davit_engine::{Engine, EngineConfig};
 use serde_json::{Value, json};
 use tempfile::tempdir;
 
-use crate::cluster::{api_server, base64};
+use crate::cluster::{api_server, base64, docker_config, pull_secret};
+use crate::deploy::NAMESPACE;
+use crate::host::engine;
 use crate::registry::{PASSWORD, Protection, Registry, USER, free_port};
-use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, podgc, refusal};
 
 const LAYER: &str = "application/wasm";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
@@ -25,9 +24,7 @@ async fn both_media_types_are_pulled_by_tag_and_by_digest() {
     let Some(registry) = Registry::start(Protection::None) else {
         return;
     };
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    let podgc = std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap();
+    let podgc = podgc();
     let directory = tempdir().unwrap();
     let modules = modules(directory.path(), None);
     let host = &registry.host;
@@ -41,8 +38,7 @@ async fn both_media_types_are_pulled_by_tag_and_by_digest() {
         fetched.origin,
         format!("the artefact {host}/guests/podgc:1")
     );
-    let engine = Engine::new(EngineConfig::default()).unwrap();
-    let loaded = engine.load(fetched.wasm).await.unwrap();
+    let loaded = engine().load(fetched.wasm).await.unwrap();
     assert_eq!(loaded.digest(), fetched.digest);
 
     registry
@@ -155,18 +151,9 @@ async fn an_artefact_that_is_not_one_module_is_refused() {
     assert!(tls.contains("cannot be reached"), "{tls}");
 }
 
-fn secret(kind: &str, data: &Value) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": kind,
-        "metadata": {"namespace": "davit", "name": "registry"}, "data": data,
-    })
-}
-
-fn docker_config(registry: &str, password: &str) -> Value {
+fn password(registry: &str, password: &str) -> Value {
     let entry = json!({"username": USER, "password": password});
-    let config = json!({"auths": {registry: entry}}).to_string();
-    let data = json!({".dockerconfigjson": base64(config.as_bytes())});
-    secret("kubernetes.io/dockerconfigjson", &data)
+    docker_config(registry, &entry).0
 }
 
 #[tokio::test]
@@ -177,15 +164,13 @@ async fn a_pull_secret_gives_access_to_a_private_registry() {
     let host = registry.host.clone();
     registry.push("a:1", CONFIG, &[(LAYER, WASM)]).await;
     let anonymous = plain(&format!("{host}/a:1"));
-    let mut with_secret = anonymous.clone();
-    with_secret["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
     let basic = json!({
         "username": base64(USER.as_bytes()), "password": base64(PASSWORD.as_bytes()),
     });
-    for object in [
-        docker_config(&host, PASSWORD),
-        secret("kubernetes.io/basic-auth", &basic),
-    ] {
+    let (basic, name) = pull_secret("kubernetes.io/basic-auth", &basic);
+    let mut with_secret = anonymous.clone();
+    with_secret["oci"]["pullSecret"] = name;
+    for object in [password(&host, PASSWORD), basic] {
         let directory = tempdir().unwrap();
         let (_sim, client) = api_server(&[object]);
         let modules = modules(directory.path(), Some(client));
@@ -208,18 +193,15 @@ async fn a_pull_secret_gives_access_to_a_private_registry() {
     let error = refusal_with(&[], &with_secret).await;
     assert_eq!(
         error,
-        "the Secret davit/registry: the object does not exist"
+        "the Secret davit-system/registry: the object does not exist"
     );
-    let error = refusal_with(&[docker_config(&host, "wrong")], &with_secret).await;
+    let error = refusal_with(&[password(&host, "wrong")], &with_secret).await;
     assert!(error.contains("denies the user puller"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
-    let error = refusal_with(
-        &[docker_config("other.example.com", PASSWORD)],
-        &with_secret,
-    )
-    .await;
+    let other = password("other.example.com", PASSWORD);
+    let error = refusal_with(&[other], &with_secret).await;
     let text = format!("it has no credentials for {host}; it has some for: other.example.com");
-    assert_eq!(error, format!("the Secret davit/registry: {text}"));
+    assert_eq!(error, format!("the Secret davit-system/registry: {text}"));
 }
 
 #[tokio::test]
@@ -232,12 +214,12 @@ async fn a_ca_cert_makes_a_registry_with_its_own_authority_trusted() {
     let certificate = std::fs::read_to_string(registry.ca()).unwrap();
     let config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "davit", "name": "ca"},
+        "metadata": {"namespace": NAMESPACE, "name": "ca"},
         "data": {"ca.pem": certificate, "none.pem": "no certificate"},
     });
     let (_sim, client) = api_server(&[config_map]);
     let in_cluster = |key: &str| {
-        let at = json!({"namespace": "davit", "name": "ca", "key": key});
+        let at = json!({"namespace": NAMESPACE, "name": "ca", "key": key});
         json!({"oci": {"reference": reference, "caCert": {"configMap": at}}})
     };
     let from_file = json!({"oci": {"reference": reference, "caCert": {"file": registry.ca()}}});

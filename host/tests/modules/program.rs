@@ -2,15 +2,17 @@
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use tempfile::tempdir;
+use tokio::runtime::Runtime;
 
-use crate::digest;
+use crate::deploy::{self, Allowed};
+use crate::deployed::Cluster;
 use crate::registry::{Protection, Registry, free_port};
+use crate::{digest, podgc};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -21,14 +23,9 @@ struct Process {
 }
 
 impl Process {
-    fn davit(arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_davit"))
-            .args(arguments)
-            .env_remove("RUST_LOG")
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+    fn start(mut command: Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
         let (sender, lines) = mpsc::channel();
         send_lines(child.stdout.take().unwrap(), sender.clone());
         send_lines(child.stderr.take().unwrap(), sender);
@@ -84,55 +81,49 @@ impl Process {
     }
 }
 
-/// A kubeconfig of an API server in memory, a directory, and how `davit run` is
-/// started with a configuration there.
+/// An API server with the roles of a host that runs PodGC from a file, and how such a
+/// host is started.
 struct Place {
-    _sim: Process,
-    kubeconfig: String,
+    _sim: Allowed,
+    cluster: Cluster,
     directory: tempfile::TempDir,
 }
 
 impl Place {
     fn new(module: &str) -> Self {
-        let sim = Process::davit(&["sim", "--log", "error"]);
-        let kubeconfig = sim.says(".kubeconfig");
+        let cluster = Cluster::new();
+        deploy::install(&cluster.sim, "overlays/file/rbac.yaml");
         let directory = tempdir().unwrap();
         let text = format!("controllers:\n- name: podgc\n  module: {module}\n");
         std::fs::write(directory.path().join("davit.yaml"), text).unwrap();
         Self {
-            _sim: sim,
-            kubeconfig,
+            _sim: Allowed(cluster.sim.clone()),
+            cluster,
             directory,
         }
     }
 
-    fn path(&self, name: &str) -> String {
-        let path = self.directory.path().join(name);
-        path.to_str().unwrap().to_owned()
-    }
-
     fn run(&self, cache: &str, more: &[&str]) -> Process {
-        let (config, cache) = (self.path("davit.yaml"), self.path(cache));
-        let arguments = ["run", "--config", &config, "--kubeconfig", &self.kubeconfig];
-        Process::davit(&[&arguments[..], &["--cache", &cache], more].concat())
+        let path = |name: &str| self.directory.path().join(name);
+        let mut command = self.cluster.program(&path("davit.yaml"));
+        command.arg("--cache").arg(path(cache)).args(more);
+        Process::start(command)
     }
 }
 
-async fn registry_with_podgc() -> Option<(Registry, String)> {
+fn registry_with_podgc() -> Option<(Registry, String)> {
     let registry = Registry::start(Protection::None)?;
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    let podgc = std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap();
+    let podgc = podgc();
     let layers: &[(&str, &[u8])] = &[("application/wasm", &podgc)];
-    registry
-        .push("podgc:1", "application/vnd.wasm.config.v0+json", layers)
-        .await;
+    let config = "application/vnd.wasm.config.v0+json";
+    let push = registry.push("podgc:1", config, layers);
+    Runtime::new().unwrap().block_on(push);
     Some((registry, digest(&podgc)))
 }
 
-#[tokio::test]
-async fn a_pinned_module_runs_after_a_restart_while_its_registry_is_unreachable() {
-    let Some((registry, digest)) = registry_with_podgc().await else {
+#[test]
+fn a_pinned_module_runs_after_a_restart_while_its_registry_is_unreachable() {
+    let Some((registry, digest)) = registry_with_podgc() else {
         return;
     };
     let host = &registry.host;
@@ -148,9 +139,9 @@ async fn a_pinned_module_runs_after_a_restart_while_its_registry_is_unreachable(
     without.terminate();
 }
 
-#[tokio::test]
-async fn the_stable_module_runs_after_a_restart_while_the_registry_of_its_tag_is_unreachable() {
-    let Some((registry, _)) = registry_with_podgc().await else {
+#[test]
+fn the_stable_module_runs_after_a_restart_while_the_registry_of_its_tag_is_unreachable() {
+    let Some((registry, _)) = registry_with_podgc() else {
         return;
     };
     let host = &registry.host;

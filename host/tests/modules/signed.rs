@@ -1,29 +1,25 @@
 //! Modules that must have signatures, from a real registry.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::config::ClientConfig;
-use davit::health::Health;
 use davit::host::{Host, HostOptions};
 use davit::loader::Loader;
-use davit::metrics::HostMetrics;
-use davit::modules::{Modules, ModulesOptions};
+use davit::modules::Modules;
 use davit::records::Records;
 use davit_cluster::api::chain;
 use davit_core::api::{ControllerSpec, ControllerStatus};
 use davit_core::control::{Declaration, Owner, Requests};
-use davit_engine::{Engine, EngineConfig};
-use davit_sim::Sim;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::api_server;
+use crate::deploy::{Allowed, NAMESPACE};
+use crate::host::{engine, options};
 use crate::registry::{Protection, Registry};
 use crate::signer::{Signer, push_signatures, sign};
-use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, podgc, refusal};
 
 const LAYER: &str = "application/wasm";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";
@@ -136,13 +132,13 @@ async fn a_key_is_read_from_a_config_map() {
     sign(&registry, "a", "1", &[&alice]).await;
     let config_map = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "davit", "name": "keys"},
+        "metadata": {"namespace": NAMESPACE, "name": "keys"},
         "data": {"alice.pub": alice.public(), "none.pub": "no key"},
     });
     let (_sim, client) = api_server(&[config_map]);
     let modules = modules(directory.path(), Some(client));
     let by = |key: &str| {
-        let at = json!({"namespace": "davit", "name": "keys", "key": key});
+        let at = json!({"namespace": NAMESPACE, "name": "keys", "key": key});
         signed(
             &registry,
             "a:1",
@@ -226,8 +222,7 @@ async fn a_module_that_another_controller_has_loaded_does_not_count_as_signed() 
     required["digest"] = json!(digest(&wasm));
     let mut unsigned = required.clone();
     unsigned.as_object_mut().unwrap().remove("verify");
-    let engine = Engine::new(EngineConfig::default()).unwrap();
-    let loader = Loader::new(engine, modules(directory.path(), None));
+    let loader = Loader::new(engine(), modules(directory.path(), None));
     let spec = |source: Value| ControllerSpec::of(module(source));
     let _running = loader.load(&spec(unsigned.clone())).await.unwrap();
     drop(registry);
@@ -246,7 +241,7 @@ async fn a_module_that_another_controller_has_loaded_does_not_count_as_signed() 
 struct Bench {
     host: Option<Host>,
     records: Arc<Records>,
-    sim: Sim,
+    sim: Allowed,
     client: kube::Client,
     cache: TempDir,
 }
@@ -266,31 +261,10 @@ impl Bench {
     }
 
     fn start(&mut self) {
-        let cache = Some(self.cache.path().to_owned());
-        let config = EngineConfig {
-            cache_dir: cache.clone(),
-            ..EngineConfig::default()
-        };
         self.host = Some(Host::start(HostOptions {
-            client: self.client.clone(),
-            rates: ClientConfig::default(),
-            watch: davit_core::watch::Settings::default(),
-            engine: Engine::new(config).unwrap(),
-            modules: Modules::new(ModulesOptions {
-                guests: None,
-                cache,
-                client: Some(self.client.clone()),
-            })
-            .unwrap(),
-            metrics: Arc::new(HostMetrics::new().unwrap()),
+            modules: modules(self.cache.path(), Some(self.client.clone())),
             records: Arc::clone(&self.records),
-            health: Arc::new(Health::default()),
-            listener: None,
-            trust: davit_core::trust::TrustPolicy {
-                files: true,
-                ..Default::default()
-            },
-            seed: 7,
+            ..options(self.client.clone())
         }));
     }
 
@@ -300,7 +274,7 @@ impl Bench {
 
     async fn declare(&self, module: &Value) {
         let spec = json!({
-            "module": module, "mode": "Enforce",
+            "module": module, "mode": "Enforce", "serviceAccountName": "davit-podgc",
             "config": {"quarantine": "1s", "period": "1s"},
         });
         let declaration = Declaration {
@@ -346,12 +320,6 @@ impl Bench {
 fn is_verified(status: &ControllerStatus, value: &str, reason: &str) -> bool {
     let mut conditions = status.conditions.iter();
     conditions.any(|one| one.type_ == "Verified" && one.status == value && one.reason == reason)
-}
-
-fn podgc() -> Vec<u8> {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap()
 }
 
 #[tokio::test]

@@ -4,21 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::config::ClientConfig;
-use davit::health::Health;
-use davit::host::{Host, HostOptions};
-use davit::metrics::HostMetrics;
-use davit::modules::{Modules, ModulesOptions};
-use davit::records::Records;
+use davit::host::Host;
 use davit_core::api::ControllerSpec;
 use davit_core::control::{Declaration, Owner, Requests};
-use davit_engine::{Engine, EngineConfig};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::time::sleep;
 
-use crate::cluster::{api_server, base64};
+use crate::cluster::{api_server, docker_config};
+use crate::host::options;
 use crate::registry::free_port;
 use crate::server::{Answer, Received, Server, respond, respond_with};
 use crate::{WASM, digest, fetch, module, modules, refusal};
@@ -121,15 +116,10 @@ async fn a_token_is_requested_anonymously_or_with_the_pull_secret() {
     let error = refusal(&modules(directory.path(), None), private.source()).await;
     let words = "has no token for anonymous access; its token service answers: no such user";
     assert!(error.contains(words), "{error}");
-    let config = json!({"auths": {private.host(): {"auth": "bWU6cGFzcw=="}}}).to_string();
-    let secret = json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
-        "metadata": {"namespace": "davit", "name": "registry"},
-        "data": {".dockerconfigjson": base64(config.as_bytes())},
-    });
+    let (secret, name) = docker_config(private.host(), &json!({"auth": "bWU6cGFzcw=="}));
     let (_sim, client) = api_server(&[secret]);
     let mut source = private.source();
-    source["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
+    source["oci"]["pullSecret"] = name;
     let fetched = fetch(&modules(directory.path(), Some(client)), source).await;
     assert_eq!(fetched.unwrap().wasm, WASM);
 }
@@ -259,23 +249,9 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
     // A component, but not a guest.
     let registry = Strange::start(honest()).await;
     let (_sim, client) = api_server(&[]);
-    let records = Arc::new(Records::memory());
-    let host = Host::start(HostOptions {
-        client,
-        rates: ClientConfig::default(),
-        watch: davit_core::watch::Settings::default(),
-        engine: Engine::new(EngineConfig::default()).unwrap(),
-        modules: Modules::new(ModulesOptions::default()).unwrap(),
-        metrics: Arc::new(HostMetrics::new().unwrap()),
-        records: Arc::clone(&records),
-        health: Arc::new(Health::default()),
-        listener: None,
-        trust: davit_core::trust::TrustPolicy {
-            files: true,
-            ..Default::default()
-        },
-        seed: 7,
-    });
+    let options = options(client);
+    let records = Arc::clone(&options.records);
+    let host = Host::start(options);
     let declare = async |mode: &str| {
         let spec = json!({"module": registry.source(), "mode": mode});
         host.declare(vec![Declaration {
