@@ -14,7 +14,8 @@ use crate::time::{Instant, Now};
 pub struct Observation {
     /// The stable revision that runs; none until its watches are synced.
     pub stable: Option<RevisionIdentity>,
-    /// The resource that keeps the next stable revision from running.
+    /// The resource that keeps the next stable revision from running, or that cannot be
+    /// listed and that the running one does without.
     pub pending: Option<PendingResource>,
     /// Whether every watch of the stable revision is complete.
     pub complete: bool,
@@ -37,6 +38,8 @@ pub struct PendingResource {
     pub resource: String,
     /// Why the API server does not list it; none while it is being listed.
     pub hindrance: Option<String>,
+    /// How many other resources are not complete for the same kind of reason.
+    pub others: usize,
 }
 
 impl fmt::Display for PendingResource {
@@ -44,10 +47,16 @@ impl fmt::Display for PendingResource {
         let Self {
             resource,
             hindrance,
+            others,
         } = self;
-        match hindrance {
-            Some(hindrance) => write!(f, "{resource} cannot be listed: {hindrance}"),
-            None => write!(f, "{resource} is being listed"),
+        f.write_str(resource)?;
+        match (hindrance, others) {
+            (Some(hindrance), 0) => write!(f, " cannot be listed: {hindrance}"),
+            (Some(hindrance), others) => {
+                write!(f, " and {others} others cannot be listed: {hindrance}")
+            }
+            (None, 0) => f.write_str(" is being listed"),
+            (None, others) => write!(f, " and {others} others are being listed"),
         }
     }
 }

@@ -17,7 +17,7 @@ use davit_core::watch::Condition;
 /// Logs a report.
 pub(super) fn log(report: &Report) {
     match report {
-        Report::Removed { controller } => tracing::info!(controller, "controller removed"),
+        Report::Removed { controller } => tracing::info!(controller, "controller stopped"),
         Report::Started {
             controller,
             account,

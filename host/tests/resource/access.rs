@@ -85,9 +85,12 @@ async fn check_reviews_every_permission_as_davits_account() {
     };
     let own = [
         "create apps/controllerrevisions in davit-system",
+        "create authentication.k8s.io/tokenreviews",
+        "create authorization.k8s.io/subjectaccessreviews",
         "create events",
         "delete apps/controllerrevisions in davit-system",
         "get apps/controllerrevisions in davit-system",
+        "get configmaps in davit-system",
         "get davit.dev/controllers",
         "list apps/controllerrevisions in davit-system",
         "list davit.dev/controllers",

@@ -5,6 +5,7 @@
 
 mod authorized;
 mod granted;
+mod listed;
 mod load;
 #[cfg(test)]
 mod tests;
@@ -186,7 +187,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
     conditions.extend(load_conditions(inputs));
     conditions.push(granted::condition(inputs));
     conditions.push(authorized::condition(inputs));
-    conditions.push(synced(inputs));
+    conditions.push(listed::condition(inputs));
     conditions.push(leading(inputs));
     conditions.push(progressing(inputs));
     conditions.push(degraded(inputs, &findings));
@@ -208,23 +209,22 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let unrecorded = inputs.unrecorded.map(not_recorded);
     let circuit = inputs.circuit.map(circuit_open);
     let not_served = (inputs.running == Readiness::NotServed).then(not_served);
+    let permissions = [granted::finding(inputs), authorized::finding(inputs)];
+    // What stops everything comes before what disturbs a revision that runs.
+    let (stopped, waits) = if inputs.running == Readiness::No {
+        (permissions, [None, None])
+    } else {
+        ([None, None], permissions)
+    };
     let refused = inputs.problem.filter(|_| inputs.spec_error.is_none());
     let refused = refused.map(|problem| refused_spec(inputs, problem));
-    let errors = [
-        spec_error,
-        other_host,
-        lost,
-        unrecorded,
-        guardrail(inputs),
-        unsigned(inputs),
-        circuit,
-        not_served,
-        granted::finding(inputs),
-        authorized::finding(inputs),
-        refused,
-    ];
-    let all = errors.into_iter().flatten();
-    all.chain([undisturbed(inputs)]).collect()
+    let all = [spec_error, other_host, lost, unrecorded]
+        .into_iter()
+        .chain(stopped)
+        .chain([guardrail(inputs), unsigned(inputs), circuit, not_served])
+        .chain(waits)
+        .chain([refused, listed::finding(inputs)]);
+    all.flatten().chain([undisturbed(inputs)]).collect()
 }
 
 fn invalid_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
@@ -385,7 +385,7 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         return fine("Disabled", "Disabled", message);
     }
     if matches!(inputs.running, Readiness::No | Readiness::Starting) {
-        let message = unlisted(inputs.pending);
+        let message = listed::waits_for(inputs.pending);
         let cannot = inputs.pending.is_some_and(|one| one.hindrance.is_some());
         let summary = if cannot {
             "Starting: a list fails"
@@ -408,12 +408,6 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         ),
         _ => fine("Running", "Running", "plans are executed"),
     }
-}
-
-/// Why a revision does not run yet.
-fn unlisted(pending: Option<&PendingResource>) -> String {
-    let what = "the first lists of the watched resources are not complete";
-    pending.map_or_else(|| what.to_owned(), |pending| format!("{what}: {pending}"))
 }
 
 fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
@@ -544,30 +538,6 @@ fn effort(findings: &[Finding]) -> Option<Condition> {
     };
     let stalled = with(Effort::Stalled).map(|finding| said("Stalled", finding));
     stalled.or_else(|| with(Effort::Reconciling).map(|finding| said("Reconciling", finding)))
-}
-
-fn synced(inputs: &ConditionInputs<'_>) -> Condition {
-    let text = str::to_owned;
-    let (status, reason, message) = match inputs.running {
-        Readiness::Yes => (
-            ConditionStatus::True,
-            "Synced",
-            text("every watch is synced"),
-        ),
-        Readiness::NotServed => (
-            ConditionStatus::False,
-            "NotServed",
-            text("a watched resource is not served"),
-        ),
-        Readiness::Starting => (ConditionStatus::False, "Waiting", unlisted(inputs.pending)),
-        Readiness::No => (ConditionStatus::False, "Waiting", text("no revision runs")),
-    };
-    Condition {
-        type_: "Synced",
-        status,
-        reason,
-        message,
-    }
 }
 
 fn leading(inputs: &ConditionInputs<'_>) -> Condition {

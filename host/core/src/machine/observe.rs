@@ -53,10 +53,15 @@ impl<G: Clone> Machine<G> {
         })
     }
 
-    /// The resource that the next stable revision waits for.
+    /// The resource that the next stable revision waits for. A revision may run without
+    /// some resources: one of those that cannot be listed.
     fn pending_resource(&self, hosted: &HostedController<G>) -> Option<PendingResource> {
-        let pending = hosted.stable.as_ref()?;
-        self.streams.pending(&self.store, &pending.views.ids)
+        if let Some(pending) = &hosted.stable {
+            return self.streams.pending(&self.store, &pending.views.ids);
+        }
+        let views = &hosted.controller.as_ref()?.stable().views().ids;
+        let pending = self.streams.pending(&self.store, views);
+        pending.filter(|one| one.hindrance.is_some())
     }
 
     /// What keeps a controller from running; none if all of them run.

@@ -93,8 +93,8 @@ impl Streams {
         self.hindrances.insert(stream, hindrance);
     }
 
-    /// The resource that keeps views from being complete: one that is not listed yet,
-    /// preferably one that cannot be listed.
+    /// The resources that keep views from being complete: those that cannot be listed, or
+    /// else those that are not listed yet.
     pub(super) fn pending(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
         let segments = views.iter().flat_map(|view| store.segments_of(*view));
         let pending = segments.filter(|(_, ready)| !ready);
@@ -105,9 +105,19 @@ impl Streams {
             Some(PendingResource {
                 resource: spec.resource.to_string(),
                 hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
+                others: 0,
             })
         });
-        pending.max_by_key(|pending| pending.hindrance.is_some())
+        let is_hindered = |one: &PendingResource| one.hindrance.is_some();
+        let (hindered, listed): (Vec<_>, Vec<_>) = pending.partition(is_hindered);
+        let all = if hindered.is_empty() {
+            listed
+        } else {
+            hindered
+        };
+        let others = all.len().saturating_sub(1);
+        let first = all.into_iter().next()?;
+        Some(PendingResource { others, ..first })
     }
 
     /// The segments that are not listed, as they were not at the end of the previous

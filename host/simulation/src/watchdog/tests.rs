@@ -512,13 +512,13 @@ fn other_limits_release_what_tripped_before() {
     // A write that was under way still names the trip.
     trace.record(trip.clone());
     passes(&trace.execute(STABLE, patch("a")));
+    // A trip of before the change that the host notices after it.
+    trace.record(tripped("writesPerMinute", &unnoticed, None));
+    passes(&trace.execute(STABLE, patch("d")));
     // The next host repeats the record until its revision runs.
     trace.restart();
     trace.record(trip);
     passes(&trace.execute(STABLE, patch("b")));
-    // A trip of before the change that the host notices after it.
-    trace.record(tripped("writesPerMinute", &unnoticed, None));
-    passes(&trace.execute(STABLE, patch("d")));
     // A later trip holds, even if the wall clock was set back meanwhile.
     trace.pass(SECOND);
     trace.now.wall.0 -= 600_000;

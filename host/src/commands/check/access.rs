@@ -42,12 +42,17 @@ impl<'a> Access<'a> {
             ("davit.dev", "controllers", &["get", "list", "watch"][..]),
             ("davit.dev", "controllers/status", &["patch"]),
             ("", "events", &["create", "patch"]),
+            ("authentication.k8s.io", "tokenreviews", &["create"]),
+            ("authorization.k8s.io", "subjectaccessreviews", &["create"]),
         ];
-        let own = [(
-            "apps",
-            "controllerrevisions",
-            &["get", "list", "create", "patch", "delete"][..],
-        )];
+        let own = [
+            (
+                "apps",
+                "controllerrevisions",
+                &["get", "list", "create", "patch", "delete"][..],
+            ),
+            ("", "configmaps", &["get"]),
+        ];
         let namespace = Some(self.namespace.to_owned());
         let cluster = cluster.into_iter().map(|rule| (None, rule));
         let own = own.into_iter().map(|rule| (namespace.clone(), rule));

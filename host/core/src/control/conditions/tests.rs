@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::*;
 use crate::api::{RevisionStatus, TrippedStatus};
 use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
+use crate::grant::Permissions;
 
 const LOADED: LoadedModule<'static> = LoadedModule {
     origin: "the built-in guest podgc",
@@ -209,10 +210,23 @@ fn undisturbed() -> Vec<Case> {
             pending: Some(PendingResource {
                 resource: "v1/nodes".into(),
                 hindrance: Some("nodes is forbidden".into()),
+                others: 0,
             }),
             ready: "False Starting",
             rest: "False Waiting, True OnlyReplica, False Stable, Unknown Starting, Reconciling",
             summary: "Starting: a list fails",
+            ..running()
+        },
+        Case {
+            name: "it runs without a resource that cannot be listed",
+            pending: Some(PendingResource {
+                resource: "v1/nodes".into(),
+                hindrance: Some("nodes is forbidden".into()),
+                others: 54,
+            }),
+            ready: "True NotListed",
+            rest: "False NotListed, True OnlyReplica, False Stable, True NotListed",
+            summary: "NotListed: v1/nodes",
             ..running()
         },
         Case {
@@ -498,7 +512,11 @@ fn unsigned_modules() -> Vec<Case> {
 }
 
 fn described(case: &Case) -> Description {
-    describe(&ConditionInputs {
+    describe(&inputs(case))
+}
+
+fn inputs(case: &Case) -> ConditionInputs<'_> {
+    ConditionInputs {
         name: "podgc",
         status: &case.status,
         mode: case.mode,
@@ -515,7 +533,34 @@ fn described(case: &Case) -> Description {
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,
         other_host: case.other_host.as_ref(),
-    })
+    }
+}
+
+/// Whoever mends the lesser fault first still has nothing that runs.
+#[test]
+fn what_stops_everything_comes_before_what_disturbs_a_revision_that_runs() {
+    let not_granted = NotGranted {
+        revision: "aaaa".to_owned(),
+        missing: Permissions::default(),
+        to_add: Permissions::default(),
+        stops_stable: true,
+    };
+    for (is, summary) in [
+        (Readiness::No, "NotGranted: run davit grant"),
+        (Readiness::Yes, "Unsigned: dry run only"),
+    ] {
+        let case = Case {
+            status: unsigned(),
+            loaded: Some(UNSIGNED),
+            running: is,
+            ..running()
+        };
+        let described = describe(&ConditionInputs {
+            not_granted: Some(&not_granted),
+            ..inputs(&case)
+        });
+        assert_eq!(described.summary, summary);
+    }
 }
 
 #[test]

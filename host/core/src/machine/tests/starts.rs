@@ -40,6 +40,15 @@ fn a_revision_waits_thirty_seconds_for_resources_that_it_can_do_without() {
     assert!(!bench.has_started());
     bench.pass(2 * SECOND);
     assert!(bench.has_started());
+    assert_eq!(bench.machine.observe(bench.now)["test"].pending, None);
+    // The status says what the collector does without.
+    let reason = "nodes is forbidden".to_owned();
+    bench.update("nodes", Update::Status(Condition::Interrupted { reason }));
+    let pending = bench.machine.observe(bench.now)["test"].pending.clone();
+    let expected = "v1/nodes cannot be listed: nodes is forbidden";
+    assert_eq!(pending.unwrap().to_string(), expected);
+    bench.list("nodes", &[]);
+    assert_eq!(bench.machine.observe(bench.now)["test"].pending, None);
     // With all of them, nothing is left to wait for.
     let mut bench = Bench::new();
     bench.discover(&["pods", "nodes"]);
