@@ -53,10 +53,10 @@ impl fmt::Display for PendingResource {
         match (hindrance, others) {
             (Some(hindrance), 0) => write!(f, " cannot be listed: {hindrance}"),
             (Some(hindrance), others) => {
-                write!(f, " and {others} others cannot be listed: {hindrance}")
+                write!(f, " (and {others} more) cannot be listed: {hindrance}")
             }
             (None, 0) => f.write_str(" is being listed"),
-            (None, others) => write!(f, " and {others} others are being listed"),
+            (None, others) => write!(f, " (and {others} more) is being listed"),
         }
     }
 }

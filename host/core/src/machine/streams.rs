@@ -98,26 +98,27 @@ impl Streams {
     pub(super) fn pending(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
         let segments = views.iter().flat_map(|view| store.segments_of(*view));
         let pending = segments.filter(|(_, ready)| !ready);
-        let pending = pending.filter_map(|(segment, _)| {
-            let spec = store.segment_spec(segment)?;
+        // Several watches may be of the same resource.
+        let mut resources: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for (segment, _) in pending {
+            let Some(spec) = store.segment_spec(segment) else {
+                continue;
+            };
             let mut streams = self.hindrances.iter();
             let hindrance = streams.find(|(stream, _)| self.segment(**stream) == Some(segment));
-            Some(PendingResource {
-                resource: spec.resource.to_string(),
-                hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
-                others: 0,
-            })
-        });
-        let is_hindered = |one: &PendingResource| one.hindrance.is_some();
-        let (hindered, listed): (Vec<_>, Vec<_>) = pending.partition(is_hindered);
-        let all = if hindered.is_empty() {
-            listed
-        } else {
-            hindered
-        };
-        let others = all.len().saturating_sub(1);
-        let first = all.into_iter().next()?;
-        Some(PendingResource { others, ..first })
+            let known = resources.entry(spec.resource.to_string()).or_default();
+            *known = known.take().or(hindrance.map(|(_, one)| one.clone()));
+        }
+        if resources.values().any(Option::is_some) {
+            resources.retain(|_, hindrance| hindrance.is_some());
+        }
+        let others = resources.len().saturating_sub(1);
+        let (resource, hindrance) = resources.pop_first()?;
+        Some(PendingResource {
+            resource,
+            hindrance,
+            others,
+        })
     }
 
     /// The segments that are not listed, as they were not at the end of the previous
