@@ -214,7 +214,7 @@ fn the_leases_of_a_replica_that_crashed_pass_on_after_their_duration() {
     assert!(longest <= Duration::from_secs(16), "{longest:?}");
 }
 
-/// A rollout's step is not handed over while it is written.
+/// A rollout's step is not passed on while it is written.
 #[test]
 fn a_lease_stays_while_the_record_is_written() {
     let mut cluster = Cluster {

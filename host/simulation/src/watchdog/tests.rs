@@ -515,6 +515,7 @@ fn other_limits_release_what_tripped_before() {
     // A trip of before the change that the host notices after it.
     trace.record(tripped("writesPerMinute", &unnoticed, None));
     passes(&trace.execute(STABLE, patch("d")));
+    trace.record(trip.clone());
     // The next host repeats the record until its revision runs.
     trace.restart();
     trace.record(trip);

@@ -536,7 +536,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
     }
 }
 
-/// Whoever mends the lesser fault first still has nothing that runs.
+/// Whoever fixes the lesser fault first still has nothing that runs.
 #[test]
 fn what_stops_everything_comes_before_what_disturbs_a_revision_that_runs() {
     let not_granted = NotGranted {
