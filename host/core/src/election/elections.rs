@@ -239,11 +239,11 @@ impl Elections {
             return;
         }
         for (name, elector) in &mut self.electors {
+            if elector.leads_until(now).is_none() || activity(name).is_recording {
+                continue;
+            }
             let preferred = self.members.preferred(name);
-            if elector.leads_until(now).is_some()
-                && preferred != self.identity
-                && !activity(name).is_recording
-            {
+            if preferred != self.identity {
                 elector.give_up(Some(preferred.to_owned()), now);
             }
         }

@@ -212,28 +212,26 @@ impl Elector {
         if self.under_way.is_some() {
             return None;
         }
-        let Circumstances {
-            is_idle,
-            acquires,
-            patience,
-            is_new: _,
-        } = circumstances;
         let at = match (&self.known, &self.goal) {
             (LeaseState::Unknown, _) => return None,
             (_, Goal::GiveUp { .. }) if !self.is_holder() => return None,
             (_, Goal::GiveUp { .. }) => {
                 let all_end = self.until.map(|until| until.after(self.timing.grace()));
                 // Until then, a former holder may write.
-                if is_idle { self.not_before } else { all_end? }
+                if circumstances.is_idle {
+                    self.not_before
+                } else {
+                    all_end?
+                }
             }
-            (LeaseState::Stored { .. }, Goal::Hold) if self.is_holder() => now.max(self.not_before),
-            (_, Goal::Hold) if !acquires => return None,
+            (LeaseState::Stored { .. }, Goal::Hold) if self.is_holder() => self.not_before,
+            (_, Goal::Hold) if !circumstances.acquires => return None,
             (LeaseState::Absent, Goal::Hold) => now,
             (LeaseState::Stored { stored, since }, Goal::Hold) => {
                 since.after(match stored.lease.holder {
                     // The replicas may have different settings.
                     Some(_) => stored.lease.duration.max(self.timing.duration),
-                    None => patience,
+                    None => circumstances.patience,
                 })
             }
         };

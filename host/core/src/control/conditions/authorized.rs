@@ -124,8 +124,7 @@ fn unknown(account: &Account, failure: Option<&str>) -> String {
 
 /// A revision that may not run.
 pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
-    let authorization: &Authorization<'_> = inputs.authorization?;
-    let (reason, cause, message, stops_stable) = match authorization {
+    let (reason, cause, message, stops_stable) = match inputs.authorization? {
         Authorization::Denied(denied) => {
             let (first, _) = denied.missing.first()?;
             let cause = format!(": {first}");
