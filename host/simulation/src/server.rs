@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use davit_core::account::Account;
 use davit_core::refusal::ErrorResponse;
 use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError, review};
 use davit_sim::fault::{Action, Faults, WatchFault};
@@ -11,6 +12,9 @@ use davit_sim::request::Query;
 use davit_sim::response::{Reply, Response, respond};
 use davit_sim::{Model, RequestInfo, Time, request_info};
 use serde_json::{Value, json};
+
+/// The host's own user.
+const HOST: &str = "system:serviceaccount:davit-system:davit";
 
 /// The API server: its objects and its faults.
 #[derive(Debug)]
@@ -21,6 +25,8 @@ pub struct Server {
     pub faults: Faults,
     /// The users without permissions.
     pub powerless: BTreeSet<String>,
+    /// The users whom the host may not impersonate.
+    pub unimpersonable: BTreeSet<String>,
 }
 
 /// What a request did at the server, and its answer.
@@ -56,6 +62,7 @@ impl Server {
             model,
             faults: Faults::new(seed),
             powerless: BTreeSet::new(),
+            unimpersonable: BTreeSet::new(),
         }
     }
 
@@ -120,29 +127,46 @@ impl Server {
 }
 
 impl Server {
-    /// The answer to a request of a user without permissions, or to a review of one.
+    /// The answer to a request of a user without permissions, or whom the host may not
+    /// impersonate, or to a review of one.
     fn refused(
         &self,
         request: &davit_sim::request::Request,
         user: &str,
     ) -> Option<(u16, Result<Vec<u8>, RequestError>)> {
+        if self.unimpersonable.contains(user) {
+            let message = format!("{HOST} cannot impersonate {user}");
+            return Some((403, Err(forbidden(&message))));
+        }
         if self.powerless.contains(user) {
-            return Some((403, Err(forbidden(user))));
+            let message = format!("User \"{user}\" has no permissions");
+            return Some((403, Err(forbidden(&message))));
         }
-        if request.path != review::PATH {
-            return None;
-        }
-        let question: Value = serde_json::from_slice(&request.body).unwrap_or_default();
-        let user = question.pointer("/spec/user").and_then(Value::as_str)?;
+        let question = || -> Value { serde_json::from_slice(&request.body).unwrap_or_default() };
+        let is_denied = match &*request.path {
+            review::PATH => {
+                let question = question();
+                let user = question.pointer("/spec/user").and_then(Value::as_str)?;
+                self.powerless.contains(user)
+            }
+            review::OWN_PATH => {
+                let question = question();
+                let asked = question.pointer("/spec/resourceAttributes")?;
+                let account = Account {
+                    namespace: asked.get("namespace")?.as_str()?.to_owned(),
+                    name: asked.get("name")?.as_str()?.to_owned(),
+                };
+                self.unimpersonable.contains(&account.user())
+            }
+            _ => false,
+        };
         let denied = json!({"status": {"allowed": false}}).to_string();
-        let is_denied = self.powerless.contains(user);
         is_denied.then(|| (201, Ok(denied.into_bytes())))
     }
 }
 
 /// A user lacks the permission for a request.
-fn forbidden(user: &str) -> RequestError {
-    let message = format!("User \"{user}\" has no permissions");
+fn forbidden(message: &str) -> RequestError {
     let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message});
     let refused = ErrorResponse::read(403, None, status.to_string().as_bytes());
     RequestError::Refused(Box::new(refused))

@@ -177,8 +177,12 @@ pub async fn find(
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
-        let known = known.join(", ");
-        let message = format!("there is no controller of this name, only: {known}");
+        let message = if known.is_empty() {
+            "there is no controller of this name, nor any other".to_owned()
+        } else {
+            let known = known.join(", ");
+            format!("there is no controller of this name, only: {known}")
+        };
         findings.add(Level::Error, "spec", message);
     }
     let wanted = |name: &String| arguments.names.is_empty() || arguments.names.contains(name);

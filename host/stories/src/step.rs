@@ -109,6 +109,9 @@ pub(crate) enum Event {
     /// The account of a controller, an index of [`CONTROLLERS`], has its permissions, or
     /// loses them all.
     Authorize(usize, bool),
+    /// The host may impersonate the account of a controller, an index of
+    /// [`CONTROLLERS`], or may not.
+    AllowImpersonation(usize, bool),
     /// An operator changes a controller: an index of [`CONTROLLERS`].
     Operate(usize, Action),
 }
@@ -299,6 +302,11 @@ impl fmt::Display for Event {
                 let what = if *allowed { "give back" } else { "withdraw" };
                 write!(f, "{what} the permissions of the account of {name}")
             }
+            Self::AllowImpersonation(controller, allowed) => {
+                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
+                let what = if *allowed { "allow" } else { "forbid" };
+                write!(f, "{what} the host to impersonate the account of {name}")
+            }
             Self::Operate(controller, action) => {
                 let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
                 write!(f, "operator of {name}: {action}")
@@ -449,7 +457,8 @@ fn event(dice: &mut Dice) -> Event {
         140..142 => Event::Disown(name(dice)),
         142..150 => Event::Finish(dice.below(NAMES)),
         150..151 => Event::TakeOut(dice.below(NODES)),
-        151..155 => Event::Authorize(controller(dice), dice.chance(0.5)),
+        151..154 => Event::Authorize(controller(dice), dice.chance(0.5)),
+        154..155 => Event::AllowImpersonation(controller(dice), dice.chance(0.5)),
         _ => Event::Nothing,
     }
 }

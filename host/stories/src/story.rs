@@ -301,6 +301,12 @@ impl Story {
                     self.world().authorize(&account(name), *allowed);
                 }
             }
+            Event::AllowImpersonation(controller, allowed) => {
+                if let Some(name) = CONTROLLERS.get(*controller) {
+                    self.forgot = true;
+                    self.world().allow_impersonation(&account(name), *allowed);
+                }
+            }
             Event::Operate(controller, action) => {
                 self.operators.act(*controller, action, &mut self.host);
                 self.declare();

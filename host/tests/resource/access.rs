@@ -113,7 +113,12 @@ async fn check_names_a_missing_permission() {
         ("DryRun", "watch pods", Level::Error),
     ] {
         let cluster = podgc(json!({"mode": mode}), WITHOUT_ACCOUNT).await;
-        deploy::revoke(&cluster.sim, WITHOUT_ACCOUNT, "davit-podgc", permission);
+        deploy::revoke(
+            &cluster.sim,
+            WITHOUT_ACCOUNT,
+            "davit-file-podgc",
+            permission,
+        );
         let findings = about_podgc(&cluster.client).await;
         assert_eq!(findings.len(), 1, "{findings:?}");
         assert_eq!(findings[0].level, level, "{mode}: {permission}");

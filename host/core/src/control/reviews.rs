@@ -1,9 +1,11 @@
 //! Reviews of the service accounts of controllers: whether each may list and watch what
-//! the guests of its controller read from the cache.
+//! the guests of its controller read from the cache, and whether the host may impersonate
+//! it.
 //!
 //! The host opens a watch with its own account, for all controllers. A revision runs only
-//! if the account of its controller may open that watch too. The API server is asked before
-//! a revision starts, and regularly afterwards.
+//! if the account of its controller may open that watch too. Live reads and writes are made
+//! as the account, so a revision that makes some runs only if the host may impersonate it.
+//! The API server is asked before a revision starts, and regularly afterwards.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -98,7 +100,7 @@ impl Reviews {
     /// The API server refused a request of this account: its permissions are reviewed soon.
     pub(super) fn doubt(&mut self, account: &Account) {
         for (review, schedule) in &mut self.schedule {
-            schedule.is_in_doubt |= review.account == *account;
+            schedule.is_in_doubt |= review.account() == account;
         }
     }
 
@@ -160,7 +162,7 @@ impl Reviews {
         if knowledge != before {
             Arc::make_mut(&mut self.known).insert(review.clone(), knowledge);
         }
-        Some(review.account.clone())
+        Some(review.account().clone())
     }
 }
 
@@ -175,7 +177,7 @@ impl Schedule {
 /// Four fifths to all of a pause, so that not all reviews are sent at the same time.
 fn spread(pause: Duration, review: &AccessReview, count: u64) -> Duration {
     let mut hash = DefaultHasher::new();
-    (review.to_string(), review.account.to_string(), count).hash(&mut hash);
+    (review.to_string(), review.account().to_string(), count).hash(&mut hash);
     let share = u32::try_from(hash.finish() % 200).unwrap_or_default();
     pause * (1000 - share) / 1000
 }

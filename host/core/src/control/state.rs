@@ -350,7 +350,7 @@ impl std::fmt::Display for Wait {
             }
             Self::Granted(_) => f.write_str("spec.permissions does not grant what it declares"),
             Self::Authorized(_) => {
-                f.write_str("the controller's ServiceAccount may not read what it declares")
+                f.write_str("the controller's ServiceAccount may not do what it needs")
             }
         }
     }

@@ -9,13 +9,25 @@ use super::{JSON, Method, Request, RequestError};
 use crate::account::Account;
 use crate::failure::{Failure, FailureClass};
 
-/// Where reviews are created.
+/// Where the permissions of accounts are reviewed.
 pub const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// Where the host reviews its own permissions.
+pub const OWN_PATH: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 
-/// A question: may this account use the verb on the resource? Displays as
+/// A question about the service account of a controller.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AccessReview {
+    /// May the host impersonate this account, for its live reads and its writes? Displays
+    /// as `impersonate davit-system/davit-podgc`.
+    Impersonation(Account),
+    /// May the account read this? Displays like its [`Access`].
+    Access(Access),
+}
+
+/// A permission of an account. Displays as
 /// `list coordination.k8s.io/leases in kube-system`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct AccessReview {
+pub struct Access {
     /// The API group; empty for the core group, `*` for all.
     pub group: String,
     /// The plural of the resource; `*` for all.
@@ -42,24 +54,45 @@ pub enum ReviewAnswer {
 }
 
 impl AccessReview {
+    /// The account that the question is about.
+    #[must_use]
+    pub fn account(&self) -> &Account {
+        match self {
+            Self::Impersonation(account) | Self::Access(Access { account, .. }) => account,
+        }
+    }
+
     /// The request that asks the API server.
     #[must_use]
     pub fn request(&self) -> Request {
+        let (uri, kind, spec) = match self {
+            Self::Impersonation(Account { namespace, name }) => {
+                let attributes = json!({
+                    "verb": "impersonate", "group": "", "resource": "serviceaccounts",
+                    "namespace": namespace, "name": name,
+                });
+                let spec = json!({"resourceAttributes": attributes});
+                (OWN_PATH, "SelfSubjectAccessReview", spec)
+            }
+            Self::Access(access) => {
+                let attributes = json!({
+                    "verb": access.verb, "group": access.group, "resource": access.resource,
+                    "namespace": access.namespace,
+                });
+                let account = &access.account;
+                let spec = json!({
+                    "user": account.user(), "groups": account.groups(),
+                    "resourceAttributes": attributes,
+                });
+                (PATH, "SubjectAccessReview", spec)
+            }
+        };
         let body = json!({
-            "apiVersion": "authorization.k8s.io/v1",
-            "kind": "SubjectAccessReview",
-            "spec": {
-                "user": self.account.user(),
-                "groups": self.account.groups(),
-                "resourceAttributes": {
-                    "verb": self.verb, "group": self.group, "resource": self.resource,
-                    "namespace": self.namespace,
-                },
-            },
+            "apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec,
         });
         Request {
             method: Method::Post,
-            uri: PATH.to_owned(),
+            uri: uri.to_owned(),
             accept: JSON,
             content_type: JSON,
             body: body.to_string().into_bytes(),
@@ -68,7 +101,10 @@ impl AccessReview {
 
     /// The answer to [`Self::request`]. Fails if the API server has not decided.
     pub fn answer(&self, answer: Result<&[u8], &RequestError>) -> Result<ReviewAnswer, Failure> {
-        let attempt = format!("review whether {} may {self}", self.account);
+        let attempt = match self {
+            Self::Impersonation(_) => format!("review whether Davit may {self}"),
+            Self::Access(access) => format!("review whether {} may {self}", access.account),
+        };
         let body = answer.map_err(|error| error.failure(&attempt))?;
         let answer: Answer = serde_json::from_slice(body).map_err(|error| {
             let message = format!("{attempt}: the answer cannot be read: {error}");
@@ -105,6 +141,15 @@ struct Status {
 
 impl fmt::Display for AccessReview {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Impersonation(account) => write!(f, "impersonate {account}"),
+            Self::Access(access) => access.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Access {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.verb)?;
         if !self.group.is_empty() && self.group != "*" {
             write!(f, "{}/", self.group)?;
@@ -127,17 +172,25 @@ mod tests {
     use super::*;
     use crate::request::NoAnswer;
 
-    fn review() -> AccessReview {
-        AccessReview {
-            account: Account {
-                namespace: "davit".to_owned(),
-                name: "gc".to_owned(),
-            },
+    fn account() -> Account {
+        Account {
+            namespace: "davit".to_owned(),
+            name: "gc".to_owned(),
+        }
+    }
+
+    fn access() -> Access {
+        Access {
+            account: account(),
             group: "coordination.k8s.io".to_owned(),
             resource: "leases".to_owned(),
             namespace: "kube-system".to_owned(),
             verb: "list",
         }
+    }
+
+    fn review() -> AccessReview {
+        AccessReview::Access(access())
     }
 
     fn answer(body: &Value) -> Result<ReviewAnswer, Failure> {
@@ -155,6 +208,21 @@ mod tests {
             "resourceAttributes": {
                 "verb": "list", "group": "coordination.k8s.io", "resource": "leases",
                 "namespace": "kube-system",
+            },
+        });
+        assert_eq!(body["spec"], expected);
+    }
+
+    /// As `rest.ImpersonatingConfig` needs it: the verb on the service account by name.
+    #[test]
+    fn the_host_asks_about_itself_whether_it_may_impersonate() {
+        let Request { uri, body, .. } = AccessReview::Impersonation(account()).request();
+        assert_eq!(uri, OWN_PATH);
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        let expected = json!({
+            "resourceAttributes": {
+                "verb": "impersonate", "group": "", "resource": "serviceaccounts",
+                "namespace": "davit", "name": "gc",
             },
         });
         assert_eq!(body["spec"], expected);
@@ -187,15 +255,20 @@ mod tests {
             "review whether davit/gc may list coordination.k8s.io/leases in kube-system: no \
              answer: cut"
         );
+        let failure = AccessReview::Impersonation(account()).answer(Err(&lost));
+        assert_eq!(
+            failure.unwrap_err().message,
+            "review whether Davit may impersonate davit/gc: no answer: cut"
+        );
     }
 
     #[test]
     fn a_review_of_everything_says_so() {
-        let all = AccessReview {
+        let all = Access {
             group: "*".to_owned(),
             resource: "*".to_owned(),
             namespace: String::new(),
-            ..review()
+            ..access()
         };
         assert_eq!(all.to_string(), "list every resource");
     }

@@ -1,4 +1,5 @@
-//! What the accounts of controllers may read, as far as the host knows.
+//! What the accounts of controllers may read, and which of them the host may impersonate, as
+//! far as the host knows.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ impl Answers {
     /// The host receives an answer. Without one, the former answer stays in force.
     pub(super) fn receive(&mut self, review: &AccessReview, result: &Result<ReviewAnswer, String>) {
         if let Ok(answer) = result {
-            let key = (review.account.clone(), review.to_string());
+            let key = (review.account().clone(), review.to_string());
             let all = self.all.entry(key).or_default();
             all.push(*answer == ReviewAnswer::Allowed);
         }
@@ -67,14 +68,20 @@ impl Accounts {
         self.0.clear();
     }
 
-    /// What a guest watches and the account may not list or watch, as far as the API server
-    /// has answered.
+    /// What a guest watches and the account may not list or watch, or that the host may not
+    /// impersonate the account of a guest that reads live or writes, as far as the API
+    /// server has answered.
     pub(super) fn exceeded(&self, manifest: &Manifest, answers: &Answers) -> Option<String> {
         let lacks = |account: &Option<Account>| {
             let account = account.as_ref()?;
             let mut needed = manifest.watches.iter().flat_map(permissions);
-            let lacks = needed.find(|permission| !answers.is_allowed(account, permission))?;
-            Some(format!("{account} may not {lacks}"))
+            if let Some(lacks) = needed.find(|one| !answers.is_allowed(account, one)) {
+                return Some(format!("{account} may not {lacks}"));
+            }
+            let impersonate = format!("impersonate {account}");
+            let impersonates = !manifest.permissions.is_empty();
+            let lacks = impersonates && !answers.is_allowed(account, &impersonate);
+            lacks.then(|| format!("the host may not {impersonate}"))
         };
         let all: Vec<Option<String>> = self.0.iter().map(lacks).collect();
         let is_allowed = all.iter().any(Option::is_none);

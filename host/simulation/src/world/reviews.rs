@@ -1,5 +1,7 @@
 //! Reviews of what accounts may do.
 
+use std::collections::BTreeSet;
+
 use davit_core::account::Account;
 use davit_core::control::ReviewId;
 use davit_core::request::RequestError;
@@ -22,25 +24,37 @@ impl World {
     pub fn authorize(&mut self, account: &Account, allowed: bool) {
         let what = if allowed { "has" } else { "loses" };
         self.note(format_args!("{account} {what} its permissions"));
-        if allowed {
-            self.server.powerless.remove(&account.user());
-        } else {
-            self.server.powerless.insert(account.user());
-        }
+        set(&mut self.server.powerless, account, !allowed);
     }
 
-    /// Gives every account its permissions back.
+    /// Forbids the host to impersonate an account, or allows it again.
+    pub fn allow_impersonation(&mut self, account: &Account, allowed: bool) {
+        let what = if allowed { "may" } else { "may not" };
+        self.note(format_args!("the host {what} impersonate {account}"));
+        set(&mut self.server.unimpersonable, account, !allowed);
+    }
+
+    /// Gives the host and every account their permissions back.
     pub fn authorize_all(&mut self) {
         self.server.powerless.clear();
+        self.server.unimpersonable.clear();
     }
 
     pub(super) fn review_answered(&mut self, id: ReviewId, result: &Result<Vec<u8>, RequestError>) {
         if let Some(review) = self.reviews.remove(&id) {
             let answer = review.answer(result.as_ref().map(Vec::as_slice));
             let result = answer.map_err(|failure| failure.message);
-            self.note(format_args!("{}: {review}: {result:?}", review.account));
+            self.note(format_args!("{}: {review}: {result:?}", review.account()));
             self.notices
                 .push_back(Notice::Reviewed { id, review, result });
         }
+    }
+}
+
+fn set(users: &mut BTreeSet<String>, account: &Account, contained: bool) {
+    if contained {
+        users.insert(account.user());
+    } else {
+        users.remove(&account.user());
     }
 }

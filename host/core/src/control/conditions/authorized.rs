@@ -1,5 +1,5 @@
 //! The condition `Authorized`: whether the account of a controller may open the watches of
-//! its revisions.
+//! its revisions, and whether the host may impersonate the account.
 
 use super::{Condition, ConditionInputs, ConditionStatus, Effort, Finding, Readiness, Topic};
 use crate::account::Account;
@@ -15,7 +15,7 @@ const NOT_REVIEWED: &str = "NotReviewed";
 pub(in crate::control) enum Authorization<'a> {
     /// The spec names no account.
     OwnAccount,
-    /// The account may open the watches.
+    /// The account may open the watches, and the host may impersonate it.
     Allowed {
         account: Account,
         permissions: Vec<&'a AccessReview>,
@@ -31,13 +31,13 @@ pub(in crate::control) enum Authorization<'a> {
     Denied(NotAuthorized),
 }
 
-/// What a revision needs and the account of its controller may not do.
+/// What a revision needs and what is not allowed.
 #[derive(Clone, Debug)]
 pub(in crate::control) struct NotAuthorized {
     pub(in crate::control) account: Account,
     /// A revision that may not run.
     pub(in crate::control) revision: String,
-    /// What the account may not do, with the API server's reasons.
+    /// What is denied, with the API server's reasons. Not empty.
     pub(in crate::control) missing: Vec<(AccessReview, String)>,
     /// Whether the stable revision may not run either.
     pub(in crate::control) stops_stable: bool,
@@ -51,14 +51,28 @@ impl NotAuthorized {
             missing,
             ..
         } = self;
-        let permissions = in_words(missing.iter().map(|(review, _)| review));
-        let reasons = missing.iter().map(|(_, reason)| reason.as_str());
+        let (impersonates, denied) = split(missing.iter().map(|(review, _)| review));
+        let impersonation = impersonates.then(|| {
+            format!(
+                "Davit may not impersonate the ServiceAccount {account}, as which {revision} \
+                 reads live and writes (bind a role with the verb impersonate on the account to \
+                 Davit's own ServiceAccount)"
+            )
+        });
+        let access = (!denied.is_empty()).then(|| {
+            format!(
+                "the ServiceAccount {account} may not do what {revision} needs (bind a role with \
+                 it to the account): {}",
+                denied.join(", ")
+            )
+        });
+        let reasons = missing.iter().map(|(_, reason)| reason.clone());
         let reason = reasons.into_iter().find(|reason| !reason.is_empty());
-        let reason = reason.map_or_else(String::new, |reason| format!("; {reason}"));
-        one_line(&format!(
-            "the ServiceAccount {account} may not do what {revision} needs (bind a role with it to \
-             the account): {permissions}{reason}"
-        ))
+        let parts: Vec<String> = [impersonation, access, reason]
+            .into_iter()
+            .flatten()
+            .collect();
+        one_line(&parts.join("; "))
     }
 }
 
@@ -93,8 +107,15 @@ fn describe(authorization: &Authorization<'_>) -> (ConditionStatus, &'static str
             permissions,
             failure,
         } => {
-            let permissions = in_words(permissions.iter().copied());
-            let allowed = format!("the ServiceAccount {account} may {permissions}");
+            let (impersonates, access) = split(permissions.iter().copied());
+            let impersonates = impersonates.then(|| format!("Davit may impersonate {account}"));
+            let access = (!access.is_empty())
+                .then(|| format!("the ServiceAccount {account} may {}", access.join(", ")));
+            let parts: Vec<String> = [impersonates, access].into_iter().flatten().collect();
+            let allowed = match &*parts {
+                [] => format!("the revisions need nothing of the ServiceAccount {account}"),
+                parts => parts.join("; "),
+            };
             match failure {
                 None => (ConditionStatus::True, "Reviewed", allowed),
                 Some(failure) => (
@@ -161,7 +182,14 @@ pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     })
 }
 
-fn in_words<'a>(reviews: impl IntoIterator<Item = &'a AccessReview>) -> String {
-    let all: Vec<String> = reviews.into_iter().map(ToString::to_string).collect();
-    all.join(", ")
+/// Whether the impersonation is among the reviews, and the permissions of the account.
+fn split<'a>(reviews: impl Iterator<Item = &'a AccessReview>) -> (bool, Vec<String>) {
+    let (mut impersonates, mut permissions) = (false, Vec::new());
+    for review in reviews {
+        match review {
+            AccessReview::Impersonation(_) => impersonates = true,
+            AccessReview::Access(access) => permissions.push(access.to_string()),
+        }
+    }
+    (impersonates, permissions)
 }

@@ -1,6 +1,6 @@
-//! Whether the account of a controller may open the watches of its revisions. The host
-//! opens them with its own account: without this, a guest would read what its account may
-//! not.
+//! Whether the account of a controller may open the watches of its revisions, and whether
+//! the host may impersonate it. The host opens watches with its own account: without this,
+//! a guest would read what its account may not.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -55,8 +55,8 @@ impl<G: Clone> Controller<G> {
         forbidden > former
     }
 
-    /// Whether the account may open the watches of a revision. What is not known yet is
-    /// not allowed.
+    /// Whether the account may open the watches of a revision, and the host may impersonate
+    /// it if the revision reads live or writes. What is not known yet is not allowed.
     pub(super) fn is_authorized(&self, revision: &LoadedRevision<G>) -> bool {
         let needs = self.needs(revision);
         needs.is_some_and(|needs| needs.reviews.values().all(Knowledge::is_allowed))
@@ -107,7 +107,7 @@ impl<G: Clone> Controller<G> {
 }
 
 impl Needs {
-    /// What the account may not do, with the reasons.
+    /// What is not allowed, with the reasons.
     fn denied(&self) -> Vec<(AccessReview, String)> {
         let denied = self
             .reviews

@@ -12,7 +12,7 @@ use crate::control::reviews::Knowledge;
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
 use crate::manifest::{Manifest, Source};
-use crate::request::review::AccessReview;
+use crate::request::review::{Access, AccessReview};
 use crate::revision::LoadedRevision;
 
 /// What a loaded revision needs, with the grant and the account of the present spec.
@@ -28,8 +28,9 @@ pub(super) struct Needs {
     pub(super) granted: Granted,
     /// What the guest declares and the operator does not grant.
     pub(super) missing: Permissions,
-    /// What the account must be allowed, so that the host may open the guest's watches,
-    /// and what the API server says about it; nothing for Davit's own account.
+    /// What must be allowed, so that the account may open the guest's watches, and the host
+    /// may read and write as the account; and what the API server says about it. Nothing
+    /// for Davit's own account.
     pub(super) reviews: BTreeMap<AccessReview, Knowledge>,
 }
 
@@ -125,7 +126,8 @@ impl Needs {
     }
 }
 
-/// What an account needs, to open the watches of a guest.
+/// What an account needs, to open the watches of a guest, and the host, to read and write
+/// for the guest as the account.
 fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = AccessReview> {
     let watched = manifest.watches.iter().map(|watch| {
         let (group, resource) = match &watch.source {
@@ -134,13 +136,18 @@ fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = Ac
         };
         (group, resource, watch.namespace.as_str())
     });
-    watched.flat_map(move |(group, resource, namespace)| {
-        ["list", "watch"].map(|verb| AccessReview {
-            group: group.to_owned(),
-            resource: resource.to_owned(),
-            namespace: namespace.to_owned(),
-            verb,
-            account: account.clone(),
+    let reads = watched.flat_map(move |(group, resource, namespace)| {
+        ["list", "watch"].map(|verb| {
+            AccessReview::Access(Access {
+                group: group.to_owned(),
+                resource: resource.to_owned(),
+                namespace: namespace.to_owned(),
+                verb,
+                account: account.clone(),
+            })
         })
-    })
+    });
+    let impersonates = !manifest.permissions.is_empty();
+    let impersonation = || AccessReview::Impersonation(account.clone());
+    impersonates.then(impersonation).into_iter().chain(reads)
 }

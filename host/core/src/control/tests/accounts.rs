@@ -234,8 +234,63 @@ fn a_candidate_whose_account_may_not_read_is_not_even_a_shadow() {
     assert_eq!(bench.runs(), Some((name_of(&first), None)));
     assert_eq!(
         bench.candidate().waits_for,
-        "the controller's ServiceAccount may not read what it declares"
+        "the controller's ServiceAccount may not do what it needs"
     );
+}
+
+/// A guest that reads live or writes, as the account.
+fn writer() -> ControllerSpec {
+    let mut spec = guest(&["pods"]);
+    spec.config["writes"] = json!(true);
+    let all = json!({
+        "reads": [{"group": "*", "resource": "*"}],
+        "writes": [{"verb": "delete", "resource": "pods"}],
+    });
+    spec.permissions = Some(serde_json::from_value(all).unwrap());
+    spec
+}
+
+#[test]
+fn a_revision_that_writes_runs_once_the_host_may_impersonate_its_account() {
+    let first = writer();
+    let mut bench = Bench::start(first.clone(), ControllerRecord::default());
+    bench.denied = ["impersonate davit/gc"].into();
+    bench.pass(30);
+    let impersonation = format!(
+        "Davit may not impersonate the ServiceAccount davit/gc, as which {} reads live and \
+         writes (bind a role with the verb impersonate on the account to Davit's own \
+         ServiceAccount); no role allows it",
+        name_of(&first)
+    );
+    assert_eq!(bench.runs(), None);
+    let (status, reason, message) = bench.condition("Authorized");
+    assert_eq!((&*status, &*reason), ("False", "NotAuthorized"));
+    assert_eq!(message, impersonation);
+    assert_eq!(
+        bench.status().summary,
+        "NotAuthorized: impersonate davit/gc"
+    );
+    bench.denied.clear();
+    bench.pass(31);
+    assert_eq!(bench.runs(), Some((name_of(&first), None)));
+    let (.., message) = bench.condition("Authorized");
+    assert_eq!(
+        message,
+        "Davit may impersonate davit/gc; the ServiceAccount davit/gc may list pods, watch pods"
+    );
+
+    // Withdrawn under way, with a permission of the account itself.
+    bench.denied = ["impersonate davit/gc", "list pods"].into();
+    bench.forbidden = 1;
+    bench.pass(11);
+    assert_eq!(bench.runs(), None);
+    let (.., message) = bench.condition("Authorized");
+    let expected = format!(
+        "; the ServiceAccount davit/gc may not do what {} needs (bind a role with it to the \
+         account): list pods; no role allows it",
+        name_of(&first)
+    );
+    assert!(message.ends_with(&expected), "{message}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::control::{
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
-use crate::manifest::{Manifest, Source, WatchSpec};
+use crate::manifest::{Manifest, Permission, Source, WatchSpec};
 use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
 use crate::request::review::{AccessReview, ReviewAnswer};
@@ -130,6 +130,12 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
             optional: false,
         }
     });
+    let writes = spec.config["writes"] == true;
+    let permission = Permission {
+        verb: "delete".into(),
+        group: String::new(),
+        resource: "pods".into(),
+    };
     Manifest {
         name: NAME.into(),
         version: String::new(),
@@ -138,7 +144,7 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
         triggers: Vec::new(),
         queues: Vec::new(),
         ticks: Vec::new(),
-        permissions: Vec::new(),
+        permissions: writes.then_some(permission).into_iter().collect(),
         metrics: Vec::new(),
         config_schema: String::new(),
     }

@@ -1,21 +1,29 @@
 //! What the account of a controller may read.
 
 use davit_core::account::Account;
-use davit_core::request::review::{AccessReview, ReviewAnswer};
+use davit_core::request::review::{Access, AccessReview, ReviewAnswer};
 
 use super::*;
 
+fn account() -> Account {
+    Account {
+        namespace: crate::host::NAMESPACE.to_owned(),
+        name: "gc".to_owned(),
+    }
+}
+
+/// A review of a verb on pods, or of the impersonation.
 fn review(verb: &'static str) -> AccessReview {
-    AccessReview {
-        account: Account {
-            namespace: crate::host::NAMESPACE.to_owned(),
-            name: "gc".to_owned(),
-        },
+    if verb == "impersonate" {
+        return AccessReview::Impersonation(account());
+    }
+    AccessReview::Access(Access {
+        account: account(),
         group: String::new(),
         resource: "pods".to_owned(),
         namespace: String::new(),
         verb,
-    }
+    })
 }
 
 fn denied() -> ReviewAnswer {
@@ -36,6 +44,8 @@ fn an_account_may_read_what_its_guest_watches() {
     answer(&mut trace, "list", ReviewAnswer::Allowed);
     reports(&trace.call(STABLE), "may not watch pods");
     answer(&mut trace, "watch", ReviewAnswer::Allowed);
+    reports(&trace.call(STABLE), "the host may not impersonate davit/gc");
+    answer(&mut trace, "impersonate", ReviewAnswer::Allowed);
     passes(&trace.call(STABLE));
     passes(&trace.execute(STABLE, delete("a")));
 
