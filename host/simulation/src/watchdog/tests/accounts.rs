@@ -83,6 +83,7 @@ fn a_host_knows_no_answer_of_the_former_one() {
     trace.change(|spec| spec.service_account_name = Some("gc".to_owned()));
     answer(&mut trace, "list", ReviewAnswer::Allowed);
     answer(&mut trace, "watch", ReviewAnswer::Allowed);
+    answer(&mut trace, "impersonate", ReviewAnswer::Allowed);
     passes(&trace.call(STABLE));
     trace.restart();
     reports(&trace.call(STABLE), "may not list pods");
