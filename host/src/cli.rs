@@ -16,6 +16,9 @@ use davit_core::api::HumanDuration;
 
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
+/// The longest name of a replica: the name of its Lease is longer.
+const LONGEST_REPLICA_ID: usize = 200;
+
 /// Runs Kubernetes controllers whose decision logic is a WebAssembly component.
 #[derive(Debug, Parser)]
 #[command(name = "davit", version, arg_required_else_help = true)]
@@ -134,7 +137,31 @@ pub struct RunArguments {
     pub namespace: NamespaceArgument,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub leases: LeaseArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
+}
+
+/// Leader election.
+#[derive(Debug, Args)]
+pub struct LeaseArguments {
+    /// Runs beside other replicas: each Controller has a Lease, and only its holder writes.
+    /// Not for the controllers of a configuration file.
+    #[arg(long)]
+    pub leader_elect: bool,
+    /// Name of this replica in Leases [default: the host name, in a pod its name]
+    #[arg(long, value_name = "NAME", requires = "leader_elect", value_parser = replica_id)]
+    pub replica_id: Option<String>,
+    /// How long after its last renewal nobody else acquires a Lease. Whole seconds.
+    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
+    pub leader_elect_lease_duration: Duration,
+    /// How long after its last renewal a holder stops to write.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub leader_elect_renew_deadline: Duration,
+    /// Pause between attempts to acquire or renew a Lease.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub leader_elect_retry_period: Duration,
 }
 
 /// The ports of a host.
@@ -326,6 +353,23 @@ pub struct RequestArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    text.parse().map(|HumanDuration(duration)| duration)
+}
+
+/// A name of which the name of a Lease can consist.
+fn replica_id(text: &str) -> Result<String, String> {
+    let is_allowed = |byte: u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    let is_name = !text.is_empty() && !text.starts_with('-') && text.bytes().all(is_allowed);
+    if is_name && text.len() <= LONGEST_REPLICA_ID {
+        Ok(text.to_owned())
+    } else {
+        Err(format!(
+            "a name has at most {LONGEST_REPLICA_ID} lower-case letters, digits and hyphens"
+        ))
+    }
 }
 
 fn duration_or_zero(text: &str) -> Result<Duration, String> {

@@ -10,6 +10,7 @@ use davit_cluster::events::Recorder;
 use davit_core::control::{
     ControlInput, Declaration, DeclaredController, FileController, is_same_revision,
 };
+pub use davit_core::host::LeaseSettings;
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
 use davit_core::trust::TrustPolicy;
@@ -51,6 +52,8 @@ pub struct HostOptions {
     pub listener: Option<mpsc::UnboundedSender<Report>>,
     /// Which modules may run and write.
     pub trust: TrustPolicy,
+    /// The leases, if there are other replicas.
+    pub leases: Option<LeaseSettings>,
     /// The seed of timers; every replica needs another one.
     pub seed: u64,
 }
@@ -96,6 +99,7 @@ impl Host {
             health: options.health,
             listener: options.listener,
             trust: options.trust,
+            leases: options.leases,
             seed: options.seed,
         });
         Self {

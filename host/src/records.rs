@@ -98,6 +98,14 @@ impl Records {
         Self::Cluster(Arc::new(ClusterRecords::new(client, namespace)))
     }
 
+    /// The same beside other replicas, which write the same records, each while it holds the
+    /// lease: what another one has written since is never replaced.
+    #[must_use]
+    pub fn of_replica(client: kube::Client, namespace: &str) -> Self {
+        let cluster = ClusterRecords::new(client, namespace);
+        Self::Cluster(Arc::new(cluster.beside_replicas()))
+    }
+
     /// Reads what a host needs when it first knows a controller: the last status, empty
     /// for an unknown controller of a file, an error for a deleted Controller; and whether an operator has paused the rollout of a
     /// controller of a file, none in a cluster, where the spec says so. A read of a file

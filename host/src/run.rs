@@ -11,11 +11,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cli::{GuestArguments, PortArguments, RunArguments};
+use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments};
 use crate::commands;
 use crate::config::{self, Config};
+use crate::driver::identity;
 use crate::health::Health;
-use crate::host::{Host, HostOptions};
+use crate::host::{Host, HostOptions, LeaseSettings};
 use crate::http::access::Access;
 use crate::http::address::ListenAddress;
 use crate::http::requests::RequestPolicy;
@@ -26,6 +27,7 @@ use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
 use crate::resource;
 use davit_core::control::Declaration;
+use davit_core::election::LeaseTiming;
 
 /// How often the configuration file is read. A mounted `ConfigMap` changes by a link,
 /// which a watch of the file would miss.
@@ -43,7 +45,9 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
-    let records = records(&config, &arguments.guests, &client)?;
+    let leases = leases(&arguments.leases, &config)?;
+    let has_leases = leases.is_some();
+    let records = records(&config, &arguments.guests, &client, has_leases)?;
     let host = Host::start(HostOptions {
         client: client.clone(),
         rates: config.client,
@@ -55,6 +59,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         health: Arc::clone(&health),
         listener: None,
         trust: config.trust(),
+        leases,
         seed: u64::from(std::process::id()),
     });
     let policy = match &config.controllers {
@@ -85,7 +90,12 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let (sender, declared) = watch::channel(None);
     if config.controllers.is_none() {
         tracing::info!("running the Controllers of the cluster");
-        tokio::spawn(resource::watch::follow(client, sender, Arc::clone(&health)));
+        tokio::spawn(resource::watch::follow(
+            client,
+            sender,
+            Arc::clone(&health),
+            has_leases,
+        ));
     }
     let mut stop = StopSignals::new()?;
     // A configuration that is being applied when a signal arrives does not take effect.
@@ -98,6 +108,28 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
+}
+
+/// The leases of leader election; none if this is the only replica.
+fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSettings>> {
+    if !arguments.leader_elect {
+        return Ok(None);
+    }
+    if config.controllers.is_some() {
+        bail!(
+            "--leader-elect: the configuration file has controllers, whose records no other \
+             replica reads; run one replica, or define Controllers in the cluster"
+        );
+    }
+    let timing = LeaseTiming {
+        duration: arguments.leader_elect_lease_duration,
+        renew_deadline: arguments.leader_elect_renew_deadline,
+        retry_period: arguments.leader_elect_retry_period,
+    };
+    timing.check().context("--leader-elect")?;
+    let identity = identity::of_replica(arguments.replica_id.as_deref());
+    tracing::info!(identity, "taking part in leader election");
+    Ok(Some(LeaseSettings { identity, timing }))
 }
 
 /// Who may use the port of `--http`.
@@ -141,9 +173,19 @@ async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoi
 }
 
 /// The records of rollouts: in the cluster, or beside the module cache.
-fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
+fn records(
+    config: &Config,
+    arguments: &GuestArguments,
+    client: &kube::Client,
+    has_leases: bool,
+) -> Result<Records> {
     if config.controllers.is_none() {
-        return Ok(Records::cluster(client.clone(), client.default_namespace()));
+        let namespace = client.default_namespace();
+        return Ok(if has_leases {
+            Records::of_replica(client.clone(), namespace)
+        } else {
+            Records::cluster(client.clone(), namespace)
+        });
     }
     let Some(cache) = &arguments.cache else {
         tracing::warn!(

@@ -29,6 +29,8 @@ mod deploy;
 mod grants;
 #[path = "roles/ports.rs"]
 mod ports;
+#[path = "roles/replicas.rs"]
+mod replicas;
 #[path = "roles/stories.rs"]
 mod stories;
 #[path = "roles/trust.rs"]

@@ -11,8 +11,10 @@ pub mod clock;
 pub mod connect;
 pub mod discovery;
 pub mod events;
+pub mod leases;
 pub mod live;
 pub mod reflector;
+pub mod term;
 pub mod write;
 
 mod cause;

@@ -193,6 +193,12 @@ impl Budget {
         }
     }
 
+    /// Another host led the controller: only the trips that it recorded hold.
+    pub fn take_over(&mut self, trips: impl Iterator<Item = Trip>) {
+        self.tripped.clear();
+        trips.for_each(|trip| self.resume(trip));
+    }
+
     /// An operator resets the guardrails: the counts start at 0.
     pub fn reset(&mut self) {
         self.tripped.clear();

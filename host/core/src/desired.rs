@@ -13,6 +13,9 @@ use crate::time::{Now, Wall};
 pub struct DesiredController<G> {
     /// Its name.
     pub name: String,
+    /// Whether the control half decides about it here: if not, another replica leads it,
+    /// and this one executes nothing.
+    pub leads: bool,
     /// The operator's settings.
     pub settings: Settings,
     /// The account that reads and writes for it; none for the host's own.
@@ -32,6 +35,7 @@ impl<G> PartialEq for DesiredController<G> {
     fn eq(&self, other: &Self) -> bool {
         let Self {
             name,
+            leads,
             settings,
             account,
             stable,
@@ -40,6 +44,7 @@ impl<G> PartialEq for DesiredController<G> {
             tripped,
         } = self;
         *name == other.name
+            && *leads == other.leads
             && *settings == other.settings
             && *account == other.account
             && *stable == other.stable

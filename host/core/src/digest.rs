@@ -52,9 +52,13 @@ fn nibble(digit: u8) -> Option<u8> {
 
 impl fmt::Display for ModuleDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let mut text = [0; 64];
         let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
-        let digits = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0'));
-        f.write_str(&digits.collect::<String>())
+        for (place, digit) in text.iter_mut().zip(digits) {
+            *place = DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0');
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

@@ -3,16 +3,20 @@
 //!
 //! The host has two halves. [`Control`] decides which revision of each controller is
 //! stable and which is the candidate, and records the decision. [`Machine`] runs those
-//! revisions: streams, cache, queues, calls, plans. Drivers pass inputs to a [`Host`]
-//! and execute its effects; they decide nothing.
+//! revisions: streams, cache, queues, calls, plans. If there are other replicas, leader
+//! election says for which controllers both may do so here. Drivers pass inputs to a
+//! [`Host`] and execute its effects; they decide nothing.
 //!
 //! ```text
+//!       leases ◀─▶ Leases ──────────────┬─────────────────┐
+//!                    held leases        ▼                 ▼ terms
 //!                      desired controllers, resets
 //! declarations ─▶ Control ───────────────────────▶ Machine ◀─ streams, answers, outcomes
 //!      records ◀─▶   ▲                                │     ─▶ calls, plans, reads
 //!                    └────────── observation ─────────┘
 //! ```
 
+mod leases;
 #[cfg(test)]
 mod tests;
 
@@ -23,10 +27,13 @@ use crate::control::{
     ChangeError, Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, Output,
     StepProgress,
 };
+use crate::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
 use crate::machine::{self, Machine, MachineSettings};
 use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
 use crate::trust::TrustPolicy;
+pub use leases::LeaseSettings;
+use leases::Leases;
 use serde_json::Value;
 
 /// The settings of a host.
@@ -40,12 +47,16 @@ pub struct HostSettings {
     pub identity: Option<HostIdentity>,
     /// Which modules may write.
     pub trust: TrustPolicy,
+    /// The leases, if there are other replicas.
+    pub leases: Option<LeaseSettings>,
 }
 
 /// The state of a host. `G` is a guest, which only drivers can call.
 pub struct Host<G> {
     control: Control<G>,
     machine: Machine<G>,
+    /// None if there are no other replicas.
+    leases: Option<Leases>,
 }
 
 /// An input of the host.
@@ -55,6 +66,8 @@ pub enum Input<G> {
     Control(ControlInput<G>),
     /// About the controllers that run.
     Machine(machine::Input),
+    /// The answer to an [`Effect::Lease`].
+    Lease(LeaseRequestId, LeaseAnswer),
 }
 
 /// An effect that a driver has to execute.
@@ -64,6 +77,16 @@ pub enum Effect<G> {
     Control(ControlEffect),
     /// On the API server or a guest.
     Machine(machine::Effect<G>),
+    /// Reads or writes leases.
+    Lease(LeaseRequest),
+    /// Until when requests of a controller may be sent, its writes and those of its record;
+    /// none if they may not. Without leases there is no such limit.
+    Term {
+        /// The controller.
+        controller: String,
+        /// The end of the term.
+        until: Option<Instant>,
+    },
 }
 
 impl<G: Clone> Host<G> {
@@ -75,13 +98,16 @@ impl<G: Clone> Host<G> {
             namespace,
             identity,
             trust,
+            leases,
         } = settings;
         let control = ControlSettings {
             namespace,
             host: identity,
             trust,
+            has_leases: leases.is_some(),
         };
         Self {
+            leases: leases.map(|settings| Leases::new(&settings, now.instant)),
             control: Control::new(now, control),
             machine: Machine::new(now, MachineSettings { run }),
         }
@@ -90,8 +116,27 @@ impl<G: Clone> Host<G> {
     /// Handles an input. [`Self::poll`] returns its effects.
     pub fn handle(&mut self, now: Now, input: Input<G>) {
         match input {
-            Input::Control(input) => self.control.handle(now, input),
-            Input::Machine(input) => self.machine.handle(now, input),
+            Input::Control(input) => {
+                self.control.handle(now, input);
+                if let Some(leases) = &mut self.leases {
+                    leases.end_rest(now.instant);
+                }
+            }
+            Input::Machine(input) => {
+                match (&input, &mut self.leases) {
+                    (machine::Input::Stop, Some(leases)) => leases.stop(now.instant),
+                    (machine::Input::Executed { .. }, Some(leases)) => {
+                        leases.end_rest(now.instant);
+                    }
+                    _ => {}
+                }
+                self.machine.handle(now, input);
+            }
+            Input::Lease(id, answer) => {
+                if let Some(leases) = &mut self.leases {
+                    leases.handle(now, id, answer);
+                }
+            }
         }
     }
 
@@ -100,6 +145,7 @@ impl<G: Clone> Host<G> {
     /// candidate that is rolled back loses its share before anything else happens.
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
         loop {
+            self.note_terms(now);
             match self.control.poll() {
                 Some(Output::Run(desired)) => self.machine.apply(now, desired),
                 Some(Output::Reset { controller }) => {
@@ -110,7 +156,10 @@ impl<G: Clone> Host<G> {
                     let observed = self.machine.observe(now);
                     self.control.advance(now, &observed);
                 }
-                None => return self.machine.poll(now).map(Effect::Machine),
+                None => {
+                    let effect = self.poll_leases(now);
+                    return effect.or_else(|| self.machine.poll(now).map(Effect::Machine));
+                }
             }
         }
     }
@@ -118,13 +167,14 @@ impl<G: Clone> Host<G> {
     /// When to poll again if nothing else happens.
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Instant {
-        self.control.next_wake().min(self.machine.next_wake(now))
+        let halves = self.control.next_wake().min(self.machine.next_wake(now));
+        halves.min(self.leases_wake())
     }
 
-    /// Whether the host was stopped and the last plan has ended.
+    /// Whether the host was stopped, the last plan has ended, and every lease is given away.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        self.machine.is_stopped()
+        self.machine.is_stopped() && self.leases.as_ref().is_none_or(Leases::is_stopped)
     }
 
     /// Whether everything that was declared is decided, and recorded or known not to be

@@ -41,6 +41,7 @@ pub mod store;
 pub mod stream;
 pub mod throttle;
 pub mod time;
+mod times;
 pub mod traffic;
 pub mod trust;
 pub mod untrusted;

@@ -61,6 +61,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         health: Arc::new(Health::default()),
         listener: Some(listener),
         trust: TrustPolicy::default(),
+        leases: None,
         seed: 0,
     });
     let mut story = Story {

@@ -16,8 +16,9 @@ use davit_engine::Guest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
+use super::leases::Terms;
 use super::message::Message;
 use crate::health::Health;
 use crate::loader::Loader;
@@ -28,6 +29,9 @@ use crate::tasks::caught;
 
 /// The timeout for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a record is not written.
+const NOT_LEADING: &str = "this replica does not lead the controller any more";
 
 /// Executes the effects, each in a task of its own.
 pub(super) struct ControlDriver {
@@ -61,7 +65,7 @@ impl ControlDriver {
         }
     }
 
-    pub(super) fn run(&mut self, effect: ControlEffect) {
+    pub(super) fn run(&mut self, effect: ControlEffect, terms: &mut Terms) {
         let (loader, records) = (Arc::clone(&self.loader), Arc::clone(&self.records));
         match effect {
             ControlEffect::Load(load) => {
@@ -80,9 +84,21 @@ impl ControlDriver {
                 });
             }
             ControlEffect::Record { id, owner, record } => {
+                let Some(deadline) = terms.of(&owner.name).deadline() else {
+                    let result = Err(NOT_LEADING.to_owned());
+                    let input = ControlInput::Recorded { id, result };
+                    // The host may have stopped.
+                    let _ = self.inbox.send(input.into());
+                    return;
+                };
                 let written = records.write(&owner, record);
                 self.spawn(async move {
-                    let result = in_time(written).await;
+                    let written = in_time(written);
+                    let written = match deadline {
+                        None => Ok(written.await),
+                        Some(deadline) => timeout_at(deadline, written).await,
+                    };
+                    let result = written.unwrap_or_else(|_| Err(NOT_LEADING.to_owned()));
                     ControlInput::Recorded { id, result }
                 });
             }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
+use davit_cluster::term::Term;
 use davit_cluster::write::{Decision, Writer};
 use davit_core::controller::{ControllerId, Outcome};
 use davit_core::failure::{Failure, FailureClass};
@@ -38,7 +39,7 @@ impl Executor {
         }
     }
 
-    pub(super) fn execute(&mut self, execute: Execute) {
+    pub(super) fn execute(&mut self, execute: Execute, term: Term) {
         let Execute {
             id,
             controller,
@@ -59,7 +60,8 @@ impl Executor {
         let withdrawal = self.withdrawal(id.controller);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
-            let executed = run(&writer, &mapping, &plan, decision.as_ref(), withdrawal);
+            let turn = Turn { withdrawal, term };
+            let executed = run(&writer, &mapping, &plan, decision.as_ref(), turn);
             let executed = caught(executed).await;
             let (outcome, took) =
                 executed.unwrap_or_else(|panic| (unknown(&plan, &panic), Duration::ZERO));
@@ -89,6 +91,14 @@ impl Executor {
     }
 }
 
+/// What keeps a plan from starting.
+struct Turn {
+    /// The withdrawal of the controller's plans.
+    withdrawal: watch::Receiver<()>,
+    /// Whether this replica leads the controller.
+    term: Term,
+}
+
 /// The outcome of a plan that panicked, after an unknown number of steps: the item is
 /// reconciled again, as after a request without an answer.
 fn unknown(plan: &Plan, panic: &str) -> Outcome {
@@ -106,7 +116,10 @@ async fn run(
     mapping: &Arc<Mapping>,
     plan: &Arc<Plan>,
     decision: Option<&Decision>,
-    mut withdrawal: watch::Receiver<()>,
+    Turn {
+        mut withdrawal,
+        term,
+    }: Turn,
 ) -> (Outcome, Duration) {
     let course = tokio::select! {
         // In this order: a plan that is withdrawn at the moment of its turn does not
@@ -116,9 +129,13 @@ async fn run(
         Ok(()) = withdrawal.changed() => return (withdrawn(plan), Duration::ZERO),
         course = writer.start(plan) => course,
     };
+    // The machine withdraws it too, but may not have had the time to.
+    if !term.holds() {
+        return (withdrawn(plan), Duration::ZERO);
+    }
     let started = Instant::now();
     let outcome = match course {
-        Ok(course) => writer.execute(mapping, plan, decision, course).await,
+        Ok(course) => writer.execute(mapping, plan, decision, course, &term).await,
         Err(outcome) => outcome,
     };
     (outcome, started.elapsed())

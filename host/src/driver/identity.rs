@@ -1,4 +1,4 @@
-//! The identity of a host in records.
+//! The identity of a host in records and in leases.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -10,12 +10,35 @@ const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
 /// A new, unique identity.
 pub(super) fn new() -> HostIdentity {
-    // Every RandomState has another seed.
-    let id = RandomState::new().build_hasher().finish();
-    let name = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
-    let name = name.trim();
+    let name = host_name();
     HostIdentity {
-        id: format!("{id:016x}"),
-        name: if name.is_empty() { "unknown" } else { name }.to_owned(),
+        id: unique(),
+        name: if name.is_empty() {
+            "unknown".to_owned()
+        } else {
+            name
+        },
     }
+}
+
+/// A new, unique identity of a replica, whose Lease can have this name.
+pub(crate) fn of_replica(name: Option<&str>) -> String {
+    let own = host_name().to_ascii_lowercase();
+    let own = own.replace(|one: char| !one.is_ascii_alphanumeric(), "-");
+    let name = name.unwrap_or_else(|| own.trim_matches('-'));
+    let unique = unique();
+    match name {
+        "" => unique,
+        name => format!("{name}-{unique}"),
+    }
+}
+
+fn host_name() -> String {
+    let name = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// Sixteen hexadecimal digits. Every `RandomState` has another seed.
+fn unique() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
 }

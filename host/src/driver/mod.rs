@@ -5,7 +5,8 @@
 mod calls;
 mod control;
 mod execute;
-mod identity;
+pub(crate) mod identity;
+mod leases;
 mod log;
 mod message;
 mod task;
@@ -18,7 +19,7 @@ use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
 use davit_core::api::ControllerSpec;
 use davit_core::control::{Change, ChangeError, ControlInput, StepProgress};
-use davit_core::host::Host;
+use davit_core::host::{Host, LeaseSettings};
 use davit_core::machine::{self, Report};
 use davit_core::observation::Disagreements;
 use davit_core::time::Now;
@@ -58,6 +59,8 @@ pub(crate) struct DriverOptions {
     pub(crate) listener: Option<mpsc::UnboundedSender<Report>>,
     /// Which modules may run and write.
     pub(crate) trust: TrustPolicy,
+    /// The leases, if there are other replicas.
+    pub(crate) leases: Option<LeaseSettings>,
     /// Spreads timers.
     pub(crate) seed: u64,
 }

@@ -22,6 +22,7 @@ use super::calls::Caller;
 use super::control::ControlDriver;
 use super::execute::Executor;
 use super::identity;
+use super::leases::{LeaseDriver, Terms};
 use super::message::Message;
 use super::telemetry::Telemetry;
 use crate::tasks::caught;
@@ -36,6 +37,9 @@ pub(super) struct Task {
     api: Api,
     host: Host<Arc<Guest>>,
     control: ControlDriver,
+    /// None if there are no other replicas.
+    leases: Option<LeaseDriver>,
+    terms: Terms,
     reflectors: Reflectors,
     caller: Caller,
     executor: Executor,
@@ -73,8 +77,16 @@ impl Task {
             namespace: options.namespace,
             identity: options.records.are_shared().then(identity::new),
             trust: options.trust,
+            leases: options.leases.clone(),
         };
+        let leases = options.leases.as_ref();
+        let terms = Terms::new(api.clock(), leases);
+        let namespace = settings.namespace.clone();
+        let leases =
+            leases.map(|leases| LeaseDriver::new(api.clone(), namespace, leases, inbox.clone()));
         Self {
+            leases,
+            terms,
             host: Host::new(api.clock().now(), settings),
             control: ControlDriver {
                 api: api.clone(),
@@ -183,8 +195,14 @@ impl Task {
         let now = self.api.clock().now();
         while let Some(effect) = self.host.poll(now) {
             match effect {
-                Effect::Control(effect) => self.control.run(effect),
+                Effect::Control(effect) => self.control.run(effect, &mut self.terms),
                 Effect::Machine(effect) => self.run_effect(now.instant, effect),
+                Effect::Lease(request) => {
+                    if let Some(leases) = &self.leases {
+                        leases.run(request);
+                    }
+                }
+                Effect::Term { controller, until } => self.terms.set(controller, until),
             }
         }
         if self.host.is_settled(now) {
@@ -218,7 +236,10 @@ impl Task {
                 most_bytes,
             ),
             Effect::Resume { read, answer } => self.caller.resume(read, answer),
-            Effect::Execute(execute) => self.executor.execute(execute),
+            Effect::Execute(execute) => {
+                let term = self.terms.of(&execute.controller);
+                self.executor.execute(execute, term);
+            }
             Effect::Withdraw(controller) => self.executor.withdraw(controller),
             Effect::Report(report) => self.report(now, report),
             Effect::Release(guest) => drop(spawn_blocking(move || drop(guest))),

@@ -34,6 +34,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct ClusterRecords {
     controllers: Api<DynamicObject>,
     revisions: Api<ControllerRevision>,
+    /// Whether other replicas write the same records, each while it holds the lease: what
+    /// another one has written since is never replaced.
+    has_leases: bool,
     /// The status of each Controller as last read or written.
     statuses: Mutex<BTreeMap<String, ControllerStatus>>,
 }
@@ -65,6 +68,15 @@ impl ClusterRecords {
             controllers: controllers(client.clone()),
             revisions: Api::namespaced(client, namespace),
             statuses: Mutex::default(),
+            has_leases: false,
+        }
+    }
+
+    /// The same beside other replicas.
+    pub(super) fn beside_replicas(self) -> Self {
+        Self {
+            has_leases: true,
+            ..self
         }
     }
 
@@ -99,6 +111,12 @@ impl ClusterRecords {
         let has_written = own.is_some() && own == last.host.as_ref().map(|host| host.id.as_str());
         match Box::pin(self.write(owner, status, has_written)).await? {
             StatusWrite::Done => Ok(None),
+            StatusWrite::Overtaken(other) if self.has_leases => {
+                let other = other.map_or_else(String::new, |host| format!(", {}", host.name));
+                let reason = format!("another replica{other} has written it since");
+                let object = controller_name(&owner.name);
+                Err(failed("write the status of", object, reason))
+            }
             StatusWrite::Overtaken(other) => {
                 Box::pin(self.write(owner, status, false)).await?;
                 Ok(other)

@@ -35,9 +35,13 @@ pub async fn follow(
     client: kube::Client,
     declared: watch::Sender<Option<Vec<Declaration>>>,
     health: Arc<Health>,
+    has_leases: bool,
 ) {
     let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
-    let mut known = ControllerList::default();
+    let mut known = ControllerList {
+        follows_status: has_leases,
+        ..ControllerList::default()
+    };
     let mut told = None;
     loop {
         let event = tokio::select! {
@@ -110,10 +114,13 @@ struct ControllerList {
     listing: BTreeMap<String, Declaration>,
     /// Whether a list was ever complete.
     is_complete: bool,
+    /// Whether a status that changes is news: with leases, another replica writes it.
+    follows_status: bool,
 }
 
 impl ControllerList {
-    /// Handles an event. Returns whether anything but a status changed.
+    /// Handles an event. Returns whether anything changed; a status counts only if it is
+    /// followed.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         match event {
             Event::Init => {
@@ -130,7 +137,11 @@ impl ControllerList {
             Event::InitDone => {
                 let listed = std::mem::take(&mut self.listing);
                 let same = self.controllers.len() == listed.len()
-                    && self.controllers.values().zip(listed.values()).all(is_same);
+                    && self
+                        .controllers
+                        .values()
+                        .zip(listed.values())
+                        .all(|pair| self.is_same(pair));
                 self.controllers = listed;
                 let first = !std::mem::replace(&mut self.is_complete, true);
                 first || !same
@@ -142,7 +153,7 @@ impl ControllerList {
                     None => true,
                     Some(before) => {
                         let now = self.controllers.get(&name);
-                        !now.is_some_and(|now| is_same((&before, now)))
+                        !now.is_some_and(|now| self.is_same((&before, now)))
                     }
                 }
             }
@@ -151,6 +162,12 @@ impl ControllerList {
                 self.controllers.remove(&name).is_some()
             }
         }
+    }
+}
+
+impl ControllerList {
+    fn is_same(&self, (one, other): (&Declaration, &Declaration)) -> bool {
+        is_same((one, other)) && (!self.follows_status || one.status == other.status)
     }
 }
 

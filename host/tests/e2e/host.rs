@@ -33,6 +33,7 @@ pub(crate) fn options(client: kube::Client) -> HostOptions {
             files: true,
             ..TrustPolicy::default()
         },
+        leases: None,
         seed: 7,
     }
 }

@@ -112,11 +112,15 @@ fn the_shipped_role_grants_davits_own_requests() {
         "ClusterRole patch events",
         "ClusterRole watch controllers",
         "Role create controllerrevisions",
+        "Role create leases",
         "Role delete controllerrevisions",
+        "Role delete leases",
         "Role get configmaps",
         "Role get controllerrevisions",
         "Role list controllerrevisions",
+        "Role list leases",
         "Role patch controllerrevisions",
+        "Role patch leases",
     ];
     assert_eq!(
         granted.iter().map(String::as_str).collect::<Vec<_>>(),

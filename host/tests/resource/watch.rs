@@ -17,7 +17,7 @@ type Receiver = watch::Receiver<Option<Vec<Declaration>>>;
 
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default()));
+    tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default(), false));
     receiver
 }
 
@@ -114,7 +114,12 @@ async fn a_missing_definition_is_waited_for() {
     let cluster = Cluster::empty();
     let (sender, mut receiver) = watch::channel(None);
     let health = Arc::new(Health::default());
-    tokio::spawn(follow(cluster.davit.clone(), sender, Arc::clone(&health)));
+    tokio::spawn(follow(
+        cluster.davit.clone(),
+        sender,
+        Arc::clone(&health),
+        false,
+    ));
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
@@ -132,7 +137,7 @@ async fn a_missing_definition_is_waited_for() {
 async fn the_task_ends_with_its_receiver() {
     for cluster in [Cluster::new(), Cluster::empty()] {
         let (sender, receiver) = watch::channel(None);
-        let task = tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default()));
+        let task = tokio::spawn(follow(cluster.davit.clone(), sender, Arc::default(), false));
         tokio::time::sleep(Duration::from_secs(7)).await;
         drop(receiver);
         timeout(Duration::from_secs(1), task)

@@ -140,10 +140,33 @@ impl Cluster {
 
     fn run_config(&self, config: &Path, ports: &[&str]) -> Process {
         self.sim.clear_log();
-        let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
+        self.spawn(config, ports)
+    }
+
+    /// Starts a replica that takes part in leader election, with a third of the default
+    /// times.
+    pub(crate) fn run_replica(&self, name: &str) -> Process {
+        let election = [
+            "--leader-elect",
+            "--replica-id",
+            name,
+            "--leader-elect-lease-duration",
+            "4s",
+            "--leader-elect-renew-deadline",
+            "3s",
+            "--leader-elect-retry-period",
+            "1s",
+        ];
+        self.spawn(&deploy("base/davit.yaml"), &election)
+    }
+
+    fn spawn(&self, config: &Path, arguments: &[&str]) -> Process {
+        let mut log = std::fs::OpenOptions::new();
+        let log = log.create(true).append(true);
+        let log = log.open(self.directory.path().join("log")).unwrap();
         let mut command = self.program(config);
         command
-            .args(ports)
+            .args(arguments)
             .arg("--guests")
             .arg(guests())
             .arg("--cache")
@@ -261,7 +284,7 @@ fn used(served: &RequestRecord) -> Vec<Permission> {
 }
 
 /// A process that ends with the test.
-pub(crate) struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Drop for Process {
     fn drop(&mut self) {

@@ -10,17 +10,17 @@ use serde_json::{Value, json};
 use crate::cluster::Cluster;
 
 /// A controller and its work.
-struct Story {
+pub(crate) struct Story {
     controller: &'static str,
     config: Value,
     /// Creates the objects of the work.
     prepare: fn(&Sim),
     /// Whether the work is done.
-    done: fn(&Sim) -> bool,
+    pub(crate) done: fn(&Sim) -> bool,
 }
 
 impl Story {
-    fn cluster(&self) -> Cluster {
+    pub(crate) fn cluster(&self) -> Cluster {
         let cluster = Cluster::new();
         (self.prepare)(&cluster.sim);
         cluster.add(self.controller, &self.config);
@@ -86,7 +86,7 @@ impl Story {
     }
 }
 
-fn exists(sim: &Sim, kind: &str, name: &str) -> bool {
+pub(crate) fn exists(sim: &Sim, kind: &str, name: &str) -> bool {
     sim.get("v1", kind, "default", name).is_ok()
 }
 
@@ -97,7 +97,7 @@ fn node(name: &str, ready: &str, taints: Value) -> Value {
     })
 }
 
-fn pod(name: &str, node: &str, phase: &str) -> Value {
+pub(crate) fn pod(name: &str, node: &str, phase: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
         "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
@@ -113,7 +113,7 @@ fn is_gone_or_going(sim: &Sim, pod: &str) -> bool {
 }
 
 /// One terminated pod too many, and a pod of a node that does not exist.
-fn podgc() -> Story {
+pub(crate) fn podgc() -> Story {
     Story {
         controller: "podgc",
         config: json!({"terminatedPodThreshold": 1, "quarantine": "500ms", "period": "1s"}),

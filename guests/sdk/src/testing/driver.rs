@@ -129,6 +129,7 @@ impl<C: Controller> Driver<C> {
             is_shipped: true,
         };
         let desired = DesiredController {
+            leads: true,
             name: self.name.clone(),
             settings: Settings {
                 mode: Mode::Enforce,

@@ -13,6 +13,7 @@ use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent
 
 use crate::api::{Api, Course};
 use crate::events::Recorder;
+use crate::term::Term;
 
 pub use crate::events::Decision;
 
@@ -47,15 +48,16 @@ impl Writer {
         course.map_err(|error| not_sent(position, object, &error))
     }
 
-    /// Executes the steps of a plan in order, until one fails. An event names the
-    /// decision; without one, events are not recorded. It is only queued, and never
-    /// fails.
+    /// Executes the steps of a plan in order, until one fails or the term is over. An event
+    /// names the decision; without one, events are not recorded. It is only queued, and
+    /// never fails.
     pub async fn execute(
         &self,
         mapping: &Arc<Mapping>,
         plan: &Arc<Plan>,
         decision: Option<&Decision>,
         mut course: Course,
+        term: &Term,
     ) -> Outcome {
         let (plan, mapping) = (Arc::clone(plan), Arc::clone(mapping));
         let mut execution = PlanExecution::new(plan.clone(), mapping, &self.field_manager);
@@ -63,7 +65,7 @@ impl Writer {
         loop {
             next = match next {
                 PlanNext::Send(request) => {
-                    let answer = self.api.call(&request, &mut course).await;
+                    let answer = term.send(self.api.call(&request, &mut course)).await;
                     execution.handle(answer.as_deref())
                 }
                 PlanNext::Record(event) => {

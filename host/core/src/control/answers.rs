@@ -7,10 +7,10 @@
 
 use super::notice::Notice;
 use super::requests::{RequestKind, Requests, reset, rollout_name, subject};
-use super::times::time;
 use crate::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
 use crate::mutant::Mutant;
 use crate::time::Wall;
+use crate::times::time;
 
 /// A request without a final answer.
 pub(super) struct OpenRequest {

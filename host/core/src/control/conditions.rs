@@ -60,6 +60,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) unrecorded: Option<&'a str>,
     /// Another host that writes the same status.
     pub(super) other_host: Option<&'a HostStatus>,
+    /// Whether this replica holds the controller's lease; if not, there are no leases.
+    pub(super) has_lease: bool,
 }
 
 /// A loaded module.
@@ -542,6 +544,10 @@ fn effort(findings: &[Finding]) -> Option<Condition> {
 
 fn leading(inputs: &ConditionInputs<'_>) -> Condition {
     let (status, reason, message) = match inputs.other_host {
+        _ if inputs.has_lease => {
+            let message = format!("a replica holds the Lease controller-{}", inputs.name);
+            (ConditionStatus::True, "LeaseHolder", message)
+        }
         None => {
             let message = "no other host has written this status";
             (ConditionStatus::True, "OnlyReplica", message.to_owned())

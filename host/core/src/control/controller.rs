@@ -17,6 +17,7 @@ use super::answers;
 use super::declaration::Declaration;
 use super::loading::{LoadProblem, Loading};
 use super::notice::Notice;
+use super::part::Part;
 use super::recording::Recording;
 use super::reported::ReportedState;
 use super::requests::Requests;
@@ -24,7 +25,6 @@ use super::rest::Rest;
 use super::reviews::Answers;
 use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
-use super::times;
 use super::transition::LoadFailureOfStable;
 use super::trips::Trips;
 use crate::api::{ControllerSpec, ControllerStatus, HostStatus, SpecError};
@@ -33,6 +33,7 @@ use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::revision::LoadedRevision;
 use crate::time::{Instant, Now, Wall};
+use crate::times;
 use crate::trust::TrustPolicy;
 
 /// How long another host counts as running after its last write: each writes every ten
@@ -74,6 +75,10 @@ pub(super) struct Controller<G> {
     /// How many of its requests were refused as forbidden, when it was last observed.
     forbidden: u64,
     trips: Trips,
+    /// Whether the controller has a lease: there are other replicas.
+    pub(super) has_lease: bool,
+    /// The part of this replica in the decisions.
+    pub(super) part: Part,
     pub(super) recording: Recording,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<String>,
@@ -132,6 +137,8 @@ impl<G: Clone> Controller<G> {
             reviewed: Arc::default(),
             forbidden: 0,
             trips: Trips::restore(&status.tripped),
+            has_lease: false,
+            part: Part::Leader,
             recording: Recording::new(status.clone()),
             unrecorded: None,
             is_settled: false,
@@ -144,6 +151,82 @@ impl<G: Clone> Controller<G> {
             named: last_name(&status),
             status,
         }
+    }
+
+    /// Continues from what another replica has recorded, with the revisions that are loaded
+    /// and run.
+    pub(super) fn continue_from(&mut self, recorded: ControllerStatus, now: Instant) {
+        let status = ControllerStatus {
+            host: None,
+            ..recorded
+        };
+        self.rest.end();
+        self.rollout = Rollout::restore(&status);
+        self.trips = Trips::restore(&status.tripped);
+        self.recording = Recording::new(status.clone());
+        self.unrecorded = None;
+        self.failure = None;
+        self.named = self.named.max(last_name(&status));
+        self.status = status;
+        let decided = self.rollout.stable();
+        let is_it = |one: &Revision<G>| decided.is_some_and(|decided| one.is_recorded_as(decided));
+        self.stable = self.stable.take().filter(is_it);
+        self.take_stable();
+        if self.stable.is_none() {
+            self.loading.restore_again(now);
+        }
+    }
+
+    /// The status that the leader has recorded, if that is another replica.
+    pub(super) fn follow_status(&mut self, recorded: ControllerStatus, now: Instant) {
+        let status = ControllerStatus {
+            host: None,
+            ..recorded
+        };
+        if !self.leads() && self.status != status {
+            self.continue_from(status, now);
+        }
+    }
+
+    /// Whether the controller was last declared like this, except for its status.
+    pub(super) fn is_declared(&self, declaration: &Declaration) -> bool {
+        let spec = match (&self.spec_error, &self.spec) {
+            (Some(error), _) => Err(error),
+            (None, Some(spec)) => Ok(spec),
+            (None, None) => return false,
+        };
+        declaration.generation.is_some()
+            && declaration.generation == self.generation
+            && declaration.requests == self.requests
+            && declaration.spec.as_ref() == spec
+    }
+
+    /// The generation of the spec, if it has one.
+    pub(super) fn generation(&self) -> Option<i64> {
+        self.generation
+    }
+
+    /// There are other replicas: this one decides once it holds the lease.
+    pub(super) fn await_lease(&mut self) {
+        (self.has_lease, self.part) = (true, Part::Follower);
+    }
+
+    /// Keeps what the record names loaded, while another replica decides.
+    pub(super) fn run_in_the_dark(&mut self, seen: Option<&Observation>) {
+        self.drop_needs();
+        self.take_stable();
+        self.is_settled = true;
+        self.rest.note_reconcile(seen, false);
+    }
+
+    /// Decides from now on, from what another replica has recorded.
+    pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Instant) {
+        self.continue_from(recorded, now);
+        if let Some(candidate) = self.rollout.candidate_mut() {
+            candidate.counts.take_over();
+        }
+        self.part = Part::Leader;
+        self.rest.end();
     }
 
     /// Applies a declaration, with the revision of its spec if that was loaded before.

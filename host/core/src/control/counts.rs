@@ -9,6 +9,21 @@ pub(super) struct StepCounts {
     before: StepObservation,
     /// Of all hosts together, when the candidate was last observed.
     last: StepObservation,
+    /// What this host had counted in the dark when it took over: the former leader has
+    /// recorded the same.
+    dark: Dark,
+}
+
+/// The counts that do not count.
+#[derive(Clone, Debug, Default, PartialEq)]
+enum Dark {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those of the next observation.
+    Next,
+    /// These.
+    These(StepObservation),
 }
 
 impl StepCounts {
@@ -17,16 +32,47 @@ impl StepCounts {
         Self {
             last: before.clone(),
             before,
+            dark: Dark::Nothing,
+        }
+    }
+
+    /// This host takes over from the one that recorded the counts, and has counted beside
+    /// it.
+    pub(super) fn take_over(&mut self) {
+        self.dark = Dark::Next;
+    }
+
+    /// The candidate is not observed: what this host counts later does count.
+    pub(super) fn note_absence(&mut self) {
+        if self.dark == Dark::Next {
+            self.dark = Dark::Nothing;
         }
     }
 
     /// Adds the counts of this host so far.
     pub(super) fn observe(&mut self, observed: &StepObservation) {
+        if self.dark == Dark::Next {
+            self.dark = Dark::These(observed.clone());
+        }
+        // The candidate has started again since.
+        if let Dark::These(dark) = &self.dark
+            && (observed.failed_calls < dark.failed_calls
+                || observed.counts.compared() < dark.counts.compared())
+        {
+            self.dark = Dark::Nothing;
+        }
+        let nothing = StepObservation::default();
+        let dark = match &self.dark {
+            Dark::These(dark) => dark,
+            Dark::Nothing | Dark::Next => &nothing,
+        };
+        let since = |all: u64, dark: u64| all.saturating_sub(dark);
         let before = &self.before;
         self.last = StepObservation {
-            counts: before.counts + observed.counts,
-            failed_calls: before.failed_calls + observed.failed_calls,
-            refused_writes: before.refused_writes + observed.refused_writes,
+            counts: before.counts + observed.counts.since(dark.counts),
+            failed_calls: before.failed_calls + since(observed.failed_calls, dark.failed_calls),
+            refused_writes: before.refused_writes
+                + since(observed.refused_writes, dark.refused_writes),
             ..observed.clone()
         };
     }
@@ -71,5 +117,30 @@ mod tests {
         assert_eq!(*counts.sum(), both);
         counts.observe(&observed(6, 1));
         assert_eq!(counts.sum().counts.agree, 16, "nothing counts twice");
+    }
+
+    /// The former leader has recorded ten; this host had counted eight of them.
+    #[test]
+    fn what_was_counted_in_the_dark_does_not_count_twice() {
+        let mut counts = StepCounts::since(observed(10, 2));
+        counts.take_over();
+        counts.observe(&observed(8, 1));
+        assert_eq!(
+            (counts.sum().counts.agree, counts.sum().failed_calls),
+            (10, 2)
+        );
+        counts.observe(&observed(11, 3));
+        assert_eq!(
+            (counts.sum().counts.agree, counts.sum().failed_calls),
+            (13, 4)
+        );
+        // It starts again.
+        counts.observe(&observed(1, 0));
+        assert_eq!(counts.sum().counts.agree, 11);
+        let mut counts = StepCounts::since(observed(10, 2));
+        counts.take_over();
+        counts.note_absence();
+        counts.observe(&observed(3, 1));
+        assert_eq!(counts.sum().counts.agree, 13, "it starts only now");
     }
 }

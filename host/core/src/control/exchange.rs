@@ -10,7 +10,6 @@ use super::loading::{Load, LoadId, LoadProblem, LoadResult};
 use super::notice::Notice;
 use super::record::{Record, RecordId, StoredRecord};
 use super::reviews::ReviewId;
-use super::times::time;
 use crate::account::Account;
 use crate::api::{ControllerSpec, HostStatus};
 use crate::desired::DesiredController;
@@ -20,6 +19,7 @@ use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::LoadedRevision;
 use crate::throttle::SuppressedCount;
 use crate::time::Wall;
+use crate::times::time;
 use crate::trust::TrustPolicy;
 
 /// The settings of a host.
@@ -31,6 +31,9 @@ pub struct ControlSettings {
     pub host: Option<HostIdentity>,
     /// Which modules may write.
     pub trust: TrustPolicy,
+    /// Whether there are other replicas: this one decides about a controller only while it
+    /// holds the controller's lease.
+    pub has_leases: bool,
 }
 
 /// The identity of one run of a host.

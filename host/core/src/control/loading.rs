@@ -341,6 +341,13 @@ impl Loading {
         self.restore_at = None;
     }
 
+    /// Another revision is recorded.
+    pub(super) fn restore_again(&mut self, now: Instant) {
+        self.recorded = None;
+        self.restore_at = Some(now);
+        self.pause = RETRY_FIRST;
+    }
+
     /// Starts to load a recorded revision.
     pub(super) fn start_recorded(
         &mut self,

@@ -16,22 +16,24 @@ mod decision;
 mod declaration;
 mod exchange;
 mod file;
+mod leadership;
 mod loading;
 mod modules;
 mod notice;
+mod part;
 mod progress;
 mod record;
 mod recording;
 mod reported;
 pub mod requests;
 mod rest;
+mod restoring;
 mod reviewing;
 mod reviews;
 mod revision;
 mod running;
 mod state;
 mod text;
-mod times;
 mod transition;
 mod trips;
 
@@ -89,6 +91,11 @@ pub struct Control<G> {
     files: BTreeMap<String, FileEntry>,
     changes: Vec<PendingChange>,
     outputs: VecDeque<Output<G>>,
+    /// The controllers whose leases this replica holds; none if there are no leases, because
+    /// it is the only replica.
+    held: Option<BTreeSet<String>>,
+    /// The writes of records without an answer, each with its controller.
+    open_writes: BTreeMap<RecordId, String>,
     /// The controllers that the data half last got.
     running: Vec<DesiredController<G>>,
     /// The modules that drivers were last told to keep.
@@ -125,11 +132,13 @@ impl<G: Clone> Control<G> {
     #[must_use]
     pub fn new(now: Now, settings: ControlSettings) -> Self {
         Self {
+            held: settings.has_leases.then(BTreeSet::new),
             settings,
             controllers: BTreeMap::new(),
             files: BTreeMap::new(),
             changes: Vec::new(),
             outputs: VecDeque::new(),
+            open_writes: BTreeMap::new(),
             running: Vec::new(),
             kept_modules: BTreeSet::new(),
             modules_may_change: true,
@@ -179,6 +188,7 @@ impl<G: Clone> Control<G> {
         self.reconciled_at = now.instant;
         self.load_what_is_due(now.instant);
         self.read_what_is_due(now.instant);
+        self.take_over(now.instant);
         self.review(now.instant, observed);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
@@ -186,6 +196,10 @@ impl<G: Clone> Control<G> {
                 continue;
             }
             self.modules_may_change = true;
+            if !controller.leads() {
+                controller.run_in_the_dark(seen);
+                continue;
+            }
             for notice in controller.reconcile(seen, passed, now) {
                 let event = ControlEffect::Event {
                     controller: name.clone(),
@@ -286,7 +300,15 @@ impl<G: Clone> Control<G> {
         let name = declared.name().to_owned();
         match self.controllers.get_mut(&name) {
             Some(Entry::Restored(controller)) => {
-                controller.declare(declared.declaration, declared.loaded, now.instant);
+                let mut declaration = declared.declaration;
+                if let Some(status) = declaration.status.take() {
+                    controller.follow_status(status, now.instant);
+                }
+                // With leases, a status that another replica wrote declares the same again.
+                let is_known = controller.has_lease && controller.is_declared(&declaration);
+                if !is_known {
+                    controller.declare(declaration, declared.loaded, now.instant);
+                }
             }
             Some(Entry::ReadingRecord(pending)) => pending.declared = declared,
             None => {
@@ -321,69 +343,6 @@ impl<G: Clone> Control<G> {
         self.report(Report::Removed { controller });
     }
 
-    fn handle_record_read(&mut self, now: Now, id: RecordId, record: StoredRecord) {
-        let is_it =
-            |entry: &Entry<G>| matches!(entry, Entry::ReadingRecord(pending) if pending.id == id);
-        let mut controllers = self.controllers.iter();
-        let Some((name, _)) = controllers.find(|(_, entry)| is_it(entry)) else {
-            return;
-        };
-        let name = name.clone();
-        let Some(Entry::ReadingRecord(mut pending)) = self.controllers.remove(&name) else {
-            return;
-        };
-        if let Err(error) = &record.status
-            && pending.declared.declaration.status.is_none()
-        {
-            // What is unknown is not absent: without its record, a controller might run
-            // what was rolled back.
-            self.report_unread(&name, &pending, error);
-            pending.failure = Some((error.clone(), now.instant.after(READ_AGAIN)));
-            self.controllers.insert(name, Entry::ReadingRecord(pending));
-            return;
-        }
-        if pending.failure.is_some() {
-            self.report_recording(&name, None);
-        }
-        let DeclaredController {
-            mut declaration,
-            loaded,
-        } = pending.declared;
-        let was_read = record.status.is_ok();
-        let status = record.status.unwrap_or_else(|error| {
-            let controller = name.clone();
-            self.report(Report::Unreadable { controller, error });
-            declaration.status.take().unwrap_or_default()
-        });
-        if let Some(entry) = self.files.get_mut(&name) {
-            match record.paused {
-                Some(Ok(paused)) => entry.restore(paused),
-                Some(Err(error)) => {
-                    entry.restore(true);
-                    let controller = name.clone();
-                    let report = Report::PauseUnreadable { controller, error };
-                    self.outputs.push_back(ControlEffect::Report(report).into());
-                }
-                None => {}
-            }
-            declaration = entry.declaration(&name);
-        }
-        let object = declaration.object.clone();
-        let ControlSettings {
-            namespace, trust, ..
-        } = &self.settings;
-        let mut controller =
-            Controller::restore(&name, object, namespace, status, *trust, now.instant);
-        if !was_read {
-            // Another host may have recorded something else since.
-            controller.recording.doubt();
-        }
-        controller.declare(declaration, loaded, now.instant);
-        self.controllers
-            .insert(name, Entry::Restored(Box::new(controller)));
-        self.due = now.instant;
-    }
-
     fn handle_loaded(&mut self, now: Now, id: LoadId, result: Result<LoadResult<G>, LoadProblem>) {
         let mut controllers = known(&mut self.controllers);
         // A controller that was removed or declared again does not wait for this.
@@ -399,6 +358,7 @@ impl<G: Clone> Control<G> {
         id: RecordId,
         result: Result<Option<crate::api::HostStatus>, String>,
     ) {
+        self.open_writes.remove(&id);
         let mut controllers = known(&mut self.controllers);
         let found = controllers.find(|(_, one)| one.recording.is_about(id));
         let recorded = found.map(|(name, controller)| {
@@ -418,10 +378,14 @@ impl<G: Clone> Control<G> {
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };
+        if !controller.leads() {
+            return;
+        }
         match recorded {
             RecordOutcome::Nothing => {}
             RecordOutcome::Done { other_host } => {
-                if let Some(other) = other_host {
+                // With leases, it is the former leader.
+                if let Some(other) = other_host.filter(|_| !controller.has_lease) {
                     controller.other_host = Some((other, now.instant));
                 }
                 self.record(now, name);
@@ -472,6 +436,10 @@ impl<G: Clone> Control<G> {
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };
+        if !controller.leads() {
+            controller.apply_recorded();
+            return;
+        }
         if let Some((id, record)) = controller.next_record(now, host, id) {
             self.write(name, id, record);
         } else {
@@ -492,39 +460,8 @@ impl<G: Clone> Control<G> {
     fn write(&mut self, name: &str, id: RecordId, record: Record) {
         let object = self.controllers.get(name).and_then(Entry::object);
         let owner = Owner::of(name, object);
+        self.open_writes.insert(id, name.to_owned());
         self.push(ControlEffect::Record { id, owner, record });
-    }
-
-    /// Reports that a record cannot be read, once for each reason.
-    fn report_unread(&mut self, name: &str, pending: &PendingController<G>, error: &str) {
-        let former = pending.failure.as_ref();
-        if former.is_none_or(|(former, _)| former != error) {
-            self.report(Report::Unread {
-                controller: name.to_owned(),
-                error: error.to_owned(),
-            });
-            self.report_recording(name, Some(error.to_owned()));
-        }
-    }
-
-    /// Reads the records again whose pause is over.
-    fn read_what_is_due(&mut self, now: Instant) {
-        for (name, entry) in &mut self.controllers {
-            if let Entry::ReadingRecord(pending) = entry
-                && let Some((_, at)) = &mut pending.failure
-                && *at <= now
-            {
-                *at = Instant::FAR_FUTURE;
-                self.last_id += 1;
-                pending.id = RecordId(self.last_id);
-                let object = pending.declared.declaration.object.as_ref();
-                let read = ControlEffect::ReadRecord {
-                    id: pending.id,
-                    owner: Owner::of(name, object),
-                };
-                self.outputs.push_back(read.into());
-            }
-        }
     }
 
     fn load_what_is_due(&mut self, now: Instant) {

@@ -9,11 +9,11 @@ use std::time::Duration;
 use super::decision::Decision;
 use super::exchange::HostIdentity;
 use super::record::{Activation, Record, RecordId};
-use super::times::time;
 use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
+use crate::times::time;
 
 /// How often rising counts are recorded.
 const PERIOD: Duration = Duration::from_secs(10);
@@ -117,6 +117,11 @@ impl Recording {
     /// The digests of the modules that the record may name; none if they are unknown.
     pub(super) fn modules(&self) -> Option<&BTreeSet<ModuleDigest>> {
         self.modules.as_ref()
+    }
+
+    /// The status that was recorded last, as far as this host knows.
+    pub(super) fn status(&self) -> &ControllerStatus {
+        &self.status
     }
 
     /// The recorded decision, if it is known.

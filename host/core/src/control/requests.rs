@@ -10,9 +10,9 @@
 
 use std::collections::BTreeMap;
 
-use super::times;
 use crate::api::{CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus};
 use crate::rollout::progress::Request;
+use crate::times;
 
 /// `REVISION@SINCE/STEP` or `REVISION@SINCE/all`: the candidate of that rollout may
 /// leave that step, counted from 1, or is promoted.

@@ -1,7 +1,6 @@
 //! Tripped guardrails: since when, until when, and their status.
 
 use super::notice::Notice;
-use super::times;
 use crate::api::TrippedStatus;
 use crate::budget::{Guardrail, Trip};
 use crate::desired::TrippedGuardrail;
@@ -9,6 +8,7 @@ use crate::mutant::Mutant;
 use crate::observation::Observation;
 use crate::rollout::Role;
 use crate::time::Now;
+use crate::times;
 
 /// The tripped guardrails of a controller.
 #[derive(Clone, Debug, Default)]

@@ -262,6 +262,11 @@ impl<G: Clone> Controller<G> {
         self.shared.budget.resume(trip);
     }
 
+    /// Another host led the controller: only the trips that it recorded hold.
+    pub fn take_over_trips(&mut self, trips: impl Iterator<Item = Trip>) {
+        self.shared.budget.take_over(trips);
+    }
+
     /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();

@@ -6,20 +6,13 @@ use std::time::Duration;
 use super::elector::{Circumstances, Elector};
 use super::lease::{LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
 use super::members::Members;
+use super::name::LeaseName;
+use super::strays::Strays;
 use crate::time::{Instant, Now};
 
 /// Identifies a request for leases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeaseRequestId(pub u64);
-
-/// What a Lease is for.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum LeaseName {
-    /// Its holder writes for this controller.
-    Controller(String),
-    /// Shows that the replica of this identity runs.
-    Replica(String),
-}
 
 /// A request of [`Elections::poll`]. A driver executes it and passes the result to
 /// [`Elections::handle`]; without an answer, it passes an error.
@@ -29,6 +22,8 @@ pub enum LeaseRequest {
     Read(LeaseRequestId),
     /// Writes one lease.
     Write(LeaseRequestId, LeaseName, LeaseWrite),
+    /// Deletes a lease that nobody needs, if it still has this version.
+    Delete(LeaseRequestId, LeaseName, String),
 }
 
 /// The result of a request.
@@ -38,18 +33,42 @@ pub enum LeaseAnswer {
     Read(Result<BTreeMap<LeaseName, StoredLease>, String>),
     /// The lease as it is stored, or why it is not.
     Written(Result<StoredLease, LeaseWriteError>),
+    /// The lease is deleted, or it is not: the replica does not depend on it.
+    Deleted,
+}
+
+/// Where a controller has run, as far as this replica knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ControllerHistory {
+    /// It has run somewhere.
+    #[default]
+    HasRun,
+    /// It has never run anywhere.
+    New,
+    /// This replica has not read its record yet, so it cannot lead.
+    Unknown,
 }
 
 /// What the elections have to know about a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ControllerActivity {
-    /// Whether the controller has never run anywhere.
-    pub is_new: bool,
+    /// Where it has run.
+    pub history: ControllerHistory,
     /// Whether a request of the controller is under way.
     pub is_executing: bool,
     /// Whether its record is being written: the step of a rollout does not pass from one
     /// replica to another.
     pub is_recording: bool,
+}
+
+/// The election of the holder of one controller's lease.
+#[derive(Debug)]
+struct Election {
+    elector: Elector,
+    /// The replica that should hold the lease.
+    preferred: String,
+    /// Whether the lease has existed.
+    has_existed: bool,
 }
 
 /// The elections of one replica.
@@ -58,16 +77,22 @@ pub struct Elections {
     identity: String,
     timing: LeaseTiming,
     /// By controller.
-    electors: BTreeMap<String, Elector>,
+    controllers: BTreeMap<String, Election>,
     /// Of the lease that shows that this replica runs.
     presence: Elector,
     members: Members,
+    strays: Strays,
     reading: Option<(LeaseRequestId, Instant)>,
     read_at: Instant,
     /// Why the leases could not be read at the last attempt.
     failure: Option<String>,
     writes: BTreeMap<LeaseRequestId, LeaseName>,
     is_stopping: bool,
+    /// When a replica that stops does not wait for its leases any more: then others acquire
+    /// them without its help.
+    stopped_at: Instant,
+    /// Whether that time has come.
+    has_waited: bool,
     last_id: u64,
 }
 
@@ -79,41 +104,72 @@ impl Elections {
         Self {
             identity: identity.to_owned(),
             timing,
-            electors: BTreeMap::new(),
+            controllers: BTreeMap::new(),
             presence: Elector::new(identity, timing, now),
             members: Members::new(identity, now),
+            strays: Strays::default(),
             reading: None,
             read_at: now,
             failure: None,
             writes: BTreeMap::new(),
             is_stopping: false,
+            stopped_at: Instant::FAR_FUTURE,
+            has_waited: false,
             last_id: 0,
         }
     }
 
     /// Takes part in the elections of these controllers and of no others.
     pub fn set_controllers(&mut self, names: &BTreeSet<String>, now: Instant) {
-        self.electors.retain(|name, _| names.contains(name));
+        self.controllers.retain(|name, _| names.contains(name));
         for name in names {
-            if !self.electors.contains_key(name) {
-                let elector = Elector::new(&self.identity, self.timing, now);
-                self.electors.insert(name.clone(), elector);
+            if !self.controllers.contains_key(name) {
+                let election = Election {
+                    elector: Elector::new(&self.identity, self.timing, now),
+                    preferred: self.members.preferred(name).to_owned(),
+                    has_existed: false,
+                };
+                self.controllers.insert(name.clone(), election);
                 // The lease is unknown.
                 self.read_at = self.read_at.min(now);
             }
         }
     }
 
+    /// Whether these are the elections of these controllers, in their order.
+    #[must_use]
+    pub fn are_of<'a>(&self, controllers: impl Iterator<Item = &'a String>) -> bool {
+        self.controllers.keys().eq(controllers)
+    }
+
+    /// The controllers whose requests this replica may send, each with the end of the term:
+    /// also those whose leases it is about to give away, because the requests that have
+    /// started end before.
+    pub fn request_terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> {
+        self.controllers.iter().filter_map(move |(name, election)| {
+            let until = election.elector.sends_until(now)?;
+            Some((name.as_str(), until))
+        })
+    }
+
+    /// The controllers for which this replica may write, each with the end of its term.
+    pub fn terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> {
+        self.controllers.iter().filter_map(move |(name, election)| {
+            let until = election.elector.leads_until(now)?;
+            Some((name.as_str(), until))
+        })
+    }
+
     /// Until when this replica may write for a controller; none if it may not.
     #[must_use]
     pub fn leads_until(&self, controller: &str, now: Instant) -> Option<Instant> {
-        self.electors.get(controller)?.leads_until(now)
+        self.controllers.get(controller)?.elector.leads_until(now)
     }
 
     /// The replica that holds the lease of a controller, as this one last saw it.
     #[must_use]
     pub fn holder(&self, controller: &str) -> Option<&str> {
-        self.electors.get(controller)?.holder()
+        self.controllers.get(controller)?.elector.holder()
     }
 
     /// Why leases cannot be read at present.
@@ -125,17 +181,23 @@ impl Elections {
     /// Gives all leases to other replicas, and acquires no more.
     pub fn stop(&mut self, now: Instant) {
         self.is_stopping = true;
+        self.stopped_at = now.after(self.timing.duration);
         self.presence.give_up(None, now);
-        for (name, elector) in &mut self.electors {
+        for (name, election) in &mut self.controllers {
             let other = self.members.preferred_other(name).map(ToOwned::to_owned);
-            elector.give_up(other, now);
+            election.elector.give_up(other, now);
         }
     }
 
-    /// Whether every lease is given away, after [`Self::stop`].
+    /// Whether every lease is given away after [`Self::stop`], or the API server has not
+    /// answered for a whole lease duration.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
-        let mut all = self.electors.values().chain([&self.presence]);
+        if self.has_waited {
+            return true;
+        }
+        let electors = self.controllers.values().map(|one| &one.elector);
+        let mut all = electors.chain([&self.presence]);
         self.is_stopping && self.writes.is_empty() && !all.any(Elector::is_giving_up)
     }
 
@@ -147,10 +209,17 @@ impl Elections {
                     self.handle_read(result, requested, now.instant);
                 }
             }
+            LeaseAnswer::Deleted => {}
             LeaseAnswer::Written(result) => {
                 let elector = match self.writes.remove(&id) {
                     Some(LeaseName::Replica(_)) => Some(&mut self.presence),
-                    Some(LeaseName::Controller(name)) => self.electors.get_mut(&name),
+                    Some(LeaseName::Controller(name)) => {
+                        let election = self.controllers.get_mut(&name);
+                        election.map(|election| {
+                            election.has_existed |= result.is_ok();
+                            &mut election.elector
+                        })
+                    }
                     None => None,
                 };
                 if elector.is_some_and(|elector| elector.handle(result, now.instant)) {
@@ -174,6 +243,11 @@ impl Elections {
             }
         };
         self.failure = None;
+        let is_in_use = |name: &LeaseName| match name {
+            LeaseName::Controller(name) => self.controllers.contains_key(name),
+            LeaseName::Replica(identity) => *identity == self.identity,
+        };
+        self.strays.observe(&read, is_in_use, now);
         let mut replicas = BTreeMap::new();
         let mut controllers = BTreeMap::new();
         for (name, stored) in read {
@@ -184,9 +258,16 @@ impl Elections {
         }
         let presence = replicas.get(&self.identity);
         self.presence.observe(presence, requested, now);
-        self.members.observe(&replicas, now);
-        for (name, elector) in &mut self.electors {
-            elector.observe(controllers.get(name), requested, now);
+        if self.members.observe(&replicas, now) {
+            for (name, election) in &mut self.controllers {
+                let preferred = self.members.preferred(name);
+                preferred.clone_into(&mut election.preferred);
+            }
+        }
+        for (name, election) in &mut self.controllers {
+            let stored = controllers.get(name);
+            election.has_existed |= stored.is_some();
+            election.elector.observe(stored, requested, now);
         }
     }
 
@@ -196,6 +277,8 @@ impl Elections {
         now: Now,
         activity: impl Fn(&str) -> ControllerActivity,
     ) -> Option<LeaseRequest> {
+        self.has_waited |= self.stopped_at <= now.instant;
+        self.release_all(now.instant);
         self.balance(now.instant, &activity);
         if self.reading.is_none() && self.read_at <= now.instant {
             let id = self.next_id();
@@ -203,17 +286,24 @@ impl Elections {
             self.read_at = now.instant.after(self.timing.read_interval());
             return Some(LeaseRequest::Read(id));
         }
+        if let Some((name, version)) = self.strays.take_due(now.instant) {
+            return Some(LeaseRequest::Delete(self.next_id(), name, version));
+        }
         let own = self.own_circumstances();
         if let Some(write) = self.presence.poll(now, own) {
             let name = LeaseName::Replica(self.identity.clone());
             return Some(self.write(name, write));
         }
-        let names: Vec<String> = self.electors.keys().cloned().collect();
-        names.into_iter().find_map(|name| {
-            let circumstances = self.circumstances(&name, activity(&name));
-            let write = self.electors.get_mut(&name)?.poll(now, circumstances)?;
-            Some(self.write(LeaseName::Controller(name), write))
-        })
+        let mut due = None;
+        for (name, election) in &mut self.controllers {
+            let lease = (election.preferred == self.identity, election.has_existed);
+            let circumstances = circumstances(activity(name), lease, self.is_stopping, self.timing);
+            if let Some(write) = election.elector.poll(now, circumstances) {
+                due = Some((LeaseName::Controller(name.clone()), write));
+                break;
+            }
+        }
+        due.map(|(name, write)| self.write(name, write))
     }
 
     /// When [`Self::poll`] may return a request, or a renew deadline ends.
@@ -225,10 +315,23 @@ impl Elections {
     ) -> Instant {
         let reading = self.reading.is_none().then_some(self.read_at);
         let presence = self.presence.next_wake(now, self.own_circumstances());
-        let electors = self.electors.iter().map(|(name, elector)| {
-            elector.next_wake(now, self.circumstances(name, activity(name)))
+        let electors = self.controllers.iter().map(|(name, election)| {
+            let lease = (election.preferred == self.identity, election.has_existed);
+            let circumstances = circumstances(activity(name), lease, self.is_stopping, self.timing);
+            election.elector.next_wake(now, circumstances)
         });
-        electors.chain(reading).fold(presence, Instant::min)
+        let stopped = (!self.has_waited).then_some(self.stopped_at);
+        let others = electors.chain(reading).chain(stopped);
+        others.fold(presence, Instant::min)
+    }
+
+    /// A replica that stops keeps no lease that another one has given to it meanwhile.
+    fn release_all(&mut self, now: Instant) {
+        if self.is_stopping {
+            for Election { elector, .. } in self.controllers.values_mut() {
+                elector.release(now);
+            }
+        }
     }
 
     /// Gives leases to the replicas that should hold them, once no replica has come or
@@ -238,28 +341,14 @@ impl Elections {
         if self.is_stopping || self.members.settled_for(now) < settles {
             return;
         }
-        for (name, elector) in &mut self.electors {
-            if elector.leads_until(now).is_none() || activity(name).is_recording {
-                continue;
+        for (name, election) in &mut self.controllers {
+            let Election {
+                elector, preferred, ..
+            } = election;
+            let is_elsewhere = *preferred != self.identity;
+            if is_elsewhere && elector.leads_until(now).is_some() && !activity(name).is_recording {
+                elector.give_up(Some(preferred.clone()), now);
             }
-            let preferred = self.members.preferred(name);
-            if preferred != self.identity {
-                elector.give_up(Some(preferred.to_owned()), now);
-            }
-        }
-    }
-
-    fn circumstances(&self, name: &str, activity: ControllerActivity) -> Circumstances {
-        let is_preferred = self.members.preferred(name) == self.identity;
-        Circumstances {
-            is_new: activity.is_new,
-            is_idle: !activity.is_executing,
-            acquires: !self.is_stopping,
-            patience: if is_preferred {
-                Duration::ZERO
-            } else {
-                self.timing.retry_period
-            },
         }
     }
 
@@ -282,5 +371,24 @@ impl Elections {
     fn next_id(&mut self) -> LeaseRequestId {
         self.last_id += 1;
         LeaseRequestId(self.last_id)
+    }
+}
+
+/// The circumstances of the lease of a controller.
+fn circumstances(
+    activity: ControllerActivity,
+    (is_preferred, has_existed): (bool, bool),
+    is_stopping: bool,
+    timing: LeaseTiming,
+) -> Circumstances {
+    Circumstances {
+        is_new: activity.history == ControllerHistory::New && !has_existed,
+        is_idle: !activity.is_executing,
+        acquires: !is_stopping && activity.history != ControllerHistory::Unknown,
+        patience: if is_preferred {
+            Duration::ZERO
+        } else {
+            timing.retry_period
+        },
     }
 }

@@ -96,6 +96,13 @@ impl Elector {
         (self.goal == Goal::Hold).then_some(until)
     }
 
+    /// Until when requests may be sent that this replica has started as the leader; none if
+    /// they may not.
+    #[must_use]
+    pub fn sends_until(&self, now: Instant) -> Option<Instant> {
+        self.until.filter(|until| now < *until)
+    }
+
     /// The holder as this replica last saw it; none if the lease is free or unknown.
     #[must_use]
     pub fn holder(&self) -> Option<&str> {
@@ -111,6 +118,13 @@ impl Elector {
         if self.goal == Goal::Hold {
             self.goal = Goal::GiveUp { to };
             self.due = self.due.min(now);
+        }
+    }
+
+    /// Gives the lease to nobody, if this replica is its holder.
+    pub fn release(&mut self, now: Instant) {
+        if self.is_holder() {
+            self.give_up(None, now);
         }
     }
 
@@ -182,6 +196,9 @@ impl Elector {
                 } else if self.is_holder() {
                     self.until = Some(sent.after(self.timing.renew_deadline));
                     self.due = sent.after(self.timing.renew_interval());
+                    if self.goal != Goal::Hold {
+                        self.due = now;
+                    }
                 } else {
                     self.until = None;
                     self.goal = Goal::Hold;

@@ -36,8 +36,9 @@ impl Members {
         }
     }
 
-    /// Handles a reading of the leases of all replicas, by their identities.
-    pub(super) fn observe(&mut self, read: &BTreeMap<String, StoredLease>, now: Instant) {
+    /// Handles a reading of the leases of all replicas, by their identities. Returns whether
+    /// a replica has come or gone.
+    pub(super) fn observe(&mut self, read: &BTreeMap<String, StoredLease>, now: Instant) -> bool {
         let before: Vec<String> = self.live().map(ToOwned::to_owned).collect();
         self.others.retain(|one, _| read.contains_key(one));
         for (identity, stored) in read.iter().filter(|(one, _)| **one != self.identity) {
@@ -60,9 +61,11 @@ impl Members {
             }
             known.is_live &= now.since(known.since) < known.lasts;
         }
-        if !self.live().eq(before.iter().map(String::as_str)) {
+        let has_changed = !self.live().eq(before.iter().map(String::as_str));
+        if has_changed {
             self.changed = now;
         }
+        has_changed
     }
 
     /// For how long no replica has come or gone.

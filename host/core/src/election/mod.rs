@@ -9,11 +9,14 @@ mod lease;
 mod members;
 #[cfg(test)]
 mod model_tests;
+mod name;
+mod strays;
 #[cfg(test)]
 mod tests;
 
 pub use elections::{
-    ControllerActivity, Elections, LeaseAnswer, LeaseName, LeaseRequest, LeaseRequestId,
+    ControllerActivity, ControllerHistory, Elections, LeaseAnswer, LeaseRequest, LeaseRequestId,
 };
 pub use elector::{Circumstances, Elector};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError, LeaseWrite, LeaseWriteError, StoredLease};
+pub use name::LeaseName;

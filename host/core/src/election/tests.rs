@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{
-    ControllerActivity, Elections, LeaseAnswer, LeaseName, LeaseRequest, LeaseTiming, LeaseWrite,
-    LeaseWriteError, StoredLease,
+    ControllerActivity, ControllerHistory, Elections, LeaseAnswer, LeaseName, LeaseRequest,
+    LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease,
 };
 use crate::time::{Instant, Now, Wall};
 
@@ -82,6 +82,10 @@ impl Cluster {
                 self.requests.1 += 1;
                 (id, LeaseAnswer::Written(self.write(name, &write)))
             }
+            LeaseRequest::Delete(id, name, _) => {
+                self.leases.remove(&name);
+                (id, LeaseAnswer::Deleted)
+            }
         }
     }
 
@@ -129,7 +133,7 @@ impl Cluster {
 
 fn new() -> ControllerActivity {
     ControllerActivity {
-        is_new: true,
+        history: ControllerHistory::New,
         ..ControllerActivity::default()
     }
 }
@@ -260,4 +264,22 @@ fn a_minute_of_rest_costs_few_requests() {
         reads <= 122 && writes <= 100,
         "{reads} reads, {writes} writes"
     );
+}
+
+#[test]
+fn a_replica_that_stops_without_an_api_server_waits_no_longer_than_the_lease() {
+    let mut cluster = Cluster::default();
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(5));
+    let mut elections = cluster.replicas.remove("a").unwrap();
+    elections.stop(cluster.now().instant);
+    let mut waited = Duration::ZERO;
+    while !elections.is_stopped() {
+        // Nobody answers its requests.
+        let _ = elections.poll(cluster.now(), |_| cluster.activity);
+        cluster.time += TICK;
+        waited += TICK;
+        assert!(waited < Duration::from_secs(20), "{waited:?}");
+    }
+    assert!(waited >= LeaseTiming::default().duration, "{waited:?}");
 }

@@ -2,6 +2,7 @@
 //! rollback before that.
 
 mod guardrails;
+mod leases;
 mod replaced;
 mod trust;
 
@@ -30,6 +31,7 @@ use crate::stream::{Batch, StreamId, Update};
 use crate::time::Wall;
 
 const NAME: &str = "podgc";
+const NOON: i64 = 1_795_176_000_000;
 
 /// A guest, identified by its configured threshold.
 type Guest = u64;
@@ -50,7 +52,13 @@ struct Bench {
     pods: BTreeSet<String>,
     /// The guest whose calls fail.
     failing: Option<Guest>,
+    /// The requests for leases without an answer.
+    leases: VecDeque<LeaseRequest>,
+    /// Until when requests of a controller may be sent.
+    terms: BTreeMap<String, Instant>,
     streams: Vec<StreamId>,
+    /// How many of them were listed.
+    listed: usize,
     calls: VecDeque<Call<Guest>>,
     executes: VecDeque<Execute>,
     version: u64,
@@ -103,7 +111,7 @@ impl Bench {
     }
 
     fn trusting(trust: TrustPolicy) -> Self {
-        Self::start_at(Wall(1_795_176_000_000), BTreeMap::new(), trust)
+        Self::start_at(Wall(NOON), BTreeMap::new(), trust, None)
     }
 
     /// Ends this host. A minute later it starts another one, which lists the remaining
@@ -116,7 +124,7 @@ impl Bench {
             trust,
             ..
         } = self;
-        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records, trust);
+        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records, trust, None);
         next.declare_all(vec![declaration]);
         let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
         next.list(&pods);
@@ -127,6 +135,7 @@ impl Bench {
         wall: Wall,
         records: BTreeMap<String, ControllerRecord>,
         trust: TrustPolicy,
+        leases: Option<LeaseSettings>,
     ) -> Self {
         let now = Now {
             instant: Instant::ZERO,
@@ -140,6 +149,7 @@ impl Bench {
                 name: "here".into(),
             }),
             trust,
+            leases,
         };
         let mut bench = Self {
             host: Host::new(now, settings),
@@ -151,7 +161,10 @@ impl Bench {
             records,
             pods: BTreeSet::new(),
             failing: None,
+            leases: VecDeque::new(),
+            terms: BTreeMap::new(),
             streams: Vec::new(),
+            listed: 0,
             calls: VecDeque::new(),
             executes: VecDeque::new(),
             version: 0,
@@ -178,6 +191,12 @@ impl Bench {
             match effect {
                 Effect::Control(effect) => self.control(effect),
                 Effect::Machine(effect) => self.machine(effect),
+                Effect::Lease(request) => self.leases.push_back(request),
+                Effect::Term { controller, until } => {
+                    self.terms.remove(&controller);
+                    self.terms
+                        .extend(until.map(|until| (controller.clone(), until)));
+                }
             }
         }
     }

@@ -28,14 +28,17 @@ impl<G: Clone> Machine<G> {
             self.outbox.release(hosted.into_guests());
         }
         for one in desired {
-            self.apply_one(now.instant, one);
+            self.apply_one(now, one);
         }
         self.attach_all(now);
+        self.judge_leadership(now);
     }
 
-    fn apply_one(&mut self, now: Instant, desired: DesiredController<G>) {
+    fn apply_one(&mut self, clocks: Now, desired: DesiredController<G>) {
+        let now = clocks.instant;
         let DesiredController {
             name,
+            leads,
             settings,
             account,
             stable,
@@ -52,7 +55,12 @@ impl<G: Clone> Machine<G> {
                 withdrawn = Some(controller.id());
             }
             controller.set(now, settings.clone());
+            if leads && !hosted.decides {
+                let trips = tripped.iter().map(|tripped| tripped.resumed(clocks));
+                controller.take_over_trips(trips);
+            }
         }
+        hosted.decides = leads;
         hosted.settings = settings;
         hosted.tripped = tripped;
         hosted.account = account;

@@ -20,6 +20,10 @@ pub(super) struct HostedController<G> {
     pub(super) stable: Option<PendingRevision<G>>,
     /// The revision that becomes the candidate once its watches are synced.
     pub(super) candidate: Option<(PendingRevision<G>, CandidateStep)>,
+    /// Whether the control half decides about it here.
+    pub(super) decides: bool,
+    /// Whether this replica led it when that was last judged.
+    pub(super) leads: bool,
     /// The settings that a controller starts with.
     pub(super) settings: Settings,
     pub(super) tripped: Vec<TrippedGuardrail>,
@@ -44,6 +48,8 @@ impl<G> Default for HostedController<G> {
             controller: None,
             stable: None,
             candidate: None,
+            decides: false,
+            leads: false,
             settings: Settings::default(),
             tripped: Vec::new(),
             account: None,

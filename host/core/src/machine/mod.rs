@@ -13,6 +13,7 @@ mod apply;
 mod discovery;
 mod exchange;
 mod hosted;
+mod leadership;
 mod log;
 mod observe;
 mod outbox;
@@ -45,6 +46,7 @@ pub use exchange::{Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest
 pub use report::{ControllerState, Report, State};
 
 use hosted::HostedController;
+use leadership::Leadership;
 use outbox::Outbox;
 use streams::Streams;
 
@@ -78,8 +80,7 @@ pub struct Machine<G> {
     outbox: Outbox<G>,
     /// Whether the API server answers at all.
     reachable: bool,
-    /// Whether this replica may write.
-    leading: bool,
+    leadership: Leadership,
     /// When to request discovery; none while a discovery is running.
     discover_at: Option<Instant>,
     housekeep_at: Instant,
@@ -102,7 +103,7 @@ impl<G: Clone> Machine<G> {
             unlisted: None,
             outbox: Outbox::new(settings.run),
             reachable: true,
-            leading: true,
+            leadership: Leadership::default(),
             discover_at: Some(now.instant),
             housekeep_at: now.instant,
             polled: false,
@@ -134,7 +135,10 @@ impl<G: Clone> Machine<G> {
                 outcome,
                 took,
             } => self.handle_outcome(now.instant, plan, outcome, took),
-            Input::Leadership { held } => self.handle_leadership(now.instant, held),
+            Input::Leadership { held } => {
+                self.leadership.withheld = !held;
+                self.judge_leadership(now);
+            }
             Input::Stop => {
                 self.outbox.stopping = true;
                 self.withdraw_all(now.instant);
@@ -145,9 +149,14 @@ impl<G: Clone> Machine<G> {
     /// The next effect. Call it until it returns none, after every input and at
     /// [`Self::next_wake`]. Several inputs may be handled in between.
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
+        if self.leadership.ends <= now.instant {
+            // What was decided before must not start any more.
+            self.judge_leadership(now);
+        }
         let mut next = self.outbox.pop();
         if next.is_none() && !self.polled {
             self.polled = true;
+            self.judge_leadership(now);
             self.wake(now);
             self.work(now);
             next = self.outbox.pop();
@@ -170,6 +179,7 @@ impl<G: Clone> Machine<G> {
         let called = self.running().filter(|_| self.mapping.is_some());
         let due = called.filter_map(|(_, controller)| controller.poll_timeout(now.instant));
         due.chain(self.discover_at)
+            .chain([self.leadership.ends])
             .fold(self.housekeep_at, Instant::min)
     }
 
@@ -177,6 +187,11 @@ impl<G: Clone> Machine<G> {
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.outbox.stopping && !self.outbox.is_executing()
+    }
+
+    /// Whether a plan of a controller of that name is in execution.
+    pub(crate) fn is_executing(&self, controller: &str) -> bool {
+        self.outbox.is_executing_for(controller)
     }
 
     /// Performs what is due at this time.
@@ -219,7 +234,10 @@ impl<G: Clone> Machine<G> {
         took: Duration,
     ) {
         self.calls.remove(&call);
-        let Some((name, controller)) = find(&mut self.controllers, call.controller) else {
+        let Some((name, hosted)) = find(&mut self.controllers, call.controller) else {
+            return;
+        };
+        let Some(controller) = &mut hosted.controller else {
             return;
         };
         self.outbox.log.logged(name, logged, now);
@@ -232,37 +250,19 @@ impl<G: Clone> Machine<G> {
     fn handle_outcome(&mut self, now: Instant, plan: PlanId, mut outcome: Outcome, took: Duration) {
         self.note_refusal(plan.controller, &mut outcome);
         if let Some(mapping) = self.mapping.clone()
-            && let Some((_, controller)) = find(&mut self.controllers, plan.controller)
+            && let Some((name, hosted)) = find(&mut self.controllers, plan.controller)
+            && let Some(controller) = &mut hosted.controller
         {
             let snapshot = self.store.snapshot();
             let world = World {
                 now,
                 snapshot: &snapshot,
                 mapping: &mapping,
-                leading: self.leading,
+                leading: hosted.leads && self.leadership.holds(name, now),
             };
             controller.handle_outcome(plan, outcome.clone(), &world);
         }
         self.outbox.executed(plan, outcome, took, now);
-    }
-
-    /// Leadership was gained or lost. Plans that were decided without it are decided
-    /// again with it.
-    fn handle_leadership(&mut self, now: Instant, held: bool) {
-        if self.leading == held {
-            return;
-        }
-        self.leading = held;
-        if held && Mutant::ForgetResync.is_active() {
-            return;
-        }
-        if held {
-            self.running_mut()
-                .for_each(|(_, controller)| controller.resync(now));
-        } else {
-            self.settle(now);
-            self.withdraw_all(now);
-        }
     }
 
     fn withdraw_all(&mut self, now: Instant) {
@@ -307,9 +307,9 @@ impl<G: Clone> Machine<G> {
 fn find<G: Clone>(
     controllers: &mut BTreeMap<String, HostedController<G>>,
     id: ControllerId,
-) -> Option<(&String, &mut Controller<G>)> {
-    controllers.iter_mut().find_map(|(name, hosted)| {
-        let controller = hosted.controller.as_mut()?;
-        (controller.id() == id).then_some((name, controller))
+) -> Option<(&String, &mut HostedController<G>)> {
+    controllers.iter_mut().find(|(_, hosted)| {
+        let controller = hosted.controller.as_ref();
+        controller.is_some_and(|controller| controller.id() == id)
     })
 }

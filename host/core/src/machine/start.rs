@@ -75,6 +75,7 @@ impl<G: Clone> Machine<G> {
             outbox,
             store,
             last_controller,
+            leadership,
             ..
         } = self;
         for (name, hosted) in controllers {
@@ -87,7 +88,12 @@ impl<G: Clone> Machine<G> {
             let ready =
                 |one: &mut PendingRevision<G>| is_free && may_start(store, one, now.instant);
             if let Some(pending) = hosted.stable.take_if(ready) {
+                let is_new = hosted.controller.is_none();
                 start_stable(name, hosted, pending, now, last_controller, outbox);
+                if is_new {
+                    // Its items are queued already: it needs no resync.
+                    hosted.leads = hosted.decides && leadership.holds(name, now.instant);
+                }
             }
             let ready = |(one, _): &mut (PendingRevision<G>, CandidateStep)| {
                 may_start(store, one, now.instant)

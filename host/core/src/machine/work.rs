@@ -41,14 +41,16 @@ impl<G: Clone> Machine<G> {
     /// Executes a slice of each controller's answers.
     fn continue_answers(&mut self, now: Instant, mapping: &Mapping) {
         let snapshot = self.store.snapshot();
-        let world = World {
-            now,
-            snapshot: &snapshot,
-            mapping,
-            leading: self.leading,
-        };
-        for (_, controller) in self.running_mut() {
-            controller.continue_work(&world);
+        for (name, hosted) in &mut self.controllers {
+            if let Some(controller) = &mut hosted.controller {
+                let leading = hosted.leads && self.leadership.holds(name, now);
+                controller.continue_work(&World {
+                    now,
+                    snapshot: &snapshot,
+                    mapping,
+                    leading,
+                });
+            }
         }
     }
 

@@ -5,12 +5,14 @@
 //! - [`stream`] lists and watches a resource.
 //! - [`read`] answers the live reads of a guest.
 //! - [`review`] asks what an account may do.
+//! - [`lease`] reads and writes the leases of leader election.
 //! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
 //!   and decides whether the request may be sent again.
 
 mod attempt;
 mod body;
 mod error;
+pub mod lease;
 mod path;
 pub mod plan;
 pub mod read;

@@ -109,6 +109,18 @@ impl Add for Counts {
 }
 
 impl Counts {
+    /// What was counted since there were these.
+    #[must_use]
+    pub fn since(self, former: Self) -> Self {
+        Self {
+            agree: self.agree.saturating_sub(former.agree),
+            only_stable: self.only_stable.saturating_sub(former.only_stable),
+            only_candidate: self.only_candidate.saturating_sub(former.only_candidate),
+            different: self.different.saturating_sub(former.different),
+            unknown: self.unknown.saturating_sub(former.unknown),
+        }
+    }
+
     /// Targets on which the revisions could be compared.
     #[must_use]
     pub const fn compared(&self) -> u64 {

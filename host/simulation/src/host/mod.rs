@@ -12,7 +12,8 @@ use davit_core::control::{
     Requests,
 };
 use davit_core::controller::CallId;
-use davit_core::host::{Effect, HostSettings, Input};
+use davit_core::election::LeaseTiming;
+use davit_core::host::{Effect, HostSettings, Input, LeaseSettings};
 use davit_core::machine::{self, Execute, ReadId, Report};
 use davit_core::time::{Instant, Now};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
@@ -62,6 +63,8 @@ pub struct Host {
     executed: Vec<ExecutedPlan>,
     watchdog: Watchdog,
     leading: bool,
+    /// Whether the host takes part in leader election.
+    pub leases: bool,
     starts: u64,
     last_id: u64,
 }
@@ -131,6 +134,7 @@ impl Host {
             executed: Vec::new(),
             watchdog: Watchdog::default(),
             leading: true,
+            leases: false,
             starts: 0,
             last_id: 1 << 32,
         }
@@ -152,6 +156,10 @@ impl Host {
                 unsigned: UnsignedPolicy::Allow,
                 ..TrustPolicy::default()
             },
+            leases: self.leases.then(|| LeaseSettings {
+                identity: format!("run{}", self.starts),
+                timing: LeaseTiming::default(),
+            }),
         };
         self.world.note(format_args!("the host starts"));
         let now = self.now();
@@ -344,6 +352,11 @@ impl Host {
             match effect {
                 Effect::Control(effect) => self.control_effect(effect),
                 Effect::Machine(effect) => self.machine_effect(effect),
+                Effect::Lease(request) => self.world.lease(request),
+                Effect::Term { controller, until } => {
+                    let until = until.map(|until| self.boot.after(until.since(Instant::ZERO)));
+                    self.world.set_term(controller, until);
+                }
             }
             if counts && self.crash > 0.0 && self.world.dice().chance(self.crash) {
                 self.crash();
@@ -418,6 +431,12 @@ impl Host {
                 result,
                 written,
             } => self.record_written(id, &controller, result, written),
+            Notice::Lease { id, answer } => {
+                let now = self.now();
+                if let Some(core) = &mut self.core {
+                    core.handle(now, Input::Lease(id, answer));
+                }
+            }
             Notice::Reviewed { id, review, result } => {
                 self.watchdog.reviewed(&review, &result);
                 self.control(ControlInput::Reviewed { id, result });

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use davit_core::account::Account;
 use davit_core::control::ReviewId;
+use davit_core::election::LeaseRequestId;
 use davit_core::machine::ReadId;
-use davit_core::request::{Method, NoAnswer, Repeats, Request, RequestError, Route};
+use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
 use davit_core::traffic::{Access, Destination, Ticket, Turn, TurnRequest, Urgency};
@@ -37,6 +38,8 @@ pub(super) enum Caller {
     Read(ReadId, usize),
     /// A review of what an account may do.
     Review(ReviewId),
+    /// Leader election.
+    Lease(LeaseRequestId),
 }
 
 /// Who sends a request.
@@ -56,8 +59,13 @@ impl Sender {
         }
     }
 
+    /// The name of the controller; empty for the host itself.
+    pub(super) fn controller(&self) -> &str {
+        &self.controller
+    }
+
     /// The host itself.
-    fn host() -> Self {
+    pub(super) fn host() -> Self {
         Self::new("", None)
     }
 
@@ -157,6 +165,15 @@ impl World {
                 continue;
             };
             match turn {
+                Turn::Go if !self.may_send(call.caller) => {
+                    let lost = Err(RequestError::NoAnswer(NoAnswer {
+                        cause: Cause::Other,
+                        unsent: true,
+                        detail: "the host does not lead the controller any more".to_owned(),
+                    }));
+                    self.may_repeat(&mut call, &lost);
+                    self.deliver_answer(call.caller, &lost);
+                }
                 Turn::Go => {
                     self.started(call.caller);
                     if call.asked.urgency == Urgency::Begin {
@@ -320,6 +337,7 @@ impl World {
             Caller::Execution(execution) => self.execution_answered(execution, result.as_ref()),
             Caller::Read(read, part) => self.read_answered(read, part, result),
             Caller::Review(id) => self.review_answered(id, result),
+            Caller::Lease(id) => self.lease_answered(id, result),
             Caller::Page(_) | Caller::Watch(_) => {}
         }
     }

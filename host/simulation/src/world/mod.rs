@@ -1,6 +1,7 @@
 //! The world: time, the server, and the requests between the server and the host.
 
 mod calls;
+mod leases;
 mod plans;
 mod reads;
 mod records;
@@ -18,6 +19,7 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{RecordId, ReviewId, StoredRecord};
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Effect, Input, ReadId};
 use davit_core::manifest::Rate;
@@ -79,6 +81,13 @@ pub enum Notice {
         review: AccessReview,
         /// The answer, or why there is none.
         result: Result<ReviewAnswer, String>,
+    },
+    /// A request for leases ended.
+    Lease {
+        /// Identifies the request.
+        id: LeaseRequestId,
+        /// The answer.
+        answer: LeaseAnswer,
     },
     /// A reminder, with the number that its owner gave it.
     Reminder(u64),
@@ -184,6 +193,9 @@ pub struct World {
     executions: BTreeMap<ExecutionId, Execution>,
     readings: BTreeMap<ReadId, LiveRead>,
     reviews: BTreeMap<ReviewId, AccessReview>,
+    lease_requests: BTreeMap<LeaseRequestId, LeaseRequest>,
+    /// Until when requests of each controller may be sent; none before the first term.
+    terms: Option<BTreeMap<String, Instant>>,
     records: Records,
     record_calls: BTreeMap<u64, RecordCall>,
     writes: Vec<Write>,
@@ -255,6 +267,8 @@ impl World {
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
             reviews: BTreeMap::new(),
+            lease_requests: BTreeMap::new(),
+            terms: None,
             records: Records::default(),
             record_calls: BTreeMap::new(),
             writes: Vec::new(),
@@ -410,6 +424,8 @@ impl World {
         self.executions.clear();
         self.readings.clear();
         self.reviews.clear();
+        self.lease_requests.clear();
+        self.terms = None;
         self.end_record_calls();
         self.traffic = Traffic::new(self.rate);
     }

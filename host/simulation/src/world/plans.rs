@@ -77,6 +77,15 @@ impl World {
         }
     }
 
+    /// Whether a request may be sent now: not that of a plan after the term.
+    pub(super) fn may_send(&self, caller: Caller) -> bool {
+        let Caller::Execution(id) = caller else {
+            return true;
+        };
+        let execution = self.executions.get(&id);
+        execution.is_none_or(|one| self.is_in_term(one.sender.controller()))
+    }
+
     /// A request has its turn.
     pub(super) fn started(&mut self, caller: Caller) {
         if let Caller::Execution(id) = caller

@@ -40,7 +40,13 @@ async fn execute_on(
     let outcome = match writer.start(&plan).await {
         Ok(course) => {
             writer
-                .execute(&mapping, &plan, Some(&decision()), course)
+                .execute(
+                    &mapping,
+                    &plan,
+                    Some(&decision()),
+                    course,
+                    &Term::unlimited(),
+                )
                 .await
         }
         Err(outcome) => outcome,

@@ -36,6 +36,7 @@ struct Case {
     hold: Option<StepWait>,
     unrecorded: Option<&'static str>,
     other_host: Option<HostStatus>,
+    has_lease: bool,
     /// Status and reason of Ready.
     ready: &'static str,
     /// Resolved, Verified, Compiled, Configured: True, False or Unknown.
@@ -129,6 +130,7 @@ fn running() -> Case {
         hold: None,
         unrecorded: None,
         other_host: None,
+        has_lease: false,
         ready: "True Running",
         loaded_conditions: "TTTT",
         rest: "True Synced, True OnlyReplica, False Stable, False Healthy",
@@ -472,6 +474,12 @@ fn troubles() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "beside other replicas",
+            has_lease: true,
+            rest: "True Synced, True LeaseHolder, False Stable, False Healthy",
+            ..running()
+        },
+        Case {
             name: "a bad spec, a guardrail and an open circuit",
             status: tripped(None),
             spec_error: Some(spec_error()),
@@ -533,6 +541,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,
         other_host: case.other_host.as_ref(),
+        has_lease: case.has_lease,
     }
 }
 

@@ -8,11 +8,11 @@ use crate::api::{ControllerStatus, ModeConfig};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
 use crate::control::state::{Candidate, Rollout, Standing, Wait};
-use crate::control::times::precise_time;
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
 use crate::observation::Observation;
 use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
 use crate::time::Wall;
+use crate::times::precise_time;
 
 impl<G: Clone> Controller<G> {
     pub(super) fn choose_stable(&mut self, now: Wall, notices: &mut Vec<Notice>) {
@@ -70,6 +70,9 @@ impl<G: Clone> Controller<G> {
         let Some(candidate) = self.rollout.candidate_mut() else {
             return;
         };
+        if seen.is_none() {
+            candidate.counts.note_absence();
+        }
         if let Some(seen) = &seen {
             candidate.counts.observe(seen);
             if counts_time {
@@ -112,7 +115,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Sets the loaded stable revision to that of the state.
-    fn take_stable(&mut self) {
+    pub(super) fn take_stable(&mut self) {
         let Some(decided) = self.rollout.stable() else {
             return;
         };

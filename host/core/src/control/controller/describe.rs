@@ -8,9 +8,9 @@ use crate::control::conditions::{self, Authorization, ConditionInputs, LoadedMod
 use crate::control::notice::Notice;
 use crate::control::revision::Revision;
 use crate::control::state::Candidate;
-use crate::control::times::time;
 use crate::observation::Observation;
 use crate::time::Wall;
+use crate::times::time;
 
 impl<G: Clone> Controller<G> {
     /// The status without its answers to requests.
@@ -88,6 +88,7 @@ impl<G: Clone> Controller<G> {
             hold: self.rollout.candidate().and_then(Candidate::hold),
             unrecorded: self.unrecorded.as_deref(),
             other_host: self.other_host.as_ref().map(|(host, _)| host),
+            has_lease: self.has_lease,
         }
     }
 

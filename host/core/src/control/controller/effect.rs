@@ -50,6 +50,7 @@ impl<G: Clone> Controller<G> {
         });
         let desired = DesiredController {
             name: self.name.clone(),
+            leads: self.leads(),
             settings: Settings {
                 // The grant is also that of the candidate, and of a replaced revision that
                 // still runs. Neither gets more than its own: without rules, only what is

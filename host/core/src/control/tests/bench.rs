@@ -171,6 +171,7 @@ fn settings() -> ControlSettings {
             files: true,
             ..Default::default()
         },
+        has_leases: false,
     }
 }
 

@@ -24,6 +24,7 @@ fn reading() -> (Control<()>, RecordId) {
             files: true,
             ..Default::default()
         },
+        has_leases: false,
     };
     let mut control = Control::new(NOW, settings);
     let file = FileController {

@@ -44,7 +44,7 @@ impl Bench {
             unsigned,
             files: true,
         };
-        Self::start_at(wall, self.records, trust)
+        Self::start_at(wall, self.records, trust, None)
     }
 }
 

@@ -363,6 +363,7 @@ fn account(name: &str) -> Account {
 fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
     DesiredController {
         name: "test".into(),
+        leads: true,
         settings,
         account: None,
         stable: revision(guest, manifest()),

@@ -1,0 +1,130 @@
+//! Terms of leadership: until when this replica may send requests for a controller.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use davit_core::request::{Cause, NoAnswer, RequestError};
+use davit_core::time::Instant;
+use tokio::sync::watch;
+use tokio::time::timeout_at;
+
+use crate::clock::Clock;
+
+/// The term of one controller. It changes while requests are sent.
+#[derive(Clone, Debug)]
+pub struct Term(Option<Limit>);
+
+#[derive(Clone, Debug)]
+struct Limit {
+    clock: Clock,
+    /// None while another replica leads.
+    until: watch::Receiver<Option<Instant>>,
+    /// How long a request may take that was sent at the end of the term.
+    grace: Duration,
+}
+
+impl Term {
+    /// There are no other replicas.
+    #[must_use]
+    pub fn unlimited() -> Self {
+        Self(None)
+    }
+
+    /// A term that ends at the last value of `until`; requests end `grace` later.
+    #[must_use]
+    pub fn new(clock: Clock, until: watch::Receiver<Option<Instant>>, grace: Duration) -> Self {
+        Self(Some(Limit {
+            clock,
+            until,
+            grace,
+        }))
+    }
+
+    /// Whether requests may be sent now.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.0.as_ref().is_none_or(|limit| limit.end().is_some())
+    }
+
+    /// Sends a request, if this replica leads. Another one may lead soon after the term: the
+    /// request ends before.
+    pub async fn send(
+        &self,
+        request: impl Future<Output = Result<Bytes, RequestError>>,
+    ) -> Result<Bytes, RequestError> {
+        let Some(limit) = &self.0 else {
+            return request.await;
+        };
+        let lost = |unsent| {
+            RequestError::NoAnswer(NoAnswer {
+                cause: Cause::Other,
+                unsent,
+                detail: "this replica does not lead the controller any more".to_owned(),
+            })
+        };
+        let end = limit.end().ok_or_else(|| lost(true))?;
+        let deadline = limit.clock.deadline(end.after(limit.grace));
+        let answer = timeout_at(deadline, request).await;
+        answer.unwrap_or_else(|_| Err(lost(false)))
+    }
+
+    /// When work for the controller that starts now must have ended; none if it must not
+    /// start.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Option<tokio::time::Instant>> {
+        let Some(limit) = &self.0 else {
+            return Some(None);
+        };
+        let end = limit.end()?.after(limit.grace);
+        Some(Some(limit.clock.deadline(end)))
+    }
+}
+
+impl Limit {
+    /// The end of the term, if it has not passed.
+    fn end(&self) -> Option<Instant> {
+        let until = *self.until.borrow();
+        until.filter(|until| self.clock.instant() < *until)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use super::*;
+
+    fn seconds(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    async fn answered(after: Duration) -> Result<Bytes, RequestError> {
+        tokio::time::sleep(after).await;
+        Ok(Bytes::new())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_sent_in_the_term_and_ends_soon_after_it() {
+        let clock = Clock::start();
+        let (sender, until) = watch::channel(Some(seconds(10)));
+        let term = Term::new(clock, until, Duration::from_secs(3));
+        let sent = term.send(answered(Duration::from_secs(9))).await;
+        assert!(sent.is_ok() && term.holds());
+        // The term was renewed meanwhile: that counts for the next request.
+        sender.send_replace(Some(seconds(20)));
+        assert!(term.send(pending()).await.is_err());
+        assert_eq!(clock.instant(), seconds(23));
+        let Err(RequestError::NoAnswer(error)) = term.send(async { panic!("it is sent") }).await
+        else {
+            panic!("the term is over");
+        };
+        assert!(error.unsent && !term.holds());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_other_replicas_there_is_no_limit() {
+        let term = Term::unlimited();
+        assert!(term.send(answered(Duration::from_hours(1))).await.is_ok());
+        assert_eq!(term.deadline(), Some(None));
+    }
+}

@@ -1,0 +1,154 @@
+//! Which controllers this replica decides about.
+//!
+//! The replica that holds the lease of a controller decides and records. Any other follows:
+//! it loads what the record names and runs that in the dark. Before a follower decides, it
+//! reads the record, because what it last saw of the status may be older.
+
+use std::collections::BTreeSet;
+
+use super::controller::Controller;
+use super::declaration::Owner;
+use super::part::Part;
+use super::record::{RecordId, StoredRecord};
+use super::{Control, ControlEffect, Entry, READ_AGAIN, known};
+use crate::api::ControllerStatus;
+use crate::election::ControllerHistory;
+use crate::time::{Instant, Now};
+
+impl<G: Clone> Control<G> {
+    /// This replica holds the leases of these controllers and of no others.
+    pub(crate) fn lead(&mut self, now: Instant, held: BTreeSet<String>) {
+        if self.held.as_ref() == Some(&held) {
+            return;
+        }
+        let mut lost = Vec::new();
+        for (name, controller) in known(&mut self.controllers) {
+            if !held.contains(name) && controller.follow(now) {
+                lost.push(name.clone());
+            }
+        }
+        for name in lost {
+            // What keeps it from recording does not matter here any more.
+            self.report_recording(&name, None);
+        }
+        self.held = Some(held);
+        self.due = now;
+    }
+
+    /// Where a controller has run, as far as this replica knows.
+    pub(crate) fn history(&self, controller: &str) -> ControllerHistory {
+        let Some(known) = self.controllers.get(controller).and_then(Entry::known) else {
+            return ControllerHistory::Unknown;
+        };
+        let ControllerStatus {
+            stable, candidate, ..
+        } = known.status();
+        if stable.is_none() && candidate.is_none() {
+            ControllerHistory::New
+        } else {
+            ControllerHistory::HasRun
+        }
+    }
+
+    /// Whether a write to the record of a controller is under way.
+    pub(crate) fn is_recording(&self, controller: &str) -> bool {
+        self.open_writes.values().any(|one| one == controller)
+    }
+
+    /// The names of all declared controllers.
+    pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
+        self.controllers.keys()
+    }
+
+    /// Reads the records of the controllers whose leases this replica holds by now, or
+    /// whose record could not be read.
+    pub(super) fn take_over(&mut self, now: Instant) {
+        let Some(held) = &self.held else {
+            return;
+        };
+        for (name, controller) in known(&mut self.controllers) {
+            // A write of its own may still change the record.
+            if self.open_writes.values().any(|one| one == name) {
+                continue;
+            }
+            let reads = match controller.part {
+                Part::Leader => false,
+                Part::Follower => held.contains(name),
+                Part::Elected { retry_at, .. } => retry_at.is_some_and(|at| at <= now),
+            };
+            if reads {
+                self.last_id += 1;
+                let id = RecordId(self.last_id);
+                controller.part = Part::Elected {
+                    read: id,
+                    retry_at: None,
+                };
+                let owner = Owner::of(name, controller.object.as_ref());
+                let read = ControlEffect::ReadRecord { id, owner };
+                self.outputs.push_back(read.into());
+            }
+        }
+    }
+
+    /// Handles the record of a controller whose lease this replica has got. Returns whether
+    /// the read was for that.
+    pub(super) fn handle_taken_over(
+        &mut self,
+        now: Now,
+        id: RecordId,
+        record: &StoredRecord,
+    ) -> bool {
+        let is_it =
+            |one: &Controller<G>| matches!(one.part, Part::Elected { read, .. } if read == id);
+        let Some((name, controller)) =
+            known(&mut self.controllers).find(|(_, controller)| is_it(controller))
+        else {
+            return false;
+        };
+        let name = name.clone();
+        match &record.status {
+            // The spec that the record is about is not known here yet.
+            Ok(status) if status.observed_generation > controller.generation() => {
+                controller.part = Part::Elected {
+                    read: id,
+                    retry_at: Some(now.instant.after(READ_AGAIN)),
+                };
+            }
+            Ok(status) => {
+                controller.take_over(status.clone(), now.instant);
+                self.due = now.instant;
+                self.report_recording(&name, None);
+            }
+            Err(error) => {
+                controller.part = Part::Elected {
+                    read: id,
+                    retry_at: Some(now.instant.after(READ_AGAIN)),
+                };
+                self.report_unread(&name, error);
+            }
+        }
+        true
+    }
+}
+
+impl<G: Clone> Controller<G> {
+    /// Whether this replica decides about the controller.
+    pub(super) fn leads(&self) -> bool {
+        self.part == Part::Leader
+    }
+
+    /// Another replica decides from now on, about what is recorded. Returns whether this
+    /// one did until now, or was about to.
+    fn follow(&mut self, now: Instant) -> bool {
+        if self.part == Part::Follower {
+            return false;
+        }
+        self.part = Part::Follower;
+        if let Some(applied) = &mut self.applied {
+            applied.leads = false;
+        }
+        let recorded = self.recording.status().clone();
+        self.continue_from(recorded, now);
+        true
+    }
+}

@@ -1,0 +1,64 @@
+//! Leader election: requests for leases, and until when the host leads.
+
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
+use davit_core::request::{RequestError, lease};
+use davit_core::time::Instant;
+use davit_core::traffic::Urgency;
+
+use super::calls::{Caller, Sender};
+use super::{Notice, World};
+use crate::host::NAMESPACE;
+
+impl World {
+    /// Sends a request for leases. The answer is a [`Notice::Lease`].
+    pub fn lease(&mut self, request: LeaseRequest) {
+        let (id, sent) = match &request {
+            LeaseRequest::Read(id) => (*id, lease::read_all(NAMESPACE)),
+            LeaseRequest::Write(id, name, write) => (*id, lease::write(NAMESPACE, name, write)),
+            LeaseRequest::Delete(id, name, version) => {
+                (*id, lease::delete(NAMESPACE, name, version))
+            }
+        };
+        self.lease_requests.insert(id, request);
+        self.ask(Caller::Lease(id), &Sender::host(), Urgency::Read, sent);
+    }
+
+    /// Until when requests of a controller may be sent.
+    pub fn set_term(&mut self, controller: String, until: Option<Instant>) {
+        let terms = self.terms.get_or_insert_default();
+        terms.remove(&controller);
+        terms.extend(until.map(|until| (controller, until)));
+    }
+
+    /// Whether requests of a controller may be sent now.
+    pub(super) fn is_in_term(&self, controller: &str) -> bool {
+        let Some(terms) = &self.terms else {
+            return true;
+        };
+        terms
+            .get(controller)
+            .is_some_and(|until| self.instant < *until)
+    }
+
+    pub(super) fn lease_answered(
+        &mut self,
+        id: LeaseRequestId,
+        result: &Result<Vec<u8>, RequestError>,
+    ) {
+        let Some(request) = self.lease_requests.remove(&id) else {
+            return;
+        };
+        let answer = result.as_ref().map(Vec::as_slice);
+        let answer = match &request {
+            LeaseRequest::Read(_) => {
+                let all = lease::all(NAMESPACE, answer);
+                LeaseAnswer::Read(all.map_err(|error| error.message))
+            }
+            LeaseRequest::Write(_, name, _) => {
+                LeaseAnswer::Written(lease::written(NAMESPACE, name, answer))
+            }
+            LeaseRequest::Delete(..) => LeaseAnswer::Deleted,
+        };
+        self.notices.push_back(Notice::Lease { id, answer });
+    }
+}

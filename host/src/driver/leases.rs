@@ -1,0 +1,115 @@
+//! Leader election: the requests for leases, and until when this replica leads.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use davit_cluster::api::Api;
+use davit_cluster::clock::Clock;
+use davit_cluster::leases;
+use davit_cluster::term::Term;
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseWriteError};
+use davit_core::host::{Input, LeaseSettings};
+use davit_core::time::Instant;
+use tokio::sync::{mpsc, watch};
+
+use super::message::Message;
+
+/// Executes the requests of leader election, each in a task of its own.
+pub(super) struct LeaseDriver {
+    api: Api,
+    namespace: String,
+    /// How long the host waits for an answer: it tries again before the renew deadline.
+    patience: Duration,
+    inbox: mpsc::UnboundedSender<Message>,
+}
+
+impl LeaseDriver {
+    pub(super) fn new(
+        api: Api,
+        namespace: String,
+        settings: &LeaseSettings,
+        inbox: mpsc::UnboundedSender<Message>,
+    ) -> Self {
+        Self {
+            api,
+            namespace,
+            patience: settings.timing.retry_period,
+            inbox,
+        }
+    }
+
+    pub(super) fn run(&self, request: LeaseRequest) {
+        let (api, namespace, inbox) =
+            (self.api.clone(), self.namespace.clone(), self.inbox.clone());
+        let patience = self.patience;
+        tokio::spawn(async move {
+            let (id, answer) = leases::execute(&api, &namespace, &request, patience).await;
+            let failure = match &answer {
+                LeaseAnswer::Read(Err(error))
+                | LeaseAnswer::Written(Err(LeaseWriteError::Failed(error))) => Some(error),
+                LeaseAnswer::Deleted
+                | LeaseAnswer::Read(Ok(_))
+                | LeaseAnswer::Written(Ok(_) | Err(LeaseWriteError::Conflict)) => None,
+            };
+            if let Some(error) = failure {
+                tracing::warn!(
+                    error,
+                    "leader election: a request failed; the host tries again"
+                );
+            }
+            // The host may have stopped.
+            let _ = inbox.send(Message::Input(Input::Lease(id, answer)));
+        });
+    }
+}
+
+/// Until when this replica leads each controller.
+pub(super) struct Terms {
+    clock: Clock,
+    /// How long a request may take that was sent at the end of a term; none if there are no
+    /// other replicas.
+    grace: Option<Duration>,
+    until: BTreeMap<String, watch::Sender<Option<Instant>>>,
+}
+
+impl Terms {
+    pub(super) fn new(clock: Clock, settings: Option<&LeaseSettings>) -> Self {
+        Self {
+            clock,
+            grace: settings.map(|settings| settings.timing.grace()),
+            until: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn set(&mut self, controller: String, until: Option<Instant>) {
+        // Those of controllers that were removed.
+        let is_used = |one: &watch::Sender<Option<Instant>>| {
+            one.receiver_count() > 0 || one.borrow().is_some()
+        };
+        self.until.retain(|_, one| is_used(one));
+        let former = self.of_controller(&controller).send_replace(until);
+        match (former, until) {
+            (None, Some(_)) => tracing::info!(controller, "this replica leads the controller"),
+            (Some(_), None) => {
+                tracing::info!(controller, "this replica leads the controller no longer");
+            }
+            _ => {}
+        }
+    }
+
+    /// The term of a controller.
+    pub(super) fn of(&mut self, controller: &str) -> Term {
+        match self.grace {
+            None => Term::unlimited(),
+            Some(grace) => {
+                let until = self.of_controller(controller).subscribe();
+                Term::new(self.clock, until, grace)
+            }
+        }
+    }
+
+    fn of_controller(&mut self, controller: &str) -> &watch::Sender<Option<Instant>> {
+        let entry = self.until.entry(controller.to_owned());
+        entry.or_insert_with(|| watch::Sender::new(None))
+    }
+}
