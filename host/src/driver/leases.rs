@@ -81,13 +81,13 @@ impl Terms {
         }
     }
 
-    pub(super) fn set(&mut self, controller: String, until: Option<Instant>) {
+    pub(super) fn set(&mut self, controller: &str, until: Option<Instant>) {
         // Those of controllers that were removed.
         let is_used = |one: &watch::Sender<Option<Instant>>| {
             one.receiver_count() > 0 || one.borrow().is_some()
         };
         self.until.retain(|_, one| is_used(one));
-        let former = self.of_controller(&controller).send_replace(until);
+        let former = self.of_controller(controller).send_replace(until);
         match (former, until) {
             (None, Some(_)) => tracing::info!(controller, "this replica leads the controller"),
             (Some(_), None) => {

@@ -202,7 +202,7 @@ impl Task {
                         leases.run(request);
                     }
                 }
-                Effect::Term { controller, until } => self.terms.set(controller, until),
+                Effect::Term { controller, until } => self.terms.set(&controller, until),
             }
         }
         if self.host.is_settled(now) {

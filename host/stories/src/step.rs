@@ -297,20 +297,9 @@ impl fmt::Display for Event {
             Self::Lead(false) => f.write_str("the host loses leadership"),
             Self::Reboot(true) => f.write_str("reboot the host's machine"),
             Self::Reboot(false) => f.write_str("start the host on a machine without modules"),
-            Self::Authorize(controller, allowed) => {
-                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
-                let what = if *allowed { "give back" } else { "withdraw" };
-                write!(f, "{what} the permissions of the account of {name}")
-            }
-            Self::AllowImpersonation(controller, allowed) => {
-                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
-                let what = if *allowed { "allow" } else { "forbid" };
-                write!(f, "{what} the host to impersonate the account of {name}")
-            }
-            Self::Operate(controller, action) => {
-                let name = CONTROLLERS.get(*controller).copied().unwrap_or_default();
-                write!(f, "operator of {name}: {action}")
-            }
+            Self::Authorize(of, allowed) => f.write_str(&permissions(*of, *allowed)),
+            Self::AllowImpersonation(of, allowed) => f.write_str(&impersonation(*of, *allowed)),
+            Self::Operate(of, action) => write!(f, "operator of {}: {action}", name_of(*of)),
         }
     }
 }
@@ -461,6 +450,23 @@ fn event(dice: &mut Dice) -> Event {
         154..155 => Event::AllowImpersonation(controller(dice), dice.chance(0.5)),
         _ => Event::Nothing,
     }
+}
+
+fn permissions(controller: usize, allowed: bool) -> String {
+    let what = if allowed { "give back" } else { "withdraw" };
+    let name = name_of(controller);
+    format!("{what} the permissions of the account of {name}")
+}
+
+fn impersonation(controller: usize, allowed: bool) -> String {
+    let what = if allowed { "allow" } else { "forbid" };
+    let name = name_of(controller);
+    format!("{what} the host to impersonate the account of {name}")
+}
+
+/// The controller of an index of [`CONTROLLERS`].
+fn name_of(controller: usize) -> &'static str {
+    CONTROLLERS.get(controller).copied().unwrap_or_default()
 }
 
 /// Draws a step after the rest. None keeps a healthy host busy for long.

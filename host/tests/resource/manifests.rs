@@ -102,6 +102,7 @@ fn the_shipped_role_grants_davits_own_requests() {
     }
     let expected = [
         "ClusterRole create events",
+        "ClusterRole create selfsubjectaccessreviews",
         "ClusterRole create subjectaccessreviews",
         "ClusterRole create tokenreviews",
         "ClusterRole get /controllers/*",

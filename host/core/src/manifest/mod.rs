@@ -269,6 +269,14 @@ pub struct MetricSpec {
 }
 
 impl Manifest {
+    /// Whether the guest reads live or writes: the host does that as the account of its
+    /// controller. Events are the host's own.
+    #[must_use]
+    pub fn acts_as_account(&self) -> bool {
+        let events = Permission::of_events();
+        self.permissions.iter().any(|one| *one != events)
+    }
+
     /// The watch with that name.
     #[must_use]
     pub fn watch(&self, name: &str) -> Option<&WatchSpec> {

@@ -79,8 +79,7 @@ impl Accounts {
                 return Some(format!("{account} may not {lacks}"));
             }
             let impersonate = format!("impersonate {account}");
-            let impersonates = !manifest.permissions.is_empty();
-            let lacks = impersonates && !answers.is_allowed(account, &impersonate);
+            let lacks = manifest.acts_as_account() && !answers.is_allowed(account, &impersonate);
             lacks.then(|| format!("the host may not {impersonate}"))
         };
         let all: Vec<Option<String>> = self.0.iter().map(lacks).collect();

@@ -103,12 +103,14 @@ impl<'a> Access<'a> {
             return self.review(davit, &needed, level, findings).await;
         };
         let mut of_davit = of_watches(&needed);
-        of_davit.insert(Need {
-            namespace: Some(self.namespace.to_owned()),
-            group: String::new(),
-            resource: format!("serviceaccounts:{name}"),
-            verb: "impersonate".to_owned(),
-        });
+        if manifest.acts_as_account() {
+            of_davit.insert(Need {
+                namespace: Some(self.namespace.to_owned()),
+                group: String::new(),
+                resource: format!("serviceaccounts:{name}"),
+                verb: "impersonate".to_owned(),
+            });
+        }
         of_davit.insert(Need {
             namespace: None,
             group: "authorization.k8s.io".to_owned(),

@@ -147,7 +147,7 @@ fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = Ac
             })
         })
     });
-    let impersonates = !manifest.permissions.is_empty();
+    let impersonates = manifest.acts_as_account();
     let impersonation = || AccessReview::Impersonation(account.clone());
     impersonates.then(impersonation).into_iter().chain(reads)
 }

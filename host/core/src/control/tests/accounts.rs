@@ -244,7 +244,10 @@ fn writer() -> ControllerSpec {
     spec.config["writes"] = json!(true);
     let all = json!({
         "reads": [{"group": "*", "resource": "*"}],
-        "writes": [{"verb": "delete", "resource": "pods"}],
+        "writes": [
+            {"verb": "delete", "resource": "pods"},
+            {"verb": "create", "resource": "events"},
+        ],
     });
     spec.permissions = Some(serde_json::from_value(all).unwrap());
     spec
@@ -278,6 +281,14 @@ fn a_revision_that_writes_runs_once_the_host_may_impersonate_its_account() {
         message,
         "Davit may impersonate davit/gc; the ServiceAccount davit/gc may list pods, watch pods"
     );
+
+    // Events are the host's own.
+    let mut events = writer();
+    events.config["writes"] = json!("events");
+    let mut other = Bench::start(events.clone(), ControllerRecord::default());
+    other.denied = ["impersonate davit/gc"].into();
+    other.pass(30);
+    assert_eq!(other.runs(), Some((name_of(&events), None)));
 
     // Withdrawn under way, with a permission of the account itself.
     bench.denied = ["impersonate davit/gc", "list pods"].into();

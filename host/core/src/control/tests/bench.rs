@@ -130,11 +130,14 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
             optional: false,
         }
     });
-    let writes = spec.config["writes"] == true;
-    let permission = Permission {
-        verb: "delete".into(),
-        group: String::new(),
-        resource: "pods".into(),
+    let permissions = match &spec.config["writes"] {
+        serde_json::Value::Bool(true) => vec![Permission {
+            verb: "delete".into(),
+            group: String::new(),
+            resource: "pods".into(),
+        }],
+        serde_json::Value::String(_) => vec![Permission::of_events()],
+        _ => Vec::new(),
     };
     Manifest {
         name: NAME.into(),
@@ -144,7 +147,7 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
         triggers: Vec::new(),
         queues: Vec::new(),
         ticks: Vec::new(),
-        permissions: writes.then_some(permission).into_iter().collect(),
+        permissions,
         metrics: Vec::new(),
         config_schema: String::new(),
     }
