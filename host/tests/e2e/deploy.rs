@@ -108,7 +108,12 @@ fn install_fixture(sim: &Sim) {
 
 /// The requests so far, without those by which the host and the tests ask who may do what.
 pub(crate) fn requests(sim: &Sim) -> Vec<RequestRecord> {
-    let asks = ["tokenreviews", "subjectaccessreviews", "serviceaccounts"];
+    let asks = [
+        "tokenreviews",
+        "subjectaccessreviews",
+        "selfsubjectaccessreviews",
+        "serviceaccounts",
+    ];
     let mut log = sim.log();
     log.retain(|served| !asks.contains(&&*served.work.resource));
     log
