@@ -25,6 +25,9 @@ pub struct Observation {
     pub candidate: Option<CandidateObservation>,
     /// The guardrails that hold plans back.
     pub tripped: Vec<Trip>,
+    /// A request of the stable revision that the API server refused as forbidden, if it
+    /// refuses such requests still.
+    pub refused: Option<String>,
     /// How many of its requests the API server has refused as forbidden.
     pub forbidden: u64,
     /// The clocks at the time of the observation.

@@ -63,6 +63,11 @@ impl Story {
         let user = format!("\"system:serviceaccount:davit-system:{account}\"");
         let is_expected = |one: &String| one.contains(denial) && one.contains(&user);
         assert!(denied.iter().all(is_expected), "{denied:#?}");
+        cluster.until("the status says so", |_| {
+            let ready = cluster.condition(self.controller, "Ready");
+            let message = ready["message"].as_str().unwrap_or_default();
+            ready["reason"] == "Forbidden" && message.contains(denial)
+        });
     }
 
     /// Without this permission of its account, the controller does not start, even if

@@ -58,6 +58,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) hold: Option<&'a StepWait>,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<&'a str>,
+    /// A request of the stable revision that the API server refuses as forbidden.
+    pub(super) refused: Option<&'a str>,
     /// Another host that writes the same status.
     pub(super) other_host: Option<&'a HostStatus>,
     /// Whether this replica holds the controller's lease; if not, there are no leases.
@@ -149,6 +151,7 @@ pub(super) enum Topic {
     Served,
     Step,
     Trust,
+    Requests,
 }
 
 /// Who has to act on the state of a controller.
@@ -210,6 +213,7 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let lost = lost.map(|lost| stable_lost(inputs.name, lost));
     let unrecorded = inputs.unrecorded.map(not_recorded);
     let circuit = inputs.circuit.map(circuit_open);
+    let forbidden = inputs.refused.map(forbidden);
     let not_served = (inputs.running == Readiness::NotServed).then(not_served);
     let permissions = [granted::finding(inputs), authorized::finding(inputs)];
     // What stops everything comes before what disturbs a revision that runs.
@@ -223,7 +227,13 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let all = [spec_error, other_host, lost, unrecorded]
         .into_iter()
         .chain(stopped)
-        .chain([guardrail(inputs), unsigned(inputs), circuit, not_served])
+        .chain([
+            guardrail(inputs),
+            unsigned(inputs),
+            circuit,
+            forbidden,
+            not_served,
+        ])
         .chain(waits)
         .chain([refused, listed::finding(inputs)]);
     all.flatten().chain([undisturbed(inputs)]).collect()
@@ -359,6 +369,21 @@ fn circuit_open(reason: &str) -> Finding {
         is_degraded: true,
         effort: Effort::None,
         notice: Some((Topic::Circuit, String::new())),
+    }
+}
+
+/// Each refusal is in the log; the notice is of the first.
+fn forbidden(refusal: &str) -> Finding {
+    Finding {
+        ready: ConditionStatus::False,
+        reason: "Forbidden",
+        summary: "Forbidden: requests are refused".to_owned(),
+        message: one_line(&format!(
+            "the API server refuses requests of the controller: {refusal}"
+        )),
+        is_degraded: true,
+        effort: Effort::Stalled,
+        notice: Some((Topic::Requests, String::new())),
     }
 }
 

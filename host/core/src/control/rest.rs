@@ -54,6 +54,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         pending,
         complete,
         circuit_open,
+        refused,
         candidate,
         tripped,
         forbidden,
@@ -65,6 +66,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *pending == now.pending
         && *complete == now.complete
         && *circuit_open == now.circuit_open
+        && *refused == now.refused
         && *tripped == now.tripped
         && *forbidden == now.forbidden
 }

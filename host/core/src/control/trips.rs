@@ -165,6 +165,7 @@ mod tests {
             pending: None,
             complete: true,
             circuit_open: None,
+            refused: None,
             candidate: None,
             tripped: tripped.to_vec(),
             forbidden: 0,

@@ -1,6 +1,8 @@
 //! One controller of the machine: the revisions that run, and those that wait for their
 //! watches.
 
+use std::time::Duration;
+
 use crate::account::Account;
 use crate::controller::{CallId, Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
@@ -10,6 +12,12 @@ use crate::rollout::Role;
 use crate::rollout::cohort::{CandidateStep, Cohort};
 use crate::store::ViewId;
 use crate::time::Instant;
+
+/// What every refusal of an authorizer says (`responsewriters.Forbidden`).
+const NOT_PERMITTED: &str = "is forbidden: User ";
+/// How long a refused request counts: it is retried after thirty seconds, a controller's
+/// items one after the other.
+const REFUSED_FOR: Duration = Duration::from_mins(2);
 
 /// One controller.
 #[derive(Debug)]
@@ -31,6 +39,9 @@ pub(super) struct HostedController<G> {
     pub(super) account: Option<Account>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
+    /// The first of them that the stable revision made and that is still refused, and when
+    /// one was refused last.
+    refusal: Option<(String, Instant)>,
 }
 
 /// A revision whose watches are not synced yet.
@@ -54,6 +65,7 @@ impl<G> Default for HostedController<G> {
             tripped: Vec::new(),
             account: None,
             forbidden: 0,
+            refusal: None,
         }
     }
 }
@@ -70,6 +82,23 @@ impl<G: Clone> HostedController<G> {
         let candidate = self.candidate.iter().map(|(pending, _)| pending);
         let pending = self.stable.iter().chain(candidate);
         running.chain(pending.map(|pending| (&*pending.loaded.manifest, &pending.views)))
+    }
+
+    /// Notes that the API server refused a request of the stable revision as forbidden. A
+    /// refusal of admission control is about one object, and counts for that alone.
+    pub(super) fn note_refusal(&mut self, message: &str, now: Instant) {
+        if !message.contains(NOT_PERMITTED) {
+            return;
+        }
+        let known = self.refusal(now).map(ToOwned::to_owned);
+        let message = known.unwrap_or_else(|| message.to_owned());
+        self.refusal = Some((message, now));
+    }
+
+    /// A request that is refused as forbidden.
+    pub(super) fn refusal(&self, now: Instant) -> Option<&str> {
+        let (message, last) = self.refusal.as_ref()?;
+        (now.since(*last) < REFUSED_FOR).then_some(message)
     }
 
     /// Whether one of its revisions that run made a call.

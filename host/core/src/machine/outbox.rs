@@ -213,6 +213,12 @@ impl<G: Clone> Outbox<G> {
         self.push(Effect::Execute(execute));
     }
 
+    /// The revision that decided a plan in execution.
+    pub(super) fn revision_of(&self, plan: PlanId) -> Option<Arc<str>> {
+        let executing = self.executing.get(&plan)?;
+        Some(Arc::clone(&executing.revision))
+    }
+
     /// The execution of a plan has ended.
     pub(super) fn executed(
         &mut self,

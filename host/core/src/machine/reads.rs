@@ -7,8 +7,9 @@ use super::exchange::{Effect, ReadAnswer, ReadId, ReadRequest};
 use super::hosted::HostedController;
 use super::report::Report;
 use crate::account::Account;
-use crate::controller::{CallId, ControllerId, Outcome};
+use crate::controller::{CallId, ControllerId, Outcome, PlanId};
 use crate::failure::{Failure, FailureClass};
+use crate::rollout::Role;
 use crate::time::Instant;
 
 impl<G: Clone> Machine<G> {
@@ -53,6 +54,11 @@ impl<G: Clone> Machine<G> {
             answer.explain(hosted.account.as_ref());
             if let Some(failure) = answer.forbidden() {
                 hosted.forbidden += 1;
+                let caller = hosted.controller.as_ref();
+                let caller = caller.and_then(|controller| controller.caller(call));
+                if caller == Some(Role::Stable) {
+                    hosted.note_refusal(&failure.message, now);
+                }
                 let cause = (name.clone(), failure.class);
                 if let Some(suppressed) = self.outbox.log.failure(cause, now) {
                     self.outbox.report(Report::ReadForbidden {
@@ -76,13 +82,18 @@ impl<G: Clone> Machine<G> {
     }
 
     /// Notes that the API server refused a write, and adds what an operator has to do.
-    pub(super) fn note_refusal(&mut self, controller: ControllerId, outcome: &mut Outcome) {
+    pub(super) fn note_refusal(&mut self, plan: PlanId, outcome: &mut Outcome, now: Instant) {
+        let decided_by = self.outbox.revision_of(plan);
         if let Some((_, failure)) = &mut outcome.failed
             && failure.class == FailureClass::Forbidden
-            && let Some((_, hosted)) = hosted(self.controllers.iter_mut(), controller)
+            && let Some((_, hosted)) = hosted(self.controllers.iter_mut(), plan.controller)
         {
             hosted.forbidden += 1;
             explain(failure, hosted.account.as_ref());
+            let stable = hosted.controller.as_ref().map(|one| one.stable().name());
+            if stable.is_some_and(|stable| decided_by.as_ref() == Some(stable)) {
+                hosted.note_refusal(&failure.message, now);
+            }
         }
     }
 }

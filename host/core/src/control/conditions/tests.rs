@@ -33,6 +33,7 @@ struct Case {
     running: Readiness,
     pending: Option<PendingResource>,
     circuit: Option<&'static str>,
+    refused: Option<&'static str>,
     hold: Option<StepWait>,
     unrecorded: Option<&'static str>,
     other_host: Option<HostStatus>,
@@ -127,6 +128,7 @@ fn running() -> Case {
         running: Readiness::Yes,
         pending: None,
         circuit: None,
+        refused: None,
         hold: None,
         unrecorded: None,
         other_host: None,
@@ -474,6 +476,14 @@ fn troubles() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "its account may not delete",
+            refused: Some("delete v1 Pod a/b: cannot delete resource \"pods\""),
+            ready: "False Forbidden",
+            rest: "True Synced, True OnlyReplica, False Stable, True Forbidden, Stalled",
+            summary: "Forbidden: requests are refused",
+            ..running()
+        },
+        Case {
             name: "beside other replicas",
             has_lease: true,
             rest: "True Synced, True LeaseHolder, False Stable, False Healthy",
@@ -538,6 +548,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
         stable_is_dry_run_only: case.status.stable.as_ref().is_some_and(|one| one.unsigned),
         pending: case.pending.as_ref(),
         circuit: case.circuit,
+        refused: case.refused,
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,
         other_host: case.other_host.as_ref(),

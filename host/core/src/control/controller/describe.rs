@@ -87,6 +87,7 @@ impl<G: Clone> Controller<G> {
             circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
             hold: self.rollout.candidate().and_then(Candidate::hold),
             unrecorded: self.unrecorded.as_deref(),
+            refused: seen.and_then(|seen| seen.refused.as_deref()),
             other_host: self.other_host.as_ref().map(|(host, _)| host),
             has_lease: self.has_lease,
         }

@@ -304,6 +304,24 @@ fn a_revision_that_writes_runs_once_the_host_may_impersonate_its_account() {
     assert!(message.ends_with(&expected), "{message}");
 }
 
+/// Writes are not reviewed: an account may have them in some namespaces only.
+#[test]
+fn a_controller_whose_writes_are_refused_is_not_ready() {
+    let mut bench = Bench::running(writer());
+    bench.pass(2);
+    assert_eq!(bench.condition("Ready").0, "True");
+    bench.refused = Some("delete v1 Pod a/b: cannot delete resource \"pods\"");
+    bench.pass(2);
+    let (status, reason, message) = bench.condition("Ready");
+    assert_eq!((&*status, &*reason), ("False", "Forbidden"));
+    assert!(message.contains("cannot delete resource"), "{message}");
+    assert_eq!(bench.reasons, ["Forbidden"]);
+    bench.refused = None;
+    bench.pass(2);
+    assert_eq!(bench.condition("Ready").0, "True");
+    assert_eq!(bench.reasons, ["Forbidden", "Permitted"]);
+}
+
 #[test]
 fn another_account_is_reviewed_before_anything_runs_as_it() {
     let first = guest(&["pods"]);

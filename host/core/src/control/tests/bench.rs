@@ -68,6 +68,8 @@ pub(super) struct Bench {
     pub(super) reviews: Vec<(ReviewId, AccessReview)>,
     /// Every permission that was reviewed.
     pub(super) reviewed: Vec<String>,
+    /// A request that was refused as forbidden.
+    pub(super) refused: Option<&'static str>,
     /// How many requests of the account were refused as forbidden.
     pub(super) forbidden: u64,
     /// The observed stable revision, while the next one still waits for its watches.
@@ -219,6 +221,7 @@ impl Bench {
             no_reviews: None,
             reviews: Vec::new(),
             reviewed: Vec::new(),
+            refused: None,
             forbidden: 0,
             former_stable: None,
             former_candidate: None,
@@ -488,6 +491,7 @@ impl Bench {
                 pending: None,
                 complete: true,
                 circuit_open: None,
+                refused: self.refused.map(str::to_owned),
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,

@@ -308,6 +308,35 @@ fn a_forbidden_write_is_counted_and_names_the_account() {
     assert_eq!(bench.machine.observe(bench.now)["test"].forbidden, 1);
 }
 
+/// For two minutes: the write is retried after thirty seconds.
+#[test]
+fn a_refused_permission_is_observed_until_it_is_refused_no_more() {
+    let refused = |message: &str| {
+        let mut bench = running_as("gc");
+        bench.answer_all(true);
+        let execute = bench.executes.pop_front().unwrap();
+        let failure = Failure::new(FailureClass::Forbidden, message);
+        bench.input(Input::Executed {
+            plan: execute.id,
+            outcome: Outcome {
+                written: None,
+                failed: Some((0, failure)),
+            },
+            took: SECOND,
+        });
+        bench
+    };
+    let observed = |bench: &Bench| bench.machine.observe(bench.now)["test"].refused.clone();
+    let message = "delete v1 Pod ns/a: pods \"a\" is forbidden: User \"gc\" cannot delete resource";
+    let mut bench = refused(message);
+    let named = observed(&bench).expect("it was refused");
+    assert!(named.starts_with(message), "{named}");
+    bench.now.instant = bench.now.instant.after(Duration::from_mins(2));
+    assert_eq!(observed(&bench), None);
+    let bench = refused("delete v1 Pod ns/a: admission webhook \"policy\" denied the request");
+    assert_eq!(observed(&bench), None, "that is about one object");
+}
+
 /// The revision may have stopped because its account may not read any more.
 #[test]
 fn the_read_of_a_void_call_is_not_sent() {
