@@ -296,8 +296,9 @@ impl Elections {
         }
         let mut due = None;
         for (name, election) in &mut self.controllers {
-            let lease = (election.preferred == self.identity, election.has_existed);
-            let circumstances = circumstances(activity(name), lease, self.is_stopping, self.timing);
+            let acquires = !self.is_stopping;
+            let circumstances =
+                election.circumstances(activity(name), &self.identity, acquires, self.timing);
             if let Some(write) = election.elector.poll(now, circumstances) {
                 due = Some((LeaseName::Controller(name.clone()), write));
                 break;
@@ -316,8 +317,9 @@ impl Elections {
         let reading = self.reading.is_none().then_some(self.read_at);
         let presence = self.presence.next_wake(now, self.own_circumstances());
         let electors = self.controllers.iter().map(|(name, election)| {
-            let lease = (election.preferred == self.identity, election.has_existed);
-            let circumstances = circumstances(activity(name), lease, self.is_stopping, self.timing);
+            let acquires = !self.is_stopping;
+            let circumstances =
+                election.circumstances(activity(name), &self.identity, acquires, self.timing);
             election.elector.next_wake(now, circumstances)
         });
         let stopped = (!self.has_waited).then_some(self.stopped_at);
@@ -374,21 +376,26 @@ impl Elections {
     }
 }
 
-/// The circumstances of the lease of a controller.
-fn circumstances(
-    activity: ControllerActivity,
-    (is_preferred, has_existed): (bool, bool),
-    is_stopping: bool,
-    timing: LeaseTiming,
-) -> Circumstances {
-    Circumstances {
-        is_new: activity.history == ControllerHistory::New && !has_existed,
-        is_idle: !activity.is_executing,
-        acquires: !is_stopping && activity.history != ControllerHistory::Unknown,
-        patience: if is_preferred {
-            Duration::ZERO
-        } else {
-            timing.retry_period
-        },
+impl Election {
+    /// The circumstances of the lease for the replica of this identity, which acquires
+    /// leases or does not.
+    fn circumstances(
+        &self,
+        activity: ControllerActivity,
+        identity: &str,
+        acquires: bool,
+        timing: LeaseTiming,
+    ) -> Circumstances {
+        let history = activity.history;
+        Circumstances {
+            is_new: history == ControllerHistory::New && !self.has_existed,
+            is_idle: !activity.is_executing,
+            acquires: acquires && history != ControllerHistory::Unknown,
+            patience: if self.preferred == identity {
+                Duration::ZERO
+            } else {
+                timing.retry_period
+            },
+        }
     }
 }

@@ -475,7 +475,7 @@ fn a_new_leader_reads_the_record_before_it_writes() {
     assert_eq!(pair.deleted.len(), 1);
 }
 
-/// Calls that were answered while another replica led are made again.
+/// Whatever the guest decides by then.
 #[test]
 fn nothing_is_executed_by_a_leader_whose_term_ends() {
     let mut pair = Pair::start(spec(1, &[]));

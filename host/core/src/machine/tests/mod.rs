@@ -13,6 +13,7 @@ use crate::account::Account;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
+use crate::failure::{Failure, FailureClass};
 use crate::gate::{Mode, Ruling};
 use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::{Discovery, ServedResource};
@@ -178,6 +179,19 @@ impl Bench {
                 items.map(|item| (call.guest, item.key.as_str()))
             })
             .collect()
+    }
+
+    /// The API server refuses the request of a plan as forbidden.
+    fn forbid(&mut self, execute: &Execute, message: &str) {
+        let failure = Failure::new(FailureClass::Forbidden, message);
+        self.input(Input::Executed {
+            plan: execute.id,
+            outcome: Outcome {
+                written: None,
+                failed: Some((0, failure)),
+            },
+            took: SECOND,
+        });
     }
 
     /// Answers every waiting call: the guest deletes each pod of its items if it

@@ -286,15 +286,7 @@ fn a_forbidden_write_is_counted_and_names_the_account() {
     let mut bench = running_as("gc");
     bench.answer_all(true);
     let execute = bench.executes.pop_front().unwrap();
-    let forbidden = Failure::new(FailureClass::Forbidden, "delete v1 Pod ns/a: no");
-    bench.input(Input::Executed {
-        plan: execute.id,
-        outcome: Outcome {
-            written: None,
-            failed: Some((0, forbidden)),
-        },
-        took: SECOND,
-    });
+    bench.forbid(&execute, "delete v1 Pod ns/a: no");
     let executed = bench.reports.iter().find_map(|report| match report {
         Report::Executed { outcome, .. } => outcome.failed.as_ref(),
         _ => None,
@@ -315,15 +307,7 @@ fn a_refused_permission_is_observed_until_it_is_refused_no_more() {
         let mut bench = running_as("gc");
         bench.answer_all(true);
         let execute = bench.executes.pop_front().unwrap();
-        let failure = Failure::new(FailureClass::Forbidden, message);
-        bench.input(Input::Executed {
-            plan: execute.id,
-            outcome: Outcome {
-                written: None,
-                failed: Some((0, failure)),
-            },
-            took: SECOND,
-        });
+        bench.forbid(&execute, message);
         bench
     };
     let observed = |bench: &Bench| bench.machine.observe(bench.now)["test"].refused.clone();
