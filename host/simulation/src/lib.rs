@@ -1,10 +1,10 @@
 //! A world in memory that Davit's host runs in: an API server, streams, plans, live reads,
 //! records and modules, on virtual time, in one thread, from one seed.
 //!
-//! A [`World`] is everything outside of the host. [`World::perform`] takes an effect of
-//! the core's machine; [`World::next`] moves time on to the next [`Notice`]. The seed decides what happens, when, and in which order: the same seed
-//! always gives the same story. A [`Host`] is the core's host with a
-//! driver in such a world.
+//! A [`World`] is everything outside of the hosts. [`Link::perform`] takes an effect of
+//! the core's machine; [`World::next`] advances time to the next [`Occurrence`]. The seed
+//! decides what happens, when, and in which order: the same seed always gives the same
+//! story. A [`Simulation`] runs the core's hosts, each with a driver, in such a world.
 //!
 //! There is no socket, no async code and no clock here. The server is
 //! `davit-sim`'s model. Watches, projection, requests and the meaning of answers
@@ -16,13 +16,15 @@ pub mod modules;
 pub mod records;
 pub mod schedule;
 pub mod server;
+pub mod simulation;
 mod stream;
 pub mod trace;
 mod watchdog;
 mod world;
 
 pub use dice::Dice;
-pub use host::{Guest, Host, NativeGuest, Reconciliation};
+pub use host::{Driver, Guest, Host, NativeGuest, Reconciliation};
 pub use modules::{DescribeResult, Module, Modules};
 pub use records::Records;
-pub use world::{Conditions, Notice, World, Write};
+pub use simulation::{Simulation, StopReason};
+pub use world::{Conditions, Cut, HostIndex, Link, Notice, Occurrence, World, Write};

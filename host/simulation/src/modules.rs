@@ -1,4 +1,4 @@
-//! Modules: their sources, the module cache, and loads.
+//! Modules: their sources, the module caches of hosts, and loads.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -39,13 +39,32 @@ type DescribedGuest = (Arc<dyn NativeGuest>, Arc<Manifest>);
 /// Describes a program with a configuration (MessagePack).
 pub type Describe = fn(program: &str, config: &[u8]) -> DescribeResult;
 
-/// The sources of modules, and the module cache of the host's machine.
+/// The module cache of a host's machine.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleCache(BTreeMap<ModuleDigest, Module>);
+
+impl ModuleCache {
+    /// Another machine has none of the modules.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Drops every other module.
+    pub(crate) fn keep(&mut self, digests: &BTreeSet<ModuleDigest>) {
+        self.0.retain(|digest, _| digests.contains(digest));
+    }
+
+    fn get(&self, config: &ModuleConfig) -> Option<Module> {
+        self.0.get(&config.digest?).cloned()
+    }
+}
+
+/// The sources of modules.
 pub struct Modules {
     describe: Describe,
     /// The module of each source and how often it changed; no module while nobody can read
     /// the source.
     sources: BTreeMap<String, (Option<Module>, u64)>,
-    cache: BTreeMap<ModuleDigest, Module>,
     /// The guests by program and configuration.
     described: BTreeMap<(String, Arc<[u8]>), DescribedGuest>,
 }
@@ -59,13 +78,12 @@ impl fmt::Debug for Modules {
 type Result<T, E = LoadProblem> = std::result::Result<T, E>;
 
 impl Modules {
-    /// Sources without modules, and an empty module cache.
+    /// Sources without modules.
     #[must_use]
     pub fn new(describe: Describe) -> Self {
         Self {
             describe,
             sources: BTreeMap::new(),
-            cache: BTreeMap::new(),
             described: BTreeMap::new(),
         }
     }
@@ -76,34 +94,41 @@ impl Modules {
         *held = (module, held.1 + 1);
     }
 
+    /// The revision that a spec describes, if a load would succeed now on a machine without
+    /// modules.
+    pub fn describe(&mut self, spec: &ControllerSpec) -> Option<LoadedRevision<Guest>> {
+        self.load_now(spec, &mut ModuleCache::default())
+    }
+
     /// The revision that a spec describes, if a load would succeed now.
-    pub fn load_now(&mut self, spec: &ControllerSpec) -> Option<LoadedRevision<Guest>> {
-        self.load_spec(spec).ok()
-    }
-
-    /// The module cache is empty: the host runs on another machine.
-    pub fn forget_cache(&mut self) {
-        self.cache.clear();
-    }
-
-    /// Drops every other module from the module cache.
-    pub(crate) fn keep(&mut self, digests: &BTreeSet<ModuleDigest>) {
-        self.cache.retain(|digest, _| digests.contains(digest));
+    pub(crate) fn load_now(
+        &mut self,
+        spec: &ControllerSpec,
+        cache: &mut ModuleCache,
+    ) -> Option<LoadedRevision<Guest>> {
+        self.load_spec(spec, cache).ok()
     }
 
     /// The outcome of a load.
-    pub(crate) fn load(&mut self, load: &Load, records: &Records) -> Result<LoadResult<Guest>> {
+    pub(crate) fn load(
+        &mut self,
+        load: &Load,
+        cache: &mut ModuleCache,
+        records: &Records,
+    ) -> Result<LoadResult<Guest>> {
         match &load.target {
-            LoadTarget::Desired { spec, before } => self.load_desired(spec, before.as_ref()),
+            LoadTarget::Desired { spec, before } => self.load_desired(spec, before.as_ref(), cache),
             LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
                 let spec = records.spec(&load.owner, revision).ok_or_else(|| {
                     let message = format!("the spec of {revision} is not recorded");
                     LoadProblem::new(LoadFailure::NotRecorded, &message)
                 })?;
-                let revision = self.load_recorded(&spec).map_err(|problem| LoadProblem {
-                    is_builtin: spec.module.source.is_builtin(),
-                    ..problem
-                })?;
+                let revision = self
+                    .load_recorded(&spec, cache)
+                    .map_err(|problem| LoadProblem {
+                        is_builtin: spec.module.source.is_builtin(),
+                        ..problem
+                    })?;
                 Ok(LoadResult::Loaded {
                     revision,
                     spec: Box::new(spec),
@@ -118,6 +143,7 @@ impl Modules {
         &mut self,
         spec: &ControllerSpec,
         before: Option<&SourceVersion>,
+        cache: &mut ModuleCache,
     ) -> Result<LoadResult<Guest>> {
         let module = &spec.module;
         let held = self.sources.get(&module.source.to_string());
@@ -130,7 +156,7 @@ impl Modules {
         if version.is_some() && version.as_ref() == before {
             return Ok(LoadResult::Unchanged);
         }
-        let loaded = self.load_spec(spec);
+        let loaded = self.load_spec(spec, cache);
         match loaded {
             Ok(revision) => Ok(LoadResult::Loaded {
                 revision,
@@ -141,30 +167,34 @@ impl Modules {
         }
     }
 
-    fn load_spec(&mut self, spec: &ControllerSpec) -> Result<LoadedRevision<Guest>> {
+    fn load_spec(
+        &mut self,
+        spec: &ControllerSpec,
+        cache: &mut ModuleCache,
+    ) -> Result<LoadedRevision<Guest>> {
         let (found, away) = match self.fetch(&spec.module) {
             Ok(module) => (module, None),
-            Err(problem) => match self.cached(&spec.module) {
+            Err(problem) => match cache.get(&spec.module) {
                 Some(module) if problem.failure == LoadFailure::NotFound => {
                     (module, Some(problem.message))
                 }
                 _ => return Err(problem),
             },
         };
-        self.revision(spec, &found, away)
+        self.revision(spec, &found, away, cache)
     }
 
     /// A revision that ran before: from the module cache, else from its source.
-    fn load_recorded(&mut self, spec: &ControllerSpec) -> Result<LoadedRevision<Guest>> {
-        let found = match self.cached(&spec.module) {
+    fn load_recorded(
+        &mut self,
+        spec: &ControllerSpec,
+        cache: &mut ModuleCache,
+    ) -> Result<LoadedRevision<Guest>> {
+        let found = match cache.get(&spec.module) {
             Some(module) => module,
             None => self.fetch(&spec.module)?,
         };
-        self.revision(spec, &found, None)
-    }
-
-    fn cached(&self, config: &ModuleConfig) -> Option<Module> {
-        self.cache.get(&config.digest?).cloned()
+        self.revision(spec, &found, None, cache)
     }
 
     /// The module of a source, if its digest is the pinned one.
@@ -185,6 +215,7 @@ impl Modules {
         spec: &ControllerSpec,
         module: &Module,
         away: Option<String>,
+        cache: &mut ModuleCache,
     ) -> Result<LoadedRevision<Guest>> {
         let refused = |message: &str| LoadProblem::new(LoadFailure::Refused, message);
         let config = encode_config(&spec.config).map_err(|error| refused(&error.to_string()))?;
@@ -199,7 +230,7 @@ impl Modules {
             self.described.insert(key, made.clone());
             made
         };
-        self.cache.insert(module.digest(), module.clone());
+        cache.0.insert(module.digest(), module.clone());
         let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
         let revision = identity.to_string().into();
         Ok(LoadedRevision {

@@ -14,12 +14,14 @@ use davit_core::control::{
 use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
 use davit_simulation::host::NAMESPACE;
-use davit_simulation::{Dice, Guest, Host, Module};
+use davit_simulation::{Dice, Guest, HostIndex, Module, Simulation};
 use serde_json::{Value, json};
 
 use crate::action::{Action, Grant, Request, Revision, Rollout};
 use crate::guests::{config, first_permissions};
 use crate::step::CONTROLLERS;
+
+const HOST: HostIndex = HostIndex::FIRST;
 
 /// The controllers that operators declare.
 #[derive(Debug)]
@@ -78,32 +80,33 @@ impl Operators {
     }
 
     /// Puts the modules and the resources into the world before the host starts.
-    pub(crate) fn settle_in(&self, host: &mut Host) {
-        host.world.records_mut().are_shared = self.in_cluster;
+    pub(crate) fn settle_in(&self, simulation: &mut Simulation) {
+        simulation.world.records_mut().are_shared = self.in_cluster;
         for (name, declared) in &self.declared {
             let module = self.module(name);
-            host.modules
+            simulation
+                .modules
                 .provide(&declared.spec.module.source, Some(module));
             if self.in_cluster {
                 let uid = declared.uid.to_string();
-                host.world.records_mut().create(name, &uid);
+                simulation.world.records_mut().create(name, &uid);
             }
         }
     }
 
     /// The host receives the present declarations.
-    pub(crate) fn deliver(&self, host: &mut Host) {
-        if !host.is_running() {
+    pub(crate) fn deliver(&self, simulation: &mut Simulation) {
+        if !simulation.host(HOST).is_running() {
             return;
         }
         if self.in_cluster {
             let all = self.declared.iter();
-            let all = all.map(|(name, declared)| declared.declaration(name, host));
+            let all = all.map(|(name, declared)| declared.declaration(name, simulation));
             let all = all.collect();
-            host.declare(all);
+            simulation.driver(HOST).declare(all);
         } else {
             let all = self.declared.iter().map(|(name, declared)| {
-                let loaded = host.modules.load_now(&declared.spec);
+                let loaded = simulation.driver(HOST).load_now(&declared.spec);
                 FileController::<Guest> {
                     name: (*name).to_owned(),
                     spec: declared.spec.clone(),
@@ -111,7 +114,7 @@ impl Operators {
                 }
             });
             let all = all.collect();
-            host.apply_file(all);
+            simulation.driver(HOST).apply_file(all);
         }
     }
 
@@ -127,20 +130,20 @@ impl Operators {
     }
 
     /// An operator acts on a controller.
-    pub(crate) fn act(&mut self, index: usize, action: &Action, host: &mut Host) {
+    pub(crate) fn act(&mut self, index: usize, action: &Action, simulation: &mut Simulation) {
         match action {
             Action::Revise(revision, rollout) => self.revise(index, *revision, rollout),
             Action::Rollout(rollout) => self.edit(index, |spec| rollout.apply(spec)),
-            Action::ReturnToStable => self.return_to_stable(index, host),
-            Action::Ask(request) => self.ask(index, *request, host),
-            Action::Pause(paused) => self.pause(index, *paused, host),
+            Action::ReturnToStable => self.return_to_stable(index, simulation),
+            Action::Ask(request) => self.ask(index, *request, simulation),
+            Action::Pause(paused) => self.pause(index, *paused, simulation),
             Action::Mode(mode) => self.edit(index, |spec| spec.mode = *mode),
             Action::Limit(limits) => self.edit(index, |spec| limits.apply(&mut spec.guardrails)),
             Action::Grant(grant) => self.grant(index, *grant),
             Action::Spoil => self.spoil(index),
-            Action::Remove => self.remove(index, host),
-            Action::Create(rollout) => self.create(index, rollout, host),
-            Action::Provide(build) => self.provide(index, *build, host),
+            Action::Remove => self.remove(index, simulation),
+            Action::Create(rollout) => self.create(index, rollout, simulation),
+            Action::Provide(build) => self.provide(index, *build, simulation),
             Action::OtherHost => {
                 let other = HostStatus {
                     id: "another".to_owned(),
@@ -148,7 +151,10 @@ impl Operators {
                     renewed_at: "2026-06-01T00:00:00Z".to_owned(),
                 };
                 if let (Some(name), true) = (CONTROLLERS.get(index), self.in_cluster) {
-                    host.world.records_mut().other_host_writes(name, other);
+                    simulation
+                        .world
+                        .records_mut()
+                        .other_host_writes(name, other);
                 }
             }
         }
@@ -202,11 +208,11 @@ impl Operators {
     }
 
     /// The spec describes the recorded stable revision.
-    fn return_to_stable(&mut self, index: usize, host: &Host) {
+    fn return_to_stable(&mut self, index: usize, simulation: &Simulation) {
         let Some(name) = CONTROLLERS.get(index) else {
             return;
         };
-        let Some(former) = host.world.records().stable_spec(name) else {
+        let Some(former) = simulation.world.records().stable_spec(name) else {
             return;
         };
         self.edit(index, |spec| {
@@ -216,17 +222,17 @@ impl Operators {
         });
     }
 
-    fn remove(&mut self, index: usize, host: &mut Host) {
+    fn remove(&mut self, index: usize, simulation: &mut Simulation) {
         if let Some(name) = CONTROLLERS.get(index)
             && self.declared.remove(name).is_some()
             && self.in_cluster
         {
-            host.world.records_mut().remove(name);
+            simulation.world.records_mut().remove(name);
         }
     }
 
     /// Declares a removed controller again, as another resource of the same name.
-    fn create(&mut self, index: usize, rollout: &Rollout, host: &mut Host) {
+    fn create(&mut self, index: usize, rollout: &Rollout, simulation: &mut Simulation) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
         };
@@ -237,20 +243,21 @@ impl Operators {
         spec.mode = ModeConfig::Enforce;
         spec.permissions = Grant::Everything.permissions(name, &spec);
         spec.config = config(name, 0);
-        let has_account = host.world.dice().chance(0.6);
+        let has_account = simulation.world.dice().chance(0.6);
         spec.service_account_name = has_account.then(|| account(name).name);
         rollout.apply(&mut spec);
-        host.modules
+        simulation
+            .modules
             .provide(&spec.module.source, Some(self.module(name)));
         self.declare(name, spec);
         if self.in_cluster {
             let uid = self.counted.to_string();
-            host.world.records_mut().create(name, &uid);
+            simulation.world.records_mut().create(name, &uid);
         }
     }
 
     /// The module's source holds another build, or nobody can read the source.
-    fn provide(&mut self, index: usize, build: Option<u32>, host: &mut Host) {
+    fn provide(&mut self, index: usize, build: Option<u32>, simulation: &mut Simulation) {
         let Some(name) = CONTROLLERS.get(index) else {
             return;
         };
@@ -261,18 +268,20 @@ impl Operators {
             return;
         };
         let module = build.map(|_| self.module(name));
-        host.modules.provide(&declared.spec.module.source, module);
-        host.modules_changed();
+        simulation
+            .modules
+            .provide(&declared.spec.module.source, module);
+        simulation.modules_changed();
     }
 
     /// Sends a request whose value comes from the status.
-    fn ask(&mut self, index: usize, request: Request, host: &mut Host) {
+    fn ask(&mut self, index: usize, request: Request, simulation: &mut Simulation) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
         };
         self.counted += 1;
         let (in_cluster, number) = (self.in_cluster, self.counted);
-        let status = host.world.records().status(name).cloned();
+        let status = simulation.world.records().status(name).cloned();
         let status = status.unwrap_or_default();
         let Some(declared) = self.declared.get_mut(name) else {
             return;
@@ -282,7 +291,7 @@ impl Operators {
         };
         // Distinguishes it from an earlier request with the same value.
         let value = format!("{value}#{number}");
-        host.world.note(format_args!(
+        simulation.world.note(format_args!(
             "an operator of {name} requests {} {value}",
             kind.name()
         ));
@@ -291,13 +300,13 @@ impl Operators {
         if !in_cluster {
             let patch = json!({"metadata": {"annotations": {kind.annotation(): value}}});
             let asked = Requests::read(&declared.annotations);
-            send(host, number, name, &patch, &asked);
+            send(simulation, number, name, &patch, &asked);
         }
     }
 
     /// Pauses a rollout or continues it. For a controller of a file, the host records the
     /// pause.
-    fn pause(&mut self, index: usize, paused: bool, host: &mut Host) {
+    fn pause(&mut self, index: usize, paused: bool, simulation: &mut Simulation) {
         let Some(name) = CONTROLLERS.get(index).copied() else {
             return;
         };
@@ -305,11 +314,14 @@ impl Operators {
             return self.edit(index, |spec| spec.rollout.paused = paused);
         }
         self.counted += 1;
-        if self.declared.contains_key(name) && host.is_running() {
+        if self.declared.contains_key(name) && simulation.host(HOST).is_running() {
             let what = if paused { "pauses" } else { "continues" };
-            host.world
+            simulation
+                .world
                 .note(format_args!("an operator of {name} {what} the rollout"));
-            host.pause(ChangeId(self.counted), name, paused);
+            simulation
+                .driver(HOST)
+                .pause(ChangeId(self.counted), name, paused);
         }
     }
 
@@ -324,10 +336,10 @@ impl Operators {
 
     /// Declares every controller, with mode Enforce and without guardrails, and provides
     /// every module. Some rollouts continue, others end.
-    pub(crate) fn calm(&mut self, host: &mut Host) {
+    pub(crate) fn calm(&mut self, simulation: &mut Simulation) {
         for (index, name) in CONTROLLERS.into_iter().enumerate() {
-            self.create(index, &Rollout::default(), host);
-            let rollout = Rollout::calm(host.world.dice());
+            self.create(index, &Rollout::default(), simulation);
+            let rollout = Rollout::calm(simulation.world.dice());
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
                 spec.guardrails = GuardrailConfig::default();
@@ -343,14 +355,14 @@ impl Operators {
                 spec.module.digest = spec.module.digest.map(|_| digest);
             });
             let build = self.builds.get(name).copied();
-            self.provide(index, build, host);
+            self.provide(index, build, simulation);
         }
     }
 
     /// Declares every controller, with mode Enforce. Guardrails and rollouts stay.
-    pub(crate) fn enforce(&mut self, host: &mut Host) {
+    pub(crate) fn enforce(&mut self, simulation: &mut Simulation) {
         for (index, name) in CONTROLLERS.into_iter().enumerate() {
-            self.create(index, &Rollout::default(), host);
+            self.create(index, &Rollout::default(), simulation);
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
                 spec.permissions = Grant::Everything.permissions(name, spec);
@@ -359,15 +371,15 @@ impl Operators {
     }
 
     /// Resets the guardrails that wait for a reset. Returns whether any has tripped.
-    pub(crate) fn reset(&mut self, host: &mut Host) -> bool {
+    pub(crate) fn reset(&mut self, simulation: &mut Simulation) -> bool {
         let mut has_tripped = false;
         for (index, name) in CONTROLLERS.iter().enumerate() {
-            let status = host.world.records().status(name);
+            let status = simulation.world.records().status(name);
             let tripped = status.map(|status| status.tripped.clone());
             let tripped = tripped.unwrap_or_default();
             has_tripped |= !tripped.is_empty();
             if tripped.iter().any(|trip| trip.until.is_none()) {
-                self.ask(index, Request::Reset, host);
+                self.ask(index, Request::Reset, simulation);
             }
         }
         has_tripped
@@ -375,14 +387,14 @@ impl Operators {
 
     /// Ends paused and unfinished rollouts and abandons lost revisions, as the statuses
     /// say. Returns whether there was anything to do.
-    pub(crate) fn react(&mut self, host: &mut Host) -> bool {
+    pub(crate) fn react(&mut self, simulation: &mut Simulation) -> bool {
         let mut acts = false;
         for (index, name) in CONTROLLERS.iter().enumerate() {
-            if !self.in_cluster && host.world.records().is_paused(name) {
-                self.pause(index, false, host);
+            if !self.in_cluster && simulation.world.records().is_paused(name) {
+                self.pause(index, false, simulation);
                 acts = true;
             }
-            let status = host
+            let status = simulation
                 .world
                 .records()
                 .status(name)
@@ -391,7 +403,7 @@ impl Operators {
             let request = if status.lost.is_some() {
                 Request::Abandon
             } else if status.candidate.is_some() {
-                if host.world.dice().chance(0.5) {
+                if simulation.world.dice().chance(0.5) {
                     Request::PromoteAll
                 } else {
                     Request::Abort
@@ -399,26 +411,26 @@ impl Operators {
             } else {
                 continue;
             };
-            self.ask(index, request, host);
+            self.ask(index, request, simulation);
             acts = true;
         }
         acts
     }
 
     /// The errors in the statuses of a cluster at rest.
-    pub(crate) fn problems(&self, host: &mut Host) -> Vec<String> {
+    pub(crate) fn problems(&self, simulation: &mut Simulation) -> Vec<String> {
         let mut problems = Vec::new();
         for (name, declared) in &self.declared {
-            let wanted = host.modules.load_now(&declared.spec);
+            let wanted = simulation.modules.describe(&declared.spec);
             let wanted = wanted.map(|revision| revision.identity.to_string());
-            let own = host.core().and_then(|core| {
+            let own = simulation.host(HOST).core().and_then(|core| {
                 let mut statuses = core.statuses();
                 statuses
                     .find(|(one, _)| one == name)
                     .map(|(_, status)| status.clone())
             });
             let own = own.unwrap_or_default();
-            let recorded = host.world.records().status(name).cloned();
+            let recorded = simulation.world.records().status(name).cloned();
             let recorded = recorded.unwrap_or_default();
             let wrong = self.wrong(declared, wanted.as_deref(), &recorded, &own);
             problems.extend(wrong.map(|what| format!("{name}: {what}; status: {recorded:?}")));
@@ -475,7 +487,7 @@ impl Operators {
 }
 
 impl DeclaredSpec {
-    fn declaration(&self, name: &str, host: &Host) -> Declaration {
+    fn declaration(&self, name: &str, simulation: &Simulation) -> Declaration {
         Declaration {
             name: name.to_owned(),
             generation: Some(self.generation),
@@ -486,7 +498,7 @@ impl DeclaredSpec {
                 name: name.to_owned(),
                 uid: self.uid.to_string(),
             }),
-            status: host.world.records().status(name).cloned(),
+            status: simulation.world.records().status(name).cloned(),
             spec: if self.is_bad {
                 Err(SpecError {
                     field: "spec.mode".to_owned(),
@@ -500,11 +512,13 @@ impl DeclaredSpec {
     }
 }
 
-fn send(host: &mut Host, number: u64, name: &str, patch: &Value, asked: &Requests) {
+fn send(simulation: &mut Simulation, number: u64, name: &str, patch: &Value, asked: &Requests) {
     if let Ok(change) = Change::read(patch)
-        && host.is_running()
+        && simulation.host(HOST).is_running()
     {
-        host.change(ChangeId(number), name, change, asked);
+        simulation
+            .driver(HOST)
+            .change(ChangeId(number), name, change, asked);
     }
 }
 

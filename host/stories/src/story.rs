@@ -12,8 +12,7 @@ use davit_core::time::Instant;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use davit_sim::model::DeletionKind;
 use davit_sim::{Time, direct};
-use davit_simulation::host::StopReason;
-use davit_simulation::{Conditions, Dice, Host, World};
+use davit_simulation::{Conditions, Dice, HostIndex, Simulation, StopReason, World};
 
 use crate::cluster::{self, Kubelets};
 use crate::fate::{Fates, left_over, terminates, text};
@@ -22,6 +21,7 @@ use crate::operators::{Operators, account};
 use crate::step::{CONTROLLERS, Event, NODES, Step};
 pub(crate) use counts::Counts;
 
+const HOST: HostIndex = HostIndex::FIRST;
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
 /// The same for the steps after the rest, when no watch is silent or starved.
@@ -73,7 +73,7 @@ pub(crate) struct Ending {
 }
 
 struct Story {
-    host: Host,
+    simulation: Simulation,
     operators: Operators,
     heartbeat: Duration,
     /// How long every cache takes at most to catch up without faults.
@@ -108,7 +108,7 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
     let model = cluster::model(seed, start)?;
     let mut story = Story {
         operators: Operators::new(&mut dice),
-        host: Host::new(
+        simulation: Simulation::new(
             World::new(model, start, dice.bits(), keep_trace),
             guests::describe,
         ),
@@ -125,21 +125,24 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         deleted: BTreeMap::new(),
         forgot: false,
     };
-    cluster::fill(&mut story.host.world);
-    story.kubelets.work(&mut story.host.world);
+    cluster::fill(&mut story.simulation.world);
+    story.kubelets.work(&mut story.simulation.world);
     story
-        .host
+        .simulation
         .world
         .remind_owner(Instant::ZERO.after(HEARTBEAT), KUBELETS);
-    story.operators.settle_in(&mut story.host);
+    story.operators.settle_in(&mut story.simulation);
     story.start();
     story.pass(Duration::from_secs(2));
     for step in steps {
-        story.host.world.note(format_args!("STEP {}", step.event));
+        story
+            .simulation
+            .world
+            .note(format_args!("STEP {}", step.event));
         story.step(&step.event);
         story.pass(step.pause);
     }
-    story.host.world.note(format_args!("END"));
+    story.simulation.world.note(format_args!("END"));
     let mut counts = Counts::default();
     counts.steps(steps);
     let mut problems = story.hurry();
@@ -149,53 +152,54 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
     if !rests {
         problems.push("controllers still write an hour after the last fault".to_owned());
     }
-    counts.host(&story.host);
-    let trace = &story.host.world.trace;
+    counts.simulation(&story.simulation);
+    let trace = story.simulation.world.trace();
     Ok(Ending {
         problems,
         hash: trace.hash(),
         trace: trace.lines().to_vec(),
-        executed: story.host.executed().len(),
+        executed: story.simulation.executed().len(),
         counts,
     })
 }
 
 impl Story {
     fn world(&mut self) -> &mut World {
-        &mut self.host.world
+        &mut self.simulation.world
     }
 
     fn now(&self) -> Instant {
-        self.host.world.now().instant
+        self.simulation.world.instant()
     }
 
     /// Lets time pass.
     fn pass(&mut self, time: Duration) {
         let until = self.now().after(time);
         loop {
-            match self.host.run(until) {
+            match self.simulation.run(until) {
                 StopReason::Time => return,
-                StopReason::Reminder(DECLARATIONS) => self.operators.deliver(&mut self.host),
+                StopReason::Reminder(DECLARATIONS) => self.operators.deliver(&mut self.simulation),
                 StopReason::Reminder(_) => {
-                    self.kubelets.work(&mut self.host.world);
+                    self.kubelets.work(&mut self.simulation.world);
                     let at = self.now().after(self.heartbeat);
                     self.world().remind_owner(at, KUBELETS);
                 }
-                StopReason::Crashed => {
+                StopReason::Crashed(host) => {
                     self.forgot = true;
-                    self.host.crash = 0.0;
+                    self.simulation.host_mut(host).crash = 0.0;
                     self.start();
                 }
             }
-            self.host.take_reports();
-            while self.host.take_answer().is_some() {}
+            let host = self.simulation.host_mut(HOST);
+            host.take_reports();
+            while host.take_answer().is_some() {}
         }
     }
 
     /// Starts the host. It receives the declarations a moment later.
     fn start(&mut self) {
         self.operators.restarted();
-        self.host.start();
+        self.simulation.start(HOST);
         self.declare();
     }
 
@@ -253,7 +257,7 @@ impl Story {
             } => {
                 self.forgot |= *hold_up > 0.0;
                 self.expect_discovery();
-                let conditions = &mut self.world().conditions;
+                let conditions = self.world().conditions_mut();
                 conditions.starve = *starve;
                 conditions.unreachable = *unreachable;
                 conditions.hold_up = *hold_up;
@@ -266,7 +270,7 @@ impl Story {
                 unreadable,
                 no_loads,
             } => {
-                let conditions = &mut self.world().conditions;
+                let conditions = self.world().conditions_mut();
                 conditions.no_records = *fail;
                 conditions.lost_records = *lose;
                 conditions.late_records = *late;
@@ -274,11 +278,11 @@ impl Story {
                 conditions.no_loads = *no_loads;
             }
             Event::Unlist(plural) => {
-                let unlisted = &mut self.world().conditions.unlisted;
+                let unlisted = &mut self.world().conditions_mut().unlisted;
                 unlisted.push((*plural).to_owned());
             }
             Event::Unreach(version) => {
-                let unreached = &mut self.world().conditions.unreached;
+                let unreached = &mut self.world().conditions_mut().unreached;
                 unreached.push((*version).to_owned());
             }
             Event::Heal => self.heal(),
@@ -289,12 +293,12 @@ impl Story {
                 self.catches_up = ATTENTIVE;
             }
             Event::Nothing => {}
-            Event::Trap => self.host.trap = 0.2,
+            Event::Trap => self.simulation.host_mut(HOST).trap = 0.2,
             Event::Crash(downtime) => self.crash(*downtime),
-            Event::CrashSoon => self.host.crash = 0.05,
+            Event::CrashSoon => self.simulation.host_mut(HOST).crash = 0.05,
             Event::Reboot(keeps_modules) => self.reboot(*keeps_modules),
-            Event::WallClock(millis) => self.host.shift_wall_clock(*millis),
-            Event::Lead(held) => self.host.lead(*held),
+            Event::WallClock(millis) => self.simulation.shift_wall_clocks(*millis),
+            Event::Lead(held) => self.simulation.driver(HOST).lead(*held),
             Event::Authorize(controller, allowed) => {
                 if let Some(name) = CONTROLLERS.get(*controller) {
                     self.forgot = true;
@@ -308,7 +312,8 @@ impl Story {
                 }
             }
             Event::Operate(controller, action) => {
-                self.operators.act(*controller, action, &mut self.host);
+                self.operators
+                    .act(*controller, action, &mut self.simulation);
                 self.declare();
             }
         }
@@ -316,18 +321,18 @@ impl Story {
 
     fn reboot(&mut self, keeps_modules: bool) {
         self.forgot = true;
-        self.host.crash();
+        self.simulation.driver(HOST).crash();
         self.pass(Duration::from_secs(5));
-        self.host.reboot();
+        self.simulation.world.reboot(HOST);
         if !keeps_modules {
-            self.host.modules.forget_cache();
+            self.simulation.host_mut(HOST).forget_modules();
         }
         self.start();
     }
 
     fn crash(&mut self, downtime: Duration) {
         self.forgot = true;
-        self.host.crash();
+        self.simulation.driver(HOST).crash();
         self.pass(downtime);
         self.start();
     }
@@ -336,10 +341,10 @@ impl Story {
     /// before.
     fn expect_discovery(&mut self) {
         let now = self.now();
-        let conditions = &self.host.world.conditions;
+        let conditions = self.simulation.world.conditions();
         let lacks = !conditions.unlisted.is_empty()
             || !conditions.unreached.is_empty()
-            || !cluster::serves_widgets(&self.host.world);
+            || !cluster::serves_widgets(&self.simulation.world);
         if lacks || self.discovered_at > now {
             self.discovered_at = now.after(PAUSED);
         } else if conditions.no_discovery > 0.0 {
@@ -350,11 +355,11 @@ impl Story {
     fn heal(&mut self) {
         self.expect_discovery();
         self.world().faults().clear();
-        self.world().conditions = Conditions::default();
+        *self.world().conditions_mut() = Conditions::default();
         self.world().authorize_all();
         cluster::serve_widgets(self.world(), true);
-        self.host.trap = 0.0;
-        self.host.crash = 0.0;
+        let host = self.simulation.host_mut(HOST);
+        (host.trap, host.crash) = (0.0, 0.0);
     }
 
     /// Ends all faults, silence of nodes and loss of leadership.
@@ -363,19 +368,19 @@ impl Story {
         for node in 0..NODES {
             self.resume(node);
         }
-        self.host.lead(true);
+        self.simulation.driver(HOST).lead(true);
     }
 
     /// Ends all faults, limits and rollouts, and lets every cache catch up within this
     /// time.
     fn rest(&mut self, time: Duration) {
         self.repair();
-        self.operators.calm(&mut self.host);
+        self.operators.calm(&mut self.simulation);
         self.declare();
         self.heartbeat = SLOW_HEARTBEAT;
         self.pass(time);
         for _ in 0..MOST_ATTENTION {
-            if !self.operators.react(&mut self.host) {
+            if !self.operators.react(&mut self.simulation) {
                 break;
             }
             self.declare();
@@ -388,7 +393,7 @@ impl Story {
     /// something else. Returns the work that is left.
     fn hurry(&mut self) -> Vec<String> {
         self.repair();
-        self.operators.enforce(&mut self.host);
+        self.operators.enforce(&mut self.simulation);
         self.declare();
         self.pass(self.discovered_at.since(self.now()));
         let mut since = self.now();
@@ -396,13 +401,13 @@ impl Story {
         let deadline = since.after(LONGEST_RESETS);
         while self.now().since(since) < PROMPT && self.now() < deadline {
             self.pass(Duration::from_secs(5));
-            if self.operators.reset(&mut self.host) {
+            if self.operators.reset(&mut self.simulation) {
                 self.declare();
                 since = self.now();
                 is_limited = true;
             }
             // A kubelet waits for the pod's grace period.
-            if cluster::list(&self.host.world, "Pod")
+            if cluster::list(&self.simulation.world, "Pod")
                 .iter()
                 .any(terminates)
             {
@@ -425,9 +430,9 @@ impl Story {
     fn comes_to_rest(&mut self) -> bool {
         let deadline = self.now().after(LONGEST_CALM);
         while self.now() < deadline {
-            let writes = self.host.world.writes().len();
+            let writes = self.simulation.world.writes().len();
             self.pass(QUIET);
-            if self.host.world.writes().len() == writes {
+            if self.simulation.world.writes().len() == writes {
                 return true;
             }
         }
@@ -436,7 +441,7 @@ impl Story {
 
     /// Objects that the controllers should have deleted or changed.
     fn left_over(&self) -> Vec<String> {
-        let world = &self.host.world;
+        let world = &self.simulation.world;
         let mut problems = left_over(&cluster::list_all(world), &cluster::list(world, "Node"));
         problems.extend(self.stale_versions());
         problems.extend(self.ended_pods());
@@ -444,8 +449,8 @@ impl Story {
     }
 
     fn problems(&mut self) -> Vec<String> {
-        let statuses = self.operators.problems(&mut self.host);
-        let world = &self.host.world;
+        let statuses = self.operators.problems(&mut self.simulation);
+        let world = &self.simulation.world;
         let mut problems = world.violations().to_vec();
         problems.extend(self.fates.missing(&cluster::list_all(world)));
         problems.extend(self.left_over());
@@ -458,7 +463,7 @@ impl Story {
     /// Storage versions that name an API server without a lease, or lack one that has a
     /// lease.
     fn stale_versions(&self) -> Vec<String> {
-        let model = self.host.world.model();
+        let model = self.simulation.world.model();
         let leases = direct::list(model, "coordination.k8s.io/v1", "Lease", "kube-system");
         let leases = leases.unwrap_or_default();
         let is_there = |server: &String| {
@@ -495,7 +500,7 @@ impl Story {
         if self.forgot {
             return Vec::new();
         }
-        let deletions = self.host.world.model().deletions();
+        let deletions = self.simulation.world.model().deletions();
         let counts = deletions.filter_map(|(uid, steps)| {
             let requested = |kind: DeletionKind| kind == DeletionKind::Requested;
             let requests = steps.iter().filter(|step| requested(step.kind)).count();

@@ -15,10 +15,10 @@ use davit_core::plan::{Plan, Step, WorkItem};
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use davit_core::rollout::cohort::Cohort;
 use davit_core::stream::{Batch, StreamId, Update};
-use davit_core::time::Instant;
+use davit_core::time::{Instant, Now};
 use davit_core::{controller, plan};
 use davit_sim::{Config, Model, Time};
-use davit_simulation::{Notice, World};
+use davit_simulation::{HostIndex, Notice, Occurrence, World};
 use serde_json::Value;
 
 use super::cluster::{self, join};
@@ -36,6 +36,8 @@ const MAX_CALLS: u32 = 10_000;
 
 /// How many calls the host makes at once.
 const INSTANCES: u32 = 4;
+
+const HOST: HostIndex = HostIndex::FIRST;
 
 /// The machine, its guest, and the world around it.
 pub(super) struct Driver<C> {
@@ -89,7 +91,7 @@ impl<C: Controller> Driver<C> {
         let model = model.unwrap_or_else(|status| panic!("{}", status.message));
         let world = World::calm(model, start);
         let run = "test".to_owned();
-        let machine = Machine::new(world.now(), MachineSettings { run });
+        let machine = Machine::new(world.now_of(HOST), MachineSettings { run });
         let mut driver = Self {
             world,
             metrics: Metrics::default(),
@@ -141,13 +143,27 @@ impl<C: Controller> Driver<C> {
             candidate: None,
             tripped: Vec::new(),
         };
-        self.machine.apply(self.world.now(), vec![desired]);
+        self.machine.apply(self.now(), vec![desired]);
         self.discover();
+    }
+
+    /// The clocks of the host.
+    pub(super) fn now(&self) -> Now {
+        self.world.now_of(HOST)
+    }
+
+    /// The next notice; none if there is none until this time.
+    fn next(&mut self, until: Instant) -> Option<Notice> {
+        match self.world.next(until)? {
+            Occurrence::Notice(_, notice) => Some(notice),
+            // Nobody sets one.
+            Occurrence::Reminder(_) => None,
+        }
     }
 
     /// The host discovers what the API server serves by now.
     pub(super) fn discover(&mut self) {
-        self.world.discover();
+        self.world.link(HOST).discover();
         self.follow();
     }
 
@@ -157,8 +173,8 @@ impl<C: Controller> Driver<C> {
             while let Some(effect) = self.machine.poll_inputs() {
                 self.effect(effect);
             }
-            let now = self.world.now().instant;
-            match self.world.next(now) {
+            let now = self.world.instant();
+            match self.next(now) {
                 Some(notice) => self.notice(notice),
                 None => return,
             }
@@ -171,7 +187,7 @@ impl<C: Controller> Driver<C> {
         let mut rounds = 0;
         loop {
             self.poll();
-            let now = self.world.now();
+            let now = self.now();
             if now.instant > self.moment {
                 (rounds, self.calls_now, self.moment) = (0, 0, now.instant);
             }
@@ -181,7 +197,7 @@ impl<C: Controller> Driver<C> {
                 "the host does not come to rest at one point in time"
             );
             let wake = self.machine.next_wake(now);
-            match self.world.next(wake.min(until)) {
+            match self.next(wake.min(until)) {
                 Some(notice) => self.notice(notice),
                 None if now.instant >= until && wake > until => return,
                 None => {}
@@ -194,7 +210,7 @@ impl<C: Controller> Driver<C> {
     fn poll(&mut self) {
         let mut answered = true;
         while std::mem::take(&mut answered) {
-            while let Some(effect) = self.machine.poll(self.world.now()) {
+            while let Some(effect) = self.machine.poll(self.now()) {
                 answered = true;
                 self.effect(effect);
             }
@@ -215,7 +231,7 @@ impl<C: Controller> Driver<C> {
             group: String::new(),
         };
         self.follow();
-        let now = self.world.now();
+        let now = self.now();
         self.machine.enqueue(now, &self.name, &enqueue);
     }
 
@@ -223,7 +239,7 @@ impl<C: Controller> Driver<C> {
     pub(super) fn hold(&mut self, queue: &str, key: &str) {
         self.hold = Some(queue_key(queue, key));
         self.enqueue(queue, key, Duration::ZERO);
-        let now = self.world.now().instant;
+        let now = self.world.instant();
         self.run(now);
         assert!(self.held.is_some(), "the host does not call the guest");
     }
@@ -233,14 +249,14 @@ impl<C: Controller> Driver<C> {
         if let Some(call) = self.held.take() {
             self.answer(call);
         }
-        let now = self.world.now().instant;
+        let now = self.world.instant();
         self.run(now);
     }
 
     /// What a call about a fresh item would be made with now.
     pub(super) fn preview(&mut self, queue: &str, key: &str, cursor: &str) -> Call<()> {
         self.follow();
-        let now = self.world.now();
+        let now = self.now();
         let item = WorkItem {
             queue: queue.to_owned(),
             key: key.to_owned(),
@@ -293,9 +309,10 @@ impl<C: Controller> Driver<C> {
     fn read(&mut self, call: &Call<()>, request: &ReadRequest) -> ReadAnswer {
         let id = ReadId(self.fresh_id());
         self.world
+            .link(HOST)
             .read(id, &self.name, None, &call.mapping, request, usize::MAX);
-        let now = self.world.now().instant;
-        while let Some(notice) = self.world.next(now) {
+        let now = self.world.instant();
+        while let Some(notice) = self.next(now) {
             match notice {
                 Notice::Machine(Input::ReadDone { read, answer }) if read == id => {
                     return answer;
@@ -319,7 +336,7 @@ impl<C: Controller> Driver<C> {
             Effect::Execute(execute) => self.executes(execute),
             _ => {}
         }
-        match self.world.perform(effect) {
+        match self.world.link(HOST).perform(effect) {
             Some(Effect::Call(call)) => self.call(call),
             Some(Effect::Resume { read, answer }) => {
                 if let Some(call) = self.readings.remove(&read) {
@@ -354,7 +371,7 @@ impl<C: Controller> Driver<C> {
     }
 
     fn handle(&mut self, input: Input) {
-        let now = self.world.now();
+        let now = self.now();
         self.machine.handle(now, input);
     }
 
@@ -467,7 +484,7 @@ impl<C: Controller> Driver<C> {
             Some((step, failure)) => Err((*step, native::failure(failure))),
         };
         let ended = Execution {
-            at: self.world.now().wall.0,
+            at: self.now().wall.0,
             plan: decided,
             result,
         };
@@ -477,7 +494,7 @@ impl<C: Controller> Driver<C> {
     fn report(&mut self, report: Report) {
         match report {
             Report::Measured { measure, .. } => {
-                self.metrics.record(measure, self.world.now().instant);
+                self.metrics.record(measure, self.world.instant());
             }
             Report::Ruled {
                 plan,

@@ -2,7 +2,7 @@
 //! server and of the way to it.
 
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
-use davit_simulation::World;
+use davit_simulation::{HostIndex, World};
 
 use super::cluster::plural;
 
@@ -49,20 +49,23 @@ pub(super) fn interrupt(world: &mut World, kind: &str) {
 
 /// From now on discovery lacks a kind.
 pub(super) fn unserve(world: &mut World, kind: &str) {
-    world.conditions.unlisted.push(plural(kind));
-    world.discover();
+    world.conditions_mut().unlisted.push(plural(kind));
+    world.link(HostIndex::FIRST).discover();
 }
 
 /// From now on discovery does not reach a group version.
 pub(super) fn silence(world: &mut World, group_version: &str) {
-    world.conditions.unreached.push(group_version.to_owned());
-    world.discover();
+    world
+        .conditions_mut()
+        .unreached
+        .push(group_version.to_owned());
+    world.link(HostIndex::FIRST).discover();
 }
 
 /// Lets everything succeed again.
 pub(super) fn heal(world: &mut World) {
     world.faults().clear();
-    world.conditions.unreached.clear();
-    world.conditions.unlisted.clear();
-    world.discover();
+    world.conditions_mut().unreached.clear();
+    world.conditions_mut().unlisted.clear();
+    world.link(HostIndex::FIRST).discover();
 }

@@ -101,7 +101,7 @@ impl<C: Controller> Harness<C> {
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.driver.borrow().world.now().wall.0
+        self.driver.borrow().now().wall.0
     }
 
     /// Reconciles every item that is due now.
@@ -112,7 +112,7 @@ impl<C: Controller> Harness<C> {
     /// Advances the clock, and reconciles every item when it is due.
     pub fn advance(&mut self, duration: Duration) {
         let driver = self.driver.get_mut();
-        let until = driver.world.now().instant.after(duration);
+        let until = driver.world.instant().after(duration);
         driver.run(until);
         let executions = std::mem::take(&mut driver.executions);
         self.executions.extend(executions.into_values());

@@ -11,7 +11,7 @@ use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
 use davit_core::time::Instant;
 
-use super::{Host, Reminder};
+use super::{Driver, Reminder};
 
 /// A guest that runs in the process of the test.
 ///
@@ -55,13 +55,14 @@ pub(super) struct CallInFlight {
     next: Option<Reconciliation>,
 }
 
-impl Host {
+impl Driver<'_> {
     pub(super) fn call(&mut self, call: Box<Call<Guest>>) {
         let Guest {
             revision, manifest, ..
         } = &call.guest;
         let records = self.world.records();
         for problem in self
+            .host
             .watchdog
             .calls(&call.controller, revision, manifest, records)
         {
@@ -71,17 +72,17 @@ impl Host {
         let in_flight = CallInFlight {
             call,
             answers: Vec::new(),
-            started: self.world.now().instant,
+            started: self.world.instant(),
             next: None,
         };
-        self.calls.insert(id, in_flight);
+        self.host.calls.insert(id, in_flight);
         self.compute(id);
     }
 
     /// Lets the guest decide. The result arrives after a while.
     fn compute(&mut self, id: CallId) {
-        let traps = self.trap > 0.0 && self.world.dice().chance(self.trap);
-        let Some(in_flight) = self.calls.get_mut(&id) else {
+        let traps = self.host.trap > 0.0 && self.world.dice().chance(self.host.trap);
+        let Some(in_flight) = self.host.calls.get_mut(&id) else {
             return;
         };
         in_flight.next = Some(if traps {
@@ -103,8 +104,8 @@ impl Host {
     }
 
     pub(super) fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
-        if let Some(id) = self.reads.remove(&read)
-            && let Some(in_flight) = self.calls.get_mut(&id)
+        if let Some(id) = self.host.reads.remove(&read)
+            && let Some(in_flight) = self.host.calls.get_mut(&id)
         {
             in_flight.answers.push(answer);
             self.compute(id);
@@ -113,17 +114,17 @@ impl Host {
 
     /// The guest's result arrives.
     pub(super) fn computed(&mut self, id: CallId) {
-        let now = self.world.now().instant;
-        let Some(in_flight) = self.calls.get_mut(&id) else {
+        let now = self.world.instant();
+        let Some(in_flight) = self.host.calls.get_mut(&id) else {
             return;
         };
         let took = now.since(in_flight.started);
         let result = match in_flight.next.take() {
             Some(Reconciliation::Reads(request)) => {
-                self.last_id += 1;
-                let read = ReadId(self.last_id);
+                self.host.last_id += 1;
+                let read = ReadId(self.host.last_id);
                 let controller = Arc::clone(&in_flight.call.controller);
-                self.reads.insert(read, id);
+                self.host.reads.insert(read, id);
                 self.handle(Input::ReadRequested {
                     read,
                     call: id,
@@ -136,7 +137,7 @@ impl Host {
             Some(Reconciliation::Failed(failure)) => Err(failure),
             None => return,
         };
-        self.calls.remove(&id);
+        self.host.calls.remove(&id);
         self.handle(Input::Answered {
             call: id,
             result,

@@ -8,12 +8,12 @@ use davit_core::control::{
     StoredRecord,
 };
 
-use super::{Host, Reminder};
+use super::{Driver, Reminder};
 
 /// How long a slow load takes at most.
 const SLOW: Duration = Duration::from_secs(20);
 
-impl Host {
+impl Driver<'_> {
     pub(super) fn control_effect(&mut self, effect: ControlEffect) {
         match effect {
             ControlEffect::Load(load) => {
@@ -26,47 +26,50 @@ impl Host {
                 let took = self.world.dice().duration(&range);
                 self.remind(took, Reminder::Loaded(Box::new(load)));
             }
-            ControlEffect::ReadRecord { id, owner } => self.world.read_record(id, owner),
+            ControlEffect::ReadRecord { id, owner } => self.link().read_record(id, owner),
             ControlEffect::Record { id, owner, record } => {
                 if let Record::Status(status) = &record {
-                    self.watchdog.decides(&owner.name, status);
+                    self.host.watchdog.decides(&owner.name, status);
                 }
-                self.world.write_record(id, owner, record);
+                self.link().write_record(id, owner, record);
             }
-            ControlEffect::Review { id, review } => self.world.review(id, review),
-            ControlEffect::KeepModules(digests) => self.modules.keep(&digests),
+            ControlEffect::Review { id, review } => self.link().review(id, review),
+            ControlEffect::KeepModules(digests) => self.host.cache.keep(&digests),
             ControlEffect::Event {
                 controller, notice, ..
             } => {
-                self.world.note(format_args!(
+                self.link().note(format_args!(
                     "{controller}: {} {}",
                     notice.reason, notice.message
                 ));
-                self.watchdog.notified(&controller, &notice);
+                self.host.watchdog.notified(&controller, &notice);
             }
             ControlEffect::Answer { id, result } => {
                 let is_it = |(_, pause): &(&String, &(ChangeId, bool))| **pause == (id, true);
-                if let (Ok(_), Some((controller, _))) = (&result, self.pauses.iter().find(is_it)) {
+                if let (Ok(_), Some((controller, _))) =
+                    (&result, self.host.pauses.iter().find(is_it))
+                {
                     self.world.records_mut().confirm_pause(controller, true);
                 }
-                self.answers.push_back((id, result));
+                self.host.answers.push_back((id, result));
             }
-            ControlEffect::Report(report) => self.world.note(format_args!("{report:?}")),
+            ControlEffect::Report(report) => self.link().note(format_args!("{report:?}")),
         }
     }
 
     pub(super) fn loaded(&mut self, load: &Load) {
-        let fails = self.world.conditions.no_loads;
+        let fails = self.world.conditions().no_loads;
         let result = if self.world.dice().chance(fails) {
             let failures = [LoadFailure::Busy, LoadFailure::Unanswered];
             let failure = self.world.dice().pick(&failures).copied();
             let failure = failure.unwrap_or(LoadFailure::Busy);
             Err(LoadProblem::new(failure, "the machine is busy"))
         } else {
-            self.modules.load(load, self.world.records())
+            let (cache, records) = (&mut self.host.cache, self.world.records());
+            self.modules.load(load, cache, records)
         };
         if let Err(problem) = &result {
-            self.world.note(format_args!(
+            self.link().note(format_args!(
                 "{}: load failed: {}",
                 load.owner.name, problem.message
             ));
@@ -81,8 +84,8 @@ impl Host {
         controller: &str,
         record: Box<StoredRecord>,
     ) {
-        let (now, records) = (self.world.now(), self.world.records());
-        self.watchdog.record_read(controller, records, now);
+        let (now, records) = (self.world_now(), self.world.records());
+        self.host.watchdog.record_read(controller, records, now);
         self.control(ControlInput::RecordRead { id, record });
     }
 
@@ -94,8 +97,9 @@ impl Host {
         written: Option<usize>,
     ) {
         if let (Ok(_), Some(written)) = (&result, written) {
-            let (now, records) = (self.world.now(), self.world.records());
-            self.watchdog
+            let (now, records) = (self.world_now(), self.world.records());
+            self.host
+                .watchdog
                 .record_written(controller, written, records, now);
         }
         self.control(ControlInput::Recorded { id, result });

@@ -13,7 +13,7 @@ use davit_core::time::Instant;
 use davit_core::traffic::{Access, Destination, Ticket, Turn, TurnRequest, Urgency};
 
 use super::plans::Execution;
-use super::{ExecutionId, ScheduledEvent, World, Write};
+use super::{ExecutionId, Link, ScheduledEvent, Write};
 use crate::server::{Answer, unreachable};
 
 /// How long the host waits for an answer. A watch has no limit.
@@ -99,7 +99,7 @@ pub(super) struct Exchange {
     answer: Option<Answer>,
 }
 
-impl World {
+impl Link<'_> {
     /// Sends a request of a stream, which waits for no turn.
     pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
         let sender = Sender::host();
@@ -137,31 +137,34 @@ impl World {
     }
 
     fn ask_again(&mut self, mut call: Call) {
-        let ticket = self.traffic.ask(call.asked.clone(), self.instant);
+        let ticket = self
+            .client
+            .traffic
+            .ask(call.asked.clone(), self.shared.instant);
         call.ticket = Some(ticket);
-        self.waiting.insert(ticket, call);
+        self.client.waiting.insert(ticket, call);
         self.give_turns();
     }
 
     /// Drops the waiting requests of these callers.
     pub(super) fn leave_lines(&mut self, leaves: impl Fn(Caller) -> bool) {
-        let now = self.instant;
-        let (gone, stay) = std::mem::take(&mut self.waiting)
+        let now = self.shared.instant;
+        let (gone, stay) = std::mem::take(&mut self.client.waiting)
             .into_iter()
             .partition(|(_, call)| leaves(call.caller));
-        self.waiting = stay;
+        self.client.waiting = stay;
         for ticket in std::collections::BTreeMap::into_keys(gone) {
             let unknown = davit_core::traffic::LoadSignal::Unknown;
-            self.traffic.end(ticket, "", unknown, now);
+            self.client.traffic.end(ticket, "", unknown, now);
         }
         self.give_turns();
     }
 
     /// Sends the requests that have their turn.
     pub(super) fn give_turns(&mut self) {
-        let now = self.instant;
-        while let Some((ticket, turn)) = self.traffic.poll_turn(now) {
-            let Some(mut call) = self.waiting.remove(&ticket) else {
+        let now = self.shared.instant;
+        while let Some((ticket, turn)) = self.client.traffic.poll_turn(now) {
+            let Some(mut call) = self.client.waiting.remove(&ticket) else {
                 continue;
             };
             match turn {
@@ -187,38 +190,40 @@ impl World {
                 }
             }
         }
-        if let Some(at) = self.traffic.poll_timeout(now) {
+        if let Some(at) = self.client.traffic.poll_timeout(now) {
             let at = at.min(now.after(LONGEST_SLEEP));
-            self.schedule.add(at, ScheduledEvent::Turns, &mut self.dice);
+            self.schedule_at(at, ScheduledEvent::Turns);
         }
     }
 
     fn send(&mut self, call: Call) {
-        let id = CallId(self.fresh_id());
-        let mut way = self.latency();
-        if self.dice.chance(self.conditions.hold_up) {
-            way += self.dice.duration(&self.conditions.holdup);
+        let id = CallId(self.shared.fresh_id());
+        let mut way = self.shared.latency();
+        if self.shared.dice.chance(self.shared.conditions.hold_up) {
+            way += self.shared.dice.duration(&self.shared.conditions.holdup);
         }
         let exchange = Exchange {
             call,
-            incarnation: self.incarnation,
-            sent: self.instant,
+            incarnation: self.client.incarnation,
+            sent: self.shared.instant,
             answer: None,
         };
-        if self.dice.chance(self.conditions.unreachable) {
+        if self.shared.dice.chance(self.shared.conditions.unreachable) {
             let answer = Some(Answer::Body(Err(unreachable())));
-            self.exchanges.insert(id, Exchange { answer, ..exchange });
+            self.client
+                .exchanges
+                .insert(id, Exchange { answer, ..exchange });
             self.schedule(way, ScheduledEvent::Answer(id));
             return;
         }
-        self.exchanges.insert(id, exchange);
+        self.client.exchanges.insert(id, exchange);
         self.schedule(way, ScheduledEvent::Arrive(id));
     }
 
     /// A request reaches the server, even if the host has crashed since.
     pub(super) fn arrive(&mut self, id: CallId) {
-        let time = self.time();
-        let Some(exchange) = self.exchanges.get_mut(&id) else {
+        let time = self.shared.time();
+        let Some(exchange) = self.client.exchanges.get_mut(&id) else {
             return;
         };
         if exchange.call.may_be_executed {
@@ -226,13 +231,13 @@ impl World {
                 "{} is sent again, and the server may have executed it",
                 exchange.call.request
             );
-            self.violated(what);
+            self.shared.violated(what);
             return;
         }
         let call = &exchange.call;
-        let arrival = self.server.arrive(time, &call.request, &call.user);
-        self.trace.note(
-            self.instant,
+        let arrival = self.shared.server.arrive(time, &call.request, &call.user);
+        self.shared.trace.note(
+            self.shared.instant,
             format_args!(
                 "{}{} {} {}",
                 if call.asked.controller.is_empty() {
@@ -246,50 +251,48 @@ impl World {
             ),
         );
         if matches!(call.caller, Caller::Execution(_)) && call.request.method != Method::Get {
-            self.writes.push(Write {
-                at: self.instant,
+            self.shared.writes.push(Write {
+                at: self.shared.instant,
                 controller: Arc::clone(&call.asked.controller),
                 work: arrival.work,
                 code: arrival.code,
             });
         }
         if let Caller::Execution(id) = call.caller
-            && let Some(target) = self.executions.get(&id).map(Execution::target)
+            && let Some(target) = self.client.executions.get(&id).map(Execution::target)
             && !arrival.written.is_empty()
             && arrival.written != target.uid
         {
             let what = format!("a plan for {target} changes the uid {}", arrival.written);
-            self.violations.push(what);
+            self.shared.violations.push(what);
         }
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
         // Of all answers, only 429 says that the server did not execute the request.
         exchange.call.may_be_executed = call_is_write(exchange) && arrival.code != 429;
         let sent = exchange.sent;
         exchange.answer = Some(arrival.answer);
-        let back = self.latency() + arrival.delay;
-        let mut at = self.instant.after(back);
+        let back = self.shared.latency() + arrival.delay;
+        let mut at = self.shared.instant.after(back);
         let deadline = sent.after(REQUEST_TIMEOUT);
         if !is_watch && at > deadline {
-            if let Some(exchange) = self.exchanges.get_mut(&id) {
+            if let Some(exchange) = self.client.exchanges.get_mut(&id) {
                 let silence = RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT));
                 exchange.answer = Some(Answer::Body(Err(silence)));
             }
-            at = deadline.max(self.instant);
+            at = deadline.max(self.shared.instant);
         }
-        self.schedule
-            .add(at, ScheduledEvent::Answer(id), &mut self.dice);
-        self.schedule_deliveries();
+        self.schedule_at(at, ScheduledEvent::Answer(id));
     }
 
     /// An answer reaches the host.
     pub(super) fn answer(&mut self, id: CallId) {
-        let Some(exchange) = self.exchanges.remove(&id) else {
+        let Some(exchange) = self.client.exchanges.remove(&id) else {
             return;
         };
         let Some(answer) = exchange.answer else {
             return;
         };
-        if exchange.incarnation != self.incarnation {
+        if exchange.incarnation != self.client.incarnation {
             return;
         }
         let mut call = exchange.call;
@@ -320,14 +323,18 @@ impl World {
         let kind = format!("{} {}", call.request.method, route.kind);
         if let Some(ticket) = call.ticket.take() {
             let ended = RequestError::ended(result);
-            self.traffic.end(ticket, &kind, ended, self.instant);
+            self.client
+                .traffic
+                .end(ticket, &kind, ended, self.shared.instant);
         }
         let Err(error) = result else {
             return false;
         };
         if let Some(pause) = error.overload_pause() {
             let destination = call.asked.destination.clone();
-            self.traffic.pause(destination, pause, self.instant);
+            self.client
+                .traffic
+                .pause(destination, pause, self.shared.instant);
         }
         call.repeats.may_repeat(call.request.method, error)
     }
@@ -344,7 +351,7 @@ impl World {
 
     /// The last request that was sent.
     pub(super) fn last_call(&self) -> CallId {
-        CallId(self.last_id)
+        CallId(self.shared.last_id)
     }
 }
 

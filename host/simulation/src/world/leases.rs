@@ -6,10 +6,10 @@ use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 
 use super::calls::{Caller, Sender};
-use super::{Notice, World};
+use super::{Link, Notice};
 use crate::host::NAMESPACE;
 
-impl World {
+impl Link<'_> {
     /// Sends a request for leases. The answer is a [`Notice::Lease`].
     pub fn lease(&mut self, request: LeaseRequest) {
         let (id, sent) = match &request {
@@ -19,25 +19,30 @@ impl World {
                 (*id, lease::delete(NAMESPACE, name, version))
             }
         };
-        self.lease_requests.insert(id, request);
+        self.client.lease_requests.insert(id, request);
         self.ask(Caller::Lease(id), &Sender::host(), Urgency::Read, sent);
     }
 
-    /// Until when requests of a controller may be sent.
+    /// Until when requests of a controller may be sent, on the host's clock.
     pub fn set_term(&mut self, controller: String, until: Option<Instant>) {
-        let terms = self.terms.get_or_insert_default();
-        terms.remove(&controller);
-        terms.extend(until.map(|until| (controller, until)));
+        match until {
+            Some(until) => self.client.terms.insert(controller, until),
+            None => self.client.terms.remove(&controller),
+        };
+    }
+
+    /// The host takes part in leader election as this run of a replica, or does not.
+    pub(crate) fn elect(&mut self, identity: Option<String>) {
+        self.client.identity = identity;
     }
 
     /// Whether requests of a controller may be sent now.
     pub(super) fn is_in_term(&self, controller: &str) -> bool {
-        let Some(terms) = &self.terms else {
+        if self.client.identity.is_none() {
             return true;
-        };
-        terms
-            .get(controller)
-            .is_some_and(|until| self.instant < *until)
+        }
+        let until = self.client.terms.get(controller);
+        until.is_some_and(|until| self.now().instant < *until)
     }
 
     pub(super) fn lease_answered(
@@ -45,7 +50,7 @@ impl World {
         id: LeaseRequestId,
         result: &Result<Vec<u8>, RequestError>,
     ) {
-        let Some(request) = self.lease_requests.remove(&id) else {
+        let Some(request) = self.client.lease_requests.remove(&id) else {
             return;
         };
         let answer = result.as_ref().map(Vec::as_slice);
@@ -59,6 +64,6 @@ impl World {
             }
             LeaseRequest::Delete(..) => LeaseAnswer::Deleted,
         };
-        self.notices.push_back(Notice::Lease { id, answer });
+        self.client.notices.push_back(Notice::Lease { id, answer });
     }
 }

@@ -1,56 +1,83 @@
-//! The world: time, the server, and the requests between the server and the host.
+//! The world: time, the server, and the requests between the server and its hosts.
 
 mod calls;
+mod client;
+mod conditions;
+mod discovery;
 mod leases;
 mod plans;
 mod reads;
 mod records;
 mod reviews;
+mod shared;
 mod streams;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{RecordId, ReviewId, StoredRecord};
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
-use davit_core::failure::{Failure, FailureClass};
-use davit_core::machine::{Effect, Input, ReadId};
+use davit_core::election::{LeaseAnswer, LeaseRequestId};
+use davit_core::machine::Input;
 use davit_core::manifest::Rate;
-use davit_core::mapping::{Discovery, Mapping, ServedResource};
-use davit_core::object::ApiResource;
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
-use davit_core::traffic::Traffic;
+use davit_sim::fault::{Faults, WatchFault};
 use davit_sim::{Model, RequestInfo, Time};
 
 use crate::dice::Dice;
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
-use crate::stream::Stream;
 use crate::trace::Trace;
-use calls::{Call, CallId, Exchange};
-use plans::Execution;
-use reads::LiveRead;
-use records::RecordCall;
+use calls::CallId;
+use client::Client;
+pub use client::{Cut, Link};
+pub use conditions::Conditions;
+use shared::Shared;
 
 /// Identifies a plan in execution. Unlike a [`PlanId`], it is not used again by the next
 /// host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ExecutionId(u64);
 
-/// Something that reaches the host.
+/// Identifies a host of a world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostIndex(usize);
+
+impl HostIndex {
+    /// The host that every world has.
+    pub const FIRST: Self = Self(0);
+
+    /// So many hosts.
+    pub(crate) fn first(count: usize) -> impl Iterator<Item = Self> {
+        (0..count).map(Self)
+    }
+
+    pub(crate) fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// Something that happens next in a world.
+#[derive(Debug)]
+pub enum Occurrence {
+    /// Something reaches a host.
+    Notice(HostIndex, Notice),
+    /// A reminder of the owner, with the number that the owner gave it.
+    Reminder(u64),
+}
+
+/// Something that reaches a host.
 #[derive(Debug)]
 pub enum Notice {
-    /// An input of the machine: the result of an effect that [`World::perform`] took.
+    /// An input of the machine: the result of an effect that [`Link::perform`] took.
     Machine(Input),
     /// A read of a record ended.
     RecordRead {
@@ -93,67 +120,6 @@ pub enum Notice {
     Reminder(u64),
 }
 
-/// How well the network, the records and discovery work.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Conditions {
-    /// How long a request takes to the server, and an answer to the host.
-    pub latency: Range<Duration>,
-    /// How long an event of a watch takes.
-    pub lag: Range<Duration>,
-    /// How likely an event of a watch takes [`Self::starvation`] instead of [`Self::lag`].
-    pub starve: f64,
-    /// How long a starved event of a watch takes.
-    pub starvation: Range<Duration>,
-    /// How likely a request gets no connection to the server.
-    pub unreachable: f64,
-    /// How likely a request takes [`Self::holdup`] longer to the server.
-    pub hold_up: f64,
-    /// The additional time of such a request: mostly longer than the host waits.
-    pub holdup: Range<Duration>,
-    /// How likely discovery fails.
-    pub no_discovery: f64,
-    /// How likely a write of a record fails.
-    pub no_records: f64,
-    /// How likely a write of a record succeeds and its answer is lost.
-    pub lost_records: f64,
-    /// How likely a request for a record, or its answer, takes [`Self::lateness`].
-    pub late_records: f64,
-    /// How long a late request or answer takes: less than the host waits.
-    pub lateness: Range<Duration>,
-    /// How likely a read of a record fails.
-    pub unreadable_records: f64,
-    /// How likely a load of a revision fails for another reason than its source.
-    pub no_loads: f64,
-    /// Group versions (`apps/v1`) that discovery cannot reach.
-    pub unreached: Vec<String>,
-    /// Resources (`pods`) that discovery lacks.
-    pub unlisted: Vec<String>,
-}
-
-impl Default for Conditions {
-    /// No faults.
-    fn default() -> Self {
-        Self {
-            latency: Duration::from_micros(300)..Duration::from_millis(8),
-            lag: Duration::from_micros(200)..Duration::from_millis(30),
-            starve: 0.0,
-            starvation: Duration::from_secs(1)..Duration::from_secs(40),
-            unreachable: 0.0,
-            hold_up: 0.0,
-            holdup: Duration::from_secs(5)..Duration::from_secs(60),
-            no_discovery: 0.0,
-            no_records: 0.0,
-            lost_records: 0.0,
-            late_records: 0.0,
-            lateness: Duration::from_millis(100)..Duration::from_secs(4),
-            unreadable_records: 0.0,
-            no_loads: 0.0,
-            unreached: Vec::new(),
-            unlisted: Vec::new(),
-        }
-    }
-}
-
 /// A write that reached the server.
 #[derive(Clone, Debug)]
 pub struct Write {
@@ -167,46 +133,24 @@ pub struct Write {
     pub code: u16,
 }
 
-/// Everything outside of the host.
+/// Everything outside of the hosts.
 #[derive(Debug)]
 pub struct World {
-    instant: Instant,
-    /// The time of the host's wall clock when the world's clock is at zero.
-    wall: Wall,
-    /// The server's time when the world's clock is at zero.
-    base: Time,
-    dice: Dice,
-    server: Server,
-    /// How well the network, the records and discovery work.
-    pub conditions: Conditions,
-    /// Everything that happened.
-    pub trace: Trace,
-    schedule: Schedule<ScheduledEvent>,
-    notices: VecDeque<Notice>,
-    /// The streams, each with its request that has no answer yet.
-    streams: BTreeMap<StreamId, (Stream, Option<CallId>)>,
-    exchanges: BTreeMap<CallId, Exchange>,
-    /// The client-side rate; most worlds have none.
-    rate: Option<Rate>,
-    traffic: Traffic,
-    waiting: BTreeMap<davit_core::traffic::Ticket, Call>,
-    executions: BTreeMap<ExecutionId, Execution>,
-    readings: BTreeMap<ReadId, LiveRead>,
-    reviews: BTreeMap<ReviewId, AccessReview>,
-    lease_requests: BTreeMap<LeaseRequestId, LeaseRequest>,
-    /// Until when requests of each controller may be sent; none before the first term.
-    terms: Option<BTreeMap<String, Instant>>,
-    records: Records,
-    record_calls: BTreeMap<u64, RecordCall>,
-    writes: Vec<Write>,
-    may_write: bool,
-    violations: Vec<String>,
-    /// The number of crashes. Answers to requests of an earlier host reach nobody.
-    incarnation: u64,
-    last_id: u64,
+    shared: Shared,
+    clients: Vec<Client>,
+    /// The owner's reminders that are due.
+    reminders: VecDeque<u64>,
 }
 
 /// An event of the schedule.
+#[derive(Clone, Copy, Debug)]
+enum Due {
+    Host(HostIndex, ScheduledEvent),
+    /// A reminder for the owner.
+    Remind(u64),
+}
+
+/// An event of one host.
 #[derive(Clone, Copy, Debug)]
 enum ScheduledEvent {
     /// A request reaches the server.
@@ -223,13 +167,13 @@ enum ScheduledEvent {
     Discover(u64),
     /// A call reaches the records, or its answer the host.
     RecordCall(u64),
-    /// A reminder; none for the host's incarnation is one for the owner.
-    Remind(u64, Option<u64>),
+    /// A reminder of the host.
+    Remind(u64, u64),
 }
 
 impl World {
-    /// A world whose server has these objects. The clocks of server and host show this
-    /// time.
+    /// A world with one host, whose server has these objects. The clocks of server and host
+    /// show this time.
     #[must_use]
     pub fn new(model: Model, start: Time, seed: u64, keep_trace: bool) -> Self {
         Self::with(model, start, Dice::new(seed), keep_trace)
@@ -239,8 +183,8 @@ impl World {
     #[must_use]
     pub fn calm(model: Model, start: Time) -> Self {
         let mut world = Self::with(model, start, Dice::calm(), false);
-        world.conditions.latency = Duration::ZERO..Duration::ZERO;
-        world.conditions.lag = Duration::ZERO..Duration::ZERO;
+        world.shared.conditions.latency = Duration::ZERO..Duration::ZERO;
+        world.shared.conditions.lag = Duration::ZERO..Duration::ZERO;
         world
     }
 
@@ -249,294 +193,234 @@ impl World {
             per_second: 4.0,
             burst: 2,
         });
+        let wall = Wall(start.unix().saturating_mul(1000));
         Self {
-            rate,
-            instant: Instant::ZERO,
-            wall: Wall(start.unix().saturating_mul(1000)),
-            base: start,
-            server: Server::new(model, dice.bits()),
-            dice,
-            conditions: Conditions::default(),
-            trace: Trace::new(keep_trace),
-            schedule: Schedule::default(),
-            notices: VecDeque::new(),
-            streams: BTreeMap::new(),
-            exchanges: BTreeMap::new(),
-            traffic: Traffic::new(rate),
-            waiting: BTreeMap::new(),
-            executions: BTreeMap::new(),
-            readings: BTreeMap::new(),
-            reviews: BTreeMap::new(),
-            lease_requests: BTreeMap::new(),
-            terms: None,
-            records: Records::default(),
-            record_calls: BTreeMap::new(),
-            writes: Vec::new(),
-            may_write: true,
-            violations: Vec::new(),
-            incarnation: 0,
-            last_id: 0,
+            shared: Shared {
+                instant: Instant::ZERO,
+                base: start,
+                server: Server::new(model, dice.bits()),
+                dice,
+                conditions: Conditions::default(),
+                trace: Trace::new(keep_trace),
+                schedule: Schedule::default(),
+                records: Records::default(),
+                writes: Vec::new(),
+                violations: Vec::new(),
+                last_id: 0,
+            },
+            clients: vec![Client::new(wall, rate)],
+            reminders: VecDeque::new(),
         }
     }
 
-    /// Both of the host's clocks.
-    #[must_use]
-    pub fn now(&self) -> Now {
-        let since = i64::try_from(self.instant.as_nanos() / 1_000_000).unwrap_or(i64::MAX);
-        Now {
-            instant: self.instant,
-            wall: Wall(self.wall.0.saturating_add(since)),
+    /// The link of a host.
+    #[expect(clippy::indexing_slicing, reason = "an index comes from this world")]
+    pub fn link(&mut self, host: HostIndex) -> Link<'_> {
+        Link {
+            host,
+            client: &mut self.clients[host.0],
+            shared: &mut self.shared,
         }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "an index comes from this world")]
+    fn client(&self, host: HostIndex) -> &Client {
+        &self.clients[host.0]
+    }
+
+    /// The clocks of a host's machine.
+    #[must_use]
+    pub fn now_of(&self, host: HostIndex) -> Now {
+        self.client(host).clocks.at(self.shared.instant)
+    }
+
+    /// The time since the start of the world when a host's monotonic clock shows this.
+    pub(crate) fn world_time(&self, host: HostIndex, shown: Instant) -> Instant {
+        self.client(host).clocks.world(shown)
+    }
+
+    /// Until when a host's process is suspended.
+    pub(crate) fn suspended_until(&self, host: HostIndex) -> Instant {
+        self.client(host).suspended_until
+    }
+
+    /// Whether a host's process is suspended.
+    pub(crate) fn is_suspended(&self, host: HostIndex) -> bool {
+        self.client(host).is_suspended(self.shared.instant)
+    }
+
+    /// The machine of a host starts: the monotonic clock is at zero.
+    pub fn reboot(&mut self, host: HostIndex) {
+        let now = self.shared.instant;
+        self.link(host).client.clocks.boot = now;
+    }
+
+    /// The wall clock of every host jumps.
+    pub fn shift_wall_clocks(&mut self, millis: i64) {
+        for client in &mut self.clients {
+            client.clocks.wall.0 = client.clocks.wall.0.saturating_add(millis);
+        }
+        self.note(format_args!("the wall clock jumps by {millis} ms"));
+    }
+
+    /// The time since the start of the world.
+    #[must_use]
+    pub fn instant(&self) -> Instant {
+        self.shared.instant
     }
 
     /// The time of the server's clock. It never jumps.
     #[must_use]
     pub fn time(&self) -> Time {
-        let since = i64::try_from(self.instant.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
-        self.base.after(since)
-    }
-
-    /// The host's wall clock jumps.
-    pub fn shift_wall_clock(&mut self, millis: i64) {
-        self.wall.0 = self.wall.0.saturating_add(millis);
-        self.note(format_args!("the wall clock jumps by {millis} ms"));
+        self.shared.time()
     }
 
     /// Adds a line to the trace.
     pub fn note(&mut self, what: fmt::Arguments<'_>) {
-        self.trace.note(self.instant, what);
+        self.shared.note(what);
+    }
+
+    /// Everything that happened.
+    #[must_use]
+    pub fn trace(&self) -> &Trace {
+        &self.shared.trace
     }
 
     /// The world's random draws.
     pub fn dice(&mut self) -> &mut Dice {
-        &mut self.dice
+        &mut self.shared.dice
+    }
+
+    /// How well the network, the records and discovery work.
+    #[must_use]
+    pub fn conditions(&self) -> &Conditions {
+        &self.shared.conditions
+    }
+
+    /// The same, for changes.
+    pub fn conditions_mut(&mut self) -> &mut Conditions {
+        &mut self.shared.conditions
     }
 
     /// The server's objects.
     #[must_use]
     pub fn model(&self) -> &Model {
-        &self.server.model
+        &self.shared.server.model
     }
 
     /// Changes the server's objects without a request. Watches deliver the changes.
     pub fn with_model<T>(&mut self, work: impl FnOnce(&mut Model, Time) -> T) -> T {
         let time = self.time();
-        let result = work(&mut self.server.model, time);
+        let result = work(&mut self.shared.server.model, time);
         self.schedule_deliveries();
         result
     }
 
+    /// The records of controllers.
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.shared.records
+    }
+
+    /// The same, for changes by others than the hosts.
+    pub fn records_mut(&mut self) -> &mut Records {
+        &mut self.shared.records
+    }
+
     /// The faults of requests.
-    pub fn faults(&mut self) -> &mut davit_sim::fault::Faults {
-        &mut self.server.faults
+    pub fn faults(&mut self) -> &mut Faults {
+        &mut self.shared.server.faults
+    }
+
+    /// A fault hits the open watches of a resource; of every resource, if it is empty.
+    pub fn disturb(&mut self, plural: &str, fault: WatchFault) {
+        let of = if plural.is_empty() {
+            "every resource"
+        } else {
+            plural
+        };
+        self.note(format_args!("fault of the watches of {of}: {fault:?}"));
+        if fault == WatchFault::Expire {
+            self.shared.server.model.compact();
+        }
+        self.each_link(|link| link.disturb(plural, fault));
+    }
+
+    fn each_link(&mut self, mut work: impl FnMut(&mut Link<'_>)) {
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            work(&mut Link {
+                host: HostIndex(index),
+                shared: &mut self.shared,
+                client,
+            });
+        }
     }
 
     /// Every write that reached the server so far.
     #[must_use]
     pub fn writes(&self) -> &[Write] {
-        &self.writes
+        &self.shared.writes
     }
 
-    /// Whether plans may start from now on: without leadership, they may not.
-    pub fn allow_writes(&mut self, allowed: bool) {
-        self.may_write = allowed;
-    }
-
-    /// The rules that the host broke.
+    /// The rules that the hosts broke.
     #[must_use]
     pub fn violations(&self) -> &[String] {
-        &self.violations
+        &self.shared.violations
     }
 
-    /// The host broke a rule.
+    /// A host broke a rule.
     pub fn violated(&mut self, what: String) {
-        self.note(format_args!("VIOLATION: {what}"));
-        self.violations.push(what);
+        self.shared.violated(what);
     }
 
-    /// The number of plans in execution, or waiting for their turn.
-    #[must_use]
-    pub fn executing(&self) -> usize {
-        self.executions.len()
-    }
-
-    /// Performs an effect on the API server; its results are [`Notice::Machine`]. Returns
-    /// an effect that concerns only the host: a call, the answer to a guest's live read,
-    /// a report or a release.
-    pub fn perform<G>(&mut self, effect: Effect<G>) -> Option<Effect<G>> {
-        match effect {
-            Effect::StartStream { stream, spec } => self.start_stream(stream, spec),
-            Effect::StopStream(stream) => self.stop_stream(stream),
-            Effect::Discover => self.discover(),
-            Effect::Read {
-                read,
-                controller,
-                account,
-                request,
-                mapping,
-                most_bytes,
-            } => self.read(
-                read,
-                &controller,
-                account.as_ref(),
-                &mapping,
-                &request,
-                most_bytes,
-            ),
-            Effect::Execute(execute) => self.execute(execute),
-            Effect::Withdraw(controller) => self.withdraw(controller),
-            effect @ (Effect::Call(_)
-            | Effect::Resume { .. }
-            | Effect::Report(_)
-            | Effect::Release(_)) => return Some(effect),
-        }
-        None
-    }
-
-    /// Requests discovery. The answer is an [`Input::Discovered`].
-    pub fn discover(&mut self) {
-        let latency = self.latency();
-        let due = ScheduledEvent::Discover(self.incarnation);
-        self.schedule(latency * 2, due);
-    }
-
-    /// Sets a [`Notice::Reminder`] for the host. A crash cancels the reminder.
-    pub fn remind(&mut self, at: Instant, what: u64) {
-        let due = ScheduledEvent::Remind(what, Some(self.incarnation));
-        self.schedule.add(at, due, &mut self.dice);
-    }
-
-    /// Sets a reminder for the owner of the world. A crash of the host does not cancel the
+    /// Sets a reminder for the owner of the world. A crash of a host does not cancel the
     /// reminder.
     pub fn remind_owner(&mut self, at: Instant, what: u64) {
-        let due = ScheduledEvent::Remind(what, None);
-        self.schedule.add(at, due, &mut self.dice);
+        self.shared.schedule(at, Due::Remind(what));
     }
 
-    /// The host crashes. Requests that it has sent still reach the server, and their answers
-    /// reach nobody.
-    pub fn crash(&mut self) {
-        self.note(format_args!("the host crashes"));
-        self.incarnation += 1;
-        self.streams.clear();
-        self.notices.clear();
-        self.waiting.clear();
-        self.executions.clear();
-        self.readings.clear();
-        self.reviews.clear();
-        self.lease_requests.clear();
-        self.terms = None;
-        self.end_record_calls();
-        self.traffic = Traffic::new(self.rate);
-    }
-
-    /// Advances time to the next notice; none if there is none until this time.
-    pub fn next(&mut self, until: Instant) -> Option<Notice> {
+    /// Advances time to what happens next; none if nothing does until this time.
+    pub fn next(&mut self, until: Instant) -> Option<Occurrence> {
         loop {
-            if let Some(notice) = self.notices.pop_front() {
-                return Some(notice);
+            if let Some(occurrence) = self.take() {
+                return Some(occurrence);
             }
-            let Some((at, due)) = self.schedule.take(until) else {
-                self.instant = self.instant.max(until);
+            let Some((at, due)) = self.shared.schedule.take(until) else {
+                self.shared.instant = self.shared.instant.max(until);
                 return None;
             };
-            self.instant = self.instant.max(at);
+            self.shared.instant = self.shared.instant.max(at);
             self.handle(due);
         }
     }
 
-    fn handle(&mut self, due: ScheduledEvent) {
+    /// What has happened and nobody knows yet.
+    fn take(&mut self) -> Option<Occurrence> {
+        for (index, client) in self.clients.iter_mut().enumerate() {
+            if client.is_suspended(self.shared.instant) {
+                continue;
+            }
+            if let Some(notice) = client.notices.pop_front() {
+                return Some(Occurrence::Notice(HostIndex(index), notice));
+            }
+        }
+        self.reminders.pop_front().map(Occurrence::Reminder)
+    }
+
+    fn handle(&mut self, due: Due) {
         match due {
-            ScheduledEvent::Arrive(call) => self.arrive(call),
-            ScheduledEvent::Answer(call) => self.answer(call),
-            ScheduledEvent::StreamTimer(stream, incarnation) if incarnation == self.incarnation => {
-                self.stream_timer(stream);
+            Due::Remind(what) => self.reminders.push_back(what),
+            Due::Host(host, event) => {
+                self.link(host).handle_or_defer(event);
+                self.schedule_deliveries();
             }
-            ScheduledEvent::Deliver(stream, incarnation) if incarnation == self.incarnation => {
-                self.deliver(stream);
-            }
-            ScheduledEvent::Turns => self.give_turns(),
-            ScheduledEvent::RecordCall(call) => self.record_due(call),
-            ScheduledEvent::Discover(incarnation) if incarnation == self.incarnation => {
-                self.discovered();
-            }
-            ScheduledEvent::Remind(what, incarnation)
-                if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) =>
-            {
-                self.notices.push_back(Notice::Reminder(what));
-            }
-            ScheduledEvent::StreamTimer(..)
-            | ScheduledEvent::Deliver(..)
-            | ScheduledEvent::Discover(_)
-            | ScheduledEvent::Remind(..) => {}
         }
     }
 
-    /// The host receives the result of an effect.
-    fn report_result(&mut self, result: Input) {
-        self.notices.push_back(Notice::Machine(result));
+    /// Schedules deliveries for the watches of the changed collections.
+    fn schedule_deliveries(&mut self) {
+        for store in self.shared.server.model.take_touched() {
+            self.each_link(|link| link.schedule_deliveries(&store));
+        }
     }
-
-    fn schedule(&mut self, after: Duration, due: ScheduledEvent) {
-        self.schedule
-            .add(self.instant.after(after), due, &mut self.dice);
-    }
-
-    fn latency(&mut self) -> Duration {
-        self.dice.duration(&self.conditions.latency)
-    }
-
-    fn fresh_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
-    }
-
-    fn discovered(&mut self) {
-        let fails = self.dice.chance(self.conditions.no_discovery);
-        let answer = if fails {
-            let reason = "discovery: connection reset";
-            Err(Failure::new(FailureClass::Timeout, reason))
-        } else {
-            Ok(discovery(&self.server.model, &self.conditions))
-        };
-        let result = if answer.is_ok() { "succeeds" } else { "fails" };
-        self.note(format_args!("discovery {result}"));
-        self.report_result(Input::Discovered(answer));
-    }
-}
-
-/// The resources that the server serves. A group version that discovery does not reach
-/// has no resources here and is reported as failed.
-fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
-    let (unreached, unlisted) = (&conditions.unreached, &conditions.unlisted);
-    let served = model.resources().iter().filter_map(|resource| {
-        let api = ApiResource::new(&resource.group, &resource.version, &resource.plural);
-        let is_there =
-            !unreached.contains(&api.api_version()) && !unlisted.contains(&resource.plural);
-        is_there.then(|| ServedResource {
-            resource: api,
-            kind: resource.kind.clone(),
-            namespaced: resource.namespaced,
-            verbs: resource.verbs.iter().map(ToString::to_string).collect(),
-            preferred: is_preferred(model, resource),
-        })
-    });
-    let reason = "the API server cannot reach the group version";
-    Discovery {
-        mapping: Mapping::new(served),
-        failed: unreached
-            .iter()
-            .map(|version| (version.clone(), reason.to_owned()))
-            .collect(),
-    }
-}
-
-/// Whether this is the first version of the group that serves the resource.
-fn is_preferred(model: &Model, resource: &davit_sim::resource::Resource) -> bool {
-    let mut same = model
-        .resources()
-        .iter()
-        .filter(|other| other.group == resource.group && other.plural == resource.plural);
-    same.next()
-        .is_some_and(|first| first.version == resource.version)
 }

@@ -13,7 +13,7 @@ use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 
 use super::calls::{Caller, Sender};
-use super::{ExecutionId, World};
+use super::{ExecutionId, Link};
 
 /// A plan in execution, or waiting for its turn.
 #[derive(Debug)]
@@ -33,7 +33,7 @@ impl Execution {
     }
 }
 
-impl World {
+impl Link<'_> {
     /// Executes a plan. Its outcome is an [`Input::Executed`].
     pub(super) fn execute(&mut self, execute: Execute) {
         let Execute {
@@ -44,19 +44,19 @@ impl World {
             mapping,
             ..
         } = execute;
-        let id = ExecutionId(self.fresh_id());
+        let id = ExecutionId(self.shared.fresh_id());
         let field_manager = format!("davit/{controller}");
         let mut steps = PlanExecution::new(plan.clone(), mapping, &field_manager);
         let next = self.past_events(&mut steps);
         let sends = first_written(&plan).is_some();
-        self.executions.insert(
+        self.client.executions.insert(
             id,
             Execution {
                 id: plan_id,
                 sender: Sender::new(&controller, account.as_ref()),
                 plan,
                 steps,
-                started: (!sends).then_some(self.instant),
+                started: (!sends).then_some(self.shared.instant),
             },
         );
         self.proceed(id, next, Urgency::Begin);
@@ -64,17 +64,22 @@ impl World {
 
     /// Withdraws the plans of a controller that have not started.
     pub(super) fn withdraw(&mut self, controller: ControllerId) {
-        let waiting = self.executions.iter().filter(|(_, execution)| {
+        let waiting = self.client.executions.iter().filter(|(_, execution)| {
             execution.id.controller == controller && execution.started.is_none()
         });
         let waiting: Vec<ExecutionId> = waiting.map(|(id, _)| *id).collect();
         self.leave_lines(|caller| matches!(caller, Caller::Execution(id) if waiting.contains(&id)));
         for id in waiting {
-            if let Some(execution) = self.executions.remove(&id) {
+            if let Some(execution) = self.client.executions.remove(&id) {
                 let outcome = withdrawn(&execution.plan);
                 self.ended(execution.id, outcome, Duration::ZERO);
             }
         }
+    }
+
+    /// Whether plans may start from now on: without leadership, they may not.
+    pub fn allow_writes(&mut self, allowed: bool) {
+        self.client.may_write = allowed;
     }
 
     /// Whether a request may be sent now: not that of a plan after the term.
@@ -82,20 +87,20 @@ impl World {
         let Caller::Execution(id) = caller else {
             return true;
         };
-        let execution = self.executions.get(&id);
+        let execution = self.client.executions.get(&id);
         execution.is_none_or(|one| self.is_in_term(one.sender.controller()))
     }
 
     /// A request has its turn.
     pub(super) fn started(&mut self, caller: Caller) {
         if let Caller::Execution(id) = caller
-            && let Some(execution) = self.executions.get_mut(&id)
+            && let Some(execution) = self.client.executions.get_mut(&id)
         {
-            if execution.started.is_none() && !self.may_write {
+            if execution.started.is_none() && !self.client.may_write {
                 let what = format!("{} starts without leadership", execution.plan.target);
-                self.violated(what);
+                self.shared.violated(what);
             } else {
-                execution.started.get_or_insert(self.instant);
+                execution.started.get_or_insert(self.shared.instant);
             }
         }
     }
@@ -105,7 +110,7 @@ impl World {
         id: ExecutionId,
         result: Result<&Vec<u8>, &RequestError>,
     ) {
-        let Some(mut entry) = self.executions.remove(&id) else {
+        let Some(mut entry) = self.client.executions.remove(&id) else {
             return;
         };
         if entry.started.is_none()
@@ -121,7 +126,7 @@ impl World {
             PlanNext::Record(_) => self.past_events(&mut entry.steps),
             next => next,
         };
-        self.executions.insert(id, entry);
+        self.client.executions.insert(id, entry);
         self.proceed(id, next, Urgency::Finish);
     }
 
@@ -140,18 +145,18 @@ impl World {
     fn proceed(&mut self, id: ExecutionId, next: PlanNext, urgency: Urgency) {
         match next {
             PlanNext::Send(request) => {
-                let Some(entry) = self.executions.get(&id) else {
+                let Some(entry) = self.client.executions.get(&id) else {
                     return;
                 };
                 let sender = entry.sender.clone();
                 self.ask(Caller::Execution(id), &sender, urgency, request);
             }
             PlanNext::Done(outcome) => {
-                let Some(entry) = self.executions.remove(&id) else {
+                let Some(entry) = self.client.executions.remove(&id) else {
                     return;
                 };
                 let started = entry.started;
-                let took = started.map_or(Duration::ZERO, |at| self.instant.since(at));
+                let took = started.map_or(Duration::ZERO, |at| self.shared.instant.since(at));
                 self.ended(entry.id, outcome, took);
             }
             PlanNext::Record(_) => {}

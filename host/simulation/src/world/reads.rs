@@ -10,7 +10,7 @@ use davit_core::request::read::{self, Listing, Next};
 use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
-use super::World;
+use super::Link;
 use super::calls::{Caller, Sender};
 
 /// A live read without an answer yet.
@@ -26,7 +26,7 @@ pub(super) enum LiveRead {
     },
 }
 
-impl World {
+impl Link<'_> {
     /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].
     pub fn read(
         &mut self,
@@ -65,7 +65,7 @@ impl World {
             requests: requests.to_vec(),
             answers,
         };
-        self.readings.insert(id, reading);
+        self.client.readings.insert(id, reading);
         for (part, request) in built.into_iter().enumerate() {
             if let Ok(request) = request {
                 self.ask(Caller::Read(id, part), reader, Urgency::Read, request);
@@ -88,7 +88,7 @@ impl World {
                     reader: reader.clone(),
                     listing: Box::new(listing),
                 };
-                self.readings.insert(id, reading);
+                self.client.readings.insert(id, reading);
                 self.ask(Caller::Read(id, 0), reader, Urgency::Read, page);
             }
             Err(failure) => self.report_result(Input::ReadDone {
@@ -104,9 +104,9 @@ impl World {
         part: usize,
         result: &Result<Vec<u8>, RequestError>,
     ) {
-        let now = self.instant;
+        let now = self.shared.instant;
         let body = result.as_ref().map(Vec::as_slice);
-        match self.readings.get_mut(&id) {
+        match self.client.readings.get_mut(&id) {
             Some(LiveRead::Get { requests, answers }) => {
                 if let (Some(request), Some(answer)) = (requests.get(part), answers.get_mut(part)) {
                     *answer = Some(read::got(request, body, now));
@@ -119,7 +119,7 @@ impl World {
                     self.ask(Caller::Read(id, 0), &reader, Urgency::Read, page);
                 }
                 Next::Done(result) => {
-                    self.readings.remove(&id);
+                    self.client.readings.remove(&id);
                     let answer = ReadAnswer::List(result);
                     self.report_result(Input::ReadDone { read: id, answer });
                 }
@@ -130,10 +130,10 @@ impl World {
 
     /// Ends a read of objects when every object has an answer.
     fn end_read(&mut self, id: ReadId) {
-        if let Some(LiveRead::Get { answers, .. }) = self.readings.get(&id)
+        if let Some(LiveRead::Get { answers, .. }) = self.client.readings.get(&id)
             && let Some(answers) = answers.iter().cloned().collect::<Option<Vec<_>>>()
         {
-            self.readings.remove(&id);
+            self.client.readings.remove(&id);
             let answer = ReadAnswer::Get(answers);
             self.report_result(Input::ReadDone { read: id, answer });
         }

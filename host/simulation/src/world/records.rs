@@ -5,8 +5,7 @@ use std::time::Duration;
 use davit_core::api::HostStatus;
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
 
-use super::{Notice, ScheduledEvent, World};
-use crate::records::Records;
+use super::{Link, Notice, ScheduledEvent};
 
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,18 +21,14 @@ pub(super) struct RecordCall {
     answer: Option<Notice>,
 }
 
-impl World {
-    /// The records.
-    #[must_use]
-    pub fn records(&self) -> &Records {
-        &self.records
+impl RecordCall {
+    /// Whether the answer is on its way to the host.
+    pub(super) fn is_answered(&self) -> bool {
+        self.answer.is_some()
     }
+}
 
-    /// The records, for changes by others than the host.
-    pub fn records_mut(&mut self) -> &mut Records {
-        &mut self.records
-    }
-
+impl Link<'_> {
     /// Reads a record. The answer is a [`Notice::RecordRead`].
     pub fn read_record(&mut self, id: RecordId, owner: Owner) {
         self.call_records(id, owner, None);
@@ -45,36 +40,36 @@ impl World {
     }
 
     fn call_records(&mut self, id: RecordId, owner: Owner, record: Option<Record>) {
-        let number = self.fresh_id();
+        let number = self.shared.fresh_id();
         let call = RecordCall {
-            incarnation: self.incarnation,
+            incarnation: self.client.incarnation,
             id,
             owner,
             record,
             answer: None,
         };
-        self.record_calls.insert(number, call);
+        self.client.record_calls.insert(number, call);
         let latency = self.record_latency();
         self.schedule(latency, ScheduledEvent::RecordCall(number));
     }
 
     /// How long a call takes to reach the records, or its answer the host.
     fn record_latency(&mut self) -> Duration {
-        if self.dice.chance(self.conditions.late_records) {
-            self.dice.duration(&self.conditions.lateness)
+        if self.shared.dice.chance(self.shared.conditions.late_records) {
+            self.shared.dice.duration(&self.shared.conditions.lateness)
         } else {
-            self.latency()
+            self.shared.latency()
         }
     }
 
     /// A call reaches the records, or its answer the host.
     pub(super) fn record_due(&mut self, number: u64) {
-        let Some(mut call) = self.record_calls.remove(&number) else {
+        let Some(mut call) = self.client.record_calls.remove(&number) else {
             return;
         };
         if let Some(answer) = call.answer {
-            if call.incarnation == self.incarnation {
-                self.notices.push_back(answer);
+            if call.incarnation == self.client.incarnation {
+                self.client.notices.push_back(answer);
             }
             return;
         }
@@ -87,13 +82,17 @@ impl World {
             }
         };
         call.answer = Some(answer);
-        self.record_calls.insert(number, call);
+        self.client.record_calls.insert(number, call);
         self.schedule(after, ScheduledEvent::RecordCall(number));
     }
 
     fn read_stored(&mut self, call: &RecordCall) -> Notice {
-        let mut stored = self.records.read(&call.owner);
-        if self.dice.chance(self.conditions.unreadable_records) {
+        let mut stored = self.shared.records.read(&call.owner);
+        if self
+            .shared
+            .dice
+            .chance(self.shared.conditions.unreadable_records)
+        {
             self.note(format_args!(
                 "{}: read of the record fails",
                 call.owner.name
@@ -115,8 +114,8 @@ impl World {
     fn write_stored(&mut self, call: &RecordCall, record: Record) -> (Notice, bool) {
         let controller = call.owner.name.clone();
         let is_status = matches!(record, Record::Status(_));
-        let fails = self.dice.chance(self.conditions.no_records);
-        let is_lost = !fails && self.dice.chance(self.conditions.lost_records);
+        let fails = self.shared.dice.chance(self.shared.conditions.no_records);
+        let is_lost = !fails && self.shared.dice.chance(self.shared.conditions.lost_records);
         let mut result = Err("the API server is away".to_owned());
         if fails {
             self.note(format_args!("{controller}: write of the record fails"));
@@ -126,7 +125,7 @@ impl World {
                 result = written;
             }
         }
-        let written = is_status.then(|| self.records.written(&controller).len());
+        let written = is_status.then(|| self.shared.records.written(&controller).len());
         let notice = Notice::RecordWritten {
             id: call.id,
             controller,
@@ -139,13 +138,17 @@ impl World {
     /// Writes to a record. Returns another host that wrote since this one did.
     fn write(&mut self, owner: &Owner, record: Record) -> Result<Option<HostStatus>, String> {
         let summary = Summary(&record).to_string();
-        let written = self.records.write(owner, record).inspect_err(|error| {
-            let note = format_args!("{}: record not written: {error}", owner.name);
-            self.trace.note(self.instant, note);
-        })?;
+        let written = self
+            .shared
+            .records
+            .write(owner, record)
+            .inspect_err(|error| {
+                let note = format_args!("{}: record not written: {error}", owner.name);
+                self.shared.trace.note(self.shared.instant, note);
+            })?;
         self.note(format_args!("{}: record written: {summary}", owner.name));
         for problem in written.problems {
-            self.violated(problem);
+            self.shared.violated(problem);
         }
         Ok(written.other_host)
     }
@@ -153,9 +156,9 @@ impl World {
     /// The host crashed: each of its writes to records succeeds or not, and nobody reads the
     /// answers.
     pub(super) fn end_record_calls(&mut self) {
-        for (_, mut call) in std::mem::take(&mut self.record_calls) {
+        for (_, mut call) in std::mem::take(&mut self.client.record_calls) {
             if let Some(record) = call.record.take()
-                && self.dice.chance(0.5)
+                && self.shared.dice.chance(0.5)
             {
                 // Nobody reads the answer.
                 let _ = self.write(&call.owner, record);

@@ -8,47 +8,38 @@ use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
 
 use super::calls::{CallId, Caller};
-use super::{ScheduledEvent, World};
+use super::{Link, ScheduledEvent};
 use crate::stream::{Stream, StreamEffect};
 
-impl World {
+impl Link<'_> {
     /// Starts a stream. Its updates are [`Input::Stream`].
     pub(super) fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
         let settings = Settings {
             // The seed draws the kind of list.
-            streaming_list: self.dice.chance(0.7),
-            page_size: if self.dice.chance(0.3) { 5 } else { 500 },
+            streaming_list: self.shared.dice.chance(0.7),
+            page_size: if self.shared.dice.chance(0.3) { 5 } else { 500 },
             ..Settings::default()
         };
-        let seed = self.dice.bits();
+        let seed = self.shared.dice.bits();
         self.note(format_args!("stream {} of {} starts", id.0, spec.resource));
-        let stream = Stream::new(spec, settings, seed, self.instant);
-        self.streams.insert(id, (stream, None));
+        let stream = Stream::new(spec, settings, seed, self.shared.instant);
+        self.client.streams.insert(id, (stream, None));
         self.pump(id);
     }
 
     /// Stops a stream.
     pub(super) fn stop_stream(&mut self, id: StreamId) {
-        if self.streams.remove(&id).is_some() {
+        if self.client.streams.remove(&id).is_some() {
             self.note(format_args!("stream {} stops", id.0));
         }
     }
 
     /// A fault hits the open watches of a resource; of every resource, if it is empty.
-    pub fn disturb(&mut self, plural: &str, fault: WatchFault) {
-        let of = if plural.is_empty() {
-            "every resource"
-        } else {
-            plural
-        };
-        self.note(format_args!("fault of the watches of {of}: {fault:?}"));
-        if fault == WatchFault::Expire {
-            self.server.model.compact();
-        }
-        let now = self.instant;
-        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+    pub(super) fn disturb(&mut self, plural: &str, fault: WatchFault) {
+        let now = self.shared.instant;
+        let ids: Vec<StreamId> = self.client.streams.keys().copied().collect();
         for id in ids {
-            if let Some((stream, _)) = self.streams.get_mut(&id)
+            if let Some((stream, _)) = self.client.streams.get_mut(&id)
                 && (plural.is_empty() || stream.spec.resource.plural == plural)
             {
                 stream.disturb(fault, now);
@@ -58,9 +49,9 @@ impl World {
     }
 
     pub(super) fn stream_timer(&mut self, id: StreamId) {
-        let now = self.instant;
-        let interval = self.server.model.config().bookmark_interval;
-        if let Some((stream, _)) = self.streams.get_mut(&id)
+        let now = self.shared.instant;
+        let interval = self.shared.server.model.config().bookmark_interval;
+        if let Some((stream, _)) = self.client.streams.get_mut(&id)
             && stream.timer.take_if(|at| *at <= now).is_some()
         {
             stream.handle_timer(now, interval);
@@ -69,39 +60,36 @@ impl World {
     }
 
     pub(super) fn deliver(&mut self, id: StreamId) {
-        let (now, time) = (self.instant, self.time());
-        let Some((stream, _)) = self.streams.get_mut(&id) else {
+        let (now, time) = (self.shared.instant, self.shared.time());
+        let Some((stream, _)) = self.client.streams.get_mut(&id) else {
             return;
         };
-        if stream.deliver(&self.server.model, time, now) {
+        if stream.deliver(&self.shared.server.model, time, now) {
             self.schedule_delivery(id);
         }
         self.pump(id);
     }
 
-    /// Schedules deliveries for the watches of the changed collections.
-    pub(super) fn schedule_deliveries(&mut self) {
-        for store in self.server.model.take_touched() {
-            let due: Vec<StreamId> = self
-                .streams
-                .iter_mut()
-                .filter_map(|(id, (stream, _))| stream.wants_delivery(Some(&store)).then_some(*id))
-                .collect();
-            for id in due {
-                self.schedule_delivery(id);
-            }
+    /// Schedules deliveries for the watches of a changed collection.
+    pub(super) fn schedule_deliveries(&mut self, store: &str) {
+        let streams = self.client.streams.iter_mut();
+        let due: Vec<StreamId> = streams
+            .filter_map(|(id, (stream, _))| stream.wants_delivery(Some(store)).then_some(*id))
+            .collect();
+        for id in due {
+            self.schedule_delivery(id);
         }
     }
 
     fn schedule_delivery(&mut self, id: StreamId) {
-        let starved = self.dice.chance(self.conditions.starve);
+        let starved = self.shared.dice.chance(self.shared.conditions.starve);
         let range = if starved {
-            &self.conditions.starvation
+            &self.shared.conditions.starvation
         } else {
-            &self.conditions.lag
+            &self.shared.conditions.lag
         };
-        let lag = self.dice.duration(range);
-        self.schedule(lag, ScheduledEvent::Deliver(id, self.incarnation));
+        let lag = self.shared.dice.duration(range);
+        self.schedule(lag, ScheduledEvent::Deliver(id, self.client.incarnation));
     }
 
     pub(super) fn watch_opened(
@@ -111,9 +99,10 @@ impl World {
         start: WatchStart,
         planned: Option<(usize, WatchFault)>,
     ) {
-        let now = self.instant;
-        let interval = self.server.model.config().bookmark_interval;
+        let now = self.shared.instant;
+        let interval = self.shared.server.model.config().bookmark_interval;
         let Some((stream, _)) = self
+            .client
             .streams
             .get_mut(&id)
             .filter(|(_, under_way)| *under_way == Some(call))
@@ -134,8 +123,8 @@ impl World {
         caller: Caller,
         result: Result<Vec<u8>, RequestError>,
     ) {
-        let now = self.instant;
-        let Some((stream, under_way)) = self.streams.get_mut(&id) else {
+        let now = self.shared.instant;
+        let Some((stream, under_way)) = self.client.streams.get_mut(&id) else {
             return;
         };
         if under_way.take_if(|it| *it == call).is_none() {
@@ -155,7 +144,7 @@ impl World {
     /// Executes the effects of a stream, passes its updates on, and sets its timer.
     fn pump(&mut self, id: StreamId) {
         loop {
-            let Some((stream, under_way)) = self.streams.get_mut(&id) else {
+            let Some((stream, under_way)) = self.client.streams.get_mut(&id) else {
                 return;
             };
             match stream.poll() {
@@ -169,13 +158,13 @@ impl World {
                     };
                     self.send_at_once(caller, request);
                     let call = self.last_call();
-                    if let Some((_, under_way)) = self.streams.get_mut(&id) {
+                    if let Some((_, under_way)) = self.client.streams.get_mut(&id) {
                         *under_way = Some(call);
                     }
                 }
             }
         }
-        let Some((stream, _)) = self.streams.get_mut(&id) else {
+        let Some((stream, _)) = self.client.streams.get_mut(&id) else {
             return;
         };
         let updates = stream.take_updates();
@@ -183,8 +172,8 @@ impl World {
         let set = stream.timer.is_none_or(|at| next < at);
         if set {
             stream.timer = Some(next);
-            let due = ScheduledEvent::StreamTimer(id, self.incarnation);
-            self.schedule.add(next, due, &mut self.dice);
+            let due = ScheduledEvent::StreamTimer(id, self.client.incarnation);
+            self.schedule_at(next, due);
         }
         if !updates.is_empty() {
             let stream = id;

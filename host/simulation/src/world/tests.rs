@@ -5,7 +5,7 @@ use std::time::Duration;
 use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::expectation::WriteResult;
 use davit_core::failure::FailureClass;
-use davit_core::machine::{Execute, ReadAnswer, ReadRequest};
+use davit_core::machine::{Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::path::FieldTree;
@@ -17,6 +17,7 @@ use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::{Config, Model, Time};
 use serde_json::{Value, json};
 
+use super::discovery::discovery;
 use super::*;
 
 const MINUTE: Duration = Duration::from_mins(1);
@@ -95,7 +96,7 @@ fn execute(world: &mut World, target: &ObjectRef) -> Outcome {
 fn start(world: &mut World, target: &ObjectRef) -> PlanId {
     let id = PlanId {
         controller: PODGC,
-        number: world.fresh_id(),
+        number: world.shared.fresh_id(),
     };
     let execute = Execute {
         id,
@@ -107,14 +108,20 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
         records_events: true,
         mapping: mapping(world),
     };
-    assert!(world.perform(Effect::<()>::Execute(execute)).is_none());
+    assert!(
+        world
+            .link(HostIndex::FIRST)
+            .perform(Effect::<()>::Execute(execute))
+            .is_none()
+    );
     id
 }
 
 fn ended(world: &mut World, started: PlanId) -> Outcome {
-    let until = world.now().instant.after(MINUTE);
-    while let Some(notice) = world.next(until) {
-        if let Notice::Machine(Input::Executed { plan, outcome, .. }) = notice
+    let until = world.instant().after(MINUTE);
+    while let Some(occurrence) = world.next(until) {
+        if let Occurrence::Notice(_, Notice::Machine(Input::Executed { plan, outcome, .. })) =
+            occurrence
             && plan == started
         {
             return outcome;
@@ -164,14 +171,16 @@ impl Cache {
 fn storm(seed: u64) -> u64 {
     let mut world = world(seed);
     let mut dice = Dice::new(seed);
-    world.conditions.starve = 0.2;
-    world.conditions.unreachable = 0.05;
+    world.conditions_mut().starve = 0.2;
+    world.conditions_mut().unreachable = 0.05;
     fault(&mut world, "list", When::Chance(0.2), Action::CloseAfter);
     let refusal = Action::Refuse(Refusal::InternalError);
     fault(&mut world, "watch", When::Chance(0.2), refusal);
     let abort = Action::Watch(3, WatchFault::Abort);
     fault(&mut world, "watch", When::Chance(0.3), abort);
-    world.start_stream(StreamId(1), maps());
+    world
+        .link(HostIndex::FIRST)
+        .start_stream(StreamId(1), maps());
     let mut cache = Cache::default();
     let mut names = BTreeSet::new();
     for step in 0..60_u64 {
@@ -190,8 +199,8 @@ fn storm(seed: u64) -> u64 {
         collect(&mut world, &mut cache, until);
     }
     world.faults().clear();
-    world.conditions = Conditions::default();
-    let until = world.now().instant.after(MINUTE * 10);
+    *world.conditions_mut() = Conditions::default();
+    let until = world.instant().after(MINUTE * 10);
     collect(&mut world, &mut cache, until);
     let held = direct::list(world.model(), "v1", "ConfigMap", "").unwrap();
     let held = held.iter().map(named);
@@ -200,12 +209,12 @@ fn storm(seed: u64) -> u64 {
         .collect();
     assert_eq!(cache.objects, held, "seed {seed}");
     assert!(cache.resets > 0, "seed {seed}: it was never listed");
-    world.trace.hash()
+    world.trace().hash()
 }
 
 fn collect(world: &mut World, cache: &mut Cache, until: Instant) {
-    while let Some(notice) = world.next(until) {
-        if let Notice::Machine(Input::Stream(batch)) = notice {
+    while let Some(occurrence) = world.next(until) {
+        if let Occurrence::Notice(_, Notice::Machine(Input::Stream(batch))) = occurrence {
             cache.take(batch.updates);
         }
     }
@@ -277,10 +286,12 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
     let refuse = Action::Refuse(Refusal::TooManyRequests(2));
     fault(&mut world, "delete", When::First(1), refuse);
     let first = start(&mut world, &target);
-    let until = world.now().instant.after(Duration::from_secs(1));
+    let until = world.instant().after(Duration::from_secs(1));
     assert!(world.next(until).is_none());
     let second = start(&mut world, &other);
-    world.perform(Effect::<()>::Withdraw(PODGC));
+    world
+        .link(HostIndex::FIRST)
+        .perform(Effect::<()>::Withdraw(PODGC));
     let (_, failure) = ended(&mut world, second).failed.unwrap();
     assert_eq!(failure.class, FailureClass::Conflict);
     // A started execution ends.
@@ -296,7 +307,7 @@ fn a_plan_has_its_turn_only_with_leadership() {
     let other = create(&mut world, "b");
     let first = start(&mut world, &target);
     // The first plan has started, and may end.
-    world.allow_writes(false);
+    world.link(HostIndex::FIRST).allow_writes(false);
     assert!(ended(&mut world, first).is_success());
     assert_eq!(world.violations(), [] as [String; 0]);
     let second = start(&mut world, &other);
@@ -312,8 +323,8 @@ fn a_sent_request_reaches_the_server_after_a_crash() {
     let mut world = world(5);
     let target = create(&mut world, "a");
     start(&mut world, &target);
-    world.crash();
-    let until = world.now().instant.after(MINUTE);
+    world.link(HostIndex::FIRST).crash();
+    let until = world.instant().after(MINUTE);
     assert!(world.next(until).is_none());
     assert!(!exists(&world, &target));
 }
@@ -335,12 +346,17 @@ fn live_reads_answer_in_the_order_of_their_requests() {
     let read = ReadRequest::Get(vec![get(&gone), get(&unknown), get(&target)]);
     let mapping = mapping(&world);
     let asked = ReadId(7);
-    world.read(asked, "podgc", None, &mapping, &read, usize::MAX);
-    let until = world.now().instant.after(MINUTE);
-    let Some(Notice::Machine(Input::ReadDone {
-        read,
-        answer: ReadAnswer::Get(answers),
-    })) = world.next(until)
+    world
+        .link(HostIndex::FIRST)
+        .read(asked, "podgc", None, &mapping, &read, usize::MAX);
+    let until = world.instant().after(MINUTE);
+    let Some(Occurrence::Notice(
+        _,
+        Notice::Machine(Input::ReadDone {
+            read,
+            answer: ReadAnswer::Get(answers),
+        }),
+    )) = world.next(until)
     else {
         panic!("no answer");
     };

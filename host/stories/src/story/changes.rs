@@ -18,7 +18,7 @@ const SLACK: Duration = Duration::from_millis(500);
 impl Story {
     /// Another owner is added to an object's references.
     pub(super) fn adopt(&mut self, name: Name, owner: Name, blocks: bool) {
-        let world = &self.host.world;
+        let world = &self.simulation.world;
         let (Some((name, object)), Some((owner, parent))) = (
             cluster::next(world, name, |_| true),
             cluster::next(world, owner, |_| true),
@@ -42,7 +42,7 @@ impl Story {
     /// The first owner is removed from an object's references.
     pub(super) fn disown(&mut self, name: Name) {
         let is_owned = |object: &Value| !references(object).is_empty();
-        let Some((name, object)) = cluster::next(&self.host.world, name, is_owned) else {
+        let Some((name, object)) = cluster::next(&self.simulation.world, name, is_owned) else {
             return;
         };
         let mut references = references(&object);
@@ -60,7 +60,7 @@ impl Story {
             number,
         };
         let runs = |pod: &Value| text(pod, "/status/phase") != "Succeeded";
-        let Some((name, pod)) = cluster::next(&self.host.world, name, runs) else {
+        let Some((name, pod)) = cluster::next(&self.simulation.world, name, runs) else {
             return;
         };
         let patch = json!({"status": {"phase": "Succeeded"}});
@@ -95,7 +95,7 @@ impl Story {
     /// A pod tolerates a taint of its node, if it has one, from now on.
     pub(super) fn tolerate(&mut self, pod: &Value) {
         let bound = text(pod, "/spec/nodeName");
-        let nodes = cluster::list(&self.host.world, "Node");
+        let nodes = cluster::list(&self.simulation.world, "Node");
         let mut nodes = nodes.iter();
         let node = nodes.find(|node| text(node, "/metadata/name") == bound);
         if !node.is_some_and(|node| node["spec"]["taints"].is_array()) || tolerates(pod) {
@@ -110,7 +110,7 @@ impl Story {
     /// Pods that were evicted for a taint that they tolerated, or did not have.
     pub(super) fn evicted_early(&self) -> Vec<String> {
         let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
-        let executed = self.host.executed().iter();
+        let executed = self.simulation.executed().iter();
         let evictions = executed
             .filter(|it| it.controller == "taint-eviction" && it.plan.steps.iter().any(ends));
         let early = evictions.filter(|eviction| {
@@ -124,7 +124,7 @@ impl Story {
 
     /// There are more pods that have ended than the pod garbage collector leaves.
     pub(super) fn ended_pods(&self) -> Option<String> {
-        let pods = cluster::list(&self.host.world, "Pod");
+        let pods = cluster::list(&self.simulation.world, "Pod");
         let has_ended = |pod: &&Value| matches!(text(pod, "/status/phase"), "Succeeded" | "Failed");
         let count = pods.iter().filter(has_ended).count();
         (count > MOST_ENDED_PODS).then(|| format!("{count} pods have ended and are left"))

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use davit_simulation::Host;
+use davit_simulation::Simulation;
 
 use crate::step::{Event, Step};
 
@@ -36,13 +36,13 @@ impl Counts {
         }
     }
 
-    /// What the host did, and what came of it.
-    pub(super) fn host(&mut self, host: &Host) {
-        for executed in host.executed() {
+    /// What the hosts did, and what came of it.
+    pub(super) fn simulation(&mut self, simulation: &Simulation) {
+        for executed in simulation.executed() {
             let (controller, plan) = (&executed.controller, &executed.plan);
             self.count(format!("plan {controller} {}", plan.reason));
         }
-        for write in host.world.writes() {
+        for write in simulation.world.writes() {
             self.count(format!("answer {} {}", write.work.verb, write.code));
         }
     }

@@ -20,7 +20,7 @@ impl Story {
     /// Creates an object, if its name is free.
     pub(super) fn create(&mut self, create: &Create) {
         let owners = create.owners.iter().filter_map(|(name, blocks)| {
-            let (_, owner) = cluster::next(&self.host.world, *name, |_| true)?;
+            let (_, owner) = cluster::next(&self.simulation.world, *name, |_| true)?;
             Some((owner, *blocks))
         });
         let mut owners: Vec<(Value, bool)> = owners.collect();
@@ -50,7 +50,7 @@ impl Story {
 
     /// Whether a pod can stay on a node in its present state.
     fn is_safe(&self, number: u64, pod: &Value) -> bool {
-        let Some(node) = cluster::get_node(&self.host.world, number) else {
+        let Some(node) = cluster::get_node(&self.simulation.world, number) else {
             return false;
         };
         let tainted = node["spec"]["taints"].is_array();
@@ -64,7 +64,7 @@ impl Story {
     }
 
     pub(super) fn delete(&mut self, name: Name, policy: &str) {
-        let found = cluster::next(&self.host.world, name, |object| !is_orphaning(object));
+        let found = cluster::next(&self.simulation.world, name, |object| !is_orphaning(object));
         if let Some((name, object)) = found {
             self.fates.doom(uid(&object));
             self.delete_with(name, &object, policy);
@@ -86,7 +86,7 @@ impl Story {
 
     /// Deletes an object without a grace period. Returns the former object.
     fn remove(&mut self, name: Name) -> Option<Value> {
-        let object = cluster::get(&self.host.world, name);
+        let object = cluster::get(&self.simulation.world, name);
         let object = object.filter(|object| !is_orphaning(object))?;
         self.fates.doom(uid(&object));
         if cluster::remove_at_once(self.world(), name) {
@@ -114,11 +114,11 @@ impl Story {
 
     /// Replaces the target of the next plan that the machine admits.
     pub(super) fn ambush(&mut self, delay: Duration) {
-        let mut count = self.host.executed().len();
+        let mut count = self.simulation.executed().len();
         let until = self.now().after(LONGEST_AMBUSH);
         while self.now() < until {
             self.pass(Duration::from_millis(1));
-            let executed = self.host.executed();
+            let executed = self.simulation.executed();
             let new = executed.get(count..).unwrap_or_default();
             let target = new
                 .iter()
@@ -144,12 +144,12 @@ impl Story {
 
     pub(super) fn orphan(&mut self, name: Name) {
         let can_be = |it: &Value| !terminates(it) && self.fates.has_dependents(uid(it));
-        let Some((name, object)) = cluster::next(&self.host.world, name, can_be) else {
+        let Some((name, object)) = cluster::next(&self.simulation.world, name, can_be) else {
             return;
         };
         self.heal();
         self.pass(self.catches_up);
-        let still = cluster::get(&self.host.world, name);
+        let still = cluster::get(&self.simulation.world, name);
         if still.is_some_and(|now| uid(&now) == uid(&object) && !terminates(&now)) {
             self.fates.orphan(uid(&object));
             self.delete_with(name, &object, "Orphan");
@@ -159,7 +159,7 @@ impl Story {
 
     pub(super) fn pods_on(&self, node: u64) -> Vec<Value> {
         let name = cluster::node_name(node);
-        let mut pods = cluster::list(&self.host.world, "Pod");
+        let mut pods = cluster::list(&self.simulation.world, "Pod");
         pods.retain(|pod| pod["spec"]["nodeName"] == name.as_str());
         pods
     }

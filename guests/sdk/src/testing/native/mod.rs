@@ -21,7 +21,7 @@ use host::CallHost;
 pub(super) use host::failure;
 pub(super) use probe::Probe;
 
-/// A controller with its configuration, as a guest of `davit_simulation::Host`.
+/// A controller with its configuration, as a guest of `davit_simulation::Simulation`.
 pub struct Native<C> {
     instance: Instance<C>,
     manifest: Manifest,

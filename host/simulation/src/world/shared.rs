@@ -1,0 +1,63 @@
+//! What all hosts share: time, the server, the records and the network.
+
+use std::fmt;
+use std::time::Duration;
+
+use davit_core::time::Instant;
+use davit_sim::Time;
+
+use super::{Conditions, Due, Write};
+use crate::dice::Dice;
+use crate::records::Records;
+use crate::schedule::Schedule;
+use crate::server::Server;
+use crate::trace::Trace;
+
+/// What all hosts share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) instant: Instant,
+    /// The server's time when the world's clock is at zero.
+    pub(super) base: Time,
+    pub(super) dice: Dice,
+    pub(super) server: Server,
+    pub(super) conditions: Conditions,
+    pub(super) trace: Trace,
+    pub(super) schedule: Schedule<Due>,
+    pub(super) records: Records,
+    pub(super) writes: Vec<Write>,
+    pub(super) violations: Vec<String>,
+    pub(super) last_id: u64,
+}
+
+impl Shared {
+    /// The time of the server's clock. It never jumps.
+    pub(super) fn time(&self) -> Time {
+        let since = i64::try_from(self.instant.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX);
+        self.base.after(since)
+    }
+
+    /// Adds a line to the trace.
+    pub(super) fn note(&mut self, what: fmt::Arguments<'_>) {
+        self.trace.note(self.instant, what);
+    }
+
+    /// A host broke a rule.
+    pub(super) fn violated(&mut self, what: String) {
+        self.note(format_args!("VIOLATION: {what}"));
+        self.violations.push(what);
+    }
+
+    pub(super) fn latency(&mut self) -> Duration {
+        self.dice.duration(&self.conditions.latency)
+    }
+
+    pub(super) fn schedule(&mut self, at: Instant, due: Due) {
+        self.schedule.add(at, due, &mut self.dice);
+    }
+
+    pub(super) fn fresh_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
