@@ -36,8 +36,8 @@ impl<G> Revision<G> {
         &self.loaded.identity
     }
 
-    pub(super) fn name(&self) -> String {
-        self.identity().to_string()
+    pub(super) fn name(&self) -> &str {
+        self.identity().name()
     }
 
     pub(super) fn digest(&self) -> ModuleDigest {
