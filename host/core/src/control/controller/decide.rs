@@ -162,7 +162,7 @@ impl<G: Clone> Controller<G> {
     /// loaded.
     fn is_superseded(&self) -> bool {
         let stable = self.stable.as_ref();
-        let describes_stable = stable.is_some_and(|stable| self.is_described(stable));
+        let describes_stable = stable.is_some_and(|stable| stable.is_described);
         let described = self.described();
         describes_stable || described.is_some_and(|one| !self.is_candidate(Some(one)))
     }

@@ -47,6 +47,7 @@ impl<G: Clone> Controller<G> {
 
     /// Computes the needs of revisions that were loaded since the last time.
     pub(super) fn compute_new_needs(&mut self) {
+        self.note_described();
         let mut new: Vec<Needs> = Vec::new();
         for one in self.loaded() {
             if !self.needs.iter().chain(&new).any(|known| known.are_of(one)) {
@@ -55,6 +56,14 @@ impl<G: Clone> Controller<G> {
         }
         self.have_needs_changed |= !new.is_empty();
         self.needs.extend(new);
+    }
+
+    /// Notes which of the loaded revisions the present spec describes.
+    fn note_described(&mut self) {
+        let spec = self.spec.as_ref();
+        for one in self.stable.iter_mut().chain(&mut self.desired) {
+            one.is_described = spec.is_some_and(|spec| one.is_described_by(spec));
+        }
     }
 
     /// Drops the needs of revisions that are gone.
