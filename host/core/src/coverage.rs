@@ -279,14 +279,12 @@ impl Coverage {
 
     /// Drops the state of removed segments and views.
     pub fn forget_all_but(&mut self, store: &Store) {
-        let segments: BTreeSet<SegmentId> = store.segments().map(|(segment, _)| segment).collect();
-        self.troubles
-            .retain(|segment, _| segments.contains(segment));
-        self.missing.retain(|segment, _| segments.contains(segment));
-        self.deregistered
-            .retain(|segment, _| segments.contains(segment));
-        let views: BTreeSet<ViewId> = store.views().collect();
-        self.since.retain(|(view, _), _| views.contains(view));
+        let is_there = |segment: &SegmentId| store.segment_spec(*segment).is_some();
+        self.troubles.retain(|segment, _| is_there(segment));
+        self.missing.retain(|segment, _| is_there(segment));
+        self.deregistered.retain(|segment, _| is_there(segment));
+        self.since
+            .retain(|(view, _), _| store.view(*view).is_some());
     }
 
     /// Why a view may lack objects of a segment; none if it lacks none.

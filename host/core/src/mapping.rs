@@ -93,12 +93,17 @@ impl Mapping {
     /// The preferred version of every resource that can be listed, watched and
     /// deleted: what the garbage collector watches.
     pub fn deletable(&self) -> impl Iterator<Item = &ServedResource> {
-        self.iter().filter(|served| {
-            served.preferred
-                && ["list", "watch", "delete"]
-                    .iter()
-                    .all(|verb| served.verbs.iter().any(|have| have == verb))
-        })
+        self.iter().filter(|served| served.is_deletable())
+    }
+}
+
+impl ServedResource {
+    /// Whether this is the preferred version of a resource that can be listed, watched and
+    /// deleted.
+    #[must_use]
+    pub fn is_deletable(&self) -> bool {
+        let has = |verb: &&str| self.verbs.iter().any(|have| have == verb);
+        self.preferred && ["list", "watch", "delete"].iter().all(has)
     }
 }
 

@@ -51,6 +51,12 @@ impl RevisionIdentity {
         }
     }
 
+    /// The revision's name: ten hexadecimal digits.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The module.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {
@@ -77,7 +83,6 @@ impl RevisionIdentity {
 }
 
 impl fmt::Display for RevisionIdentity {
-    /// The revision's name: ten hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }

@@ -139,7 +139,8 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
 
 fn simulate(workspace: &Path, release: bool, arguments: &[String]) -> Result<()> {
     let run = ["run", "--quiet", "--locked", "-p", "davit-stories"];
-    let run = run.into_iter().chain(release.then_some("--release"));
+    let profile = release.then_some(["--profile", "stories"]);
+    let run = run.into_iter().chain(profile.into_iter().flatten());
     let features = ["--features", MUTANTS, "--"];
     let arguments = arguments.iter().map(String::as_str);
     cargo(workspace, run.chain(features).chain(arguments))

@@ -30,8 +30,8 @@ pub(super) struct Outcome<'a> {
     pub(super) is_running: bool,
     /// The revision that the spec describes, if it is loaded.
     pub(super) described: Option<&'a str>,
-    /// Why the revision that the spec describes is not loaded.
-    pub(super) problem: Option<String>,
+    /// Why the revision that the spec describes cannot run. Few answers say it.
+    pub(super) problem: &'a dyn Fn() -> Option<String>,
 }
 
 type Answer = (RequestResult, String);
@@ -219,7 +219,7 @@ impl Outcome<'_> {
     /// Why a request that fits is not fulfilled yet.
     fn not_yet(&self) -> Answer {
         let loading = || "the host is loading the revision that the spec describes".to_owned();
-        pending(self.problem.clone().unwrap_or_else(loading))
+        pending((self.problem)().unwrap_or_else(loading))
     }
 }
 

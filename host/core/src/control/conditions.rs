@@ -10,7 +10,7 @@ mod load;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::authorized::{Authorization, NotAuthorized};
+pub(super) use self::authorized::{Authorization, NotAuthorized, say_allowed};
 pub(super) use self::granted::{Granted, NotGranted};
 use self::load::{load_conditions, refused_spec};
 use super::loading::LoadProblem;

@@ -299,7 +299,7 @@ impl<G: Clone> Controller<G> {
 
     /// The loaded revision that the present spec describes.
     fn described(&self) -> Option<&Revision<G>> {
-        let described = self.desired.as_ref().filter(|one| self.is_described(one));
+        let described = self.desired.as_ref().filter(|one| one.is_described);
         described.filter(|_| !self.is_denied())
     }
 
@@ -313,11 +313,6 @@ impl<G: Clone> Controller<G> {
     fn is_denied(&self) -> bool {
         let spec = self.spec.as_ref();
         spec.is_some_and(|spec| self.trust.denies(&spec.module))
-    }
-
-    fn is_described(&self, revision: &Revision<G>) -> bool {
-        let spec = self.spec.as_ref();
-        spec.is_some_and(|spec| revision.is_described_by(spec))
     }
 
     /// Whether the candidate is what a revision is.

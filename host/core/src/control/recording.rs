@@ -9,7 +9,7 @@ use std::time::Duration;
 use super::decision::Decision;
 use super::exchange::HostIdentity;
 use super::record::{Activation, Record, RecordId};
-use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
+use crate::api::{CandidateStatus, ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
@@ -64,7 +64,7 @@ pub(super) struct RecordInputs<'a> {
     pub(super) now: Now,
     pub(super) status: &'a ControllerStatus,
     /// The loaded revisions.
-    pub(super) revisions: Vec<(String, &'a ControllerSpec)>,
+    pub(super) revisions: Vec<(&'a str, &'a ControllerSpec)>,
     /// The identity of this host, if other hosts may write the record too.
     pub(super) host: Option<&'a HostIdentity>,
 }
@@ -102,7 +102,10 @@ impl Recording {
             recorded_at: None,
             retry_at: None,
             pause: RETRY_FIRST,
-            revisions: active(&status),
+            revisions: active(&status)
+                .into_iter()
+                .map(|(name, since)| (name.to_owned(), since.map(ToOwned::to_owned)))
+                .collect(),
             pauses: VecDeque::new(),
             status,
         }
@@ -195,15 +198,18 @@ impl Recording {
 
     fn next_revision(&mut self, what: &RecordInputs<'_>) -> Option<(Write, Record)> {
         let active = active(what.status);
-        self.revisions.retain(|name, _| active.contains_key(name));
+        self.revisions
+            .retain(|name, _| active.contains_key(name.as_str()));
         let mut loaded = what.revisions.iter();
         let (name, spec) = loaded.find(|(name, _)| {
-            let recorded = self.revisions.get(name);
+            let recorded = self.revisions.get(*name).map(Option::as_deref);
             active
                 .get(name)
-                .is_some_and(|since| recorded != Some(since))
+                .is_some_and(|since| recorded != Some(*since))
         })?;
-        let stable_since = active.get(name).cloned().flatten();
+        let name = (*name).to_owned();
+        let since = active.get(name.as_str()).copied().flatten();
+        let stable_since = since.map(ToOwned::to_owned);
         let activation = Activation {
             revision: name.clone(),
             spec: (*spec).clone(),
@@ -211,7 +217,6 @@ impl Recording {
             stable_since: stable_since.clone(),
         };
         let record = Record::Revision(Box::new(activation));
-        let name = name.clone();
         Some((Write::Revision { name, stable_since }, record))
     }
 
@@ -220,7 +225,7 @@ impl Recording {
     /// that this one runs.
     fn is_due(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> bool {
         let is_same = self.status == *status;
-        if !self.is_certain || (!is_same && material(&self.status) != material(status)) {
+        if !self.is_certain || (!is_same && !differ_in_counts_alone(&self.status, status)) {
             return true;
         }
         let now = what.now.instant;
@@ -320,11 +325,11 @@ fn with_host(status: &ControllerStatus, what: &RecordInputs<'_>) -> Box<Controll
 
 /// The active revisions of a status, the stable one with the time at which it became
 /// stable.
-fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
+fn active(status: &ControllerStatus) -> BTreeMap<&str, Option<&str>> {
     let stable = status.stable.iter();
-    let stable = stable.map(|one| (one.revision.clone(), Some(one.since.clone())));
+    let stable = stable.map(|one| (one.revision.as_str(), Some(one.since.as_str())));
     let candidate = status.candidate.iter();
-    let candidate = candidate.map(|one| (one.revision.clone(), None));
+    let candidate = candidate.map(|one| (one.revision.as_str(), None));
     candidate.chain(stable).collect()
 }
 
@@ -336,18 +341,45 @@ fn modules(status: &ControllerStatus) -> impl Iterator<Item = ModuleDigest> {
     digests.filter_map(|digest| digest.parse().ok())
 }
 
-/// A status without counts and times.
-fn material(status: &ControllerStatus) -> ControllerStatus {
-    let mut status = status.clone();
-    if let Some(candidate) = &mut status.candidate {
-        candidate.elapsed_seconds = 0;
-        candidate.elapsed.clear();
-        candidate.remaining.clear();
-        candidate.comparison = ComparisonStatus::default();
-        candidate.failed_calls = 0;
-        candidate.refused_writes = 0;
+/// Whether two statuses are the same except for the counts and times of a candidate.
+fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> bool {
+    let ControllerStatus {
+        observed_generation,
+        summary,
+        host,
+        stable,
+        lost,
+        candidate,
+        rejected,
+        tripped,
+        missing_permissions,
+        requests,
+        conditions,
+    } = one;
+    *observed_generation == other.observed_generation
+        && *summary == other.summary
+        && *host == other.host
+        && *stable == other.stable
+        && *lost == other.lost
+        && candidate.as_ref().map(without_counts) == other.candidate.as_ref().map(without_counts)
+        && *rejected == other.rejected
+        && *tripped == other.tripped
+        && *missing_permissions == other.missing_permissions
+        && *requests == other.requests
+        && *conditions == other.conditions
+}
+
+/// A candidate without counts and times.
+fn without_counts(candidate: &CandidateStatus) -> CandidateStatus {
+    CandidateStatus {
+        elapsed_seconds: 0,
+        elapsed: String::new(),
+        remaining: String::new(),
+        comparison: ComparisonStatus::default(),
+        failed_calls: 0,
+        refused_writes: 0,
+        ..candidate.clone()
     }
-    status
 }
 
 #[cfg(test)]

@@ -132,8 +132,10 @@ pub fn subject(value: &str) -> &str {
     value.split_once('#').map_or(value, |(subject, _)| subject)
 }
 
-fn says(value: Option<&String>, subject_wanted: &str) -> bool {
-    value.is_some_and(|value| subject(value) == subject_wanted)
+/// Whether a request has this subject. Most kinds of requests are not made at all: only
+/// one that is made needs the text.
+fn says<T: AsRef<str>>(value: Option<&String>, wanted: impl FnOnce() -> T) -> bool {
+    value.is_some_and(|value| subject(value) == wanted().as_ref())
 }
 
 impl Requests {
@@ -181,13 +183,13 @@ impl Requests {
     /// The request that names this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
-        if says(self.abort.as_ref(), &abort(candidate)) {
+        if says(self.abort.as_ref(), || abort(candidate)) {
             return Some(Request::Abort);
         }
         let promote = self.promote.as_ref();
-        if says(promote, &promote_fully(candidate)) {
+        if says(promote, || promote_fully(candidate)) {
             Some(Request::PromoteFully)
-        } else if says(promote, &promote_step(candidate)) {
+        } else if says(promote, || promote_step(candidate)) {
             Some(Request::Promote)
         } else {
             None
@@ -197,23 +199,23 @@ impl Requests {
     /// Whether a request retries the rejected revision.
     #[must_use]
     pub fn retries(&self, rejected: &RejectedStatus) -> bool {
-        says(self.retry.as_ref(), &retry(rejected))
+        says(self.retry.as_ref(), || retry(rejected))
     }
 
     /// Whether a request abandons the lost stable revision.
     #[must_use]
     pub fn abandons(&self, status: &ControllerStatus) -> bool {
         let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
-        let named = stable.zip(lost).map(|(stable, lost)| abandon(stable, lost));
-        named.is_some_and(|named| says(self.abandon.as_ref(), &named))
+        stable
+            .zip(lost)
+            .is_some_and(|(stable, lost)| says(self.abandon.as_ref(), || abandon(stable, lost)))
     }
 
     /// Whether a request swaps in this revision, which the spec of this generation
     /// describes.
     #[must_use]
     pub fn swaps(&self, revision: &str, generation: Option<i64>) -> bool {
-        let named = generation.map(|generation| swap(revision, generation));
-        named.is_some_and(|named| says(self.swap.as_ref(), &named))
+        generation.is_some_and(|generation| says(self.swap.as_ref(), || swap(revision, generation)))
     }
 
     /// Whether a request resets the controller: its tripped guardrails, its queues and
@@ -222,7 +224,7 @@ impl Requests {
     #[must_use]
     pub fn resets(&self, status: &ControllerStatus) -> bool {
         let named = reset(status);
-        named.is_some_and(|named| says(self.reset.as_ref(), named))
+        named.is_some_and(|named| says(self.reset.as_ref(), || named))
     }
 }
 

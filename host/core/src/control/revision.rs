@@ -12,6 +12,9 @@ pub(super) struct Revision<G> {
     pub(super) spec: ControllerSpec,
     /// The source of its module, for people.
     pub(super) origin: String,
+    /// Whether the present spec describes it. Only a declaration and a load change that,
+    /// and every reconcile asks for it.
+    pub(super) is_described: bool,
 }
 
 impl<G> Revision<G> {
@@ -29,6 +32,7 @@ impl<G> Revision<G> {
             loaded,
             spec,
             origin,
+            is_described: false,
         }
     }
 
@@ -36,8 +40,8 @@ impl<G> Revision<G> {
         &self.loaded.identity
     }
 
-    pub(super) fn name(&self) -> String {
-        self.identity().to_string()
+    pub(super) fn name(&self) -> &str {
+        self.identity().name()
     }
 
     pub(super) fn digest(&self) -> ModuleDigest {

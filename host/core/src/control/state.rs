@@ -216,14 +216,14 @@ impl Rollout {
 
     /// Writes the revisions into a status. `ready` is the name of the revision that the
     /// spec describes, if it is loaded.
-    pub(super) fn write(&self, status: &mut ControllerStatus, ready: Option<String>) {
+    pub(super) fn write(&self, status: &mut ControllerStatus, ready: Option<&str>) {
         status.stable = self.stable().cloned();
         status.candidate = self.candidate().map(Candidate::status);
         status.rejected = self.rejected().cloned();
         status.lost = self.loss().map(|loss| LostStatus {
             since: loss.since.clone(),
             reason: loss.reason.clone(),
-            ready,
+            ready: ready.map(ToOwned::to_owned),
         });
     }
 }
@@ -297,7 +297,8 @@ impl Candidate {
         }
     }
 
-    fn status(&self) -> CandidateStatus {
+    /// The candidate as a status has it.
+    pub(super) fn status(&self) -> CandidateStatus {
         let elapsed = Duration::from_secs(self.elapsed.as_secs());
         let counted = self.counts.sum();
         let revision = self.revision.clone();

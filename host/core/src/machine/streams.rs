@@ -162,8 +162,6 @@ impl Streams {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let wanted = wanted(&watch.source, mapping).map(|served| &served.resource);
-        let wanted: BTreeSet<&ApiResource> = wanted.collect();
         let segments = store.segments_of(view).map(|(segment, _)| segment);
         let gone: Vec<SegmentId> = segments
             .filter(|segment| {
@@ -172,7 +170,7 @@ impl Streams {
                     // An object may still exist while its resource is not served.
                     Source::EveryDeletable(_) => self.coverage.is_gone(store, view, *segment, now),
                 };
-                is_gone || is_replaced(store, view, *segment, &wanted)
+                is_gone || is_replaced(store, view, *segment, &watch.source, mapping)
             })
             .collect();
         for segment in gone {
@@ -258,10 +256,11 @@ fn is_replaced(
     store: &Store,
     view: ViewId,
     segment: SegmentId,
-    wanted: &BTreeSet<&ApiResource>,
+    source: &Source,
+    mapping: &Mapping,
 ) -> bool {
     let resource = |segment| Some(&store.segment_spec(segment)?.resource);
-    let is_wanted = |one: &&ApiResource| wanted.contains(*one);
+    let is_wanted = |one: &&ApiResource| is_wanted(source, mapping, one);
     let Some(former) = resource(segment).filter(|former| !is_wanted(former)) else {
         return false;
     };
@@ -286,6 +285,19 @@ fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
         && spec.field_selector == watch.field_selector
 }
 
+/// Whether a resource is among the [`wanted`] ones. Every list asks for every segment, and
+/// nearly all are wanted.
+fn is_wanted(source: &Source, mapping: &Mapping, resource: &ApiResource) -> bool {
+    let served = mapping.by_resource(resource);
+    served.is_some_and(|served| match source {
+        Source::One(one) => one == resource,
+        Source::EveryDeletable(except) => {
+            served.is_deletable() && !excepts(except, &resource.group, &resource.plural)
+        }
+    })
+}
+
+/// The served resources that a watch includes.
 fn wanted<'m>(
     source: &'m Source,
     mapping: &'m Mapping,

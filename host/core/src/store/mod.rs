@@ -122,6 +122,7 @@ pub struct TooFewFields {
 pub struct Store {
     state: State,
     segments: BTreeMap<SegmentId, Segment>,
+    by_spec: BTreeMap<Arc<SegmentSpec>, SegmentId>,
     views: BTreeMap<ViewId, Watch>,
     /// Free slots below `next_slot`.
     free: Vec<Slot>,
@@ -196,11 +197,12 @@ impl Store {
         if let (Some(watch), Some(segment)) =
             (self.views.get_mut(&view), self.segments.get_mut(&id))
             && watch.segments.insert(id)
-            && segment.join(view, watch.fields, &watch.tree)
         {
-            self.show(view, id, changes);
+            if segment.join(view, watch.fields, &watch.tree) {
+                self.show(view, id, changes);
+            }
+            self.note_width(id);
         }
-        self.note_width(id);
         Ok(id)
     }
 
@@ -213,7 +215,11 @@ impl Store {
         if !watch.segments.remove(&segment) {
             return;
         }
-        if self.is_ready(view, segment) {
+        if self
+            .state
+            .view(view)
+            .is_some_and(|state| state.shows(segment))
+        {
             self.hide(view, segment, changes);
         }
         self.leave(view, segment);
@@ -245,17 +251,19 @@ impl Store {
     /// Whether a view shows the objects of all its segments.
     #[must_use]
     pub fn synced(&self, view: ViewId) -> Option<bool> {
-        let segments = &self.views.get(&view)?.segments;
-        Some(segments.iter().all(|segment| self.is_ready(view, *segment)))
+        self.views.get(&view)?;
+        Some(self.segments_of(view).all(|(_, ready)| ready))
     }
 
     /// The segments of a view, each with whether the view shows its objects.
     pub fn segments_of(&self, view: ViewId) -> impl Iterator<Item = (SegmentId, bool)> {
-        self.views
-            .get(&view)
-            .into_iter()
-            .flat_map(|watch| watch.segments.iter())
-            .map(move |segment| (*segment, self.is_ready(view, *segment)))
+        let watch = self.views.get(&view).into_iter();
+        let state = self.state.view(view);
+        let segments = watch.flat_map(|watch| watch.segments.iter());
+        segments.map(move |segment| {
+            let ready = state.is_some_and(|state| state.shows(*segment));
+            (*segment, ready)
+        })
     }
 
     /// All views.
@@ -316,21 +324,17 @@ impl Store {
             .map_or(0, |segment| segment.bytes)
     }
 
-    fn is_ready(&self, view: ViewId, segment: SegmentId) -> bool {
-        self.segments
-            .get(&segment)
-            .is_some_and(|segment| segment.is_ready(view))
-    }
-
     /// The segment of that spec; created if it does not exist.
     fn segment_id(&mut self, spec: &SegmentSpec) -> SegmentId {
-        if let Some((id, _)) = self.segments().find(|(_, other)| ***other == *spec) {
-            return id;
+        if let Some(id) = self.by_spec.get(spec) {
+            return *id;
         }
         let id = SegmentId(self.next_segment);
         self.next_segment += 1;
         self.state.add_segment(id, spec.kind.clone());
-        self.segments.insert(id, Segment::new(spec.clone()));
+        let segment = Segment::new(spec.clone());
+        self.by_spec.insert(Arc::clone(&segment.spec), id);
+        self.segments.insert(id, segment);
         id
     }
 
@@ -370,6 +374,7 @@ impl Store {
         };
         segment.leave(view);
         if segment.readers.is_empty() {
+            self.by_spec.remove(&segment.spec);
             self.segments.remove(&id);
             self.free.extend(self.state.drop_segment(id));
         }

@@ -102,13 +102,6 @@ impl Segment {
         }
     }
 
-    /// Whether a view shows the objects.
-    pub(super) fn is_ready(&self, view: ViewId) -> bool {
-        self.readers
-            .iter()
-            .any(|reader| reader.ready && reader.views.contains(&view))
-    }
-
     /// The views that show the objects.
     pub(super) fn ready_views(&self) -> impl Iterator<Item = ViewId> {
         self.readers

@@ -203,7 +203,7 @@ impl<'a> View<'a> {
         let object = self
             .state
             .with_uid(&uid)
-            .filter(|object| self.view.ready.binary_search(&object.segment()).is_ok())
+            .filter(|object| self.view.shows(object.segment()))
             .min_by_key(|object| object.segment())?;
         self.entry(object)
     }

@@ -51,6 +51,11 @@ pub(super) struct ViewState {
 }
 
 impl ViewState {
+    /// Whether it shows the objects of a segment.
+    pub(super) fn shows(&self, segment: SegmentId) -> bool {
+        self.ready.binary_search(&segment).is_ok()
+    }
+
     /// Updates the indexes for the change of an object from `old` to `new`.
     pub(super) fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
         for index in &mut self.indexes {

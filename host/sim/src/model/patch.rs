@@ -30,11 +30,12 @@ impl Model {
         }
         let resource = target.resource.clone();
         let existing = self.stored(target)?.clone();
-        let value = decode::view(&resource, &existing.object()?);
+        let old = existing.object()?;
+        let value = decode::view(&resource, &old);
         let mut new = patched(&resource, value, patch_type, body, options.strict)?;
         match_namespace(target, &mut new)?;
         match_name(target, &new)?;
-        let stored = self.write(now, target, &existing, new, options)?;
+        let stored = self.write_over(now, target, (&existing, &old), new, options)?;
         Ok((stored, false))
     }
 }

@@ -48,13 +48,25 @@ impl Model {
         now: Time,
         target: &Target,
         existing: &StoredObject,
-        mut new: Object,
+        new: Object,
         options: &WriteOptions,
     ) -> Result<StoredObject> {
         let old = existing.object()?;
-        restrict(target, &mut new, &old);
-        managed_fields::track(now, target, &mut new, &old, options);
-        self.replace(now, target, (existing, &old), new, options)
+        self.write_over(now, target, (existing, &old), new, options)
+    }
+
+    /// The same, with the parsed object.
+    pub(super) fn write_over(
+        &mut self,
+        now: Time,
+        target: &Target,
+        (existing, old): (&StoredObject, &Object),
+        mut new: Object,
+        options: &WriteOptions,
+    ) -> Result<StoredObject> {
+        restrict(target, &mut new, old);
+        managed_fields::track(now, target, &mut new, old, options);
+        self.replace(now, target, (existing, old), new, options)
     }
 
     /// Replaces `existing` without a change of `managedFields`.

@@ -1,6 +1,8 @@
 //! The condition `Authorized`: whether the account of a controller may open the watches of
 //! its revisions, and whether the host may impersonate the account.
 
+use std::borrow::Cow;
+
 use super::{Condition, ConditionInputs, ConditionStatus, Effort, Finding, Readiness, Topic};
 use crate::account::Account;
 use crate::control::text::one_line;
@@ -17,16 +19,16 @@ pub(in crate::control) enum Authorization<'a> {
     OwnAccount,
     /// The account may open the watches, and the host may impersonate it.
     Allowed {
-        account: Account,
-        permissions: Vec<&'a AccessReview>,
+        /// What is allowed ([`say_allowed`]).
+        allowed: Cow<'a, str>,
         /// Why the API server did not answer when it was asked again.
-        failure: Option<String>,
+        failure: Option<&'a str>,
     },
     /// The API server has not answered yet.
     Unknown {
         account: Account,
         /// Why, if it was asked.
-        failure: Option<String>,
+        failure: Option<&'a str>,
     },
     Denied(NotAuthorized),
 }
@@ -76,12 +78,28 @@ impl NotAuthorized {
     }
 }
 
+/// What the reviews ask for, in words.
+pub(in crate::control) fn say_allowed<'a>(
+    account: &Account,
+    reviews: impl Iterator<Item = &'a AccessReview>,
+) -> String {
+    let (impersonates, access) = split(reviews);
+    let impersonates = impersonates.then(|| format!("Davit may impersonate {account}"));
+    let access = (!access.is_empty())
+        .then(|| format!("the ServiceAccount {account} may {}", access.join(", ")));
+    let parts: Vec<String> = [impersonates, access].into_iter().flatten().collect();
+    match &*parts {
+        [] => format!("the revisions need nothing of the ServiceAccount {account}"),
+        parts => parts.join("; "),
+    }
+}
+
 pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
     let (status, reason, message) = match inputs.authorization {
         None => (
             ConditionStatus::Unknown,
             "NotReached",
-            "not known: the revision that the spec describes is not loaded".to_owned(),
+            "not known: the revision that the spec describes is not loaded".into(),
         ),
         Some(authorization) => describe(authorization),
     };
@@ -93,44 +111,35 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
     }
 }
 
-fn describe(authorization: &Authorization<'_>) -> (ConditionStatus, &'static str, String) {
+fn describe<'a>(
+    authorization: &'a Authorization<'_>,
+) -> (ConditionStatus, &'static str, Cow<'a, str>) {
     match authorization {
         Authorization::OwnAccount => (
             ConditionStatus::True,
             "OwnAccount",
             "spec.serviceAccountName is not set: the controller reads and writes with Davit's own \
              permissions"
-                .to_owned(),
+                .into(),
         ),
-        Authorization::Allowed {
-            account,
-            permissions,
-            failure,
-        } => {
-            let (impersonates, access) = split(permissions.iter().copied());
-            let impersonates = impersonates.then(|| format!("Davit may impersonate {account}"));
-            let access = (!access.is_empty())
-                .then(|| format!("the ServiceAccount {account} may {}", access.join(", ")));
-            let parts: Vec<String> = [impersonates, access].into_iter().flatten().collect();
-            let allowed = match &*parts {
-                [] => format!("the revisions need nothing of the ServiceAccount {account}"),
-                parts => parts.join("; "),
-            };
-            match failure {
-                None => (ConditionStatus::True, "Reviewed", allowed),
-                Some(failure) => (
-                    ConditionStatus::True,
-                    NOT_REVIEWED,
-                    format!("{allowed}, as the API server last said; {failure}"),
-                ),
-            }
-        }
+        Authorization::Allowed { allowed, failure } => match failure {
+            None => (ConditionStatus::True, "Reviewed", (&**allowed).into()),
+            Some(failure) => (
+                ConditionStatus::True,
+                NOT_REVIEWED,
+                format!("{allowed}, as the API server last said; {failure}").into(),
+            ),
+        },
         Authorization::Unknown { account, failure } => (
             ConditionStatus::Unknown,
             NOT_REVIEWED,
-            unknown(account, failure.as_deref()),
+            unknown(account, *failure).into(),
         ),
-        Authorization::Denied(denied) => (ConditionStatus::False, NOT_AUTHORIZED, denied.message()),
+        Authorization::Denied(denied) => (
+            ConditionStatus::False,
+            NOT_AUTHORIZED,
+            denied.message().into(),
+        ),
     }
 }
 

@@ -2,13 +2,14 @@
 //! the host may impersonate it. The host opens watches with its own account: without this,
 //! a guest would read what its account may not.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::Controller;
 use super::needs::Needs;
 use crate::account::Account;
-use crate::control::conditions::{Authorization, NotAuthorized};
+use crate::control::conditions::{Authorization, NotAuthorized, say_allowed};
 use crate::control::reviews::{Answers, Knowledge};
 use crate::mutant::Mutant;
 use crate::observation::Observation;
@@ -69,9 +70,7 @@ impl<G: Clone> Controller<G> {
             return Some(Authorization::OwnAccount);
         };
         let all = self.needs_of_decided();
-        if all.is_empty() {
-            return None;
-        }
+        let (_, first) = all.first()?;
         let known = || all.iter().flat_map(|(_, needs)| needs.reviews.values());
         // An operator learns all that is missing at once.
         if known().any(|one| *one == Knowledge::default()) {
@@ -85,24 +84,25 @@ impl<G: Clone> Controller<G> {
                 let stable = stable.and_then(|stable| self.needs(&stable.loaded));
                 return Some(Authorization::Denied(NotAuthorized {
                     account,
-                    revision: revision.name(),
+                    revision: revision.name().to_owned(),
                     missing,
                     stops_stable: stable.is_some_and(|needs| !needs.denied().is_empty()),
                 }));
             }
         }
-        let failure = known().find_map(|one| one.failure.clone());
-        Some(if known().all(|one| one.answer.is_some()) {
+        let failure = known().find_map(|one| one.failure.as_deref());
+        if !known().all(|one| one.answer.is_some()) {
+            return Some(Authorization::Unknown { account, failure });
+        }
+        let is_first = |needs: &Needs| needs.reviews.keys().eq(first.reviews.keys());
+        let allowed = if all.iter().all(|(_, needs)| is_first(needs)) {
+            Cow::Borrowed(first.allowed.as_str())
+        } else {
             let needed = all.iter().flat_map(|(_, needs)| needs.reviews.keys());
             let needed: BTreeSet<&AccessReview> = needed.collect();
-            Authorization::Allowed {
-                account,
-                permissions: needed.into_iter().collect(),
-                failure,
-            }
-        } else {
-            Authorization::Unknown { account, failure }
-        })
+            Cow::Owned(say_allowed(&account, needed.into_iter()))
+        };
+        Some(Authorization::Allowed { allowed, failure })
     }
 }
 

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::Controller;
-use crate::api::{ControllerStatus, ModeConfig};
+use crate::api::{ModeConfig, RevisionStatus};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
-use crate::control::state::{Candidate, Rollout, Standing, Wait};
+use crate::control::state::{Candidate, Standing, Wait};
 use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
 use crate::observation::Observation;
 use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
@@ -39,7 +39,7 @@ impl<G: Clone> Controller<G> {
     /// Notes whether the described revision is unsigned. The spec determines it: the
     /// same revision may be pinned later.
     pub(super) fn note_unsigned(&mut self) {
-        if let Some(described) = self.circumstances().described {
+        if let Some(described) = self.described_status() {
             self.rollout.note_unsigned(&described);
         }
     }
@@ -63,7 +63,7 @@ impl<G: Clone> Controller<G> {
         let is_held = rollout.paused || !is_current || may_not_write;
         let seen = self.seen_in_step(seen, candidate).cloned();
         let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
-        let request = self.in_force.of(&candidate_status(&self.rollout));
+        let request = self.in_force.of(&candidate.status());
         let request = request.filter(|request| is_current || *request == Request::Abort);
         let steps = rollout.steps();
         let analysis = Analysis::from(&rollout.analysis);
@@ -126,10 +126,14 @@ impl<G: Clone> Controller<G> {
         }
     }
 
+    /// The revision that the spec describes, once it is loaded and may run.
+    fn described_status(&self) -> Option<RevisionStatus> {
+        let described = self.eligible()?;
+        Some(described.status(String::new(), self.is_unsigned()))
+    }
+
     fn circumstances(&self) -> Circumstances {
-        let is_unsigned = self.is_unsigned();
-        let described = self.eligible();
-        let described = described.map(|one| one.status(String::new(), is_unsigned));
+        let described = self.described_status();
         let name = described.as_ref().map(|one| one.revision.as_str());
         let stable = self.stable.as_ref();
         let spec = self.spec.as_ref();
@@ -158,7 +162,7 @@ impl<G: Clone> Controller<G> {
     /// loaded.
     fn is_superseded(&self) -> bool {
         let stable = self.stable.as_ref();
-        let describes_stable = stable.is_some_and(|stable| self.is_described(stable));
+        let describes_stable = stable.is_some_and(|stable| stable.is_described);
         let described = self.described();
         describes_stable || described.is_some_and(|one| !self.is_candidate(Some(one)))
     }
@@ -192,14 +196,7 @@ impl<G: Clone> Controller<G> {
             return None;
         }
         let running = seen.candidate.as_ref().filter(|one| one.complete)?;
-        let is_it = running.identity.to_string() == candidate.revision.revision;
+        let is_it = running.identity.name() == candidate.revision.revision;
         (is_it && running.step == candidate.number).then_some(&running.observed)
     }
-}
-
-/// The candidate in the form that requests name.
-fn candidate_status(rollout: &Rollout) -> crate::api::CandidateStatus {
-    let mut status = ControllerStatus::default();
-    rollout.write(&mut status, None);
-    status.candidate.unwrap_or_default()
 }

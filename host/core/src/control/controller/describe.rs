@@ -112,23 +112,30 @@ impl<G: Clone> Controller<G> {
         now: Wall,
         notices: &mut Vec<Notice>,
     ) -> Vec<RequestStatus> {
-        let described = self.eligible().map(Revision::name);
-        let problem = self.spec_error.as_ref().map(ToString::to_string);
-        let problem = problem.or_else(|| Some(self.problem.as_ref()?.message.clone()));
+        let outcome = Outcome {
+            status,
+            in_force: &self.in_force,
+            is_running: is_running(seen),
+            described: self.eligible().map(Revision::name),
+            problem: &|| self.hindrance(),
+        };
+        let former = &self.status.requests;
+        answers::answer(former, &self.requests, open, &outcome, now, notices)
+    }
+
+    /// Why the revision that the spec describes cannot run.
+    fn hindrance(&self) -> Option<String> {
+        let invalid = self.spec_error.as_ref().map(ToString::to_string);
+        let problem = || Some(self.problem.as_ref()?.message.clone());
         let not_granted = || self.not_granted().map(|one| one.message(&self.name));
         let not_authorized = || match self.authorization()? {
             Authorization::Denied(denied) => Some(denied.message()),
             _ => None,
         };
-        let outcome = Outcome {
-            status,
-            in_force: &self.in_force,
-            is_running: is_running(seen),
-            described: described.as_deref(),
-            problem: problem.or_else(not_granted).or_else(not_authorized),
-        };
-        let former = &self.status.requests;
-        answers::answer(former, &self.requests, open, &outcome, now, notices)
+        invalid
+            .or_else(problem)
+            .or_else(not_granted)
+            .or_else(not_authorized)
     }
 }
 

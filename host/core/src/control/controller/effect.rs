@@ -216,7 +216,7 @@ impl<G: Clone> Controller<G> {
     /// The modules that the controller needs: those of the decided revisions, including
     /// those that still have to be loaded after a start, of the running revisions, and
     /// of those that the record may name. None while the record is unknown.
-    pub(in crate::control) fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
+    pub(in crate::control) fn modules(&self) -> Option<impl Iterator<Item = ModuleDigest>> {
         let recorded = self.recording.modules()?;
         let stable = self.rollout.stable().map(|one| &one.digest);
         let candidate = self.rollout.candidate().map(|one| &one.revision.digest);
@@ -228,8 +228,7 @@ impl<G: Clone> Controller<G> {
             named
                 .chain(recorded.iter().copied())
                 .chain(loaded.map(Revision::digest))
-                .chain(running)
-                .collect(),
+                .chain(running),
         )
     }
 }

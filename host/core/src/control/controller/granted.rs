@@ -46,7 +46,7 @@ impl<G: Clone> Controller<G> {
         };
         let stable = self.stable.as_ref();
         Some(NotGranted {
-            revision: first.name(),
+            revision: first.name().to_owned(),
             missing: lacking.missing.clone(),
             to_add: all.iter().fold(Permissions::default(), |all, (_, one)| {
                 all.with(&to_add(one))

@@ -88,7 +88,9 @@ impl<G: Clone> Controller<G> {
             LoadOutcome::Recorded(Role::Candidate, loaded, spec) => {
                 let loaded = Revision::new(loaded, &spec);
                 // The spec may have changed while no host was running.
-                if self.is_described(&loaded) && self.is_candidate(Some(&loaded)) {
+                let spec = self.spec.as_ref();
+                let is_described = spec.is_some_and(|spec| loaded.is_described_by(spec));
+                if is_described && self.is_candidate(Some(&loaded)) {
                     self.desired.get_or_insert(loaded);
                 } else {
                     self.loading.restored();

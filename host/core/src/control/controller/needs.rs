@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Controller;
 use crate::account::Account;
-use crate::control::conditions::Granted;
+use crate::control::conditions::{Granted, say_allowed};
 use crate::control::reviews::Knowledge;
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
@@ -32,6 +32,8 @@ pub(super) struct Needs {
     /// may read and write as the account; and what the API server says about it. Nothing
     /// for Davit's own account.
     pub(super) reviews: BTreeMap<AccessReview, Knowledge>,
+    /// What these ask for, in words.
+    pub(super) allowed: String,
 }
 
 impl<G: Clone> Controller<G> {
@@ -45,6 +47,7 @@ impl<G: Clone> Controller<G> {
 
     /// Computes the needs of revisions that were loaded since the last time.
     pub(super) fn compute_new_needs(&mut self) {
+        self.note_described();
         let mut new: Vec<Needs> = Vec::new();
         for one in self.loaded() {
             if !self.needs.iter().chain(&new).any(|known| known.are_of(one)) {
@@ -53,6 +56,14 @@ impl<G: Clone> Controller<G> {
         }
         self.have_needs_changed |= !new.is_empty();
         self.needs.extend(new);
+    }
+
+    /// Notes which of the loaded revisions the present spec describes.
+    fn note_described(&mut self) {
+        let spec = self.spec.as_ref();
+        for one in self.stable.iter_mut().chain(&mut self.desired) {
+            one.is_described = spec.is_some_and(|spec| one.is_described_by(spec));
+        }
     }
 
     /// Drops the needs of revisions that are gone.
@@ -108,11 +119,14 @@ impl<G: Clone> Controller<G> {
             .iter()
             .flat_map(|account| of_account(account, manifest));
         let known = |review: &AccessReview| self.reviewed.get(review).cloned().unwrap_or_default();
+        let reviews: BTreeMap<_, _> = reviews.map(|one| (one.clone(), known(&one))).collect();
+        let allowed = account.map(|account| say_allowed(&account, reviews.keys()));
         Needs {
             declared,
             granted,
             missing: grant.missing(manifest),
-            reviews: reviews.map(|one| (one.clone(), known(&one))).collect(),
+            reviews,
+            allowed: allowed.unwrap_or_default(),
             grant,
             manifest: Arc::clone(manifest),
             is_shipped: *is_shipped,

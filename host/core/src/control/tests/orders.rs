@@ -380,7 +380,7 @@ fn a_restored_state_is_written_as_it_was_recorded() {
         let state = crate::control::state::Rollout::restore(recorded);
         let mut written = ControllerStatus::default();
         let lost = recorded.lost.as_ref();
-        state.write(&mut written, lost.and_then(|lost| lost.ready.clone()));
+        state.write(&mut written, lost.and_then(|lost| lost.ready.as_deref()));
         assert_eq!(written.stable, recorded.stable);
         assert_eq!(written.candidate, recorded.candidate);
         assert_eq!(written.rejected, recorded.rejected);
