@@ -28,7 +28,7 @@ pub async fn execute(
         }
         LeaseRequest::Write(id, name, write) => {
             let answer = send(lease::write(namespace, name, write)).await;
-            let written = lease::written(namespace, name, answer.as_deref());
+            let written = lease::written(namespace, name, write, answer.as_deref());
             (*id, LeaseAnswer::Written(written))
         }
         LeaseRequest::Delete(id, name, version) => {

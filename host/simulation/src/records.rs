@@ -16,6 +16,9 @@ pub struct Records {
     /// Whether other hosts may write records too, as in a cluster. A record then belongs to
     /// one resource and is deleted with the resource.
     pub are_shared: bool,
+    /// Whether the hosts elect a leader: each then refuses to replace what another one has
+    /// written since it last read or wrote.
+    pub are_elected: bool,
     /// The uid of the resource of each controller.
     uids: BTreeMap<String, String>,
     histories: BTreeMap<String, RecordHistory>,
@@ -29,6 +32,8 @@ struct RecordHistory {
     written: Vec<Arc<ControllerStatus>>,
     /// The hosts that wrote the status.
     writers: BTreeSet<String>,
+    /// The writer of the status that each host last read or wrote.
+    seen: BTreeMap<String, Option<String>>,
     /// The rollouts that ended.
     ended: BTreeSet<String>,
     /// Whether the host answered that the rollout is paused.
@@ -109,7 +114,14 @@ impl Records {
         owner.uid.is_none() || owner.uid.as_ref() == self.uids.get(&owner.name)
     }
 
-    pub(crate) fn read(&self, owner: &Owner) -> StoredRecord {
+    pub(crate) fn read(&mut self, owner: &Owner, reader: Option<&str>) -> StoredRecord {
+        if let Some(reader) = reader
+            && let Some(held) = self.histories.get_mut(&owner.name)
+        {
+            let writer = held.record.status.host.as_ref();
+            let writer = writer.map(|host| host.id.clone());
+            held.seen.insert(reader.to_owned(), writer);
+        }
         let held = self.histories.get(&owner.name);
         let record = held.map(|held| &held.record);
         let paused = record.is_some_and(|record| record.paused);
@@ -144,8 +156,12 @@ impl Records {
         let name = &owner.name;
         let held = self.histories.entry(name.clone()).or_default();
         if let Record::Status(status) = &record {
+            if self.are_elected {
+                held.check_writer(status)?;
+            } else {
+                written.other_host = held.takes_over(status);
+            }
             written.problems = held.problems(name, status);
-            written.other_host = held.takes_over(status);
             let decided = Arc::new(ControllerStatus {
                 host: None,
                 ..(**status).clone()
@@ -164,6 +180,21 @@ impl Records {
 }
 
 impl RecordHistory {
+    /// Refuses to replace what another host has written after the last write of this one.
+    fn check_writer(&mut self, status: &ControllerStatus) -> Result<(), String> {
+        let Some(own) = &status.host else {
+            return Ok(());
+        };
+        let writer = self.record.status.host.as_ref();
+        let writer = writer.map(|host| host.id.as_str());
+        let seen = self.seen.get(&own.id).and_then(Option::as_deref);
+        if seen == Some(own.id.as_str()) && writer != seen {
+            return Err("another replica has written it since".to_owned());
+        }
+        self.seen.insert(own.id.clone(), Some(own.id.clone()));
+        Ok(())
+    }
+
     /// Another host, if it wrote after the last write of this one.
     fn takes_over(&mut self, status: &ControllerStatus) -> Option<HostStatus> {
         let own = status.host.as_ref()?;

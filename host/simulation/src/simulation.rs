@@ -20,7 +20,7 @@ pub struct Simulation {
     /// Every executed plan.
     executed: Vec<ExecutedPlan>,
     /// Whether the hosts take part in leader election.
-    pub elects: bool,
+    elects: bool,
     /// The number of starts of hosts.
     starts: u64,
 }
@@ -88,6 +88,16 @@ impl Simulation {
         }
     }
 
+    /// Adds a host whose monotonic clock is too fast by so many parts per million. With
+    /// several hosts, all take part in leader election.
+    pub fn add_host(&mut self, drift: i32) -> HostIndex {
+        self.elects = true;
+        self.world.records_mut().are_elected = true;
+        let index = self.world.add_host(drift);
+        self.hosts.push(Host::new(index));
+        index
+    }
+
     /// Starts a host.
     pub fn start(&mut self, host: HostIndex) {
         self.starts += 1;
@@ -101,12 +111,10 @@ impl Simulation {
         &self.executed
     }
 
-    /// The wall clock of every host jumps.
-    pub fn shift_wall_clocks(&mut self, millis: i64) {
-        self.world.shift_wall_clocks(millis);
-        for host in &mut self.hosts {
-            host.watch_clock_jump();
-        }
+    /// The wall clock of a host jumps.
+    pub fn shift_wall_clock(&mut self, host: HostIndex, millis: i64) {
+        self.world.shift_wall_clock(host, millis);
+        self.host_mut(host).watch_clock_jump();
     }
 
     /// The module of a source changed: a spec may describe another revision.

@@ -12,6 +12,7 @@ use davit_sim::stored::StoredObject;
 use davit_sim::target::Target;
 use davit_sim::{Config, Time};
 use davit_simulation::World;
+use davit_simulation::host::NAMESPACE as HOSTS;
 use serde_json::{Value, json};
 
 use crate::step::{Create, Kind, NAMES, NODES, Name, Tolerates};
@@ -35,6 +36,11 @@ pub(crate) fn model(seed: u64, start: Time) -> Result<Model, String> {
 /// The objects that a story starts with.
 pub(crate) fn fill(world: &mut World) {
     put(world, definition());
+    // The host's own namespace, for its leases.
+    put(
+        world,
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": HOSTS}}),
+    );
     for node in 0..NODES {
         create_node(world, node);
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use davit_core::mutant::Mutant;
 
+use crate::plot::Size;
 use crate::{run, run_seed};
 
 /// A seed for each mutant whose story failed with it once. The hunt tries these seeds
@@ -43,12 +44,12 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
 
 /// Searches for a seed that fails with each mutant of these names; without names, with
 /// each mutant.
-pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, steps: usize) -> Result<ExitCode> {
+pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, size: Size) -> Result<ExitCode> {
     let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
     let (mut found, mut survivors) = (0, 0);
     for mutant in Mutant::ALL.into_iter().filter(is_meant) {
         Mutant::activate(Some(mutant));
-        if let Some((seed, problem)) = first(mutant, seeds, steps)? {
+        if let Some((seed, problem)) = first(mutant, seeds, size)? {
             found += 1;
             println!("{mutant:?}: seed {seed}: {problem}");
         } else {
@@ -66,15 +67,15 @@ pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, steps: usize) -> Result
 }
 
 /// The first seed that fails with a mutant, and the first problem.
-fn first(mutant: Mutant, seeds: &Range<u64>, steps: usize) -> Result<Option<(u64, String)>> {
+fn first(mutant: Mutant, seeds: &Range<u64>, size: Size) -> Result<Option<(u64, String)>> {
     let hints = HINTS.iter().filter(|(hinted, _)| *hinted == mutant);
     let hints = hints.map(|(_, seed)| *seed..*seed + 1);
     for seeds in hints.chain([seeds.clone()]) {
-        let (found, _) = run(&seeds, steps, 1)?;
+        let (found, _) = run(&seeds, size, 1)?;
         if let Some((seed, problems)) = found.into_iter().next() {
             Mutant::activate(None);
             ensure!(
-                run_seed(seed, steps).0.is_empty(),
+                run_seed(seed, size).0.is_empty(),
                 "seed {seed} fails without a mutant"
             );
             let problem = problems.into_iter().next().unwrap_or_default();

@@ -14,6 +14,8 @@ mod guests;
 #[cfg(feature = "mutants")]
 mod hunt;
 mod operators;
+mod plot;
+mod replica;
 mod shrink;
 mod step;
 mod story;
@@ -28,9 +30,8 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
 use clap::Parser;
-use davit_simulation::Dice;
 
-use step::Step;
+use plot::{Plot, Size};
 use story::Counts;
 
 /// A story allocates small values for a third of its time: this allocator saves half of
@@ -65,6 +66,9 @@ struct Arguments {
     /// The number of steps of a story.
     #[arg(long, default_value_t = 80)]
     steps: usize,
+    /// The number of hosts. Several elect a leader for each controller.
+    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
+    hosts: usize,
     /// Activates one mutant of the core after the other, or those of these names, and
     /// searches for a seed whose story fails with it.
     #[cfg(feature = "mutants")]
@@ -76,6 +80,23 @@ struct Arguments {
     /// Prints how often each kind of step, fault and plan occurred.
     #[arg(long)]
     counts: bool,
+}
+
+impl Arguments {
+    fn size(&self) -> Size {
+        Size {
+            steps: self.steps,
+            hosts: self.hosts,
+        }
+    }
+
+    /// The options of another run of one of these stories.
+    fn options(&self) -> String {
+        match self.hosts {
+            1 => String::new(),
+            hosts => format!(" --hosts {hosts}"),
+        }
+    }
 }
 
 fn range(text: &str) -> Result<Range<u64>> {
@@ -92,10 +113,10 @@ fn main() -> Result<ExitCode> {
     }
     #[cfg(feature = "mutants")]
     if let Some(names) = &arguments.mutants {
-        return hunt::hunt(names, &arguments.seeds, arguments.steps);
+        return hunt::hunt(names, &arguments.seeds, arguments.size());
     }
     let started = Instant::now();
-    let (failed, counts) = run(&arguments.seeds, arguments.steps, usize::MAX)?;
+    let (failed, counts) = run(&arguments.seeds, arguments.size(), usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
     if arguments.counts {
@@ -113,20 +134,23 @@ fn main() -> Result<ExitCode> {
     }
     println!("\nThe story of seed {seed} failed:");
     print_problems(problems);
-    let mut steps = drawn(*seed, arguments.steps);
+    let mut plot = Plot::draw(*seed, arguments.size());
     if arguments.whole {
         println!("\nIts steps, and how long the simulated cluster runs after each:");
     } else {
-        steps = shrink::shrink(*seed, &steps);
+        plot = shrink::shrink(&plot);
         println!(
             "\nThe steps without which it does not fail, and how long the simulated cluster \
              runs after each:"
         );
     }
-    for (number, step) in steps.iter().enumerate() {
+    for (number, step) in plot.steps.iter().enumerate() {
         println!("{:>4}. {step}", number + 1);
     }
-    println!("\nTo see every request, decision and fault: cargo xtask simulate --seed {seed}");
+    println!(
+        "\nTo see every request, decision and fault: cargo xtask simulate --seed {seed}{}",
+        arguments.options()
+    );
     Ok(ExitCode::FAILURE)
 }
 
@@ -136,19 +160,15 @@ fn print_problems(problems: &[String]) {
     }
 }
 
-fn drawn(seed: u64, steps: usize) -> Vec<Step> {
-    step::draw(&mut Dice::new(seed), steps)
-}
-
 /// Runs the story of one seed and prints its trace.
 fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
-    let mut steps = drawn(seed, arguments.steps);
-    let ending = story::run(seed, &steps, false).map_err(|error| anyhow!(error))?;
+    let mut plot = Plot::draw(seed, arguments.size());
+    let ending = story::run(&plot, false).map_err(|error| anyhow!(error))?;
     let failed = !ending.problems.is_empty();
     if failed && !arguments.whole {
-        steps = shrink::shrink(seed, &steps);
+        plot = shrink::shrink(&plot);
     }
-    let ending = story::run(seed, &steps, true).map_err(|error| anyhow!(error))?;
+    let ending = story::run(&plot, true).map_err(|error| anyhow!(error))?;
     println!("{LEGEND}");
     for line in &ending.trace {
         println!("{line}");
@@ -173,7 +193,7 @@ type Failed = (u64, Vec<String>);
 /// Runs the stories of all seeds, on every processor, until `enough` of them failed.
 /// Returns the seeds of failed stories, with their problems, and how often everything
 /// happened.
-fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<(Vec<Failed>, Counts)> {
+fn run(seeds: &Range<u64>, size: Size, enough: usize) -> Result<(Vec<Failed>, Counts)> {
     let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
     let counts = Mutex::new(Counts::default());
@@ -186,7 +206,7 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<(Vec<Failed>, 
                     if seed >= seeds.end {
                         return;
                     }
-                    let (problems, counted) = run_seed(seed, steps);
+                    let (problems, counted) = run_seed(seed, size);
                     let mut all = counts.lock().unwrap_or_else(PoisonError::into_inner);
                     all.add(&counted);
                     drop(all);
@@ -208,9 +228,9 @@ fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<(Vec<Failed>, 
 }
 
 /// Runs the story of a seed. Returns what is wrong, and how often everything happened.
-fn run_seed(seed: u64, steps: usize) -> (Vec<String>, Counts) {
-    let steps = drawn(seed, steps);
-    match std::panic::catch_unwind(|| story::run(seed, &steps, false)) {
+fn run_seed(seed: u64, size: Size) -> (Vec<String>, Counts) {
+    let plot = Plot::draw(seed, size);
+    match std::panic::catch_unwind(|| story::run(&plot, false)) {
         Ok(Ok(ending)) => (ending.problems, ending.counts),
         Ok(Err(error)) => (vec![error], Counts::default()),
         Err(_) => (vec!["the story panicked".to_owned()], Counts::default()),
@@ -221,8 +241,13 @@ fn run_seed(seed: u64, steps: usize) -> (Vec<String>, Counts) {
 mod tests {
     use super::*;
 
+    const SIZE: Size = Size {
+        steps: 80,
+        hosts: 1,
+    };
+
     fn hash(seed: u64) -> u64 {
-        let ending = story::run(seed, &drawn(seed, 80), false).unwrap();
+        let ending = story::run(&Plot::draw(seed, SIZE), false).unwrap();
         assert_eq!(ending.problems, Vec::<String>::new());
         ending.hash
     }
@@ -239,12 +264,12 @@ mod tests {
 
     #[test]
     fn a_trace_holds_every_line_that_the_hash_covers() {
-        let steps = drawn(1, 20);
-        let kept = story::run(1, &steps, true).unwrap();
-        let dropped = story::run(1, &steps, false).unwrap();
+        let plot = Plot::draw(1, Size { steps: 20, ..SIZE });
+        let kept = story::run(&plot, true).unwrap();
+        let dropped = story::run(&plot, false).unwrap();
         assert_eq!(kept.hash, dropped.hash);
         assert!(dropped.trace.is_empty());
         let is_step = |line: &&String| line.contains("STEP");
-        assert_eq!(kept.trace.iter().filter(is_step).count(), steps.len());
+        assert_eq!(kept.trace.iter().filter(is_step).count(), plot.steps.len());
     }
 }

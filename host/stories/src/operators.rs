@@ -46,9 +46,10 @@ struct DeclaredSpec {
 }
 
 impl Operators {
-    pub(crate) fn new(dice: &mut Dice) -> Self {
+    /// Draws the controllers. The entries of a file have one host.
+    pub(crate) fn new(dice: &mut Dice, hosts: usize) -> Self {
         let mut operators = Self {
-            in_cluster: dice.chance(0.8),
+            in_cluster: dice.chance(0.8) || hosts > 1,
             declared: BTreeMap::new(),
             builds: BTreeMap::new(),
             counted: 0,
@@ -94,19 +95,19 @@ impl Operators {
         }
     }
 
-    /// The host receives the present declarations.
-    pub(crate) fn deliver(&self, simulation: &mut Simulation) {
-        if !simulation.host(HOST).is_running() {
+    /// A host receives the present declarations.
+    pub(crate) fn deliver(&self, host: HostIndex, simulation: &mut Simulation) {
+        if !simulation.host(host).is_running() {
             return;
         }
         if self.in_cluster {
             let all = self.declared.iter();
             let all = all.map(|(name, declared)| declared.declaration(name, simulation));
             let all = all.collect();
-            simulation.driver(HOST).declare(all);
+            simulation.driver(host).declare(all);
         } else {
             let all = self.declared.iter().map(|(name, declared)| {
-                let loaded = simulation.driver(HOST).load_now(&declared.spec);
+                let loaded = simulation.driver(host).load_now(&declared.spec);
                 FileController::<Guest> {
                     name: (*name).to_owned(),
                     spec: declared.spec.clone(),
@@ -114,7 +115,7 @@ impl Operators {
                 }
             });
             let all = all.collect();
-            simulation.driver(HOST).apply_file(all);
+            simulation.driver(host).apply_file(all);
         }
     }
 
@@ -144,6 +145,8 @@ impl Operators {
             Action::Remove => self.remove(index, simulation),
             Action::Create(rollout) => self.create(index, rollout, simulation),
             Action::Provide(build) => self.provide(index, *build, simulation),
+            // With several hosts, one of them does.
+            Action::OtherHost if simulation.indexes().count() > 1 => {}
             Action::OtherHost => {
                 let other = HostStatus {
                     id: "another".to_owned(),
@@ -423,13 +426,13 @@ impl Operators {
         for (name, declared) in &self.declared {
             let wanted = simulation.modules.describe(&declared.spec);
             let wanted = wanted.map(|revision| revision.identity.to_string());
-            let own = simulation.host(HOST).core().and_then(|core| {
-                let mut statuses = core.statuses();
-                statuses
-                    .find(|(one, _)| one == name)
-                    .map(|(_, status)| status.clone())
+            let own = simulation.indexes().map(|host| {
+                let core = simulation.host(host).core();
+                let mut statuses = core.into_iter().flat_map(|core| core.statuses());
+                let own = statuses.find(|(one, _)| one == name);
+                own.map(|(_, status)| status.clone()).unwrap_or_default()
             });
-            let own = own.unwrap_or_default();
+            let own: Vec<ControllerStatus> = own.collect();
             let recorded = simulation.world.records().status(name).cloned();
             let recorded = recorded.unwrap_or_default();
             let wrong = self.wrong(declared, wanted.as_deref(), &recorded, &own);
@@ -443,7 +446,7 @@ impl Operators {
         declared: &DeclaredSpec,
         wanted: Option<&str>,
         recorded: &ControllerStatus,
-        own: &ControllerStatus,
+        own: &[ControllerStatus],
     ) -> Option<&'static str> {
         let stable = recorded.stable.as_ref().map(|one| one.revision.as_str());
         let rejected = recorded.rejected.as_ref().map(|one| one.revision.as_str());
@@ -472,8 +475,11 @@ impl Operators {
         if self.in_cluster && recorded.observed_generation != Some(declared.generation) {
             return Some("the host has not observed the last spec");
         }
-        if recorded.stable != own.stable || recorded.rejected != own.rejected {
-            return Some("the record differs from the host's decision");
+        let is_recorded = |own: &ControllerStatus| {
+            recorded.stable == own.stable && recorded.rejected == own.rejected
+        };
+        if !own.iter().all(is_recorded) {
+            return Some("the record differs from what a host knows");
         }
         // For a file, the host may have refused the request before it knew the controller.
         let mut asked = declared.annotations.iter().filter(|_| self.in_cluster);

@@ -1,21 +1,22 @@
 //! Shortens a failing story: drops every step without which the story still fails.
 
+use crate::plot::Plot;
 use crate::step::{Event, Step};
 use crate::story::run;
 
-/// The steps of the shortest story found that still fails.
-pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
-    let mut best = steps.to_vec();
-    let mut size = best.len().div_ceil(2);
+/// The plot of the shortest story found that still fails.
+pub(crate) fn shrink(plot: &Plot) -> Plot {
+    let mut best = plot.clone();
+    let mut size = best.steps.len().div_ceil(2);
     while size > 0 {
         let mut at = 0;
-        while at < best.len() {
+        while at < best.steps.len() {
             let mut shorter = best.clone();
-            let end = (at + size).min(shorter.len());
+            let end = (at + size).min(shorter.steps.len());
             // The checks after the rest assume a rest.
-            let dropped: Vec<Step> = shorter.drain(at..end).collect();
+            let dropped: Vec<Step> = shorter.steps.drain(at..end).collect();
             let rests = dropped.iter().any(|step| matches!(step.event, Event::Rest));
-            if !rests && fails(seed, &shorter) {
+            if !rests && fails(&shorter) {
                 best = shorter;
             } else {
                 at += size;
@@ -26,6 +27,6 @@ pub(crate) fn shrink(seed: u64, steps: &[Step]) -> Vec<Step> {
     best
 }
 
-fn fails(seed: u64, steps: &[Step]) -> bool {
-    run(seed, steps, false).is_ok_and(|ending| !ending.problems.is_empty())
+fn fails(plot: &Plot) -> bool {
+    run(plot, false).is_ok_and(|ending| !ending.problems.is_empty())
 }

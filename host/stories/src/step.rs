@@ -7,6 +7,7 @@ use davit_sim::fault::{self, Refusal, WatchFault};
 use davit_simulation::Dice;
 
 use crate::action::{self, Action};
+use crate::replica::ReplicaEvent;
 
 pub(crate) const NODES: u64 = 5;
 pub(crate) const NAMES: u64 = 14;
@@ -114,6 +115,8 @@ pub(crate) enum Event {
     AllowImpersonation(usize, bool),
     /// An operator changes a controller: an index of [`CONTROLLERS`].
     Operate(usize, Action),
+    /// Something happens to the host of this number.
+    Replica(u64, ReplicaEvent),
 }
 
 /// The faults of requests. Rarely, the server refuses a request as invalid instead.
@@ -300,6 +303,7 @@ impl fmt::Display for Event {
             Self::Authorize(of, allowed) => f.write_str(&permissions(*of, *allowed)),
             Self::AllowImpersonation(of, allowed) => f.write_str(&impersonation(*of, *allowed)),
             Self::Operate(of, action) => write!(f, "operator of {}: {action}", name_of(*of)),
+            Self::Replica(host, event) => write!(f, "host {host} {event}"),
         }
     }
 }

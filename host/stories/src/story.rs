@@ -2,10 +2,10 @@
 
 mod changes;
 mod counts;
+mod hosts;
 mod objects;
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::time::Duration;
 
 use davit_core::time::Instant;
@@ -18,10 +18,10 @@ use crate::cluster::{self, Kubelets};
 use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
 use crate::operators::{Operators, account};
-use crate::step::{CONTROLLERS, Event, NODES, Step};
+use crate::plot::Plot;
+use crate::step::{CONTROLLERS, Event, NODES};
 pub(crate) use counts::Counts;
 
-const HOST: HostIndex = HostIndex::FIRST;
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
 /// The same for the steps after the rest, when no watch is silent or starved.
@@ -50,12 +50,10 @@ const HEARTBEAT: Duration = Duration::from_secs(8);
 const SLOW_HEARTBEAT: Duration = Duration::from_secs(20);
 /// How long operators wait for the rollouts of a healthy host to end.
 const ROLLED_OUT: Duration = Duration::from_secs(30);
-/// How long a declaration takes at most to reach the host.
-const STARVED: Duration = Duration::from_secs(20);
 /// The reminder for the kubelets.
 const KUBELETS: u64 = 1;
-/// The reminder that the host receives the declarations.
-const DECLARATIONS: u64 = 2;
+/// By how many parts per million the clock of a host is too fast or too slow at most.
+const MOST_DRIFT: u64 = 50_000;
 
 /// The end of a story.
 #[derive(Debug)]
@@ -99,15 +97,19 @@ struct Story {
     deleted: BTreeMap<String, usize>,
     /// Whether the host may request a deletion twice, because it forgot the first request.
     forgot: bool,
+    /// Draws to which host something happens.
+    choices: Dice,
 }
 
-/// Runs the story of a seed.
-pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending, String> {
+/// Runs a story.
+pub(crate) fn run(plot: &Plot, keep_trace: bool) -> Result<Ending, String> {
+    let Plot { seed, hosts, steps } = plot;
+    let seed = *seed;
     let start = Time::from_unix(1_780_000_000);
     let mut dice = Dice::new(seed ^ 0x5bd1_e995);
     let model = cluster::model(seed, start)?;
     let mut story = Story {
-        operators: Operators::new(&mut dice),
+        operators: Operators::new(&mut dice, *hosts),
         simulation: Simulation::new(
             World::new(model, start, dice.bits(), keep_trace),
             guests::describe,
@@ -123,8 +125,19 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         pods: BTreeMap::new(),
         tolerated: BTreeMap::new(),
         deleted: BTreeMap::new(),
-        forgot: false,
+        // Another host does not know the requests of the former leader.
+        forgot: *hosts > 1,
+        choices: Dice::new(!seed),
     };
+    for _ in 1..*hosts {
+        let drift = i32::try_from(story.choices.below(2 * MOST_DRIFT)).unwrap_or(0);
+        let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
+        story.simulation.add_host(drift - most);
+    }
+    if story.has_replicas() {
+        let reminders = story.declaration_reminders();
+        story.world().remind_of_statuses(reminders);
+    }
     cluster::fill(&mut story.simulation.world);
     story.kubelets.work(&mut story.simulation.world);
     story
@@ -132,7 +145,9 @@ pub(crate) fn run(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending,
         .world
         .remind_owner(Instant::ZERO.after(HEARTBEAT), KUBELETS);
     story.operators.settle_in(&mut story.simulation);
-    story.start();
+    for host in story.hosts() {
+        story.start(host);
+    }
     story.pass(Duration::from_secs(2));
     for step in steps {
         story
@@ -178,7 +193,7 @@ impl Story {
         loop {
             match self.simulation.run(until) {
                 StopReason::Time => return,
-                StopReason::Reminder(DECLARATIONS) => self.operators.deliver(&mut self.simulation),
+                StopReason::Reminder(what) if self.reminded(what) => {}
                 StopReason::Reminder(_) => {
                     self.kubelets.work(&mut self.simulation.world);
                     let at = self.now().after(self.heartbeat);
@@ -187,33 +202,15 @@ impl Story {
                 StopReason::Crashed(host) => {
                     self.forgot = true;
                     self.simulation.host_mut(host).crash = 0.0;
-                    self.start();
+                    self.start(host);
                 }
             }
-            let host = self.simulation.host_mut(HOST);
-            host.take_reports();
-            while host.take_answer().is_some() {}
+            for host in self.hosts() {
+                let host = self.simulation.host_mut(host);
+                host.take_reports();
+                while host.take_answer().is_some() {}
+            }
         }
-    }
-
-    /// Starts the host. It receives the declarations a moment later.
-    fn start(&mut self) {
-        self.operators.restarted();
-        self.simulation.start(HOST);
-        self.declare();
-    }
-
-    /// The host will receive the present declarations.
-    fn declare(&mut self) {
-        let longest = if self.world().dice().chance(0.05) {
-            STARVED
-        } else {
-            Duration::from_millis(50)
-        };
-        let range = Duration::from_millis(1)..longest;
-        let lag = self.world().dice().duration(&range);
-        let at = self.now().after(lag);
-        self.world().remind_owner(at, DECLARATIONS);
     }
 
     fn step(&mut self, event: &Event) {
@@ -293,12 +290,30 @@ impl Story {
                 self.catches_up = ATTENTIVE;
             }
             Event::Nothing => {}
-            Event::Trap => self.simulation.host_mut(HOST).trap = 0.2,
-            Event::Crash(downtime) => self.crash(*downtime),
-            Event::CrashSoon => self.simulation.host_mut(HOST).crash = 0.05,
-            Event::Reboot(keeps_modules) => self.reboot(*keeps_modules),
-            Event::WallClock(millis) => self.simulation.shift_wall_clocks(*millis),
-            Event::Lead(held) => self.simulation.driver(HOST).lead(*held),
+            Event::Trap => {
+                let host = self.some_host();
+                self.simulation.host_mut(host).trap = 0.2;
+            }
+            Event::Crash(downtime) => {
+                let host = self.some_host();
+                self.crash(host, *downtime);
+            }
+            Event::CrashSoon => {
+                let host = self.some_host();
+                self.simulation.host_mut(host).crash = 0.05;
+            }
+            Event::Reboot(keeps_modules) => {
+                let host = self.some_host();
+                self.reboot(host, *keeps_modules);
+            }
+            Event::WallClock(millis) => {
+                let host = self.some_host();
+                self.simulation.shift_wall_clock(host, *millis);
+            }
+            // Several hosts elect a leader.
+            Event::Lead(_) if self.has_replicas() => {}
+            Event::Lead(held) => self.simulation.driver(HostIndex::FIRST).lead(*held),
+            Event::Replica(host, event) => self.happens(*host, *event),
             Event::Authorize(controller, allowed) => {
                 if let Some(name) = CONTROLLERS.get(*controller) {
                     self.forgot = true;
@@ -317,24 +332,6 @@ impl Story {
                 self.declare();
             }
         }
-    }
-
-    fn reboot(&mut self, keeps_modules: bool) {
-        self.forgot = true;
-        self.simulation.driver(HOST).crash();
-        self.pass(Duration::from_secs(5));
-        self.simulation.world.reboot(HOST);
-        if !keeps_modules {
-            self.simulation.host_mut(HOST).forget_modules();
-        }
-        self.start();
-    }
-
-    fn crash(&mut self, downtime: Duration) {
-        self.forgot = true;
-        self.simulation.driver(HOST).crash();
-        self.pass(downtime);
-        self.start();
     }
 
     /// What discovery answers may change: until when the host knows only what it answered
@@ -358,8 +355,11 @@ impl Story {
         *self.world().conditions_mut() = Conditions::default();
         self.world().authorize_all();
         cluster::serve_widgets(self.world(), true);
-        let host = self.simulation.host_mut(HOST);
-        (host.trap, host.crash) = (0.0, 0.0);
+        for host in self.hosts() {
+            let host = self.simulation.host_mut(host);
+            (host.trap, host.crash) = (0.0, 0.0);
+        }
+        self.connect();
     }
 
     /// Ends all faults, silence of nodes and loss of leadership.
@@ -368,7 +368,9 @@ impl Story {
         for node in 0..NODES {
             self.resume(node);
         }
-        self.simulation.driver(HOST).lead(true);
+        if !self.has_replicas() {
+            self.simulation.driver(HostIndex::FIRST).lead(true);
+        }
     }
 
     /// Ends all faults, limits and rollouts, and lets every cache catch up within this
@@ -396,11 +398,13 @@ impl Story {
         self.operators.enforce(&mut self.simulation);
         self.declare();
         self.pass(self.discovered_at.since(self.now()));
+        let mut problems = self.elect();
         let mut since = self.now();
         let mut is_limited = false;
         let deadline = since.after(LONGEST_RESETS);
         while self.now().since(since) < PROMPT && self.now() < deadline {
             self.pass(Duration::from_secs(5));
+            problems.extend(self.leaderless());
             if self.operators.reset(&mut self.simulation) {
                 self.declare();
                 since = self.now();
@@ -416,12 +420,11 @@ impl Story {
         }
         if self.now() >= deadline && is_limited {
             // At one write a minute, some work takes longer.
-            return Vec::new();
+            return problems;
         }
-        let mut problems = self.left_over();
-        for problem in &mut problems {
+        for problem in self.left_over() {
             let time = PROMPT.as_secs();
-            let _ = write!(problem, " ({time} s after the last fault ended)");
+            problems.push(format!("{problem} ({time} s after the last fault ended)"));
         }
         problems
     }

@@ -162,7 +162,7 @@ impl<G: Clone> Controller<G> {
         };
         self.rest.end();
         self.rollout = Rollout::restore(&status);
-        self.trips = Trips::restore(&status.tripped);
+        self.trips.continue_from(&status.tripped);
         self.recording = Recording::new(status.clone());
         self.unrecorded = None;
         self.failure = None;

@@ -35,6 +35,17 @@ impl Trips {
         }
     }
 
+    /// Continues from a record. A trip that this host has observed and that the record names
+    /// keeps its status.
+    pub(super) fn continue_from(&mut self, statuses: &[TrippedStatus]) {
+        let mut observed = std::mem::take(&mut self.observed);
+        observed.retain(|(_, status)| statuses.contains(status));
+        *self = Self {
+            observed,
+            ..Self::restore(statuses)
+        };
+    }
+
     /// Their status.
     pub(super) fn statuses(&self) -> &[TrippedStatus] {
         &self.statuses
@@ -205,6 +216,22 @@ mod tests {
         assert_eq!(since(&trips), "2026-11-20T12:00:01.000Z");
         assert_eq!(observe(&mut trips, &[], 13, 2), ["GuardrailReset"]);
         assert!(observe(&mut trips, &[], 14, 3).is_empty());
+    }
+
+    /// The wall clock and the monotonic clock do not run at the same speed.
+    #[test]
+    fn a_trip_is_the_same_one_after_the_lease_was_away() {
+        let mut trips = Trips::default();
+        let trip = [tripped_since(at(10))];
+        assert_eq!(observe(&mut trips, &trip, 11, 0), ["GuardrailTripped"]);
+        let recorded = trips.statuses().to_vec();
+        trips.continue_from(&recorded);
+        assert!(observe(&mut trips, &trip, 12, 3).is_empty());
+        assert_eq!(trips.statuses(), recorded);
+        // Another host has recorded that there is no trip any more: this is another one.
+        trips.continue_from(&[]);
+        assert_eq!(observe(&mut trips, &trip, 13, 3), ["GuardrailTripped"]);
+        assert_ne!(trips.statuses(), recorded);
     }
 
     fn recorded() -> Trips {

@@ -210,7 +210,9 @@ impl Elector {
             // lease is read, the former deadline holds.
             Err(LeaseWriteError::Conflict) => {
                 self.known = LeaseState::Unknown;
-                self.due = now;
+                // A conflict that lasts does not flood the API server, and two attempts
+                // fit into a retry period.
+                self.due = sent.after(self.timing.retry_period / 4);
                 true
             }
             Err(LeaseWriteError::Failed(_)) => {

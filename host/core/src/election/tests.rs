@@ -21,6 +21,8 @@ struct Cluster {
     activity: ControllerActivity,
     /// Why leases cannot be read, if they cannot.
     refused: Option<&'static str>,
+    /// Whether every write conflicts with somebody else's.
+    conflicts: bool,
     /// The number of reads and of writes.
     requests: (usize, usize),
     /// The longest time that each controller was without a holder, since all had one.
@@ -94,6 +96,9 @@ impl Cluster {
         name: LeaseName,
         write: &LeaseWrite,
     ) -> Result<StoredLease, LeaseWriteError> {
+        if self.conflicts {
+            return Err(LeaseWriteError::Conflict);
+        }
         let stored = self.leases.get(&name).map(|stored| stored.version.as_str());
         let expected = match write {
             LeaseWrite::Create(_) => None,
@@ -282,4 +287,22 @@ fn a_replica_that_stops_without_an_api_server_waits_no_longer_than_the_lease() {
         assert!(waited < Duration::from_secs(20), "{waited:?}");
     }
     assert!(waited >= LeaseTiming::default().duration, "{waited:?}");
+}
+
+#[test]
+fn a_conflict_that_lasts_costs_two_writes_of_a_lease_a_second() {
+    // Somebody has created a lease of this name that no list of Davit's leases shows.
+    let mut cluster = Cluster {
+        conflicts: true,
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(10));
+    let leases = CONTROLLERS.len() + 1;
+    assert!(cluster.requests.1 <= leases * 21, "{:?}", cluster.requests);
+    cluster.conflicts = false;
+    cluster.pass(Duration::from_secs(20));
+    for controller in CONTROLLERS {
+        assert_eq!(cluster.leaders(controller), ["a"]);
+    }
 }

@@ -97,21 +97,25 @@ pub fn delete(namespace: &str, name: &LeaseName, version: &str) -> Request {
 pub fn written(
     namespace: &str,
     name: &LeaseName,
+    write: &LeaseWrite,
     answer: Result<&[u8], &RequestError>,
 ) -> Result<StoredLease, LeaseWriteError> {
     let attempt = format!("write the lease {namespace}/{}", object_name(name));
     let failed = |failure: Failure| LeaseWriteError::Failed(failure.message);
     let body = answer.map_err(|error| match error {
-        RequestError::Refused(refused) if is_conflict(refused.code) => LeaseWriteError::Conflict,
+        RequestError::Refused(refused) if is_conflict(write, refused.code) => {
+            LeaseWriteError::Conflict
+        }
         error => failed(error.failure(&attempt)),
     })?;
     let object: Object = parse(body, &attempt).map_err(failed)?;
     Ok(object.stored())
 }
 
-/// Somebody else has created, written or deleted the lease.
-fn is_conflict(code: u16) -> bool {
-    matches!(code, 404 | 409)
+/// Whether somebody else has created, written or deleted the lease. If it cannot be created
+/// because something is not found, that is the namespace.
+fn is_conflict(write: &LeaseWrite, code: u16) -> bool {
+    code == 409 || (code == 404 && matches!(write, LeaseWrite::Replace { .. }))
 }
 
 fn path(namespace: &str) -> String {
@@ -240,14 +244,18 @@ mod tests {
     fn a_lease_is_read_as_it_is_written() {
         let names = [podgc(), LeaseName::Replica("davit-7d9f-x".to_owned())];
         for name in names {
-            let request = write("davit", &name, &LeaseWrite::Create(lease()));
+            let create = LeaseWrite::Create(lease());
+            let request = write("davit", &name, &create);
             assert_eq!(request.method, Method::Post);
             let expected = StoredLease {
                 lease: lease(),
                 version: "7".to_owned(),
             };
             let object = stored(&request);
-            assert_eq!(written("davit", &name, Ok(&object)), Ok(expected.clone()));
+            assert_eq!(
+                written("davit", &name, &create, Ok(&object)),
+                Ok(expected.clone())
+            );
             let object: Value = serde_json::from_slice(&object).unwrap();
             let other = json!({"metadata": {"name": "kube-scheduler", "resourceVersion": "1"}});
             let list = json!({"items": [object, other]}).to_string();
@@ -288,10 +296,20 @@ mod tests {
     #[test]
     fn a_write_that_somebody_else_forestalled_is_a_conflict() {
         let refused = |code| RequestError::Refused(Box::new(ErrorResponse::read(code, None, b"")));
-        let answer = |error: &RequestError| written("davit", &podgc(), Err(error));
+        let lease = lease();
+        let replace = LeaseWrite::Replace {
+            lease: lease.clone(),
+            version: "1".to_owned(),
+        };
+        let create = LeaseWrite::Create(lease);
+        let answer = |error: &RequestError| written("davit", &podgc(), &replace, Err(error));
         for code in [404, 409] {
             assert_eq!(answer(&refused(code)), Err(LeaseWriteError::Conflict));
         }
+        let created = |code| written("davit", &podgc(), &create, Err(&refused(code)));
+        assert_eq!(created(409), Err(LeaseWriteError::Conflict));
+        // The namespace does not exist.
+        assert!(matches!(created(404), Err(LeaseWriteError::Failed(_))));
         let lost = RequestError::NoAnswer(NoAnswer::strange("cut"));
         for error in [refused(403), refused(500), lost] {
             let Err(LeaseWriteError::Failed(message)) = answer(&error) else {

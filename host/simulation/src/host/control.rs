@@ -29,7 +29,8 @@ impl Driver<'_> {
             ControlEffect::ReadRecord { id, owner } => self.link().read_record(id, owner),
             ControlEffect::Record { id, owner, record } => {
                 if let Record::Status(status) = &record {
-                    self.host.watchdog.decides(&owner.name, status);
+                    let problem = self.host.watchdog.decides(&owner.name, status);
+                    problem.into_iter().for_each(|one| self.world.violated(one));
                 }
                 self.link().write_record(id, owner, record);
             }
@@ -84,7 +85,7 @@ impl Driver<'_> {
         controller: &str,
         record: Box<StoredRecord>,
     ) {
-        let (now, records) = (self.world_now(), self.world.records());
+        let (now, records) = (self.steady_now(), self.world.records());
         self.host.watchdog.record_read(controller, records, now);
         self.control(ControlInput::RecordRead { id, record });
     }
@@ -97,7 +98,7 @@ impl Driver<'_> {
         written: Option<usize>,
     ) {
         if let (Ok(_), Some(written)) = (&result, written) {
-            let (now, records) = (self.world_now(), self.world.records());
+            let (now, records) = (self.steady_now(), self.world.records());
             self.host
                 .watchdog
                 .record_written(controller, written, records, now);

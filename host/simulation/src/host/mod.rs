@@ -125,6 +125,14 @@ impl Host {
         self.core.is_some()
     }
 
+    /// Whether the host has stopped, and its process would end.
+    #[must_use]
+    pub fn has_stopped(&self) -> bool {
+        self.core
+            .as_ref()
+            .is_none_or(davit_core::host::Host::is_stopped)
+    }
+
     /// The core's host; none while it does not run.
     #[must_use]
     pub fn core(&self) -> Option<&davit_core::host::Host<Guest>> {
@@ -187,23 +195,20 @@ impl Driver<'_> {
         self.world.now_of(self.host.index)
     }
 
-    /// The clocks of a machine that never starts again.
-    fn world_now(&self) -> Now {
-        Now {
-            instant: self.world.instant(),
-            ..self.now()
-        }
+    /// The clocks of the host's machine, if it had never started again.
+    fn steady_now(&self) -> Now {
+        self.world.steady_now_of(self.host.index)
     }
 
     /// Starts the host. It knows nothing but the records. `run` distinguishes it from every
     /// other run of a host.
     pub(crate) fn start(&mut self, run: u64, elects: bool) {
-        self.host.watchdog.restarted();
+        self.host.watchdog.restarted(elects);
+        let run = format!("run{run}");
         let identity = HostIdentity {
-            id: run.to_string(),
+            id: run.clone(),
             name: "simulated".to_owned(),
         };
-        let run = format!("run{run}");
         let settings = HostSettings {
             run: run.clone(),
             namespace: NAMESPACE.to_owned(),
@@ -229,7 +234,7 @@ impl Driver<'_> {
 
     /// The host receives the declarations of all controllers.
     pub fn declare(&mut self, declarations: Vec<Declaration>) {
-        let now = self.world_now();
+        let now = self.steady_now();
         self.host.watchdog.declared(&declarations, now);
         let declared = declarations.into_iter();
         let declared = declared.map(|declaration| DeclaredController {
@@ -246,7 +251,7 @@ impl Driver<'_> {
 
     /// The host applies a configuration file.
     pub fn apply_file(&mut self, controllers: Vec<FileController<Guest>>) {
-        let now = self.world_now();
+        let now = self.steady_now();
         self.host.watchdog.applied(&controllers, now);
         self.control(ControlInput::File(controllers));
     }
@@ -254,7 +259,7 @@ impl Driver<'_> {
     /// An operator changes a controller of the file; `requests` are all its requests by
     /// then. [`Host::take_answer`] returns the answer.
     pub fn change(&mut self, id: ChangeId, controller: &str, change: Change, requests: &Requests) {
-        let now = self.world_now();
+        let now = self.steady_now();
         self.host.watchdog.changed(controller, requests, now);
         let controller = controller.to_owned();
         self.control(ControlInput::Change {
@@ -292,6 +297,13 @@ impl Driver<'_> {
         self.link().allow_writes(held);
     }
 
+    /// The host stops: it starts no more plans and passes its leases on. It has stopped
+    /// once [`Host::has_stopped`] says so.
+    pub fn stop(&mut self) {
+        self.link().note(format_args!("the host stops"));
+        self.handle(machine::Input::Stop);
+    }
+
     /// The host crashes.
     pub fn crash(&mut self) {
         let host = &mut *self.host;
@@ -325,7 +337,13 @@ impl Driver<'_> {
                 Effect::Control(effect) => self.control_effect(effect),
                 Effect::Machine(effect) => self.machine_effect(effect),
                 Effect::Lease(request) => self.link().lease(request),
-                Effect::Term { controller, until } => self.link().set_term(controller, until),
+                Effect::Term { controller, until } => {
+                    match until {
+                        Some(_) => self.host.watchdog.elected(&controller),
+                        None => self.host.watchdog.follows(&controller),
+                    }
+                    self.link().set_term(controller, until);
+                }
             }
             if counts && self.host.crash > 0.0 && self.world.dice().chance(self.host.crash) {
                 self.crash();
@@ -376,8 +394,9 @@ impl Driver<'_> {
             plan: Arc::clone(&execute.plan),
         };
         self.link().note(format_args!("{executed}"));
+        let now = self.steady_now().instant;
         let (watchdog, records) = (&mut self.host.watchdog, self.world.records());
-        for problem in watchdog.executes(execute.id, &executed, records) {
+        for problem in watchdog.executes(execute.id, &executed, records, now) {
             self.world.violated(problem);
         }
         self.executed.push(executed);
@@ -387,7 +406,8 @@ impl Driver<'_> {
     pub(crate) fn notice(&mut self, notice: Notice) {
         match notice {
             Notice::Machine(input) => {
-                self.host.watchdog.receives(&input, self.world.instant());
+                let now = self.steady_now().instant;
+                self.host.watchdog.receives(&input, now);
                 self.handle(input);
             }
             Notice::RecordRead {

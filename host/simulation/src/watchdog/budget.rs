@@ -37,6 +37,11 @@ impl Spending {
         }
     }
 
+    /// The host forgets what it has counted.
+    pub(super) fn forget(&mut self) {
+        self.spent.clear();
+    }
+
     /// The guardrails are reset: the counts start at 0.
     pub(super) fn reset(&mut self, now: Instant) {
         self.since = now;

@@ -1,4 +1,4 @@
-//! Checks the host by rules of its own: a budget is a count, a target has one owner, and
+//! Checks one host by rules of its own: a budget is a count, a target has one owner, and
 //! only a recorded revision runs.
 //!
 //! The watchdog knows the declarations that the host received, and the records. It does not
@@ -44,6 +44,9 @@ pub(crate) struct Watchdog {
     executing: BTreeMap<PlanId, PlanInFlight>,
     /// Whether the host has lost leadership.
     lost_leadership: bool,
+    /// Whether the host takes part in leader election: it decides only about controllers
+    /// whose record it has read since it got the lease.
+    elects: bool,
     /// Whether the wall clock has jumped: recorded times then say nothing.
     jumped: bool,
 }
@@ -60,6 +63,8 @@ struct PlanInFlight {
 #[derive(Debug, Default)]
 struct WatchedController {
     uid: Option<String>,
+    /// What leader election allows.
+    part: Part,
     /// The last valid spec.
     spec: Option<ControllerSpec>,
     requests: Requests,
@@ -73,9 +78,22 @@ struct WatchedController {
     owners: BTreeMap<String, Arc<str>>,
 }
 
+/// The part of a host that takes part in leader election.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Part {
+    /// It may not decide. It may run whatever it has observed, in the dark.
+    #[default]
+    Follower,
+    /// It has the lease, and has not read the record yet.
+    Elected,
+    /// It decides.
+    Leader,
+}
+
 impl Watchdog {
     /// A new host starts. It does not know what the former one did.
-    pub(crate) fn restarted(&mut self) {
+    pub(crate) fn restarted(&mut self, elects: bool) {
+        self.elects = elects;
         self.observations = Observations::default();
         self.answers = Answers::default();
         self.executing.clear();
@@ -83,9 +101,22 @@ impl Watchdog {
             watched.modes.clear();
             watched.grants.clear();
             watched.accounts.clear();
-            watched.spending = Spending::default();
-            watched.record.restarted();
-            watched.owners.clear();
+            watched.resign();
+        }
+    }
+
+    /// The host gets the lease of a controller.
+    pub(crate) fn elected(&mut self, controller: &str) {
+        let watched = self.controllers.entry(controller.to_owned()).or_default();
+        if watched.part == Part::Follower {
+            watched.part = Part::Elected;
+        }
+    }
+
+    /// Another host may decide about a controller from now on.
+    pub(crate) fn follows(&mut self, controller: &str) {
+        if let Some(watched) = self.controllers.get_mut(controller) {
+            watched.resign();
         }
     }
 
@@ -144,8 +175,14 @@ impl Watchdog {
     fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut WatchedController {
         let watched = self.controllers.entry(controller.to_owned()).or_default();
         if watched.uid != uid {
+            // The lease is of the name; the record is of the resource.
+            let part = match watched.part {
+                Part::Follower => Part::Follower,
+                Part::Elected | Part::Leader => Part::Elected,
+            };
             *watched = WatchedController {
                 uid,
+                part,
                 ..WatchedController::default()
             };
         }
@@ -160,6 +197,9 @@ impl Watchdog {
             let last = records.written(controller).len();
             watched.record.acknowledge(controller, last, records);
             watched.record.settle();
+            if watched.part == Part::Elected {
+                watched.part = Part::Leader;
+            }
             let spec = watched.spec.as_ref();
             watched.record.read_trips(now, jumped, spec);
             watched.record.request(&requests);
@@ -167,11 +207,16 @@ impl Watchdog {
         }
     }
 
-    /// The host decides to record this status.
-    pub(crate) fn decides(&mut self, controller: &str, status: &ControllerStatus) {
-        if let Some(watched) = self.controllers.get_mut(controller) {
-            watched.record.decided(status);
-        }
+    /// The host decides to record this status. Returns what that breaks.
+    pub(crate) fn decides(
+        &mut self,
+        controller: &str,
+        status: &ControllerStatus,
+    ) -> Option<String> {
+        let watched = self.controllers.get_mut(controller)?;
+        watched.record.decided(status);
+        let is_refused = self.elects && watched.part != Part::Leader;
+        is_refused.then(|| format!("{controller}: a follower records a status"))
     }
 
     /// The host knows that this decision is recorded.
@@ -249,8 +294,13 @@ impl Watchdog {
                 .map(|what| format!("{controller}: {revision} is called, and {what}")),
         );
         self.manifests.insert(revision.clone(), manifest.clone());
-        let runs = watched.record.may_run(controller, revision, records);
-        problems.extend(runs.err());
+        // With leases, a revision may run in the dark: a follower has observed another record,
+        // and a new leader may not have loaded what the record names. What counts is what
+        // it executes.
+        if !self.elects {
+            let runs = watched.record.may_run(controller, revision, records);
+            problems.extend(runs.err());
+        }
         problems
     }
 
@@ -288,12 +338,13 @@ impl Watchdog {
         id: PlanId,
         executed: &ExecutedPlan,
         records: &Records,
+        now: Instant,
     ) -> Vec<String> {
         let ExecutedPlan {
-            at,
             controller,
             revision,
             plan,
+            ..
         } = executed;
         let mut problems = Vec::new();
         let target = &plan.target;
@@ -316,6 +367,11 @@ impl Watchdog {
             problems.push(format!("{controller} executes a plan and is not declared"));
             return problems;
         };
+        if self.elects && watched.part != Part::Leader {
+            problems.push(format!(
+                "{controller}: a follower executes a plan for {target}"
+            ));
+        }
         if !watched.modes.contains(&ModeConfig::Enforce) {
             problems.push(format!("{controller} executes a plan and does not enforce"));
         }
@@ -328,7 +384,7 @@ impl Watchdog {
         let manifest = self.manifests.get(revision);
         let exceeded = manifest.and_then(|one| watched.accounts.exceeded(one, &self.answers));
         problems.extend(exceeded.map(|what| format!("{controller} executes a plan, and {what}")));
-        let stale = self.observations.stale(id.controller, target, *at);
+        let stale = self.observations.stale(id.controller, target, now);
         problems.extend(stale.map(|why| {
             format!(
                 "{controller} executes a plan for {}, which {why}",
@@ -337,8 +393,8 @@ impl Watchdog {
         }));
         let steps = plan.steps.iter();
         if !steps.clone().all(|step| matches!(step, Step::Event(_))) {
-            problems.extend(watched.spending.spend(controller, plan, *at));
-            problems.extend(watched.record.held_back(controller, plan, *at));
+            problems.extend(watched.spending.spend(controller, plan, now));
+            problems.extend(watched.record.held_back(controller, plan, now));
         }
         let spec = watched.spec.as_ref();
         let runs = watched
@@ -358,6 +414,14 @@ impl Watchdog {
 }
 
 impl WatchedController {
+    /// The host decides no longer. What it knew of the record may become old.
+    fn resign(&mut self) {
+        self.part = Part::Follower;
+        self.spending.forget();
+        self.record.restarted();
+        self.owners.clear();
+    }
+
     /// The host receives this spec.
     fn specify(&mut self, spec: &ControllerSpec, now: Now) {
         if self.modes.last() != Some(&spec.mode) {

@@ -126,7 +126,7 @@ impl Trace {
 
     /// The host crashes, and the next one reads the record.
     fn restart(&mut self) {
-        self.watchdog.restarted();
+        self.watchdog.restarted(false);
         self.declare();
         let (records, now) = (&self.records, self.now);
         self.watchdog.record_read(CONTROLLER, records, now);
@@ -159,7 +159,8 @@ impl Trace {
             revision: revision.into(),
             plan: Arc::new(plan),
         };
-        self.watchdog.executes(self.plan, &executed, &self.records)
+        self.watchdog
+            .executes(self.plan, &executed, &self.records, self.now.instant)
     }
 
     /// The plan that started last ends.

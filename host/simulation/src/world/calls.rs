@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit_core::account::Account;
 use davit_core::control::ReviewId;
-use davit_core::election::LeaseRequestId;
+use davit_core::election::{LeaseRequestId, LeaseTiming};
 use davit_core::machine::ReadId;
 use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
@@ -16,7 +16,7 @@ use super::plans::Execution;
 use super::{ExecutionId, Link, ScheduledEvent, Write};
 use crate::server::{Answer, unreachable};
 
-/// How long the host waits for an answer. A watch has no limit.
+/// How long the host waits for an answer. An open watch has no limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time between two checks for turns.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
@@ -81,8 +81,8 @@ pub(super) struct Call {
     pub(super) caller: Caller,
     /// The user whom the request impersonates; empty if none.
     user: String,
-    request: Request,
-    asked: TurnRequest,
+    pub(super) request: Request,
+    pub(super) asked: TurnRequest,
     repeats: Repeats,
     ticket: Option<Ticket>,
     /// Whether the server may have executed it already.
@@ -94,9 +94,20 @@ pub(super) struct Call {
 pub(super) struct Exchange {
     call: Call,
     incarnation: u64,
-    sent: Instant,
+    /// How long the host waits for the answer.
+    deadline: Instant,
     /// The answer, once the server has answered.
     answer: Option<Answer>,
+    /// Whether the host no longer waits for the server.
+    is_over: bool,
+}
+
+impl Exchange {
+    /// The host gives up waiting.
+    fn end(&mut self, error: RequestError) {
+        self.answer = Some(Answer::Body(Err(error)));
+        self.is_over = true;
+    }
 }
 
 impl Link<'_> {
@@ -197,27 +208,43 @@ impl Link<'_> {
     }
 
     fn send(&mut self, call: Call) {
+        self.check_lease(&call);
         let id = CallId(self.shared.fresh_id());
         let mut way = self.shared.latency();
         if self.shared.dice.chance(self.shared.conditions.hold_up) {
             way += self.shared.dice.duration(&self.shared.conditions.holdup);
         }
-        let exchange = Exchange {
+        let deadline = self.deadline(&call);
+        let mut exchange = Exchange {
             call,
             incarnation: self.client.incarnation,
-            sent: self.shared.instant,
+            deadline,
             answer: None,
+            is_over: false,
         };
         if self.shared.dice.chance(self.shared.conditions.unreachable) {
-            let answer = Some(Answer::Body(Err(unreachable())));
-            self.client
-                .exchanges
-                .insert(id, Exchange { answer, ..exchange });
+            exchange.end(unreachable());
             self.schedule(way, ScheduledEvent::Answer(id));
-            return;
+        } else if self.client.cut.requests {
+            exchange.end(silence());
+            self.schedule_at(deadline, ScheduledEvent::Answer(id));
+        } else {
+            self.schedule(way, ScheduledEvent::Arrive(id));
         }
         self.client.exchanges.insert(id, exchange);
-        self.schedule(way, ScheduledEvent::Arrive(id));
+    }
+
+    /// Until when the host waits for the answer to a request that is sent now.
+    fn deadline(&self, call: &Call) -> Instant {
+        let now = self.shared.instant;
+        match call.caller {
+            Caller::Lease(_) => now.after(LeaseTiming::default().retry_period),
+            Caller::Execution(_) => {
+                let end = self.work_ends(&call.asked.controller);
+                now.after(REQUEST_TIMEOUT).min(end)
+            }
+            _ => now.after(REQUEST_TIMEOUT),
+        }
     }
 
     /// A request reaches the server, even if the host has crashed since.
@@ -269,32 +296,34 @@ impl Link<'_> {
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
         // Of all answers, only 429 says that the server did not execute the request.
         exchange.call.may_be_executed = call_is_write(exchange) && arrival.code != 429;
-        let sent = exchange.sent;
         exchange.answer = Some(arrival.answer);
         let back = self.shared.latency() + arrival.delay;
         let mut at = self.shared.instant.after(back);
-        let deadline = sent.after(REQUEST_TIMEOUT);
-        if !is_watch && at > deadline {
-            if let Some(exchange) = self.client.exchanges.get_mut(&id) {
-                let silence = RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT));
-                exchange.answer = Some(Answer::Body(Err(silence)));
-            }
-            at = deadline.max(self.shared.instant);
+        if !is_watch && at > exchange.deadline {
+            exchange.end(silence());
+            at = exchange.deadline.max(self.shared.instant);
         }
         self.schedule_at(at, ScheduledEvent::Answer(id));
     }
 
     /// An answer reaches the host.
     pub(super) fn answer(&mut self, id: CallId) {
-        let Some(exchange) = self.client.exchanges.remove(&id) else {
-            return;
-        };
-        let Some(answer) = exchange.answer else {
+        let Some(mut exchange) = self.client.exchanges.remove(&id) else {
             return;
         };
         if exchange.incarnation != self.client.incarnation {
             return;
         }
+        if self.client.cut.answers && !exchange.is_over {
+            let at = exchange.deadline.max(self.shared.instant);
+            exchange.end(silence());
+            self.client.exchanges.insert(id, exchange);
+            self.schedule_at(at, ScheduledEvent::Answer(id));
+            return;
+        }
+        let Some(answer) = exchange.answer else {
+            return;
+        };
         let mut call = exchange.call;
         let result = match answer {
             Answer::Watch(start, planned) => {
@@ -357,6 +386,10 @@ impl Link<'_> {
 
 fn call_is_write(exchange: &Exchange) -> bool {
     exchange.call.request.method != Method::Get
+}
+
+fn silence() -> RequestError {
+    RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT))
 }
 
 fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {

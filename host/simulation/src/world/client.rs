@@ -151,6 +151,11 @@ impl Client {
         }
     }
 
+    /// The client-side rate.
+    pub(super) fn rate(&self) -> Option<Rate> {
+        self.rate
+    }
+
     /// Whether the host's process is suspended.
     pub(super) fn is_suspended(&self, now: Instant) -> bool {
         self.suspended_until > now
@@ -225,7 +230,12 @@ impl Link<'_> {
 
     /// Adds a line to the trace.
     pub fn note(&mut self, what: fmt::Arguments<'_>) {
-        self.shared.note(what);
+        if self.host == HostIndex::FIRST {
+            self.shared.note(what);
+        } else {
+            let host = self.host.number();
+            self.shared.note(format_args!("[{host}] {what}"));
+        }
     }
 
     /// The host receives the result of an effect.

@@ -1,11 +1,12 @@
 //! Leader election: requests for leases, and until when the host leads.
 
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
-use davit_core::request::{RequestError, lease};
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId, LeaseTiming};
+use davit_core::request::{Method, RequestError, lease};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
+use davit_sim::direct;
 
-use super::calls::{Caller, Sender};
+use super::calls::{Call, Caller, Sender};
 use super::{Link, Notice};
 use crate::host::NAMESPACE;
 
@@ -36,6 +37,41 @@ impl Link<'_> {
         self.client.identity = identity;
     }
 
+    /// When work for a controller that starts now has to end, on the world's clock.
+    pub(super) fn work_ends(&self, controller: &str) -> Instant {
+        if self.client.identity.is_none() {
+            return Instant::FAR_FUTURE;
+        }
+        let end = self.client.terms.get(controller);
+        let end = end.copied().unwrap_or(Instant::ZERO);
+        let grace = LeaseTiming::default().grace();
+        self.client.clocks.world(end.after(grace))
+    }
+
+    /// A plan's write is sent by the holder of the lease, as the server knows it.
+    pub(super) fn check_lease(&mut self, call: &Call) {
+        let Some(identity) = &self.client.identity else {
+            return;
+        };
+        let is_write = call.request.method != Method::Get;
+        if !matches!(call.caller, Caller::Execution(_)) || !is_write {
+            return;
+        }
+        let controller = &call.asked.controller;
+        let model = &self.shared.server.model;
+        let name = format!("controller-{controller}");
+        let lease = direct::get(model, "coordination.k8s.io/v1", "Lease", NAMESPACE, &name);
+        let lease = lease.unwrap_or_default();
+        let holder = lease["spec"]["holderIdentity"].as_str();
+        if holder != Some(identity) {
+            let what = format!(
+                "{identity} sends {} for {controller}, whose lease {holder:?} holds",
+                call.request
+            );
+            self.shared.violated(what);
+        }
+    }
+
     /// Whether requests of a controller may be sent now.
     pub(super) fn is_in_term(&self, controller: &str) -> bool {
         if self.client.identity.is_none() {
@@ -59,8 +95,8 @@ impl Link<'_> {
                 let all = lease::all(NAMESPACE, answer);
                 LeaseAnswer::Read(all.map_err(|error| error.message))
             }
-            LeaseRequest::Write(_, name, _) => {
-                LeaseAnswer::Written(lease::written(NAMESPACE, name, answer))
+            LeaseRequest::Write(_, name, write) => {
+                LeaseAnswer::Written(lease::written(NAMESPACE, name, write, answer))
             }
             LeaseRequest::Delete(..) => LeaseAnswer::Deleted,
         };

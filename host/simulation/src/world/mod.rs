@@ -37,7 +37,7 @@ use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::trace::Trace;
 use calls::CallId;
-use client::Client;
+use client::{Client, Clocks};
 pub use client::{Cut, Link};
 pub use conditions::Conditions;
 use shared::Shared;
@@ -60,7 +60,9 @@ impl HostIndex {
         (0..count).map(Self)
     }
 
-    pub(crate) fn number(self) -> usize {
+    /// The number of the host, from 0.
+    #[must_use]
+    pub fn number(self) -> usize {
         self.0
     }
 }
@@ -204,6 +206,7 @@ impl World {
                 trace: Trace::new(keep_trace),
                 schedule: Schedule::default(),
                 records: Records::default(),
+                status_reminders: Vec::new(),
                 writes: Vec::new(),
                 violations: Vec::new(),
                 last_id: 0,
@@ -228,6 +231,22 @@ impl World {
         &self.clients[host.0]
     }
 
+    /// Adds a host whose monotonic clock is too fast by so many parts per million. The
+    /// owner gets this reminder whenever the host should receive a changed status.
+    pub(crate) fn add_host(&mut self, drift: i32) -> HostIndex {
+        let first = self.client(HostIndex::FIRST);
+        let mut client = Client::new(first.clocks.wall, first.rate());
+        client.clocks.drift = drift;
+        self.clients.push(client);
+        HostIndex(self.clients.len() - 1)
+    }
+
+    /// The owner gets these reminders after a change of a recorded status, each after the
+    /// time that a watch takes.
+    pub fn remind_of_statuses(&mut self, reminders: Vec<u64>) {
+        self.shared.status_reminders = reminders;
+    }
+
     /// The clocks of a host's machine.
     #[must_use]
     pub fn now_of(&self, host: HostIndex) -> Now {
@@ -245,8 +264,51 @@ impl World {
     }
 
     /// Whether a host's process is suspended.
-    pub(crate) fn is_suspended(&self, host: HostIndex) -> bool {
+    #[must_use]
+    pub fn is_suspended(&self, host: HostIndex) -> bool {
         self.client(host).is_suspended(self.shared.instant)
+    }
+
+    /// The clocks of a host's machine, if it had never started again.
+    pub(crate) fn steady_now_of(&self, host: HostIndex) -> Now {
+        let clocks = self.client(host).clocks;
+        let boot = Instant::ZERO;
+        Clocks { boot, ..clocks }.at(self.shared.instant)
+    }
+
+    /// From now on, the network loses what a host sends or receives.
+    pub fn cut(&mut self, host: HostIndex, cut: Cut) {
+        let mut link = self.link(host);
+        link.note(format_args!("the network: {cut:?}"));
+        link.client.cut = cut;
+        if cut.answers {
+            link.disturb("", WatchFault::Silence);
+        }
+    }
+
+    /// Whether the network loses anything of a host.
+    #[must_use]
+    pub fn is_cut(&self, host: HostIndex) -> bool {
+        self.client(host).cut.is_any()
+    }
+
+    /// The process of a host is suspended: it does nothing until then.
+    pub fn suspend(&mut self, host: HostIndex, time: Duration) {
+        let until = self.shared.instant.after(time);
+        let mut link = self.link(host);
+        link.note(format_args!("the process is suspended for {time:?}"));
+        link.client.suspended_until = until;
+    }
+
+    /// The host that leads a controller by its own clock and knowledge; none if none does.
+    #[must_use]
+    pub fn leader(&self, controller: &str) -> Option<HostIndex> {
+        let leads = |client: &Client| {
+            let now = client.clocks.at(self.shared.instant).instant;
+            let until = client.terms.get(controller);
+            until.is_some_and(|until| now < *until)
+        };
+        self.clients.iter().position(leads).map(HostIndex)
     }
 
     /// The machine of a host starts: the monotonic clock is at zero.
@@ -255,12 +317,12 @@ impl World {
         self.link(host).client.clocks.boot = now;
     }
 
-    /// The wall clock of every host jumps.
-    pub fn shift_wall_clocks(&mut self, millis: i64) {
-        for client in &mut self.clients {
-            client.clocks.wall.0 = client.clocks.wall.0.saturating_add(millis);
-        }
-        self.note(format_args!("the wall clock jumps by {millis} ms"));
+    /// The wall clock of a host jumps.
+    pub(crate) fn shift_wall_clock(&mut self, host: HostIndex, millis: i64) {
+        let mut link = self.link(host);
+        let wall = &mut link.client.clocks.wall;
+        wall.0 = wall.0.saturating_add(millis);
+        link.note(format_args!("the wall clock jumps by {millis} ms"));
     }
 
     /// The time since the start of the world.

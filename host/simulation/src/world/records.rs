@@ -4,16 +4,20 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
+use davit_core::time::Instant;
 
-use super::{Link, Notice, ScheduledEvent};
+use super::{Due, Link, Notice, ScheduledEvent};
 
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+const AWAY: &str = "the API server is away";
 
 /// A read or a write of a record without an answer yet.
 #[derive(Debug)]
 pub(super) struct RecordCall {
     incarnation: u64,
+    /// When the host stops waiting for the answer to a write, because its term has ended.
+    deadline: Instant,
     id: RecordId,
     owner: Owner,
     /// The write; none for a read, and after the write.
@@ -25,6 +29,16 @@ impl RecordCall {
     /// Whether the answer is on its way to the host.
     pub(super) fn is_answered(&self) -> bool {
         self.answer.is_some()
+    }
+
+    /// The host does not know whether the write took place.
+    fn unwritten(&self, reason: &str) -> Notice {
+        Notice::RecordWritten {
+            id: self.id,
+            controller: self.owner.name.clone(),
+            result: Err(reason.to_owned()),
+            written: None,
+        }
     }
 }
 
@@ -41,15 +55,21 @@ impl Link<'_> {
 
     fn call_records(&mut self, id: RecordId, owner: Owner, record: Option<Record>) {
         let number = self.shared.fresh_id();
-        let call = RecordCall {
+        let deadline = self.work_ends(&owner.name);
+        let mut call = RecordCall {
             incarnation: self.client.incarnation,
+            deadline,
             id,
             owner,
             record,
             answer: None,
         };
-        self.client.record_calls.insert(number, call);
         let latency = self.record_latency();
+        if call.record.is_some() && !self.is_in_term(&call.owner.name) {
+            call.record = None;
+            call.answer = Some(call.unwritten("this replica does not lead the controller"));
+        }
+        self.client.record_calls.insert(number, call);
         self.schedule(latency, ScheduledEvent::RecordCall(number));
     }
 
@@ -74,34 +94,44 @@ impl Link<'_> {
             return;
         }
         let latency = self.record_latency();
+        let is_cut = self.client.cut.requests;
         let (answer, after) = match call.record.take() {
             None => (self.read_stored(&call), latency),
+            Some(_) if is_cut => (call.unwritten(AWAY), PATIENCE),
             Some(record) => {
                 let (answer, is_lost) = self.write_stored(&call, record);
                 (answer, if is_lost { PATIENCE } else { latency })
             }
         };
-        call.answer = Some(answer);
+        let at = self.shared.instant.after(after);
+        if matches!(answer, Notice::RecordWritten { .. }) && at > call.deadline {
+            call.answer = Some(call.unwritten("the term has ended"));
+            let at = call.deadline.max(self.shared.instant);
+            self.schedule_at(at, ScheduledEvent::RecordCall(number));
+        } else {
+            call.answer = Some(answer);
+            self.schedule(after, ScheduledEvent::RecordCall(number));
+        }
         self.client.record_calls.insert(number, call);
-        self.schedule(after, ScheduledEvent::RecordCall(number));
     }
 
     fn read_stored(&mut self, call: &RecordCall) -> Notice {
-        let mut stored = self.shared.records.read(&call.owner);
-        if self
-            .shared
-            .dice
-            .chance(self.shared.conditions.unreadable_records)
+        let reader = self.client.identity.as_deref();
+        let mut stored = self.shared.records.read(&call.owner, reader);
+        let is_cut = self.client.cut.is_any();
+        if is_cut
+            || self
+                .shared
+                .dice
+                .chance(self.shared.conditions.unreadable_records)
         {
             self.note(format_args!(
                 "{}: read of the record fails",
                 call.owner.name
             ));
             stored = StoredRecord {
-                status: Err("the API server is away".to_owned()),
-                paused: stored
-                    .paused
-                    .map(|_| Err("the API server is away".to_owned())),
+                status: Err(AWAY.to_owned()),
+                paused: stored.paused.map(|_| Err(AWAY.to_owned())),
             };
         }
         Notice::RecordRead {
@@ -116,7 +146,8 @@ impl Link<'_> {
         let is_status = matches!(record, Record::Status(_));
         let fails = self.shared.dice.chance(self.shared.conditions.no_records);
         let is_lost = !fails && self.shared.dice.chance(self.shared.conditions.lost_records);
-        let mut result = Err("the API server is away".to_owned());
+        let is_lost = is_lost || self.client.cut.answers;
+        let mut result = Err(AWAY.to_owned());
         if fails {
             self.note(format_args!("{controller}: write of the record fails"));
         } else {
@@ -138,6 +169,7 @@ impl Link<'_> {
     /// Writes to a record. Returns another host that wrote since this one did.
     fn write(&mut self, owner: &Owner, record: Record) -> Result<Option<HostStatus>, String> {
         let summary = Summary(&record).to_string();
+        let is_status = matches!(record, Record::Status(_));
         let written = self
             .shared
             .records
@@ -150,7 +182,19 @@ impl Link<'_> {
         for problem in written.problems {
             self.shared.violated(problem);
         }
+        if is_status {
+            self.announce_status();
+        }
         Ok(written.other_host)
+    }
+
+    /// The hosts will receive a changed status with the declarations.
+    fn announce_status(&mut self) {
+        for reminder in self.shared.status_reminders.clone() {
+            let lag = self.shared.dice.duration(&self.shared.conditions.lag);
+            let at = self.shared.instant.after(lag);
+            self.shared.schedule(at, Due::Remind(reminder));
+        }
     }
 
     /// The host crashed: each of its writes to records succeeds or not, and nobody reads the

@@ -25,6 +25,8 @@ pub(super) struct Shared {
     pub(super) trace: Trace,
     pub(super) schedule: Schedule<Due>,
     pub(super) records: Records,
+    /// The owner's reminders that a host should receive a changed status.
+    pub(super) status_reminders: Vec<u64>,
     pub(super) writes: Vec<Write>,
     pub(super) violations: Vec<String>,
     pub(super) last_id: u64,

@@ -1,0 +1,38 @@
+//! The plot of a story: its seed, its hosts and its steps.
+
+use davit_simulation::Dice;
+
+use crate::replica;
+use crate::step::{self, Step};
+
+/// What happens in a story.
+#[derive(Clone, Debug)]
+pub(crate) struct Plot {
+    pub(crate) seed: u64,
+    /// The number of hosts. Several elect a leader for each controller.
+    pub(crate) hosts: usize,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// How long a story is, and how many hosts it has.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Size {
+    pub(crate) steps: usize,
+    pub(crate) hosts: usize,
+}
+
+impl Plot {
+    /// The plot that a seed gives.
+    pub(crate) fn draw(seed: u64, size: Size) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut steps = step::draw(&mut dice, size.steps);
+        if size.hosts > 1 {
+            replica::insert(&mut dice, size.hosts, &mut steps);
+        }
+        Self {
+            seed,
+            hosts: size.hosts,
+            steps,
+        }
+    }
+}
