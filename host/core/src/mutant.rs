@@ -72,11 +72,17 @@ pub enum Mutant {
     IgnoreGrant,
     /// A revision runs whose account may not read what it declares.
     IgnoreDenials,
+    /// A holder that cannot renew its lease leads on.
+    LeadForever,
+    /// A lease is acquired before it has ended.
+    AcquireEarly,
+    /// A new leader decides before it has read the record.
+    SkipRecord,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 31] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -105,6 +111,9 @@ impl Mutant {
         Self::RunUngranted,
         Self::IgnoreGrant,
         Self::IgnoreDenials,
+        Self::LeadForever,
+        Self::AcquireEarly,
+        Self::SkipRecord,
     ];
 
     /// Whether the core has this fault.

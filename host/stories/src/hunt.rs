@@ -40,7 +40,18 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::RunUngranted, 46),
     (Mutant::IgnoreGrant, 280),
     (Mutant::IgnoreDenials, 0),
+    (Mutant::LeadForever, 0),
+    (Mutant::AcquireEarly, 0),
+    (Mutant::SkipRecord, 0),
 ];
+
+/// The number of hosts of the stories that can show a mutant.
+fn hosts(mutant: Mutant) -> usize {
+    match mutant {
+        Mutant::LeadForever | Mutant::AcquireEarly | Mutant::SkipRecord => 2,
+        _ => 1,
+    }
+}
 
 /// Searches for a seed that fails with each mutant of these names; without names, with
 /// each mutant.
@@ -70,6 +81,10 @@ pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, size: Size) -> Result<E
 fn first(mutant: Mutant, seeds: &Range<u64>, size: Size) -> Result<Option<(u64, String)>> {
     let hints = HINTS.iter().filter(|(hinted, _)| *hinted == mutant);
     let hints = hints.map(|(_, seed)| *seed..*seed + 1);
+    let size = Size {
+        hosts: hosts(mutant),
+        ..size
+    };
     for seeds in hints.chain([seeds.clone()]) {
         let (found, _) = run(&seeds, size, 1)?;
         if let Some((seed, problems)) = found.into_iter().next() {

@@ -18,6 +18,13 @@ fn five_hundred_stories_end_as_they_should() {
     run(&["--seeds", "0..500"]);
 }
 
+/// Several hosts elect a leader for each controller.
+#[test]
+fn stories_with_several_hosts_end_as_they_should() {
+    run(&["--hosts", "2", "--seeds", "0..80"]);
+    run(&["--hosts", "3", "--seeds", "0..40"]);
+}
+
 /// The stories still find the faults that were put into the core on purpose.
 #[cfg(feature = "mutants")]
 #[test]

@@ -17,6 +17,7 @@
 use std::time::Duration;
 
 use super::lease::{Lease, LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
+use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
 
 /// The part that one replica takes in the election of one lease's holder.
@@ -92,7 +93,7 @@ impl Elector {
     /// Until when this replica may write for the controller; none if it may not.
     #[must_use]
     pub fn leads_until(&self, now: Instant) -> Option<Instant> {
-        let until = self.until.filter(|until| now < *until)?;
+        let until = self.sends_until(now)?;
         (self.goal == Goal::Hold).then_some(until)
     }
 
@@ -100,6 +101,9 @@ impl Elector {
     /// they may not.
     #[must_use]
     pub fn sends_until(&self, now: Instant) -> Option<Instant> {
+        if Mutant::LeadForever.is_active() {
+            return self.until.map(|_| Instant::FAR_FUTURE);
+        }
         self.until.filter(|until| now < *until)
     }
 
@@ -248,6 +252,7 @@ impl Elector {
             (LeaseState::Absent, Goal::Hold) => now,
             (LeaseState::Stored { stored, since }, Goal::Hold) => {
                 since.after(match stored.lease.holder {
+                    Some(_) if Mutant::AcquireEarly.is_active() => self.timing.retry_period,
                     // The replicas may have different settings.
                     Some(_) => stored.lease.duration.max(self.timing.duration),
                     None => circumstances.patience,
