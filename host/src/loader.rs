@@ -11,7 +11,7 @@ use davit_core::bounds::memory::{self, MemoryExceeded};
 use davit_core::digest::ModuleDigest;
 use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_core::untrusted;
-use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module};
+use davit_engine::{DescribeError, Engine, Guest, InstanceUsage, Limits, LoadError, Module};
 
 use crate::modules::{FetchedModule, ModuleError, Modules};
 use davit_core::api::ModuleConfig;
@@ -122,6 +122,12 @@ impl Loader {
     #[must_use]
     pub fn modules(&self) -> &Modules {
         &self.modules
+    }
+
+    /// What the instances of all guests use.
+    #[must_use]
+    pub fn instances(&self) -> InstanceUsage {
+        self.engine.usage()
     }
 
     /// Drops the modules with other digests than these.

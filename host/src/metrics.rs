@@ -9,9 +9,13 @@ mod cache;
 mod calls;
 mod events;
 mod guest;
+mod guests;
+mod leases;
 mod plans;
+mod process;
 mod queues;
 mod registration;
+mod requests;
 mod rollouts;
 
 use davit_core::manifest::MetricSpec;
@@ -24,10 +28,13 @@ pub use cache::CacheMetrics;
 pub use calls::CallMetrics;
 pub use events::EventMetrics;
 pub use guest::GuestMetrics;
+pub use guests::InstanceMetrics;
+pub use leases::LeaseMetrics;
 pub use plans::PlanMetrics;
 pub use queues::QueueMetrics;
 use registration::Registrar;
 pub use registration::{MetricError, number};
+pub use requests::RequestMetrics;
 pub use rollouts::RolloutMetrics;
 
 const CONTROLLER: &str = "controller";
@@ -39,6 +46,8 @@ const ROLE: &str = "role";
 pub struct HostMetrics {
     /// Calls into guests.
     pub calls: CallMetrics,
+    /// Instances of guests.
+    pub instances: InstanceMetrics,
     /// Plans of guests.
     pub plans: PlanMetrics,
     /// The guests' queues.
@@ -49,6 +58,10 @@ pub struct HostMetrics {
     pub events: EventMetrics,
     /// Rollouts.
     pub rollouts: RolloutMetrics,
+    /// Leader election.
+    pub leases: LeaseMetrics,
+    /// Requests to the API server.
+    pub requests: RequestMetrics,
     registry: Registry,
     descriptions: Vec<Desc>,
 }
@@ -59,13 +72,17 @@ impl HostMetrics {
         let registry = Registry::new();
         let registrar = Registrar::new(&registry);
         register_build(&registrar)?;
+        process::register(&registrar)?;
         Ok(Self {
             calls: CallMetrics::new(&registrar)?,
+            instances: InstanceMetrics::new(&registrar)?,
             plans: PlanMetrics::new(&registrar)?,
             queues: QueueMetrics::new(&registrar)?,
             cache: CacheMetrics::new(&registrar)?,
             events: EventMetrics::new(&registrar)?,
             rollouts: RolloutMetrics::new(&registrar)?,
+            leases: LeaseMetrics::new(&registrar)?,
+            requests: RequestMetrics::new(&registrar)?,
             descriptions: registrar.into_descriptions(),
             registry,
         })

@@ -41,8 +41,9 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         None => Config::default(),
     };
     let namespace = arguments.namespace.namespace;
-    let client = commands::connect_in(arguments.cluster, &namespace).await?;
     let metrics = Arc::new(HostMetrics::new()?);
+    let observer = Arc::new(metrics.requests.clone());
+    let client = commands::connect_in(arguments.cluster, &namespace, observer).await?;
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
     let leases = leases(&arguments.leases, &config)?;

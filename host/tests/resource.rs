@@ -37,8 +37,14 @@ mod host;
 mod http;
 #[path = "resource/manifests.rs"]
 mod manifests;
+#[path = "resource/monitoring.rs"]
+mod monitoring;
+#[path = "resource/overlays.rs"]
+mod overlays;
 #[path = "resource/program.rs"]
 mod program;
+#[path = "resource/promql.rs"]
+mod promql;
 #[path = "resource/records.rs"]
 mod records;
 #[path = "resource/watch.rs"]

@@ -27,6 +27,8 @@ mod compiler;
 mod deploy;
 #[path = "roles/grants.rs"]
 mod grants;
+#[path = "roles/metrics.rs"]
+mod metrics;
 #[path = "roles/ports.rs"]
 mod ports;
 #[path = "roles/replicas.rs"]

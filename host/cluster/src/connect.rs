@@ -1,10 +1,13 @@
 //! The connection to a cluster.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use http::header::{HeaderValue, USER_AGENT};
 use kube::client::ClientBuilder;
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+
+use crate::observe::{ObserveLayer, RequestObserver};
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -47,29 +50,44 @@ pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectEr
     client(configuration(options).await?)
 }
 
-/// The same, with another default namespace than the kubeconfig's or the pod's.
+/// The same, with another default namespace than the kubeconfig's or the pod's, and with
+/// an observer of all requests.
 pub async fn connect_in(
     options: &ConnectOptions,
     namespace: &str,
+    observer: Arc<dyn RequestObserver>,
 ) -> Result<kube::Client, ConnectError> {
     let mut config = configuration(options).await?;
     namespace.clone_into(&mut config.default_namespace);
-    client(config)
+    build(config, Some(observer))
 }
 
 /// Creates a client without kube's own retries: they would repeat a write that may have
 /// been executed, and a create that was.
-pub fn client(mut config: Config) -> Result<kube::Client, ConnectError> {
+pub fn client(config: Config) -> Result<kube::Client, ConnectError> {
+    build(config, None)
+}
+
+fn build(
+    mut config: Config,
+    observer: Option<Arc<dyn RequestObserver>>,
+) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
     config.default_retry = false;
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));
-    let url = config.cluster_url.to_string();
+    let server = config.cluster_url.clone();
     match ClientBuilder::try_from(config) {
-        Ok(builder) => Ok(builder.build()),
+        Ok(builder) => Ok(match observer {
+            Some(observer) => {
+                let layer = ObserveLayer::new(observer, &server);
+                builder.with_layer(&layer).build()
+            }
+            None => builder.build(),
+        }),
         Err(source) => Err(ConnectError::Client {
-            url,
+            url: server.to_string(),
             source: Box::new(source),
         }),
     }

@@ -13,6 +13,7 @@ pub mod discovery;
 pub mod events;
 pub mod leases;
 pub mod live;
+pub mod observe;
 pub mod reflector;
 pub mod term;
 pub mod write;

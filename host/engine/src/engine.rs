@@ -16,6 +16,7 @@ use crate::limits::{Limits, TICK};
 use crate::module::Module;
 use crate::precompiled;
 use crate::state::State;
+use crate::usage::{InstanceUsage, UsageCounter};
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
 
@@ -123,6 +124,7 @@ struct Inner {
     artifacts: Option<CompiledArtifacts>,
     /// One permit for each instance that may exist.
     instances: Arc<Semaphore>,
+    usage: UsageCounter,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
     compiling: Semaphore,
@@ -150,6 +152,7 @@ impl Engine {
                 linker,
                 artifacts,
                 instances: Arc::new(Semaphore::new(config.max_instances as usize)),
+                usage: UsageCounter::default(),
                 compiling: Semaphore::new(1),
                 compiler: config.compiler,
                 failed: Mutex::default(),
@@ -261,7 +264,14 @@ impl Engine {
             .and_then(ControllerPre::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
         let instances = Arc::clone(&self.inner.instances);
-        Ok(Module::new(instances, pre, world, digest))
+        let usage = self.inner.usage.clone();
+        Ok(Module::new(instances, usage, pre, world, digest))
+    }
+
+    /// What the instances of all guests use now.
+    #[must_use]
+    pub fn usage(&self) -> InstanceUsage {
+        self.inner.usage.read()
     }
 
     /// Deletes the least recently used compiled guests beyond the limit, except

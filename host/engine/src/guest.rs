@@ -48,8 +48,7 @@ impl Guest {
         let reserved = module.reserve(instances)?;
         let config = config.into();
         // The guest's name is known only afterwards.
-        let (first, manifest) =
-            Instance::start(module.pre(), module.label(), &config, limits).await?;
+        let (first, manifest) = module.start(module.label(), &config, limits).await?;
         let name: Arc<str> = untrusted::line(&manifest.name, LONGEST_NAME).into();
         first.rename(&name);
         let guest = Self {
@@ -106,7 +105,7 @@ impl Guest {
             return Ok(instance);
         }
         let name = Arc::clone(&self.name);
-        match Instance::start(self.module.pre(), name, &self.config, self.limits).await {
+        match self.module.start(name, &self.config, self.limits).await {
             Ok((instance, _)) => Ok(instance),
             Err(DescribeError::Call(error)) => Err(error),
             Err(error) => Err(CallError::Restart(Box::new(error))),

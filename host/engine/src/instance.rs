@@ -14,6 +14,7 @@ use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::state::{CallView, State};
+use crate::usage::InstanceCount;
 use crate::wit::{Controller, ControllerPre, decisions, manifests};
 
 /// An instance.
@@ -27,11 +28,12 @@ impl Instance {
     /// the log.
     pub(crate) async fn start(
         pre: &ControllerPre<State>,
+        count: InstanceCount,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
     ) -> Result<(Self, Manifest), DescribeError> {
-        let state = State::new(guest, limits, wasi::resources());
+        let state = State::new(guest, limits, count, wasi::resources());
         let mut store = Store::new(pre.engine(), state);
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);

@@ -28,6 +28,7 @@ mod module;
 mod precompiled;
 pub mod seal;
 mod state;
+mod usage;
 mod wit;
 mod world;
 
@@ -43,4 +44,5 @@ pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;
 pub use limits::Limits;
 pub use module::Module;
+pub use usage::InstanceUsage;
 pub use world::{WorldError, WorldVersion};

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
+use crate::usage::InstanceCount;
+
 /// How often running guests are interrupted: then they pay for their CPU time, and
 /// let other guests of the thread have their turn.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
@@ -86,11 +88,13 @@ pub(crate) struct Usage {
     pub(crate) memory: usize,
     table_elements: usize,
     limits: Limits,
+    count: InstanceCount,
 }
 
 impl Usage {
-    pub(crate) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits, count: InstanceCount) -> Self {
         Self {
+            count,
             memory: 0,
             table_elements: 0,
             limits,
@@ -112,6 +116,7 @@ impl ResourceLimiter for Usage {
             return Err(LimitExceeded::Memory.into());
         }
         self.memory = wanted;
+        self.count.grow(wanted);
         Ok(true)
     }
 
@@ -137,17 +142,28 @@ fn grown(total: usize, current: usize, desired: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::{InstanceUsage, UsageCounter};
 
     #[test]
     fn every_memory_of_an_instance_counts() {
-        let mut usage = Usage::new(Limits {
+        let counter = UsageCounter::default();
+        let limits = Limits {
             memory: 10,
             ..Limits::default()
-        });
+        };
+        let mut usage = Usage::new(limits, counter.instance());
+        let other = counter.instance();
         assert!(usage.memory_growing(0, 6, None).unwrap());
         assert!(usage.memory_growing(0, 4, None).unwrap());
+        let of_both = InstanceUsage {
+            instances: 2,
+            memory: 10,
+        };
+        assert_eq!(counter.read(), of_both);
         let error = usage.memory_growing(4, 5, None).unwrap_err();
         assert_eq!(error.downcast_ref(), Some(&LimitExceeded::Memory));
         assert_eq!(usage.memory, 10);
+        drop((usage, other));
+        assert_eq!(counter.read(), InstanceUsage::default());
     }
 }

@@ -11,6 +11,7 @@ use crate::error::DescribeError;
 use crate::instance::Instance;
 use crate::limits::Limits;
 use crate::state::State;
+use crate::usage::UsageCounter;
 use crate::wit::ControllerPre;
 use crate::world::WorldVersion;
 
@@ -19,6 +20,7 @@ use crate::world::WorldVersion;
 pub struct Module {
     /// One permit for each instance that may exist, over all guests.
     instances: Arc<Semaphore>,
+    usage: UsageCounter,
     pre: ControllerPre<State>,
     world: WorldVersion,
     digest: ModuleDigest,
@@ -27,12 +29,14 @@ pub struct Module {
 impl Module {
     pub(crate) fn new(
         instances: Arc<Semaphore>,
+        usage: UsageCounter,
         pre: ControllerPre<State>,
         world: WorldVersion,
         digest: ModuleDigest,
     ) -> Self {
         Self {
             instances,
+            usage,
             pre,
             world,
             digest,
@@ -64,8 +68,19 @@ impl Module {
     /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
         let _slot = self.reserve(1)?;
-        let (_, manifest) = Instance::start(&self.pre, self.label(), config, limits).await?;
+        let (_, manifest) = self.start(self.label(), config, limits).await?;
         Ok(manifest)
+    }
+
+    /// Creates an instance. `guest` is its name in the log.
+    pub(crate) async fn start(
+        &self,
+        guest: Arc<str>,
+        config: &[u8],
+        limits: Limits,
+    ) -> Result<(Instance, Manifest), DescribeError> {
+        let count = self.usage.instance();
+        Instance::start(&self.pre, count, guest, config, limits).await
     }
 
     /// Reserves instances, so that a guest never waits for another guest's
@@ -82,10 +97,6 @@ impl Module {
     /// The guest's name in the log before its manifest is known.
     pub(crate) fn label(&self) -> Arc<str> {
         self.digest.to_string().into()
-    }
-
-    pub(crate) fn pre(&self) -> &ControllerPre<State> {
-        &self.pre
     }
 }
 

@@ -12,6 +12,7 @@ use crate::cpu::Cpu;
 use crate::error::Mistake;
 use crate::limits::{Limits, Usage};
 use crate::log::GuestLog;
+use crate::usage::InstanceCount;
 
 /// The data of an instance's imports.
 pub(crate) struct State {
@@ -35,10 +36,15 @@ pub(crate) struct CallView {
 }
 
 impl State {
-    pub(crate) fn new(guest: Arc<str>, limits: Limits, resources: ResourceTable) -> Self {
+    pub(crate) fn new(
+        guest: Arc<str>,
+        limits: Limits,
+        count: InstanceCount,
+        resources: ResourceTable,
+    ) -> Self {
         Self {
             limits,
-            usage: Usage::new(limits),
+            usage: Usage::new(limits, count),
             cpu: Cpu::new(limits.cpu),
             log: GuestLog::new(guest, limits.log),
             resources,

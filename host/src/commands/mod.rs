@@ -17,9 +17,12 @@ mod server;
 mod tree;
 mod version;
 
+use std::sync::Arc;
+
 use anyhow::{Result, anyhow, bail};
 use clap::CommandFactory as _;
 use davit_cluster::connect::{self, ConnectOptions};
+use davit_cluster::observe::RequestObserver;
 use kube::core::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -187,9 +190,13 @@ pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
     Ok(connect::connect(&arguments.into()).await?)
 }
 
-/// The same, for a Davit that runs in this namespace.
-pub(crate) async fn connect_in(arguments: ClusterArguments, namespace: &str) -> Result<Client> {
-    Ok(connect::connect_in(&arguments.into(), namespace).await?)
+/// The same, for a Davit that runs in this namespace, with an observer of its requests.
+pub(crate) async fn connect_in(
+    arguments: ClusterArguments,
+    namespace: &str,
+    observer: Arc<dyn RequestObserver>,
+) -> Result<Client> {
+    Ok(connect::connect_in(&arguments.into(), namespace, observer).await?)
 }
 
 impl From<ClusterArguments> for ConnectOptions {

@@ -140,6 +140,7 @@ impl ControlDriver {
     fn notify(&self, controller: &str, object: Option<&ObjectRef>, notice: &Notice) {
         let event = notice.event();
         let (reason, message) = (notice.reason, &event.message);
+        self.metrics.rollouts.event(controller, reason);
         if notice.warning {
             tracing::warn!(controller, reason, "{message}");
         } else {
@@ -154,6 +155,7 @@ impl ControlDriver {
         match report {
             Report::Removed { controller } => {
                 self.metrics.rollouts.remove(&controller);
+                self.metrics.leases.remove(&controller);
                 self.health.set_controller(&controller, None);
             }
             Report::Recording {

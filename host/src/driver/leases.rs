@@ -97,6 +97,13 @@ impl Terms {
         }
     }
 
+    /// Whether this replica leads a controller; none if there are no other replicas.
+    pub(super) fn leads(&self, controller: &str) -> Option<bool> {
+        self.grace?;
+        let until = self.until.get(controller).and_then(|until| *until.borrow());
+        Some(until.is_some_and(|until| self.clock.instant() < until))
+    }
+
     /// The term of a controller.
     pub(super) fn of(&mut self, controller: &str) -> Term {
         match self.grace {

@@ -248,7 +248,11 @@ impl Task {
 
     fn report(&mut self, now: Instant, report: Report) {
         if matches!(report, Report::State(_)) {
-            self.telemetry.rollouts(self.host.statuses());
+            let (statuses, terms) = (self.host.statuses(), &self.terms);
+            self.telemetry.controllers(statuses, |one| terms.leads(one));
+            let instances = self.control.loader.instances();
+            self.telemetry
+                .host(self.reflectors.running.len(), instances);
         }
         self.telemetry.report(report, now);
     }

@@ -10,6 +10,7 @@ use davit_core::machine::{Report, State};
 use davit_core::manifest::MetricSpec;
 use davit_core::time::Instant;
 use davit_core::watch::Condition;
+use davit_engine::InstanceUsage;
 use tokio::sync::mpsc;
 
 use super::log;
@@ -53,14 +54,25 @@ impl Telemetry {
         }
     }
 
-    /// Sets the metrics of rollouts.
-    pub(super) fn rollouts<'a>(
+    /// Sets the metrics of controllers that the machine does not report. `leads` says
+    /// whether this replica leads a controller; none if there are no other replicas.
+    pub(super) fn controllers<'a>(
         &self,
         statuses: impl Iterator<Item = (&'a str, &'a ControllerStatus)>,
+        leads: impl Fn(&str) -> Option<bool>,
     ) {
         for (controller, status) in statuses {
             self.metrics.rollouts.set(controller, status);
+            if let Some(leads) = leads(controller) {
+                self.metrics.leases.set(controller, leads);
+            }
         }
+    }
+
+    /// Sets the metrics of the streams and instances of the whole host.
+    pub(super) fn host(&self, streams: usize, instances: InstanceUsage) {
+        self.metrics.cache.set_streams(streams);
+        self.metrics.instances.set(instances);
     }
 
     fn measure(&mut self, report: &Report, now: Instant) {

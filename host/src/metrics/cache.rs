@@ -11,6 +11,7 @@ const RESOURCE: &str = "resource";
 pub struct CacheMetrics {
     objects: GaugeVec,
     bytes: Gauge,
+    streams: Gauge,
     synced: GaugeVec,
     interruptions: CounterVec,
 }
@@ -22,7 +23,13 @@ impl CacheMetrics {
             "Bytes of all objects in the cache, without the indexes.",
             &[],
         )?;
+        let streams = registrar.gauge(
+            "davit_watch_streams",
+            "Streams that run: each lists and watches a resource.",
+            &[],
+        )?;
         Ok(Self {
+            streams: streams.with_label_values(&[] as &[&str]),
             objects: registrar.gauge(
                 "davit_cache_objects",
                 "Objects in the cache, by resource.",
@@ -51,6 +58,11 @@ impl CacheMetrics {
     /// Sets how much data the cache holds.
     pub fn set_bytes(&self, bytes: usize) {
         self.bytes.set(number(bytes));
+    }
+
+    /// Sets how many streams run.
+    pub fn set_streams(&self, count: usize) {
+        self.streams.set(number(count));
     }
 
     /// Sets whether a resource is synced.

@@ -72,7 +72,8 @@ impl<'a> Registrar<'a> {
         self.descriptions.into_inner()
     }
 
-    fn add<T: Collector + Clone + 'static>(
+    /// Registers a collector. `name` is for the error.
+    pub(super) fn add<T: Collector + Clone + 'static>(
         &self,
         name: &str,
         metric: prometheus::Result<T>,

@@ -1,10 +1,14 @@
-//! The rollouts of controllers.
+//! The rollouts of controllers, their guardrails, and events about them.
 
-use prometheus::GaugeVec;
+use prometheus::{CounterVec, GaugeVec};
 
 use super::CONTROLLER;
-use super::registration::{MetricError, Registrar, total};
+use super::registration::{MetricError, Registrar, flag, total};
 use davit_core::api::{ComparisonStatus, ControllerStatus};
+use davit_core::budget::Guardrail;
+
+/// The reason of the event that an alert is about.
+const ROLLED_BACK: &str = "RolledBack";
 
 /// `davit_rollout_*`
 #[derive(Debug)]
@@ -13,6 +17,8 @@ pub struct RolloutMetrics {
     weight: GaugeVec,
     comparison: GaugeVec,
     lost: GaugeVec,
+    tripped: GaugeVec,
+    events: CounterVec,
 }
 
 impl RolloutMetrics {
@@ -38,6 +44,16 @@ impl RolloutMetrics {
                 "1 while the stable revision cannot be loaded, so that the controller does nothing.",
                 &[CONTROLLER],
             )?,
+            tripped: registrar.gauge(
+                "davit_guardrail_tripped",
+                "1 while a guardrail holds plans back.",
+                &[CONTROLLER, "guardrail"],
+            )?,
+            events: registrar.counter(
+                "davit_controller_events_total",
+                "Events about a Controller, by reason.",
+                &[CONTROLLER, "reason"],
+            )?,
         })
     }
 
@@ -52,11 +68,25 @@ impl RolloutMetrics {
         gauge.set(f64::from(step));
         let gauge = self.weight.with_label_values(&labels);
         gauge.set(f64::from(weight));
+        for guardrail in Guardrail::ALL {
+            let field = guardrail.field();
+            let is_tripped = status.tripped.iter().any(|one| one.guardrail == field);
+            let gauge = self.tripped.with_label_values(&[controller, field]);
+            gauge.set(flag(is_tripped));
+        }
+        // A counter that appears with its first event shows no increase.
+        let _ = self.events.with_label_values(&[controller, ROLLED_BACK]);
         let comparison = candidate.map(|one| one.comparison).unwrap_or_default();
         for (result, count) in results(&comparison) {
             let gauge = self.comparison.with_label_values(&[controller, result]);
             gauge.set(total(count));
         }
+    }
+
+    /// Counts an event about a controller.
+    pub fn event(&self, controller: &str, reason: &str) {
+        let counter = self.events.with_label_values(&[controller, reason]);
+        counter.inc();
     }
 
     /// Removes the gauges of a controller that is gone.
@@ -65,6 +95,10 @@ impl RolloutMetrics {
         let _ = self.step.remove_label_values(&[controller]);
         let _ = self.weight.remove_label_values(&[controller]);
         let _ = self.lost.remove_label_values(&[controller]);
+        for guardrail in Guardrail::ALL {
+            let labels = [controller, guardrail.field()];
+            let _ = self.tripped.remove_label_values(&labels);
+        }
         for (result, _) in results(&ComparisonStatus::default()) {
             let labels = [controller, result];
             let _ = self.comparison.remove_label_values(&labels);

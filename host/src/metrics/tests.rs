@@ -2,8 +2,19 @@ use davit_core::manifest::{MetricKind, MetricSpec};
 use davit_core::plan::{Amount, Measure};
 use davit_core::time::Instant;
 
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
 use super::*;
-use davit_core::api::{CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus};
+use davit_cluster::observe::{RequestObservation, RequestObserver as _};
+use davit_core::api::{
+    CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, TrippedStatus,
+};
+use davit_core::circuit::CallFailureKind;
+use davit_core::queue::QueueStats;
+use davit_core::rollout::Role;
+use davit_engine::InstanceUsage;
 
 fn spec(kind: MetricKind) -> MetricSpec {
     MetricSpec {
@@ -67,14 +78,12 @@ fn two_controllers_of_one_guest_publish_the_same_metric() {
     two.unwrap().record(&measure(Amount::Observe(0.5)), now);
 }
 
-/// The table in docs/operating.md has every metric, with its labels, and no
+/// The table in docs/metrics.md has every metric, with its labels, and no
 /// other.
 #[test]
 fn the_documented_metrics_are_the_published_ones() {
-    let page = include_str!("../../../docs/operating.md");
-    let (_, section) = page.split_once("\n## Metrics\n").unwrap();
-    let section = section.split("\n## ").next().unwrap();
-    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let page = include_str!("../../../docs/metrics.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `"));
     let documented = rows.flat_map(|row| {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let labels: Vec<&str> = cells[2]
@@ -151,6 +160,163 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         build::version_in(&metrics.render()).as_deref(),
         Some(version)
     );
+}
+
+fn shows(metrics: &HostMetrics, line: &str) {
+    let page = metrics.render();
+    assert!(page.lines().any(|one| one == line), "{line}: {page}");
+}
+
+#[test]
+fn a_tripped_guardrail_and_the_events_of_a_controller_are_published() {
+    let metrics = HostMetrics::new().unwrap();
+    let tripped = TrippedStatus {
+        guardrail: "deletesPerMinute".into(),
+        limit: 1,
+        since: String::new(),
+        until: None,
+    };
+    let status = ControllerStatus {
+        tripped: vec![tripped],
+        ..ControllerStatus::default()
+    };
+    let gauge = |guardrail: &str| {
+        format!("davit_guardrail_tripped{{controller=\"podgc\",guardrail=\"{guardrail}\"}}")
+    };
+    let events = "davit_controller_events_total{controller=\"podgc\",reason=\"RolledBack\"}";
+    metrics.rollouts.set("podgc", &status);
+    shows(&metrics, &format!("{} 1", gauge("deletesPerMinute")));
+    shows(&metrics, &format!("{} 0", gauge("writesPerMinute")));
+    // An increase needs a value before the first event.
+    shows(&metrics, &format!("{events} 0"));
+    metrics.rollouts.event("podgc", "RolledBack");
+    metrics.rollouts.set("podgc", &ControllerStatus::default());
+    shows(&metrics, &format!("{} 0", gauge("deletesPerMinute")));
+    shows(&metrics, &format!("{events} 1"));
+    metrics.rollouts.remove("podgc");
+    assert!(!metrics.render().contains("davit_guardrail_tripped"));
+}
+
+#[test]
+fn the_lease_of_a_controller_is_published_while_there_is_one() {
+    let metrics = HostMetrics::new().unwrap();
+    let line = "leader_election_master_status{name=\"controller-podgc\"}";
+    metrics.leases.set("podgc", true);
+    shows(&metrics, &format!("{line} 1"));
+    metrics.leases.set("podgc", false);
+    shows(&metrics, &format!("{line} 0"));
+    metrics.leases.remove("podgc");
+    assert!(!metrics.render().contains(line));
+}
+
+#[test]
+fn requests_are_counted_as_client_go_does() {
+    let metrics = HostMetrics::new().unwrap();
+    let request = |code, took| {
+        metrics.requests.ended(&RequestObservation {
+            method: &http::Method::GET,
+            host: "10.96.0.1:443",
+            code,
+            took: Duration::from_secs(took),
+        });
+    };
+    request(Some(200), 1);
+    request(Some(200), 3);
+    request(None, 20);
+    let total = |code: &str| {
+        let labels = format!("code=\"{code}\",host=\"10.96.0.1:443\",method=\"GET\"");
+        format!("rest_client_requests_total{{{labels}}}")
+    };
+    shows(&metrics, &format!("{} 2", total("200")));
+    shows(&metrics, &format!("{} 1", total("<error>")));
+    let duration = "rest_client_request_duration_seconds";
+    for (le, count) in [("0.5", 0), ("1", 1), ("4", 2), ("15", 2), ("30", 3)] {
+        let labels = format!("host=\"10.96.0.1:443\",verb=\"GET\",le=\"{le}\"");
+        shows(&metrics, &format!("{duration}_bucket{{{labels}}} {count}"));
+    }
+}
+
+#[test]
+fn the_process_is_measured_when_it_is_scraped() {
+    let metrics = HostMetrics::new().unwrap();
+    let value = |name: &str| -> f64 {
+        let page = metrics.render();
+        let line = page.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name}: {page}"))
+            .trim()
+            .parse()
+            .unwrap()
+    };
+    let now = jiff::Timestamp::now().as_second();
+    let start = value("process_start_time_seconds");
+    #[allow(clippy::cast_precision_loss, reason = "seconds since 1970")]
+    let age = now as f64 - start;
+    assert!((-1.0..600.0).contains(&age), "{age}");
+    assert!(value("process_max_fds") >= value("process_open_fds"));
+    let memory = value("process_resident_memory_bytes");
+    assert!(memory > 1e6 && memory < value("process_virtual_memory_bytes"));
+
+    let files = value("process_open_fds");
+    let opened = [(); 20].map(|()| std::fs::File::open("/proc/self/stat").unwrap());
+    assert!(value("process_open_fds") >= files + 20.0 - 5.0);
+    drop(opened);
+    let before = value("process_cpu_seconds_total");
+    let started = std::time::Instant::now();
+    while started.elapsed() < Duration::from_millis(50) {}
+    assert!(value("process_cpu_seconds_total") > before);
+}
+
+/// With promtool installed, which checks the format, the names and the help of each metric.
+#[test]
+fn prometheus_reads_the_metrics() {
+    let metrics = HostMetrics::new().unwrap();
+    let guest = metrics.register_guest("podgc", &[spec(MetricKind::Counter)]);
+    let guest = guest.unwrap();
+    guest.record(&measure(Amount::Add(1.0)), Instant::ZERO);
+    metrics.rollouts.set("podgc", &ControllerStatus::default());
+    metrics.leases.set("podgc", true);
+    metrics.calls.set_circuit_open("podgc", false);
+    let second = Duration::from_secs(1);
+    let trap = Err(CallFailureKind::Trap);
+    metrics.calls.ended("podgc", Role::Stable, trap, second);
+    metrics.queues.reconciled("podgc", "orphans", second);
+    metrics.queues.dequeued("podgc", "orphans", second);
+    let queue = QueueStats {
+        queue: "orphans".into(),
+        depth: 1,
+        delayed: 0,
+        processing: 0,
+        adds: 2,
+        retries: 1,
+        unfinished_work: second,
+        longest_running: second,
+    };
+    metrics.queues.set("podgc", &queue);
+    metrics.cache.set_objects("pods", 1);
+    metrics.cache.set_synced("pods", true);
+    metrics.cache.interrupted("pods");
+    metrics.instances.set(InstanceUsage::default());
+    metrics.requests.ended(&RequestObservation {
+        method: &http::Method::GET,
+        host: "a \"quoted\" host",
+        code: None,
+        took: second,
+    });
+    let mut promtool = Command::new("promtool");
+    promtool.args(["check", "metrics"]);
+    let pipes = promtool.stdin(Stdio::piped()).stderr(Stdio::piped());
+    let Ok(mut promtool) = pipes.stdout(Stdio::piped()).spawn() else {
+        println!("promtool is not installed: the exposition is not checked");
+        return;
+    };
+    let page = metrics.render();
+    let mut input = promtool.stdin.take().unwrap();
+    input.write_all(page.as_bytes()).unwrap();
+    drop(input);
+    let output = promtool.wait_with_output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    let said = String::from_utf8(said).unwrap();
+    assert!(output.status.success(), "{said}{page}");
 }
 
 #[test]

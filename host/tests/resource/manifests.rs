@@ -68,7 +68,7 @@ fn the_network_policy_admits_what_the_deployment_serves() {
         let listens = |argument: &&str| argument.ends_with(&format!("=:{port}"));
         assert!(arguments.iter().any(listens), "{port}: {arguments:?}");
     }
-    for probe in ["livenessProbe", "readinessProbe"] {
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(container[probe]["httpGet"]["port"], "probes");
     }
     let policy = &documents("components/network-policy/networkpolicy.yaml")[0];

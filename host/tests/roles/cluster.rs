@@ -146,6 +146,11 @@ impl Cluster {
     /// Starts a replica that takes part in leader election, with a third of the default
     /// times.
     pub(crate) fn run_replica(&self, name: &str) -> Process {
+        self.run_replica_with(name, &[])
+    }
+
+    /// The same, with these ports.
+    pub(crate) fn run_replica_with(&self, name: &str, ports: &[&str]) -> Process {
         let election = [
             "--leader-elect",
             "--replica-id",
@@ -157,7 +162,8 @@ impl Cluster {
             "--leader-elect-retry-period",
             "1s",
         ];
-        self.spawn(&deploy("base/davit.yaml"), &election)
+        let arguments = [&election, ports].concat();
+        self.spawn(&deploy("base/davit.yaml"), &arguments)
     }
 
     fn spawn(&self, config: &Path, arguments: &[&str]) -> Process {

@@ -10,13 +10,13 @@ use serde_json::json;
 use crate::cluster::{Cluster, NAMESPACE, Process};
 
 /// Two ports that nobody listens on.
-fn free_ports() -> [u16; 2] {
+pub(crate) fn free_ports() -> [u16; 2] {
     let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().port())
 }
 
 /// The status and the body of an answer.
-fn get(port: u16, path: &str, headers: &str) -> Option<(u16, String)> {
+pub(crate) fn get(port: u16, path: &str, headers: &str) -> Option<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
     stream
         .set_read_timeout(Some(Duration::from_secs(20)))
@@ -32,7 +32,7 @@ fn get(port: u16, path: &str, headers: &str) -> Option<(u16, String)> {
     Some((status, answer.split_once("\r\n\r\n")?.1.to_owned()))
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 

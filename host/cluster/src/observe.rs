@@ -1,0 +1,182 @@
+//! Observation of the requests that a client sends, also of those that kube sends itself.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use http::{Method, Request, Response};
+use kube::client::Body;
+use tokio::time::Instant;
+use tower::{Layer, Service};
+
+/// Observes requests.
+pub trait RequestObserver: Send + Sync + 'static {
+    /// The head of an answer arrived, or there was none.
+    fn ended(&self, request: &RequestObservation<'_>);
+}
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestObservation<'a> {
+    /// The method.
+    pub method: &'a Method,
+    /// The server's name or address, and its port.
+    pub host: &'a str,
+    /// The status of the answer; none without an answer.
+    pub code: Option<u16>,
+    /// The time from the request to the head of the answer, or to its failure.
+    pub took: Duration,
+}
+
+/// Observes the requests of a client to this server.
+#[derive(Clone)]
+pub(crate) struct ObserveLayer {
+    observer: Arc<dyn RequestObserver>,
+    host: Arc<str>,
+}
+
+impl ObserveLayer {
+    pub(crate) fn new(observer: Arc<dyn RequestObserver>, server: &http::Uri) -> Self {
+        let host = server.authority().map_or("", |server| server.as_str());
+        Self {
+            observer,
+            host: host.into(),
+        }
+    }
+}
+
+impl<S> Layer<S> for ObserveLayer {
+    type Service = Observe<S>;
+
+    fn layer(&self, inner: S) -> Observe<S> {
+        Observe {
+            inner,
+            layer: self.clone(),
+        }
+    }
+}
+
+/// A client whose requests are observed.
+pub(crate) struct Observe<S> {
+    inner: S,
+    layer: ObserveLayer,
+}
+
+impl<S, B> Service<Request<Body>> for Observe<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = BoxFuture<'static, Result<S::Response, S::Error>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let exchange = Exchange {
+            layer: self.layer.clone(),
+            method: request.method().clone(),
+            started: Instant::now(),
+            code: None,
+        };
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            exchange.end(answer.as_ref().ok().map(|head| head.status().as_u16()));
+            answer
+        })
+    }
+}
+
+/// A request on its way. A caller that stops waiting drops it: then there is no answer.
+struct Exchange {
+    layer: ObserveLayer,
+    method: Method,
+    started: Instant,
+    code: Option<u16>,
+}
+
+impl Exchange {
+    fn end(mut self, code: Option<u16>) {
+        self.code = code;
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.layer.observer.ended(&RequestObservation {
+            method: &self.method,
+            host: &self.layer.host,
+            code: self.code,
+            took: self.started.elapsed(),
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use http::StatusCode;
+    use tokio::time::{sleep, timeout};
+    use tower::{ServiceExt as _, service_fn};
+
+    use super::*;
+
+    type LogEntry = (String, String, Option<u16>, Duration);
+
+    #[derive(Default)]
+    struct Log(Mutex<Vec<LogEntry>>);
+
+    impl RequestObserver for Log {
+        fn ended(&self, request: &RequestObservation<'_>) {
+            self.0.lock().unwrap().push((
+                request.method.to_string(),
+                request.host.to_owned(),
+                request.code,
+                request.took,
+            ));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_and_a_request_that_nobody_waits_for_are_observed() {
+        let log = Arc::new(Log::default());
+        let server = "https://10.96.0.1:443/prefix".parse().unwrap();
+        let layer = ObserveLayer::new(Arc::clone(&log) as Arc<dyn RequestObserver>, &server);
+        let service = layer.layer(service_fn(|request: Request<Body>| async move {
+            sleep(Duration::from_secs(2)).await;
+            let mut answer = Response::new(Body::empty());
+            if request.method() == Method::POST {
+                *answer.status_mut() = StatusCode::CONFLICT;
+            }
+            Ok::<_, Infallible>(answer)
+        }));
+        let mut service = service;
+        for method in [Method::GET, Method::POST] {
+            let request = Request::builder().method(method);
+            let request = request.body(Body::empty()).unwrap();
+            let ready = service.ready().await.unwrap();
+            ready.call(request).await.unwrap();
+        }
+        let request = Request::delete("/").body(Body::empty()).unwrap();
+        let waiting = service.ready().await.unwrap().call(request);
+        timeout(Duration::from_secs(1), waiting).await.unwrap_err();
+        let host = || "10.96.0.1:443".to_owned();
+        let seconds = Duration::from_secs;
+        assert_eq!(
+            *log.0.lock().unwrap(),
+            [
+                ("GET".to_owned(), host(), Some(200), seconds(2)),
+                ("POST".to_owned(), host(), Some(409), seconds(2)),
+                ("DELETE".to_owned(), host(), None, seconds(1)),
+            ]
+        );
+    }
+}
