@@ -10,7 +10,7 @@ use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
 use davit_core::refusal::ErrorResponse;
 use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
-use davit_core::traffic::{Access, Destination, TurnRequest, Urgency};
+use davit_core::traffic::{Access, Destination, LoadSignal, TurnRequest, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -19,6 +19,7 @@ use kube::client::Body;
 use crate::cause::{broken_off, no_answer, unsendable};
 use crate::clock::Clock;
 use crate::limiter::{Limiter, Permit};
+use crate::term::Term;
 
 /// The largest answer that is read, in bytes: some hundred of the largest
 /// objects that etcd holds.
@@ -213,6 +214,16 @@ impl Api {
         request: &Request,
         course: &mut Course,
     ) -> Result<Bytes, RequestError> {
+        self.call_in_term(request, course, &Term::unlimited()).await
+    }
+
+    /// The same within a term, which may end while the request waits for its turn.
+    pub(crate) async fn call_in_term(
+        &self,
+        request: &Request,
+        course: &mut Course,
+        term: &Term,
+    ) -> Result<Bytes, RequestError> {
         let route = Route::of(&request.uri);
         let access = match (course.urgency, request.method) {
             (Urgency::Event, _) => Access::Event,
@@ -229,6 +240,10 @@ impl Api {
                 let turn = self.limiter.turn(turn_request.clone()).await;
                 turn.map_err(RequestError::Paused)?
             };
+            if let Err(lost) = term.check() {
+                permit.end(&kind, LoadSignal::Unknown);
+                return Err(lost);
+            }
             let sent = self.send(request).await;
             permit.end(&kind, RequestError::ended(&sent));
             let Err(error) = &sent else {

@@ -46,6 +46,16 @@ impl Term {
         self.0.as_ref().is_none_or(|limit| limit.end().is_some())
     }
 
+    /// Fails unless requests may be sent now. A request may have waited for its turn, or be
+    /// sent again, since [`Self::send`] began.
+    pub(crate) fn check(&self) -> Result<(), RequestError> {
+        if self.holds() {
+            Ok(())
+        } else {
+            Err(lost(true))
+        }
+    }
+
     /// Sends a request, if this replica leads. Another one may lead soon after the term: the
     /// request ends before.
     pub async fn send(
@@ -54,13 +64,6 @@ impl Term {
     ) -> Result<Bytes, RequestError> {
         let Some(limit) = &self.0 else {
             return request.await;
-        };
-        let lost = |unsent| {
-            RequestError::NoAnswer(NoAnswer {
-                cause: Cause::Other,
-                unsent,
-                detail: "this replica does not lead the controller any more".to_owned(),
-            })
         };
         let end = limit.end().ok_or_else(|| lost(true))?;
         let deadline = limit.clock.deadline(end.after(limit.grace));
@@ -78,6 +81,15 @@ impl Term {
         let end = limit.end()?.after(limit.grace);
         Some(Some(limit.clock.deadline(end)))
     }
+}
+
+/// The error of a request after the end of a term.
+fn lost(unsent: bool) -> RequestError {
+    RequestError::NoAnswer(NoAnswer {
+        cause: Cause::Other,
+        unsent,
+        detail: "this replica does not lead the controller any more".to_owned(),
+    })
 }
 
 impl Limit {

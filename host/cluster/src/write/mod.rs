@@ -65,7 +65,8 @@ impl Writer {
         loop {
             next = match next {
                 PlanNext::Send(request) => {
-                    let answer = term.send(self.api.call(&request, &mut course)).await;
+                    let call = self.api.call_in_term(&request, &mut course, term);
+                    let answer = term.send(call).await;
                     execution.handle(answer.as_deref())
                 }
                 PlanNext::Record(event) => {

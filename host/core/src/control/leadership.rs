@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::controller::Controller;
+use super::decision::Decision;
 use super::declaration::Owner;
 use super::part::Part;
 use super::record::{RecordId, StoredRecord};
@@ -41,6 +42,10 @@ impl<G: Clone> Control<G> {
         let Some(known) = self.controllers.get(controller).and_then(Entry::known) else {
             return ControllerHistory::Unknown;
         };
+        // It does not decide before it has read the record.
+        if matches!(known.part, Part::Elected { .. }) {
+            return ControllerHistory::Unknown;
+        }
         let ControllerStatus {
             stable, candidate, ..
         } = known.status();
@@ -51,9 +56,12 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// Whether a write to the record of a controller is under way.
+    /// Whether a write to the record of a controller is under way, or a decision of this
+    /// replica waits for one: another leader would not know it.
     pub(crate) fn is_recording(&self, controller: &str) -> bool {
+        let known = self.controllers.get(controller).and_then(Entry::known);
         self.open_writes.values().any(|one| one == controller)
+            || known.is_some_and(|known| known.leads() && !known.is_recorded())
     }
 
     /// The names of all declared controllers.
@@ -138,6 +146,14 @@ impl<G: Clone> Controller<G> {
     /// Whether this replica decides about the controller.
     pub(super) fn leads(&self) -> bool {
         self.part == Part::Leader
+    }
+
+    /// Whether the record holds what this replica has decided, but for counts and times.
+    fn is_recorded(&self) -> bool {
+        let recorded = self.recording.status();
+        self.recording.decision() == Some(&Decision::of(self.status()))
+            && recorded.tripped == self.status().tripped
+            && recorded.requests == self.status().requests
     }
 
     /// Another replica decides from now on, about what is recorded. Returns whether this

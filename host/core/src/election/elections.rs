@@ -69,6 +69,11 @@ struct Election {
     preferred: String,
     /// Whether the lease has existed.
     has_existed: bool,
+    /// The replica that this one gave the lease to, since a replica last came or went. It
+    /// gets the lease once: one that does not take it cannot lead the controller.
+    given: Option<String>,
+    /// Since when this replica holds the lease and cannot lead the controller.
+    unable_since: Option<Instant>,
 }
 
 /// The elections of one replica.
@@ -128,6 +133,8 @@ impl Elections {
                     elector: Elector::new(&self.identity, self.timing, now),
                     preferred: self.members.preferred(name).to_owned(),
                     has_existed: false,
+                    given: None,
+                    unable_since: None,
                 };
                 self.controllers.insert(name.clone(), election);
                 // The lease is unknown.
@@ -262,6 +269,7 @@ impl Elections {
             for (name, election) in &mut self.controllers {
                 let preferred = self.members.preferred(name);
                 preferred.clone_into(&mut election.preferred);
+                election.given = None;
             }
         }
         for (name, election) in &mut self.controllers {
@@ -279,6 +287,7 @@ impl Elections {
     ) -> Option<LeaseRequest> {
         self.has_waited |= self.stopped_at <= now.instant;
         self.release_all(now.instant);
+        self.decline(now.instant, &activity);
         self.balance(now.instant, &activity);
         if self.reading.is_none() && self.read_at <= now.instant {
             let id = self.next_id();
@@ -336,6 +345,20 @@ impl Elections {
         }
     }
 
+    /// Gives back the leases of controllers that this replica cannot lead, because it does not
+    /// know them or cannot read their records: another one may.
+    fn decline(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
+        let patience = self.timing.retry_period * 2;
+        for (name, election) in &mut self.controllers {
+            let is_holder = election.elector.holder() == Some(&self.identity);
+            if !is_holder || activity(name).history != ControllerHistory::Unknown {
+                election.unable_since = None;
+            } else if now.since(*election.unable_since.get_or_insert(now)) >= patience {
+                election.elector.release(now);
+            }
+        }
+    }
+
     /// Gives leases to the replicas that should hold them, once no replica has come or
     /// gone for a while.
     fn balance(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
@@ -345,11 +368,15 @@ impl Elections {
         }
         for (name, election) in &mut self.controllers {
             let Election {
-                elector, preferred, ..
+                elector,
+                preferred,
+                given,
+                ..
             } = election;
-            let is_elsewhere = *preferred != self.identity;
+            let is_elsewhere = *preferred != self.identity && given.as_ref() != Some(preferred);
             if is_elsewhere && elector.leads_until(now).is_some() && !activity(name).is_recording {
                 elector.give_up(Some(preferred.clone()), now);
+                *given = Some(preferred.clone());
             }
         }
     }

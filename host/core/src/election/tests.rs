@@ -21,6 +21,8 @@ struct Cluster {
     activity: ControllerActivity,
     /// Why leases cannot be read, if they cannot.
     refused: Option<&'static str>,
+    /// A replica that cannot lead any controller.
+    unable: Option<&'static str>,
     /// Whether every write conflicts with somebody else's.
     conflicts: bool,
     /// The number of reads and of writes.
@@ -52,8 +54,12 @@ impl Cluster {
             self.time += TICK;
             let now = self.now();
             let mut replicas = std::mem::take(&mut self.replicas);
-            for elections in replicas.values_mut() {
-                while let Some(request) = elections.poll(now, |_| self.activity) {
+            for (name, elections) in &mut replicas {
+                let mut activity = self.activity;
+                if self.unable == Some(*name) {
+                    activity.history = ControllerHistory::Unknown;
+                }
+                while let Some(request) = elections.poll(now, |_| activity) {
                     let (id, answer) = self.serve(request);
                     elections.handle(now, id, answer);
                 }
@@ -129,6 +135,17 @@ impl Cluster {
         let all = CONTROLLERS.into_iter();
         all.flat_map(|controller| self.leaders(controller))
             .collect()
+    }
+
+    /// How often the leases of all controllers changed hands.
+    fn controller_transitions(&self) -> u32 {
+        let controllers = self
+            .leases
+            .iter()
+            .filter(|(name, _)| matches!(name, LeaseName::Controller(_)));
+        controllers
+            .map(|(_, stored)| stored.lease.transitions)
+            .sum()
     }
 
     fn longest_without(&self) -> Duration {
@@ -305,4 +322,43 @@ fn a_conflict_that_lasts_costs_two_writes_of_a_lease_a_second() {
     for controller in CONTROLLERS {
         assert_eq!(cluster.leaders(controller), ["a"]);
     }
+}
+
+/// The shares of a cluster with a replica that cannot lead, once no lease moves any more.
+fn led_without_b(cluster: &mut Cluster) {
+    let mut longest = Duration::ZERO;
+    for _ in 0..3000 {
+        cluster.pass(TICK);
+        longest = longest.max(cluster.longest_without());
+    }
+    assert!(longest <= Duration::from_secs(16), "{longest:?}");
+    let versions = cluster.controller_transitions();
+    cluster.pass(Duration::from_secs(300));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    assert_eq!(
+        cluster.controller_transitions(),
+        versions,
+        "leases move again and again"
+    );
+}
+
+/// For example, its watch of the Controllers is silent.
+#[test]
+fn a_replica_that_does_not_know_a_controller_gets_its_lease_once() {
+    let mut cluster = shared();
+    cluster.replicas.remove("b");
+    cluster.pass(Duration::from_secs(60));
+    cluster.start("b");
+    let now = cluster.now().instant;
+    let b = cluster.replicas.get_mut("b").unwrap();
+    b.set_controllers(&BTreeSet::new(), now);
+    led_without_b(&mut cluster);
+}
+
+/// For example, it cannot read the records.
+#[test]
+fn a_replica_that_cannot_lead_gives_the_leases_back() {
+    let mut cluster = shared();
+    cluster.unable = Some("b");
+    led_without_b(&mut cluster);
 }

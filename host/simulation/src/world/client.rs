@@ -18,7 +18,7 @@ use super::plans::Execution;
 use super::reads::LiveRead;
 use super::records::RecordCall;
 use super::shared::Shared;
-use super::{Due, ExecutionId, HostIndex, Notice, ScheduledEvent};
+use super::{ExecutionId, HostIndex, Notice, ScheduledEvent, WorldEvent};
 use crate::stream::Stream;
 
 /// What one host has under way, and what keeps it from the server.
@@ -248,7 +248,7 @@ impl Link<'_> {
     }
 
     pub(super) fn schedule_at(&mut self, at: Instant, due: ScheduledEvent) {
-        self.shared.schedule(at, Due::Host(self.host, due));
+        self.shared.schedule(at, WorldEvent::Host(self.host, due));
     }
 
     /// An event is due. A suspended process learns of it later.

@@ -146,7 +146,7 @@ pub struct World {
 
 /// An event of the schedule.
 #[derive(Clone, Copy, Debug)]
-enum Due {
+enum WorldEvent {
     Host(HostIndex, ScheduledEvent),
     /// A reminder for the owner.
     Remind(u64),
@@ -438,7 +438,7 @@ impl World {
     /// Sets a reminder for the owner of the world. A crash of a host does not cancel the
     /// reminder.
     pub fn remind_owner(&mut self, at: Instant, what: u64) {
-        self.shared.schedule(at, Due::Remind(what));
+        self.shared.schedule(at, WorldEvent::Remind(what));
     }
 
     /// Advances time to what happens next; none if nothing does until this time.
@@ -469,10 +469,10 @@ impl World {
         self.reminders.pop_front().map(Occurrence::Reminder)
     }
 
-    fn handle(&mut self, due: Due) {
+    fn handle(&mut self, due: WorldEvent) {
         match due {
-            Due::Remind(what) => self.reminders.push_back(what),
-            Due::Host(host, event) => {
+            WorldEvent::Remind(what) => self.reminders.push_back(what),
+            WorldEvent::Host(host, event) => {
                 self.link(host).handle_or_defer(event);
                 self.schedule_deliveries();
             }

@@ -6,7 +6,7 @@ use davit_core::api::HostStatus;
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
 use davit_core::time::Instant;
 
-use super::{Due, Link, Notice, ScheduledEvent};
+use super::{Link, Notice, ScheduledEvent, WorldEvent};
 
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -193,7 +193,7 @@ impl Link<'_> {
         for reminder in self.shared.status_reminders.clone() {
             let lag = self.shared.dice.duration(&self.shared.conditions.lag);
             let at = self.shared.instant.after(lag);
-            self.shared.schedule(at, Due::Remind(reminder));
+            self.shared.schedule(at, WorldEvent::Remind(reminder));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use davit_core::time::Instant;
 use davit_sim::Time;
 
-use super::{Conditions, Due, Write};
+use super::{Conditions, WorldEvent, Write};
 use crate::dice::Dice;
 use crate::records::Records;
 use crate::schedule::Schedule;
@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) server: Server,
     pub(super) conditions: Conditions,
     pub(super) trace: Trace,
-    pub(super) schedule: Schedule<Due>,
+    pub(super) schedule: Schedule<WorldEvent>,
     pub(super) records: Records,
     /// The owner's reminders that a host should receive a changed status.
     pub(super) status_reminders: Vec<u64>,
@@ -54,7 +54,7 @@ impl Shared {
         self.dice.duration(&self.conditions.latency)
     }
 
-    pub(super) fn schedule(&mut self, at: Instant, due: Due) {
+    pub(super) fn schedule(&mut self, at: Instant, due: WorldEvent) {
         self.schedule.add(at, due, &mut self.dice);
     }
 

@@ -1,4 +1,8 @@
+use davit_core::time::Instant;
+use tokio::sync::watch;
+
 use super::*;
+use crate::clock::Clock;
 
 /// The target of the plan may still exist.
 #[tokio::test]
@@ -149,6 +153,20 @@ async fn a_throttled_write_is_sent_again_after_the_servers_pause() {
     execute_on(&writer, &pod(), step).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(server.seen().len(), 3);
+}
+
+/// Another replica may lead by then.
+#[tokio::test(start_paused = true)]
+async fn a_throttled_write_is_not_sent_again_after_the_term() {
+    let server = Server::new(|_, _| Reply::Later(429, "2", json!({})));
+    let clock = Clock::start();
+    let (_sender, until) = watch::channel(Some(Instant::ZERO.after(Duration::from_secs(1))));
+    let term = Term::new(clock, until, Duration::from_secs(30));
+    let step = Step::Delete(DeleteOptions::default());
+    let failure = execute_in_term(&writer(&server), &pod(), step, &term).await;
+    let message = failure.unwrap_err().message;
+    assert!(message.contains("does not lead"), "{message}");
+    server.only();
 }
 
 #[tokio::test(start_paused = true)]

@@ -36,17 +36,20 @@ async fn execute_on(
     target: &ObjectRef,
     step: Step,
 ) -> Result<Option<WriteResult>, Failure> {
+    execute_in_term(writer, target, step, &Term::unlimited()).await
+}
+
+async fn execute_in_term(
+    writer: &Writer,
+    target: &ObjectRef,
+    step: Step,
+    term: &Term,
+) -> Result<Option<WriteResult>, Failure> {
     let (plan, mapping) = (Arc::new(plan(target, step)), Arc::new(mapping()));
     let outcome = match writer.start(&plan).await {
         Ok(course) => {
             writer
-                .execute(
-                    &mapping,
-                    &plan,
-                    Some(&decision()),
-                    course,
-                    &Term::unlimited(),
-                )
+                .execute(&mapping, &plan, Some(&decision()), course, term)
                 .await
         }
         Err(outcome) => outcome,

@@ -53,6 +53,21 @@ fn swaps(bench: &mut Bench) {
     bench.ask(|requests| requests.swap = Some(value));
 }
 
+/// A replica that gets the lease knows only what is recorded, so the lease stays.
+#[test]
+fn a_decision_is_being_recorded_until_a_write_has_succeeded() {
+    let mut bench = rolling_out();
+    assert!(!bench.control.is_recording(NAME));
+    bench.is_recording = false;
+    aborts(&mut bench);
+    bench.settle();
+    assert!(bench.writes.is_empty(), "the next attempt waits");
+    assert!(bench.control.is_recording(NAME));
+    bench.is_recording = true;
+    bench.pass(60);
+    assert!(!bench.control.is_recording(NAME));
+}
+
 /// The record is never behind the revisions that run, except that it may still have a
 /// withdrawn candidate.
 fn assert_recorded(bench: &Bench, after: &str) {
