@@ -428,7 +428,7 @@ impl Operators {
             let wanted = wanted.map(|revision| revision.identity.to_string());
             let own = simulation.indexes().map(|host| {
                 let core = simulation.host(host).core();
-                let mut statuses = core.into_iter().flat_map(|core| core.statuses());
+                let mut statuses = core.into_iter().flat_map(davit_core::host::Host::statuses);
                 let own = statuses.find(|(one, _)| one == name);
                 own.map(|(_, status)| status.clone()).unwrap_or_default()
             });

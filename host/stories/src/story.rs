@@ -290,30 +290,13 @@ impl Story {
                 self.catches_up = ATTENTIVE;
             }
             Event::Nothing => {}
-            Event::Trap => {
-                let host = self.some_host();
-                self.simulation.host_mut(host).trap = 0.2;
-            }
-            Event::Crash(downtime) => {
-                let host = self.some_host();
-                self.crash(host, *downtime);
-            }
-            Event::CrashSoon => {
-                let host = self.some_host();
-                self.simulation.host_mut(host).crash = 0.05;
-            }
-            Event::Reboot(keeps_modules) => {
-                let host = self.some_host();
-                self.reboot(host, *keeps_modules);
-            }
-            Event::WallClock(millis) => {
-                let host = self.some_host();
-                self.simulation.shift_wall_clock(host, *millis);
-            }
-            // Several hosts elect a leader.
-            Event::Lead(_) if self.has_replicas() => {}
-            Event::Lead(held) => self.simulation.driver(HostIndex::FIRST).lead(*held),
-            Event::Replica(host, event) => self.happens(*host, *event),
+            Event::Trap
+            | Event::Crash(_)
+            | Event::CrashSoon
+            | Event::Reboot(_)
+            | Event::WallClock(_)
+            | Event::Lead(_)
+            | Event::Replica(..) => self.happens_to_host(event),
             Event::Authorize(controller, allowed) => {
                 if let Some(name) = CONTROLLERS.get(*controller) {
                     self.forgot = true;

@@ -30,7 +30,9 @@ impl Driver<'_> {
             ControlEffect::Record { id, owner, record } => {
                 if let Record::Status(status) = &record {
                     let problem = self.host.watchdog.decides(&owner.name, status);
-                    problem.into_iter().for_each(|one| self.world.violated(one));
+                    if let Some(problem) = problem {
+                        self.world.violated(problem);
+                    }
                 }
                 self.link().write_record(id, owner, record);
             }

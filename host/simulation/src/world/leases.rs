@@ -5,6 +5,7 @@ use davit_core::request::{Method, RequestError, lease};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 use davit_sim::direct;
+use serde_json::Value;
 
 use super::calls::{Call, Caller, Sender};
 use super::{Link, Notice};
@@ -62,7 +63,8 @@ impl Link<'_> {
         let name = format!("controller-{controller}");
         let lease = direct::get(model, "coordination.k8s.io/v1", "Lease", NAMESPACE, &name);
         let lease = lease.unwrap_or_default();
-        let holder = lease["spec"]["holderIdentity"].as_str();
+        let holder = lease.pointer("/spec/holderIdentity");
+        let holder = holder.and_then(Value::as_str);
         if holder != Some(identity) {
             let what = format!(
                 "{identity} sends {} for {controller}, whose lease {holder:?} holds",

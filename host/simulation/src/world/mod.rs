@@ -69,6 +69,10 @@ impl HostIndex {
 
 /// Something that happens next in a world.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "an occurrence is handled at once, and most are notices"
+)]
 pub enum Occurrence {
     /// Something reaches a host.
     Notice(HostIndex, Notice),

@@ -7,7 +7,7 @@ use davit_simulation::{Cut, HostIndex};
 
 use super::Story;
 use crate::replica::ReplicaEvent;
-use crate::step::CONTROLLERS;
+use crate::step::{CONTROLLERS, Event};
 
 /// How long a declaration takes at most to reach a host.
 const STARVED: Duration = Duration::from_secs(20);
@@ -42,7 +42,7 @@ impl Story {
     }
 
     /// A host to which something happens.
-    pub(super) fn some_host(&mut self) -> HostIndex {
+    fn some_host(&mut self) -> HostIndex {
         let hosts = self.hosts();
         match hosts.as_slice() {
             [only] => *only,
@@ -105,8 +105,39 @@ impl Story {
         true
     }
 
-    /// Something happens to a host.
-    pub(super) fn happens(&mut self, number: u64, event: ReplicaEvent) {
+    /// A step happens to one of the hosts. Other steps do nothing here.
+    pub(super) fn happens_to_host(&mut self, event: &Event) {
+        match event {
+            Event::Trap => {
+                let host = self.some_host();
+                self.simulation.host_mut(host).trap = 0.2;
+            }
+            Event::Crash(downtime) => {
+                let host = self.some_host();
+                self.crash(host, *downtime);
+            }
+            Event::CrashSoon => {
+                let host = self.some_host();
+                self.simulation.host_mut(host).crash = 0.05;
+            }
+            Event::Reboot(keeps_modules) => {
+                let host = self.some_host();
+                self.reboot(host, *keeps_modules);
+            }
+            Event::WallClock(millis) => {
+                let host = self.some_host();
+                self.simulation.shift_wall_clock(host, *millis);
+            }
+            // Several hosts elect a leader.
+            Event::Lead(_) if self.has_replicas() => {}
+            Event::Lead(held) => self.simulation.driver(HostIndex::FIRST).lead(*held),
+            Event::Replica(host, event) => self.happens(*host, *event),
+            _ => {}
+        }
+    }
+
+    /// Something happens to the host of this number.
+    fn happens(&mut self, number: u64, event: ReplicaEvent) {
         let number = usize::try_from(number).unwrap_or(0);
         let Some(host) = self.simulation.indexes().nth(number) else {
             return;
@@ -123,14 +154,14 @@ impl Story {
         }
     }
 
-    pub(super) fn crash(&mut self, host: HostIndex, downtime: Duration) {
+    fn crash(&mut self, host: HostIndex, downtime: Duration) {
         self.forgot = true;
         self.simulation.driver(host).crash();
         self.pass(downtime);
         self.start(host);
     }
 
-    pub(super) fn reboot(&mut self, host: HostIndex, keeps_modules: bool) {
+    fn reboot(&mut self, host: HostIndex, keeps_modules: bool) {
         self.forgot = true;
         self.simulation.driver(host).crash();
         self.pass(Duration::from_secs(5));
