@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::{
-    ControllerActivity, ControllerHistory, Elections, LeaseAnswer, LeaseName, LeaseRequest,
-    LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease,
+    Circumstances, ControllerActivity, ControllerHistory, Elections, Elector, LeaseAnswer,
+    LeaseName, LeaseRequest, LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease,
 };
 use crate::time::{Instant, Now, Wall};
 
@@ -23,8 +23,6 @@ struct Cluster {
     refused: Option<&'static str>,
     /// A replica that cannot lead any controller.
     unable: Option<&'static str>,
-    /// Whether every write conflicts with somebody else's.
-    conflicts: bool,
     /// The number of reads and of writes.
     requests: (usize, usize),
     /// The longest time that each controller was without a holder, since all had one.
@@ -102,9 +100,6 @@ impl Cluster {
         name: LeaseName,
         write: &LeaseWrite,
     ) -> Result<StoredLease, LeaseWriteError> {
-        if self.conflicts {
-            return Err(LeaseWriteError::Conflict);
-        }
         let stored = self.leases.get(&name).map(|stored| stored.version.as_str());
         let expected = match write {
             LeaseWrite::Create(_) => None,
@@ -306,22 +301,28 @@ fn a_replica_that_stops_without_an_api_server_waits_no_longer_than_the_lease() {
     assert!(waited >= LeaseTiming::default().duration, "{waited:?}");
 }
 
+/// Somebody has created a lease of this name that no list of Davit's leases shows.
 #[test]
 fn a_conflict_that_lasts_costs_two_writes_of_a_lease_a_second() {
-    // Somebody has created a lease of this name that no list of Davit's leases shows.
-    let mut cluster = Cluster {
-        conflicts: true,
-        ..Cluster::default()
+    let at = |millis| Instant::ZERO.after(Duration::from_millis(millis));
+    let now = |millis| Now {
+        instant: at(millis),
+        wall: Wall(0),
     };
-    cluster.start("a");
-    cluster.pass(Duration::from_secs(10));
-    let leases = CONTROLLERS.len() + 1;
-    assert!(cluster.requests.1 <= leases * 21, "{:?}", cluster.requests);
-    cluster.conflicts = false;
-    cluster.pass(Duration::from_secs(20));
-    for controller in CONTROLLERS {
-        assert_eq!(cluster.leaders(controller), ["a"]);
-    }
+    let circumstances = Circumstances {
+        is_new: true,
+        is_idle: true,
+        acquires: true,
+        patience: Duration::ZERO,
+    };
+    let mut elector = Elector::new("a", LeaseTiming::default(), at(0));
+    elector.observe(None, at(0), at(1));
+    assert!(elector.poll(now(1), circumstances).is_some());
+    assert!(elector.handle(Err(LeaseWriteError::Conflict), at(2)));
+    elector.observe(None, at(3), at(4));
+    assert!(elector.poll(now(4), circumstances).is_none());
+    assert!(elector.poll(now(500), circumstances).is_none());
+    assert!(elector.poll(now(501), circumstances).is_some());
 }
 
 /// The shares of a cluster with a replica that cannot lead, once no lease moves any more.
