@@ -19,8 +19,6 @@ pub struct Simulation {
     hosts: Vec<Host>,
     /// Every executed plan.
     executed: Vec<ExecutedPlan>,
-    /// Whether the hosts take part in leader election.
-    elects: bool,
     /// The number of starts of hosts.
     starts: u64,
 }
@@ -45,7 +43,6 @@ impl Simulation {
             modules: Modules::new(describe),
             hosts: vec![Host::new(HostIndex::FIRST)],
             executed: Vec::new(),
-            elects: false,
             starts: 0,
         }
     }
@@ -91,7 +88,6 @@ impl Simulation {
     /// Adds a host whose monotonic clock is too fast by so many parts per million. With
     /// several hosts, all take part in leader election.
     pub fn add_host(&mut self, drift: i32) -> HostIndex {
-        self.elects = true;
         self.world.records_mut().are_elected = true;
         let index = self.world.add_host(drift);
         self.hosts.push(Host::new(index));
@@ -101,7 +97,7 @@ impl Simulation {
     /// Starts a host.
     pub fn start(&mut self, host: HostIndex) {
         self.starts += 1;
-        let (run, elects) = (self.starts, self.elects);
+        let (run, elects) = (self.starts, self.hosts.len() > 1);
         self.driver(host).start(run, elects);
     }
 

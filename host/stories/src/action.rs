@@ -4,9 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use davit_core::api::{
-    ControllerSpec, CooldownConfig, GuardrailConfig, HumanDuration, ModeConfig, StepConfig,
+    ControllerSpec, ControllerStatus, CooldownConfig, GuardrailConfig, HumanDuration, ModeConfig,
+    StepConfig,
 };
 use davit_core::budget::Cooldown;
+use davit_core::control::{RequestKind, requests};
 use davit_core::rollout::progress::Step;
 use davit_simulation::Dice;
 
@@ -90,6 +92,37 @@ pub(crate) struct Limits {
     deletes: Option<u32>,
     percent: Option<u8>,
     until_reset: bool,
+}
+
+impl Request {
+    /// The kind of the request and its value; none if the status does not allow the request.
+    pub(crate) fn value(
+        self,
+        status: &ControllerStatus,
+        generation: i64,
+    ) -> Option<(RequestKind, String)> {
+        let candidate = status.candidate.as_ref();
+        Some(match self {
+            Self::Promote => (RequestKind::Promote, requests::promote_step(candidate?)),
+            Self::PromoteAll => (RequestKind::Promote, requests::promote_fully(candidate?)),
+            Self::Abort => (RequestKind::Abort, requests::abort(candidate?)),
+            Self::Retry => {
+                let rejected = status.rejected.as_ref()?;
+                (RequestKind::Retry, requests::retry(rejected))
+            }
+            Self::Swap => {
+                let rejected = status.rejected.as_ref().map(|one| &one.revision);
+                let revision = candidate.map(|one| &one.revision).or(rejected)?;
+                (RequestKind::Swap, requests::swap(revision, generation))
+            }
+            Self::Abandon => {
+                let (stable, lost) = (status.stable.as_ref()?, status.lost.as_ref()?);
+                (RequestKind::Abandon, requests::abandon(stable, lost))
+            }
+            Self::Reset => (RequestKind::Reset, requests::reset(status)?.to_owned()),
+            Self::Invalid => (RequestKind::Promote, "nonsense".to_owned()),
+        })
+    }
 }
 
 impl Rollout {

@@ -82,7 +82,7 @@ fn first(mutant: Mutant, seeds: &Range<u64>, size: Size) -> Result<Option<(u64, 
     let hints = HINTS.iter().filter(|(hinted, _)| *hinted == mutant);
     let hints = hints.map(|(_, seed)| *seed..*seed + 1);
     let size = Size {
-        hosts: hosts(mutant),
+        hosts: size.hosts.max(hosts(mutant)),
         ..size
     };
     for seeds in hints.chain([seeds.clone()]) {

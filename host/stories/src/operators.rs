@@ -8,9 +8,7 @@ use davit_core::api::{
     ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModeConfig,
     ModuleSource, SpecError, UnitConfig,
 };
-use davit_core::control::{
-    Change, ChangeId, Declaration, FileController, RequestKind, Requests, requests,
-};
+use davit_core::control::{Change, ChangeId, Declaration, FileController, Requests};
 use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
 use davit_simulation::host::NAMESPACE;
@@ -289,7 +287,7 @@ impl Operators {
         let Some(declared) = self.declared.get_mut(name) else {
             return;
         };
-        let Some((kind, value)) = asked(request, &status, declared.generation) else {
+        let Some((kind, value)) = request.value(&status, declared.generation) else {
             return;
         };
         // Distinguishes it from an earlier request with the same value.
@@ -526,36 +524,6 @@ fn send(simulation: &mut Simulation, number: u64, name: &str, patch: &Value, ask
             .driver(HOST)
             .change(ChangeId(number), name, change, asked);
     }
-}
-
-/// The annotation of a request and its value; none if the status does not allow the
-/// request.
-fn asked(
-    request: Request,
-    status: &ControllerStatus,
-    generation: i64,
-) -> Option<(RequestKind, String)> {
-    let candidate = status.candidate.as_ref();
-    Some(match request {
-        Request::Promote => (RequestKind::Promote, requests::promote_step(candidate?)),
-        Request::PromoteAll => (RequestKind::Promote, requests::promote_fully(candidate?)),
-        Request::Abort => (RequestKind::Abort, requests::abort(candidate?)),
-        Request::Retry => {
-            let rejected = status.rejected.as_ref()?;
-            (RequestKind::Retry, requests::retry(rejected))
-        }
-        Request::Swap => {
-            let rejected = status.rejected.as_ref().map(|one| &one.revision);
-            let revision = candidate.map(|one| &one.revision).or(rejected)?;
-            (RequestKind::Swap, requests::swap(revision, generation))
-        }
-        Request::Abandon => {
-            let (stable, lost) = (status.stable.as_ref()?, status.lost.as_ref()?);
-            (RequestKind::Abandon, requests::abandon(stable, lost))
-        }
-        Request::Reset => (RequestKind::Reset, requests::reset(status)?.to_owned()),
-        Request::Invalid => (RequestKind::Promote, "nonsense".to_owned()),
-    })
 }
 
 impl Grant {

@@ -89,12 +89,27 @@ pub(super) struct Call {
     may_be_executed: bool,
 }
 
+impl Call {
+    /// A request that was not sent yet and has no turn.
+    fn new(caller: Caller, sender: &Sender, urgency: Urgency, request: Request) -> Self {
+        Self {
+            caller,
+            user: sender.user(),
+            asked: asked(sender, urgency, &request),
+            request,
+            repeats: Repeats::default(),
+            ticket: None,
+            may_be_executed: false,
+        }
+    }
+}
+
 /// A request that was sent and its answer.
 #[derive(Debug)]
 pub(super) struct Exchange {
     call: Call,
     incarnation: u64,
-    /// How long the host waits for the answer.
+    /// Until when the host waits for the answer.
     deadline: Instant,
     /// The answer, once the server has answered.
     answer: Option<Answer>,
@@ -113,18 +128,7 @@ impl Exchange {
 impl Link<'_> {
     /// Sends a request of a stream, which waits for no turn.
     pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
-        let sender = Sender::host();
-        let asked = asked(&sender, Urgency::Read, &request);
-        let call = Call {
-            caller,
-            user: sender.user(),
-            request,
-            asked,
-            repeats: Repeats::default(),
-            ticket: None,
-            may_be_executed: false,
-        };
-        self.send(call);
+        self.send(Call::new(caller, &Sender::host(), Urgency::Read, request));
     }
 
     /// Lets a request wait for its turn.
@@ -135,16 +139,7 @@ impl Link<'_> {
         urgency: Urgency,
         request: Request,
     ) {
-        let asked = asked(sender, urgency, &request);
-        self.ask_again(Call {
-            caller,
-            user: sender.user(),
-            request,
-            asked,
-            repeats: Repeats::default(),
-            ticket: None,
-            may_be_executed: false,
-        });
+        self.ask_again(Call::new(caller, sender, urgency, request));
     }
 
     fn ask_again(&mut self, mut call: Call) {

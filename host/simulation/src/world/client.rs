@@ -34,7 +34,7 @@ pub(super) struct Client {
     pub(super) streams: BTreeMap<StreamId, (Stream, Option<CallId>)>,
     pub(super) exchanges: BTreeMap<CallId, Exchange>,
     /// The client-side rate; most worlds have none.
-    rate: Option<Rate>,
+    pub(super) rate: Option<Rate>,
     pub(super) traffic: Traffic,
     pub(super) waiting: BTreeMap<Ticket, Call>,
     pub(super) executions: BTreeMap<ExecutionId, Execution>,
@@ -149,11 +149,6 @@ impl Client {
             may_write: true,
             incarnation: 0,
         }
-    }
-
-    /// The client-side rate.
-    pub(super) fn rate(&self) -> Option<Rate> {
-        self.rate
     }
 
     /// Whether the host's process is suspended.

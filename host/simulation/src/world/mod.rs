@@ -235,11 +235,10 @@ impl World {
         &self.clients[host.0]
     }
 
-    /// Adds a host whose monotonic clock is too fast by so many parts per million. The
-    /// owner gets this reminder whenever the host should receive a changed status.
+    /// Adds a host whose monotonic clock is too fast by so many parts per million.
     pub(crate) fn add_host(&mut self, drift: i32) -> HostIndex {
         let first = self.client(HostIndex::FIRST);
-        let mut client = Client::new(first.clocks.wall, first.rate());
+        let mut client = Client::new(first.clocks.wall, first.rate);
         client.clocks.drift = drift;
         self.clients.push(client);
         HostIndex(self.clients.len() - 1)

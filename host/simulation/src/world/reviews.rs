@@ -38,8 +38,7 @@ impl Link<'_> {
     pub fn review(&mut self, id: ReviewId, review: AccessReview) {
         let request = review.request();
         self.client.reviews.insert(id, review);
-        let host = Sender::new("", None);
-        self.ask(Caller::Review(id), &host, Urgency::Read, request);
+        self.ask(Caller::Review(id), &Sender::host(), Urgency::Read, request);
     }
 
     pub(super) fn review_answered(&mut self, id: ReviewId, result: &Result<Vec<u8>, RequestError>) {
