@@ -215,8 +215,16 @@ impl<G: Clone> Controller<G> {
     pub(super) fn run_in_the_dark(&mut self, seen: Option<&Observation>) {
         self.drop_needs();
         self.take_stable();
-        self.is_settled = true;
+        self.is_settled = self.is_prepared();
         self.rest.note_reconcile(seen, false);
+    }
+
+    /// Whether everything is loaded that this replica would run as the leader, or known not
+    /// to be loadable.
+    fn is_prepared(&self) -> bool {
+        let has_stable = self.stable.is_some() || self.failure.is_some();
+        let has_described = self.described().is_some() || self.problem.is_some();
+        (has_stable || self.rollout.stable().is_none()) && (has_described || self.spec.is_none())
     }
 
     /// Decides from now on, from what another replica has recorded.

@@ -66,7 +66,7 @@ impl<G: Clone> Machine<G> {
     }
 
     /// What keeps a controller from running; none if all of them run.
-    fn waiting(&self) -> Option<String> {
+    pub(crate) fn waiting(&self) -> Option<String> {
         if self.mapping.is_none() {
             return Some("the first discovery has not succeeded yet".to_owned());
         }
@@ -109,10 +109,7 @@ impl<G: Clone> Machine<G> {
     }
 
     fn state(&mut self, now: Instant) -> State {
-        let mut state = State {
-            waiting: self.waiting(),
-            ..State::default()
-        };
+        let mut state = State::default();
         for (name, controller) in self.running_mut() {
             let circuit = controller.stable().circuit().state();
             let circuit_open = !matches!(circuit, CircuitState::Closed);

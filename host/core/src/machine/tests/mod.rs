@@ -237,12 +237,7 @@ impl Bench {
     /// What keeps the controllers from running, according to the next report.
     fn waiting(&mut self) -> Option<String> {
         self.pass(SECOND);
-        let states = self.reports.iter().rev();
-        let mut states = states.filter_map(|report| match report {
-            Report::State(state) => Some(state.waiting.clone()),
-            _ => None,
-        });
-        states.next().expect("it comes every second")
+        self.machine.waiting()
     }
 
     /// An answer is executed, and the driver has not taken the effects yet.
