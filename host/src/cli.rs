@@ -146,12 +146,13 @@ pub struct RunArguments {
 /// Leader election.
 #[derive(Debug, Args)]
 pub struct LeaseArguments {
-    /// Runs beside other replicas: each Controller has a Lease, and only its holder writes.
-    /// Not for the controllers of a configuration file.
+    /// Runs the cluster's Controllers without Leases. No other host may run them: both
+    /// would write. Without this option, each Controller has a Lease, and only its holder
+    /// writes. The controllers of a configuration file have no Leases.
     #[arg(long)]
-    pub leader_elect: bool,
+    pub single: bool,
     /// Name of this replica in Leases [default: the host name, in a pod its name]
-    #[arg(long, value_name = "NAME", requires = "leader_elect", value_parser = replica_id)]
+    #[arg(long, value_name = "NAME", conflicts_with = "single", value_parser = replica_id)]
     pub replica_id: Option<String>,
     /// How long after its last renewal nobody else acquires a Lease. Whole seconds.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]

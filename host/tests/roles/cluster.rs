@@ -140,7 +140,7 @@ impl Cluster {
 
     fn run_config(&self, config: &Path, ports: &[&str]) -> Process {
         self.sim.clear_log();
-        self.spawn(config, ports)
+        self.spawn(config, &[ports, &["--single"]].concat())
     }
 
     /// Starts a replica that takes part in leader election, with a third of the default
@@ -152,7 +152,6 @@ impl Cluster {
     /// The same, with these ports.
     pub(crate) fn run_replica_with(&self, name: &str, ports: &[&str]) -> Process {
         let election = [
-            "--leader-elect",
             "--replica-id",
             name,
             "--leader-elect-lease-duration",

@@ -4,7 +4,7 @@
 //! `davit-7d9f` is `replica-davit-7d9f`, both in Davit's namespace and with the label
 //! `davit.dev/lease`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -223,6 +223,8 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::refusal::ErrorResponse;
     use crate::request::NoAnswer;
