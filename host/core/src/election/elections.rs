@@ -118,7 +118,7 @@ impl Elections {
             timing,
             controllers: BTreeMap::new(),
             presence: Elector::new(identity, timing, now),
-            members: Members::new(identity, now),
+            members: Members::new(identity, timing.renew_deadline, now),
             strays: Strays::default(),
             reading: None,
             read_at: now,

@@ -13,8 +13,10 @@ pub(super) struct Members {
     identity: String,
     /// The controllers that this replica can run.
     ready: BTreeSet<String>,
-    /// The version of each replica's own lease, since when it has that version, and how
-    /// long it is valid.
+    /// How long after a renewal a replica counts. It is shorter than the duration: a replica
+    /// that acquires the lease of one that has died does not give it back.
+    lasts: Duration,
+    /// The version of each replica's own lease, and since when it has that version.
     others: BTreeMap<String, Presence>,
     /// When a replica last came or went, or what it can run has changed.
     changed: Instant,
@@ -24,7 +26,6 @@ pub(super) struct Members {
 struct Presence {
     version: String,
     since: Instant,
-    lasts: Duration,
     is_live: bool,
     /// The controllers that it can run.
     ready: BTreeSet<String>,
@@ -32,9 +33,10 @@ struct Presence {
 
 impl Members {
     /// This replica alone.
-    pub(super) fn new(identity: &str, now: Instant) -> Self {
+    pub(super) fn new(identity: &str, renew_deadline: Duration, now: Instant) -> Self {
         Self {
             identity: identity.to_owned(),
+            lasts: renew_deadline,
             ready: BTreeSet::new(),
             others: BTreeMap::new(),
             changed: now,
@@ -72,7 +74,6 @@ impl Members {
             let known = self.others.entry(identity.clone()).or_insert(Presence {
                 version: version.clone(),
                 since: now,
-                lasts: lease.duration,
                 // It may be of a replica that has ended: it is live once it renews.
                 is_live: false,
                 ready: lease.ready.clone(),
@@ -81,12 +82,11 @@ impl Members {
                 *known = Presence {
                     version: version.clone(),
                     since: now,
-                    lasts: lease.duration,
                     is_live: is_held,
                     ready: lease.ready.clone(),
                 };
             }
-            known.is_live &= now.since(known.since) < known.lasts;
+            known.is_live &= now.since(known.since) < self.lasts;
         }
         let has_changed = before != live(self);
         if has_changed {
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_does_not_renew_its_lease_gets_nothing() {
-        let mut members = Members::new("a", at(0));
+        let mut members = Members::new("a", Duration::from_secs(10), at(0));
         members.observe(&read(&[("b", 1)]), at(0));
         assert!(
             preferred(&members).iter().all(|one| one == "a"),
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn replicas_share_the_leases_and_move_no_more_than_needed() {
         let members_of = |identity: &str, others: &[&str]| {
-            let mut members = Members::new(identity, at(0));
+            let mut members = Members::new(identity, Duration::from_secs(10), at(0));
             for version in 1..=2 {
                 let read = read(&others.iter().map(|one| (*one, version)).collect::<Vec<_>>());
                 members.observe(&read, at(u64::from(version)));

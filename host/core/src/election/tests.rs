@@ -238,6 +238,26 @@ fn the_leases_of_a_replica_that_crashed_pass_on_after_their_duration() {
     assert!(longest <= Duration::from_secs(16), "{longest:?}");
 }
 
+/// Its own lease may have been renewed later than those that it held: nobody gives it one of
+/// them while that lasts.
+#[test]
+fn nobody_gives_a_lease_to_the_replica_that_has_just_died() {
+    for ticks in 0..60 {
+        let mut cluster = shared();
+        cluster.pass(TICK * ticks);
+        cluster.ready = BTreeSet::from(["a", "b"]);
+        cluster.pass(Duration::from_millis(2300));
+        cluster.replicas.remove("a");
+        let mut longest = Duration::ZERO;
+        for _ in 0..200 {
+            cluster.pass(TICK);
+            longest = longest.max(cluster.longest_without());
+        }
+        assert_eq!(cluster.holders(), ["b"; 6]);
+        assert!(longest <= Duration::from_secs(16), "{ticks}: {longest:?}");
+    }
+}
+
 /// A rollout's step is not passed on while it is written.
 #[test]
 fn a_lease_stays_while_the_record_is_written() {

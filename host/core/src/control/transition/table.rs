@@ -27,8 +27,6 @@ pub(super) struct Row {
     pub(super) phase: Phase,
     /// The states in which it can apply.
     pub(super) states: &'static [StateKind],
-    /// Its text in docs/rollouts.md: condition, next state and event.
-    pub(super) text: [&'static str; 3],
     /// Whether the condition holds, in one of these states.
     fits: fn(&Rollout, &Circumstances) -> bool,
     pub(super) transition: Transition,
@@ -36,52 +34,35 @@ pub(super) struct Row {
 
 use StateKind::{Lost, New, RolledBack, RollingOut, Stable};
 
-/// The rows, by phase. In each phase the uppermost row that fits wins.
-pub(super) const ROWS: [Row; 11] = [
+/// The rows of docs/rollouts.md, by phase. In each phase the uppermost row that fits wins.
+pub(super) static ROWS: [Row; 11] = [
     Row {
         phase: Phase::Stable,
         states: &[New],
-        text: ["the first revision is loaded", "Stable, with it", ""],
         fits: |_, now| now.described.is_some(),
         transition: Transition::Establish,
     },
     Row {
         phase: Phase::Stable,
         states: &[Lost],
-        text: ["the stable revision is loaded", "the former state", ""],
         fits: |_, now| now.stable_loaded,
         transition: Transition::Recover,
     },
     Row {
         phase: Phase::Stable,
         states: &[Lost],
-        text: [
-            "abandoned, and the revision that the spec describes is loaded",
-            "Stable, with it",
-            "`Promoted`",
-        ],
         fits: |_, now| now.described.is_some() && now.requests.abandon,
         transition: Transition::Abandon,
     },
     Row {
         phase: Phase::Stable,
         states: &[Stable, RollingOut, RolledBack, Lost],
-        text: [
-            "swap, and the revision that the spec describes is loaded, the stable one not",
-            "Stable, with it",
-            "`Swapped`",
-        ],
         fits: |_, now| is_away(now) && now.described.is_some() && now.requests.swap,
         transition: Transition::Swap,
     },
     Row {
         phase: Phase::Stable,
         states: &[Lost],
-        text: [
-            "an update of Davit, and nothing else",
-            "Stable, with it",
-            "`Updated` (Warning)",
-        ],
         fits: |state, now| {
             let is_of_update = state.loss().is_some_and(|loss| loss.is_updated);
             is_away(now) && is_of_update && now.is_update && is_free(state, now)
@@ -91,22 +72,12 @@ pub(super) const ROWS: [Row; 11] = [
     Row {
         phase: Phase::Stable,
         states: &[Stable, RollingOut, RolledBack, Lost],
-        text: [
-            "after a start, the stable revision cannot be loaded",
-            "[Lost](#lost)",
-            "",
-        ],
         fits: |state, now| is_away(now) && is_news(state.loss(), now),
         transition: Transition::Lose,
     },
     Row {
         phase: Phase::Candidate,
         states: &[RollingOut],
-        text: [
-            "the spec describes another revision, which is loaded and may not run",
-            "Stable, as before",
-            "`RolloutEnded`",
-        ],
         // Nobody wants this candidate any more.
         fits: |_, now| now.described.is_none() && now.is_superseded,
         transition: Transition::End,
@@ -114,22 +85,12 @@ pub(super) const ROWS: [Row; 11] = [
     Row {
         phase: Phase::Candidate,
         states: &[RollingOut, RolledBack],
-        text: [
-            "the spec describes the stable revision",
-            "Stable, as before",
-            "`RolloutEnded`, if there was a candidate",
-        ],
         fits: describes_stable,
         transition: Transition::End,
     },
     Row {
         phase: Phase::Candidate,
         states: &[Stable, RollingOut, RolledBack],
-        text: [
-            "swap, and the spec describes another revision than the stable one",
-            "Stable, with it",
-            "`Swapped`",
-        ],
         fits: |state, now| {
             now.described.is_some() && !describes_stable(state, now) && now.requests.swap
         },
@@ -138,18 +99,12 @@ pub(super) const ROWS: [Row; 11] = [
     Row {
         phase: Phase::Candidate,
         states: &[Stable, RollingOut, RolledBack],
-        text: [
-            "the spec describes a new revision, with steps; or retry",
-            "RollingOut, step 1, with it",
-            "`RolloutStarted`",
-        ],
         fits: |state, now| describes_new(state, now) && !now.steps.is_empty(),
         transition: Transition::Start,
     },
     Row {
         phase: Phase::Candidate,
         states: &[Stable, RollingOut, RolledBack],
-        text: ["the same, without steps", "Stable, with it", "`Swapped`"],
         fits: describes_new,
         transition: Transition::Swap,
     },

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::account::Account;
+use crate::budget::RecentWrites;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -379,6 +380,7 @@ fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
         cohort: Cohort::default(),
         candidate: None,
         tripped: vec![],
+        recent: RecentWrites::default(),
     }
 }
 
