@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::path::with_query;
 use super::{JSON, Method, Request, RequestError};
@@ -53,15 +53,19 @@ pub fn all(
 #[must_use]
 pub fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
     let (kind, object_name) = (kind(name), object_name(name));
-    let mut metadata = json!({"name": object_name, "labels": {LABEL: kind}});
+    let mut metadata = Map::from_iter([
+        ("name".to_owned(), json!(object_name)),
+        ("labels".to_owned(), json!({LABEL: kind})),
+    ]);
     if matches!(name, LeaseName::Replica(_)) {
         let ready: Vec<&str> = write.lease().ready.iter().map(String::as_str).collect();
-        metadata["annotations"] = json!({READY: ready.join(",")});
+        let annotations = json!({READY: ready.join(",")});
+        metadata.insert("annotations".to_owned(), annotations);
     }
     let (method, uri, content_type) = match write {
         LeaseWrite::Create(_) => (Method::Post, path(namespace), JSON),
         LeaseWrite::Replace { version, .. } => {
-            metadata["resourceVersion"] = json!(version);
+            metadata.insert("resourceVersion".to_owned(), json!(version));
             let uri = format!("{}/{object_name}", path(namespace));
             (Method::Patch, uri, MERGE_PATCH)
         }
