@@ -39,7 +39,6 @@ use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
 use diff::Server;
 use history::Rollback;
-use stop::Selection;
 pub use version::version;
 
 /// `davit promote`

@@ -117,12 +117,13 @@ async fn report(
         }
     }
     // The kind of the error decides the exit code: no answer is the lesser failure.
-    failures.sort_by_key(|failure| failure.is::<NoAnswer>());
+    failures.sort_by_key(anyhow::Error::is::<NoAnswer>);
     let mut failures = failures.into_iter();
     let Some(first) = failures.next() else {
         return Ok(());
     };
-    let others: String = failures.map(|other| format!("{other:#}; ")).collect();
+    let others: Vec<String> = failures.map(|other| format!("{other:#}; ")).collect();
+    let others = others.concat();
     let advice = if verb == "stop" {
         "to end every host, run kubectl --namespace davit-system scale deployment/davit \
          --replicas=0; "
