@@ -9,6 +9,7 @@
 
 mod action;
 mod cluster;
+mod event;
 mod fate;
 mod guests;
 #[cfg(feature = "mutants")]

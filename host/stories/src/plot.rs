@@ -2,7 +2,6 @@
 
 use davit_simulation::Dice;
 
-use crate::replica;
 use crate::step::{self, Step};
 
 /// What happens in a story.
@@ -27,7 +26,7 @@ impl Plot {
         let mut dice = Dice::new(seed);
         let mut steps = step::draw(&mut dice, size.steps);
         if size.hosts > 1 {
-            replica::insert(&mut dice, size.hosts, &mut steps);
+            step::insert_replica_events(&mut dice, size.hosts, &mut steps);
         }
         Self {
             seed,

@@ -1,7 +1,8 @@
 //! Shortens a failing story: drops every step without which the story still fails.
 
+use crate::event::Event;
 use crate::plot::Plot;
-use crate::step::{Event, Step};
+use crate::step::Step;
 use crate::story::run;
 
 /// The plot of the shortest story found that still fails.

@@ -15,11 +15,11 @@ use davit_sim::{Time, direct};
 use davit_simulation::{Conditions, Dice, HostIndex, Simulation, StopReason, World};
 
 use crate::cluster::{self, Kubelets};
+use crate::event::{CONTROLLERS, Event, NODES};
 use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
 use crate::operators::{Operators, account};
 use crate::plot::Plot;
-use crate::step::{CONTROLLERS, Event, NODES};
 pub(crate) use counts::Counts;
 
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.

@@ -22,14 +22,13 @@ use davit_core::time::{Instant, Now};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 use serde_json::{Value, json};
 
+use crate::execution::ExecutedPlan;
+use crate::guest::Guest;
 use crate::modules::{ModuleCache, Modules};
+use crate::namespace::NAMESPACE;
 use crate::watchdog::Watchdog;
 use crate::world::{HostIndex, Link, Notice, World};
 use calls::CallInFlight;
-pub use calls::{Guest, NativeGuest, Reconciliation};
-
-/// The namespace of the host and of the accounts of its controllers.
-pub const NAMESPACE: &str = "davit";
 
 /// A host: the core's, and what its driver has under way.
 pub struct Host {
@@ -59,19 +58,6 @@ pub struct Host {
     last_id: u64,
 }
 
-/// A plan that a machine admitted.
-#[derive(Clone, Debug)]
-pub struct ExecutedPlan {
-    /// When the machine admitted it.
-    pub at: Instant,
-    /// The name of the controller.
-    pub controller: String,
-    /// The name of the revision.
-    pub revision: Arc<str>,
-    /// The plan.
-    pub plan: Arc<davit_core::plan::Plan>,
-}
-
 /// The purpose of a reminder.
 #[derive(Debug)]
 enum Reminder {
@@ -79,17 +65,6 @@ enum Reminder {
     Computed(CallId),
     /// A load ends.
     Loaded(Box<Load>),
-}
-
-impl fmt::Display for ExecutedPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (controller, revision, plan) = (&self.controller, &self.revision, &self.plan);
-        let (reason, target, message) = (&plan.reason, &plan.target, &plan.message);
-        write!(
-            f,
-            "{controller} ({revision}) executes {reason} {target}: {message}"
-        )
-    }
 }
 
 impl fmt::Debug for Host {

@@ -24,7 +24,8 @@ use davit_core::plan::Step;
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::time::{Instant, Now};
 
-use crate::host::{ExecutedPlan, Guest};
+use crate::execution::ExecutedPlan;
+use crate::guest::Guest;
 use crate::records::Records;
 use accounts::{Accounts, Answers};
 use budget::Spending;

@@ -13,12 +13,9 @@ use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::{Ticket, Traffic};
 
-use super::calls::{Call, CallId, Exchange};
-use super::plans::Execution;
-use super::reads::LiveRead;
-use super::records::RecordCall;
+use super::in_flight::{Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall};
 use super::shared::Shared;
-use super::{ExecutionId, HostIndex, Notice, ScheduledEvent, WorldEvent};
+use super::{HostIndex, Notice, ScheduledEvent, WorldEvent};
 use crate::stream::Stream;
 
 /// What one host has under way, and what keeps it from the server.

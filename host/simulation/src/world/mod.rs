@@ -4,6 +4,7 @@ mod calls;
 mod client;
 mod conditions;
 mod discovery;
+mod in_flight;
 mod leases;
 mod plans;
 mod reads;
@@ -36,16 +37,11 @@ use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::trace::Trace;
-use calls::CallId;
 use client::{Client, Clocks};
 pub use client::{Cut, Link};
 pub use conditions::Conditions;
+use in_flight::CallId;
 use shared::Shared;
-
-/// Identifies a plan in execution. Unlike a [`PlanId`], it is not used again by the next
-/// host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ExecutionId(u64);
 
 /// Identifies a host of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

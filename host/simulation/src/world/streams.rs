@@ -7,7 +7,7 @@ use davit_core::watch::Settings;
 use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
 
-use super::calls::{CallId, Caller};
+use super::in_flight::{CallId, Caller};
 use super::{Link, ScheduledEvent};
 use crate::stream::{Stream, StreamEffect};
 

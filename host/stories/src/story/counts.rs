@@ -5,7 +5,8 @@ use std::fmt;
 
 use davit_simulation::Simulation;
 
-use crate::step::{Event, Step};
+use crate::event::Event;
+use crate::step::Step;
 
 /// What happened, and how often.
 #[derive(Clone, Debug, Default)]
