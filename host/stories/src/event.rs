@@ -105,6 +105,17 @@ pub(crate) enum Event {
     Operate(usize, Action),
     /// Something happens to the host of this number.
     Replica(u64, ReplicaEvent),
+    /// Something goes wrong that the story has to report.
+    #[cfg(test)]
+    Bug(Bug),
+}
+
+/// A bug of the host.
+#[cfg(test)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Bug {
+    Panic,
+    Violation,
 }
 
 /// The kinds of objects that a story creates and deletes.
@@ -273,6 +284,8 @@ impl fmt::Display for Event {
             Self::AllowImpersonation(of, allowed) => f.write_str(&impersonation(*of, *allowed)),
             Self::Operate(of, action) => write!(f, "operator of {}: {action}", name_of(*of)),
             Self::Replica(host, event) => write!(f, "host {host} {event}"),
+            #[cfg(test)]
+            Self::Bug(bug) => write!(f, "bug of the host: {bug:?}"),
         }
     }
 }

@@ -4,13 +4,19 @@
 
 use std::process::Command;
 
-/// Runs the program, which fails if a story does.
-fn run(arguments: &[&str]) {
+/// Runs the program. Returns whether it succeeded, and what it printed.
+fn output(arguments: &[&str]) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_davit-stories"));
     let output = program.args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{arguments:?}: {text}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{text}");
+    (output.status.success(), text)
+}
+
+/// Runs the program, which fails if a story does.
+fn run(arguments: &[&str]) {
+    let (succeeds, text) = output(arguments);
+    assert!(succeeds, "{arguments:?}: {text}");
 }
 
 #[test]
@@ -23,6 +29,22 @@ fn five_hundred_stories_end_as_they_should() {
 fn stories_with_several_hosts_end_as_they_should() {
     run(&["--hosts", "2", "--seeds", "0..80"]);
     run(&["--hosts", "3", "--seeds", "0..40"]);
+}
+
+/// The trace of a seed has all of its steps, also if it fails.
+#[cfg(feature = "mutants")]
+#[test]
+fn a_seed_with_a_mutant_repeats_the_failure_of_the_whole_story() {
+    let steps = |text: &str| text.lines().filter(|line| line.contains(" STEP ")).count();
+    let (succeeds, whole) = output(&["--seed", "0"]);
+    assert!(succeeds, "{whole}");
+    let failing = ["--seed", "0", "--mutants", "DropExpectations"];
+    let (succeeds, text) = output(&failing);
+    assert!(!succeeds, "{text}");
+    assert_eq!(steps(&text), steps(&whole));
+    let (succeeds, shrunk) = output(&[&failing[..], &["--shrunk"]].concat());
+    assert!(!succeeds, "{shrunk}");
+    assert!(steps(&shrunk) < steps(&whole), "{shrunk}");
 }
 
 /// The stories still find the faults that were put into the core on purpose.
