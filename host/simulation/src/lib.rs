@@ -12,6 +12,7 @@
 
 pub mod dice;
 pub mod execution;
+pub mod fault;
 pub mod guest;
 pub mod host;
 pub mod modules;
@@ -27,6 +28,7 @@ mod world;
 
 pub use dice::Dice;
 pub use execution::ExecutedPlan;
+pub use fault::FaultKind;
 pub use guest::{Guest, NativeGuest, Reconciliation};
 pub use host::{Driver, Host};
 pub use modules::{DescribeResult, Module, Modules};

@@ -9,6 +9,7 @@ use davit_core::machine::{Call, Input, ReadAnswer, ReadId};
 use davit_core::time::Instant;
 
 use super::{Driver, Reminder};
+use crate::fault::FaultKind;
 use crate::guest::{Guest, Reconciliation};
 
 /// A call without an answer yet.
@@ -51,6 +52,7 @@ impl Driver<'_> {
             return;
         };
         in_flight.next = Some(if traps {
+            self.world.count(FaultKind::Trap);
             let trap = CallFailure::new(CallFailureKind::Trap, "a fault of the simulation");
             Reconciliation::Failed(trap)
         } else {

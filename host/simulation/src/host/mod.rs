@@ -23,6 +23,7 @@ use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 use serde_json::{Value, json};
 
 use crate::execution::ExecutedPlan;
+use crate::fault::FaultKind;
 use crate::guest::Guest;
 use crate::modules::{ModuleCache, Modules};
 use crate::namespace::NAMESPACE;
@@ -267,6 +268,9 @@ impl Driver<'_> {
         let change = if held { "gains" } else { "loses" };
         self.link()
             .note(format_args!("the host {change} leadership"));
+        if !held {
+            self.world.count(FaultKind::LostLeadership);
+        }
         self.handle(machine::Input::Leadership { held });
         self.pump();
         self.link().allow_writes(held);
@@ -276,6 +280,7 @@ impl Driver<'_> {
     /// once [`Host::has_stopped`] says so.
     pub fn stop(&mut self) {
         self.link().note(format_args!("the host stops"));
+        self.world.count(FaultKind::Stop);
         self.handle(machine::Input::Stop);
     }
 
@@ -288,6 +293,7 @@ impl Driver<'_> {
         host.reads.clear();
         host.answers.clear();
         host.pauses.clear();
+        self.world.count(FaultKind::Crash);
         self.link().crash();
     }
 
@@ -322,6 +328,7 @@ impl Driver<'_> {
             }
             if counts && self.host.crash > 0.0 && self.world.dice().chance(self.host.crash) {
                 self.crash();
+                self.world.count(FaultKind::CrashAfterEffect);
                 self.host.has_crashed = true;
                 break;
             }

@@ -10,6 +10,7 @@ use davit_core::traffic::{Turn, Urgency};
 
 use super::in_flight::{Call, CallId, Caller, Exchange, Execution, Sender};
 use super::{Link, ScheduledEvent, Write};
+use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
 
 /// How long the host waits for an answer. An open watch has no limit.
@@ -100,6 +101,7 @@ impl Link<'_> {
         let mut way = self.shared.latency();
         if self.shared.dice.chance(self.shared.conditions.hold_up) {
             way += self.shared.dice.duration(&self.shared.conditions.holdup);
+            self.shared.count(FaultKind::LateRequest);
         }
         let deadline = self.deadline(&call);
         let mut exchange = Exchange {
@@ -111,9 +113,11 @@ impl Link<'_> {
         };
         if self.shared.dice.chance(self.shared.conditions.unreachable) {
             exchange.end(unreachable());
+            self.shared.count(FaultKind::NoConnection);
             self.schedule(way, ScheduledEvent::Answer(id));
         } else if self.client.cut.requests {
             exchange.end(silence());
+            self.shared.count(FaultKind::LostRequest);
             self.schedule_at(deadline, ScheduledEvent::Answer(id));
         } else {
             self.schedule(way, ScheduledEvent::Arrive(id));
@@ -150,6 +154,9 @@ impl Link<'_> {
         }
         let call = &exchange.call;
         let arrival = self.shared.server.arrive(time, &call.request, &call.user);
+        for fault in &arrival.faults {
+            self.shared.count(*fault);
+        }
         self.shared.trace.note(
             self.shared.instant,
             format_args!(
@@ -202,6 +209,7 @@ impl Link<'_> {
             return;
         }
         if self.client.cut.answers && !exchange.is_over {
+            self.shared.count(FaultKind::LostAnswer);
             let at = exchange.deadline.max(self.shared.instant);
             exchange.end(silence());
             self.client.exchanges.insert(id, exchange);

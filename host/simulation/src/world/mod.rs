@@ -16,7 +16,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,6 +33,7 @@ use davit_sim::fault::{Faults, WatchFault};
 use davit_sim::{Model, RequestInfo, Time};
 
 use crate::dice::Dice;
+use crate::fault::FaultKind;
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
@@ -209,6 +210,7 @@ impl World {
                 status_reminders: Vec::new(),
                 writes: Vec::new(),
                 violations: Vec::new(),
+                faults: BTreeMap::new(),
                 last_id: 0,
             },
             clients: vec![Client::new(wall, rate)],
@@ -297,6 +299,9 @@ impl World {
         let mut link = self.link(host);
         link.note(format_args!("the process is suspended for {time:?}"));
         link.client.suspended_until = until;
+        if !time.is_zero() {
+            self.count(FaultKind::Suspension);
+        }
     }
 
     /// The host that leads a controller by its own clock and knowledge; none if none does.
@@ -314,6 +319,7 @@ impl World {
     pub fn reboot(&mut self, host: HostIndex) {
         let now = self.shared.instant;
         self.link(host).client.clocks.boot = now;
+        self.count(FaultKind::Reboot);
     }
 
     /// The wall clock of a host jumps.
@@ -322,6 +328,7 @@ impl World {
         let wall = &mut link.client.clocks.wall;
         wall.0 = wall.0.saturating_add(millis);
         link.note(format_args!("the wall clock jumps by {millis} ms"));
+        self.count(FaultKind::ClockJump);
     }
 
     /// The time since the start of the world.
@@ -427,6 +434,17 @@ impl World {
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.shared.violations
+    }
+
+    /// How often a fault occurred.
+    #[must_use]
+    pub fn fault_count(&self, fault: FaultKind) -> usize {
+        self.shared.faults.get(&fault).copied().unwrap_or_default()
+    }
+
+    /// A fault occurs.
+    pub(crate) fn count(&mut self, fault: FaultKind) {
+        self.shared.count(fault);
     }
 
     /// A host broke a rule.

@@ -7,6 +7,7 @@ use davit_core::control::{Owner, Record, RecordId, StoredRecord};
 
 use super::in_flight::RecordCall;
 use super::{Link, Notice, ScheduledEvent, WorldEvent};
+use crate::fault::FaultKind;
 
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -46,6 +47,7 @@ impl Link<'_> {
     /// How long a call takes to reach the records, or its answer the host.
     fn record_latency(&mut self) -> Duration {
         if self.shared.dice.chance(self.shared.conditions.late_records) {
+            self.shared.count(FaultKind::LateRecord);
             self.shared.dice.duration(&self.shared.conditions.lateness)
         } else {
             self.shared.latency()
@@ -95,6 +97,7 @@ impl Link<'_> {
                 .dice
                 .chance(self.shared.conditions.unreadable_records)
         {
+            self.shared.count(FaultKind::RecordReadFailure);
             self.note(format_args!(
                 "{}: read of the record fails",
                 call.owner.name
@@ -119,10 +122,13 @@ impl Link<'_> {
         let is_lost = is_lost || self.client.cut.answers;
         let mut result = Err(AWAY.to_owned());
         if fails {
+            self.shared.count(FaultKind::RecordWriteFailure);
             self.note(format_args!("{controller}: write of the record fails"));
         } else {
             let written = self.write(&call.owner, record);
-            if !is_lost {
+            if is_lost {
+                self.shared.count(FaultKind::LostRecordAnswer);
+            } else {
                 result = written;
             }
         }
