@@ -56,6 +56,8 @@ pub struct Host {
     pauses: BTreeMap<String, (ChangeId, bool)>,
     watchdog: Watchdog,
     leading: bool,
+    /// Whether the core's host knows that the API server answers.
+    reachable: bool,
     last_id: u64,
 }
 
@@ -91,6 +93,7 @@ impl Host {
             pauses: BTreeMap::new(),
             watchdog: Watchdog::default(),
             leading: true,
+            reachable: true,
             last_id: 1 << 32,
         }
     }
@@ -203,6 +206,7 @@ impl Driver<'_> {
         link.elect(elects.then_some(run));
         let now = self.now();
         self.host.core = Some(davit_core::host::Host::new(now, settings));
+        self.host.reachable = true;
         if !self.host.leading {
             self.handle(machine::Input::Leadership { held: false });
         }
@@ -305,6 +309,7 @@ impl Driver<'_> {
 
     /// Takes the host's effects. The host may crash after each of them.
     pub(crate) fn pump(&mut self) {
+        self.update_reachability();
         loop {
             let now = self.now();
             let Some(effect) = self.host.core.as_mut().and_then(|core| core.poll(now)) else {
@@ -334,6 +339,15 @@ impl Driver<'_> {
             }
         }
         self.host.watchdog.settle();
+    }
+
+    /// The host learns whether the API server answers, before it learns anything else.
+    fn update_reachability(&mut self) {
+        let reachable = self.link().is_reachable();
+        if self.host.reachable != reachable {
+            self.host.reachable = reachable;
+            self.handle(machine::Input::Reachable(reachable));
+        }
     }
 
     fn handle(&mut self, input: machine::Input) {
@@ -386,6 +400,7 @@ impl Driver<'_> {
 
     /// Passes a notice to the host.
     pub(crate) fn notice(&mut self, notice: Notice) {
+        self.update_reachability();
         match notice {
             Notice::Machine(input) => {
                 let now = self.steady_now().instant;
@@ -424,3 +439,6 @@ impl Driver<'_> {
         self.link().remind(after, id);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -222,6 +222,7 @@ impl Link<'_> {
         let mut call = exchange.call;
         let result = match answer {
             Answer::Watch(start, planned) => {
+                self.note_answer();
                 if let Caller::Watch(stream) = call.caller {
                     self.watch_opened(stream, id, *start, planned);
                 }
@@ -229,6 +230,7 @@ impl Link<'_> {
             }
             Answer::Body(result) => result,
         };
+        self.note_result(&result);
         if let Caller::Page(stream) | Caller::Watch(stream) = call.caller {
             self.stream_answered(stream, id, call.caller, result);
             return;

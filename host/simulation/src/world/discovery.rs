@@ -21,6 +21,7 @@ impl Link<'_> {
         let fails = self.shared.dice.chance(self.shared.conditions.no_discovery);
         let answer = if fails || self.client.cut.is_any() {
             self.shared.count(FaultKind::DiscoveryFailure);
+            self.note_silence();
             let reason = "discovery: connection reset";
             Err(Failure::new(FailureClass::Timeout, reason))
         } else {
@@ -32,6 +33,7 @@ impl Link<'_> {
             if !self.shared.conditions.unlisted.is_empty() {
                 self.shared.count(FaultKind::UnlistedResource);
             }
+            self.note_answer();
             Ok(answer)
         };
         let result = if answer.is_ok() { "succeeds" } else { "fails" };

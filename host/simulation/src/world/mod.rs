@@ -7,6 +7,7 @@ mod discovery;
 mod in_flight;
 mod leases;
 mod plans;
+mod reach;
 mod reads;
 mod records;
 mod reviews;
