@@ -90,6 +90,11 @@ pub(crate) fn is_marked(status: &PodStatus) -> bool {
     })
 }
 
+/// Whether a pod was deleted, and has a grace period or finalizers.
+pub(crate) fn is_terminating(pod: &Object<Pod>) -> bool {
+    pod.view.metadata.deletion_timestamp.is_some()
+}
+
 fn disruption_target(generation: i64) -> PodCondition {
     PodCondition::holds(
         PodCondition::DISRUPTION_TARGET,

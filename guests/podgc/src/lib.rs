@@ -16,6 +16,7 @@ mod config;
 mod deletion;
 mod orphan;
 mod pass;
+mod plans;
 mod stuck;
 mod terminated;
 mod view;

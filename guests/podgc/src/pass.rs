@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use davit_guest::{Command, Context, Decision, Level, Object, Plan, Verdict, WorkItem};
+use davit_guest::{Command, Context, Decision, Level, Verdict, WorkItem};
 
-use crate::deletion::{self, Reason};
-use crate::view::{BY_NODE, NODE_NAMES, PODS, Pod};
+use crate::plans::Plans;
+use crate::view::{BY_NODE, NODE_NAMES, PODS};
 use crate::{Config, ORPHANED, stuck, terminated};
 
 /// How many nodes one call enqueues at most: the host accepts 10,000 commands.
@@ -25,8 +25,9 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
         .others
         .map_or_else(Default::default, |cursor| others(cx, &cursor, &mut plans));
     let next = Rest { terminated, others };
-    if !plans.all.is_empty() {
-        let count = plans.all.len().to_string();
+    let plans = plans.into_all();
+    if !plans.is_empty() {
+        let count = plans.len().to_string();
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
     }
     let missing = missing.iter();
@@ -34,7 +35,7 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
         verdict: next.verdict(),
         ..Decision::done()
     }
-    .plans(plans.all)
+    .plans(plans)
     .commands(missing.map(|node| Command::enqueue(ORPHANED, node, config.quarantine)))
     .parallel(config.max_parallel_deletes)
 }
@@ -92,27 +93,6 @@ impl Rest {
     }
 }
 
-/// The pass's plans, one for each pod.
-#[derive(Default)]
-pub(crate) struct Plans {
-    all: Vec<Plan>,
-    uids: BTreeSet<String>,
-}
-
-impl Plans {
-    pub(crate) fn add(
-        &mut self,
-        cx: &Context<'_>,
-        pod: Object<Pod>,
-        reason: Reason,
-        message: String,
-    ) {
-        if self.uids.insert(pod.reference.uid.clone()) {
-            self.all.push(deletion::plan(cx, pod, reason, message));
-        }
-    }
-}
-
 /// The names of the nodes after `after` that pods are bound to and the cache
 /// does not have. Also the last of these names, if there are more.
 fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>) {
@@ -126,8 +106,4 @@ fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>)
     let names: Vec<String> = missing.by_ref().take(MAX_COMMANDS).collect();
     let last = missing.next().and_then(|_| names.last().cloned());
     (names, last)
-}
-
-pub(crate) fn is_terminating(pod: &Object<Pod>) -> bool {
-    pod.view.metadata.deletion_timestamp.is_some()
 }

@@ -12,7 +12,7 @@ use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
 use davit_guest::{Context, Place};
 
 use crate::deletion::Reason;
-use crate::pass::Plans;
+use crate::plans::Plans;
 use crate::terminated::{key, turn};
 use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
 

@@ -10,8 +10,8 @@ use std::fmt;
 
 use davit_guest::{Context, Object, Place};
 
-use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked};
-use crate::pass::{Plans, is_terminating};
+use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked, is_terminating};
+use crate::plans::Plans;
 use crate::view::{ENDED, EVICTED, MARKED, NODE_NAMES, PODS, Pod};
 
 /// The phases of a pod that has not ended. A pod with any other phase has

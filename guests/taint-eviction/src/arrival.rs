@@ -16,7 +16,7 @@ use davit_guest::toleration::Taint;
 use davit_guest::{Command, Context};
 use serde::{Deserialize, Serialize};
 
-use crate::taints::NodeTaints;
+use crate::node::NodeTaints;
 
 /// One arrival of a taint at its node: the number that the node's own items gave it,
 /// and how often a live read has found the taint missing since.

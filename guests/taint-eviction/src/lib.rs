@@ -19,6 +19,7 @@ mod config;
 mod event;
 mod eviction;
 mod fate;
+mod node;
 mod record;
 mod start;
 mod taints;

@@ -4,7 +4,7 @@ use davit_guest::toleration::Taint;
 use davit_guest::{Context, Instant, Time};
 
 use crate::config::{Config, CountFrom};
-use crate::taints::NodeTaints;
+use crate::node::NodeTaints;
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
 /// Objects have times without a fraction of a second: the real time may be up

@@ -11,10 +11,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::toleration::{NO_EXECUTE, Taint};
-use davit_guest::{Command, Context, Object, ObjectRef, Time};
+use davit_guest::{Command, Context, ObjectRef};
 
 use crate::arrival::Arrivals;
+use crate::node::NodeTaints;
 use crate::view::{NODES, Node};
 use crate::{DOUBTFUL, PROVEN};
 
@@ -32,15 +32,6 @@ pub(crate) struct Taints {
     pub(crate) node: NodeTaints,
     pub(crate) arrivals: Arrivals,
     pub(crate) source: Source,
-}
-
-/// The `NoExecute` taints of a node; none if the node does not exist. The pod
-/// garbage collector deletes the pods of a node that is gone.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct NodeTaints {
-    pub(crate) uid: String,
-    pub(crate) created: Option<Time>,
-    pub(crate) no_execute: Vec<Taint>,
 }
 
 /// Where taints were read.
@@ -71,7 +62,7 @@ impl LiveNodes {
         let targets: Vec<ObjectRef> = names.iter().map(|name| target(name)).collect();
         let answers = cx.live_get::<Node>(&targets).into_iter();
         let taints = answers.map(|answer| match answer {
-            Ok(node) => Ok(taints_of(node)),
+            Ok(node) => Ok(NodeTaints::of(node)),
             Err(failure) if failure.class == "not-found" => Ok(NodeTaints::default()),
             Err(failure) => Err(format!("{}: {}", failure.class, failure.message)),
         });
@@ -124,14 +115,5 @@ pub(crate) fn is_proven(cx: &Context<'_>, node: &str) -> bool {
 
 fn cached(cx: &Context<'_>, node: &str) -> NodeTaints {
     let node = cx.watch(NODES).get(node);
-    node.map(taints_of).unwrap_or_default()
-}
-
-fn taints_of(node: Object<Node>) -> NodeTaints {
-    let taints = node.view.spec.taints.into_iter();
-    NodeTaints {
-        uid: node.reference.uid,
-        created: node.view.metadata.creation_timestamp,
-        no_execute: taints.filter(|it| it.effect == NO_EXECUTE).collect(),
-    }
+    node.map(NodeTaints::of).unwrap_or_default()
 }

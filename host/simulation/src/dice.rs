@@ -60,4 +60,16 @@ impl Dice {
         let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
         all.get(usize::try_from(self.below(count)).unwrap_or(0))
     }
+
+    /// One of the items, of which there is at least one.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there are no items.
+    pub fn one_of<T: Clone>(&mut self, all: &[T]) -> T {
+        match self.pick(all) {
+            Some(one) => one.clone(),
+            None => unreachable!("there is something to pick from"),
+        }
+    }
 }

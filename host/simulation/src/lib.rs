@@ -11,8 +11,12 @@
 //! are the core's own, the same that the real host uses.
 
 pub mod dice;
+pub mod execution;
+pub mod fault;
+pub mod guest;
 pub mod host;
 pub mod modules;
+pub mod namespace;
 pub mod records;
 pub mod schedule;
 pub mod server;
@@ -23,8 +27,12 @@ mod watchdog;
 mod world;
 
 pub use dice::Dice;
-pub use host::{Driver, Guest, Host, NativeGuest, Reconciliation};
+pub use execution::ExecutedPlan;
+pub use fault::FaultKind;
+pub use guest::{Guest, NativeGuest, Reconciliation};
+pub use host::{Driver, Host};
 pub use modules::{DescribeResult, Module, Modules};
+pub use namespace::NAMESPACE;
 pub use records::Records;
 pub use simulation::{Simulation, StopReason};
 pub use world::{Conditions, Cut, HostIndex, Link, Notice, Occurrence, World, Write};

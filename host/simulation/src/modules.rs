@@ -10,7 +10,7 @@ use davit_core::digest::ModuleDigest;
 use davit_core::manifest::Manifest;
 use davit_core::revision::{LoadedRevision, RevisionIdentity};
 
-use crate::host::{Guest, NativeGuest};
+use crate::guest::{Guest, NativeGuest};
 use crate::records::Records;
 
 /// A module. Builds of one program differ in nothing but their digests.

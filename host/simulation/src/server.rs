@@ -13,6 +13,8 @@ use davit_sim::response::{Reply, Response, respond};
 use davit_sim::{Model, RequestInfo, Time, request_info};
 use serde_json::{Value, json};
 
+use crate::fault::FaultKind;
+
 /// The host's own user.
 const HOST: &str = "system:serviceaccount:davit-system:davit";
 
@@ -41,6 +43,8 @@ pub struct Arrival {
     pub delay: Duration,
     /// The uid of the object that the request changed; empty if it changed none.
     pub written: String,
+    /// The faults that hit the request.
+    pub faults: Vec<FaultKind>,
     /// The answer.
     pub answer: Answer,
 }
@@ -76,10 +80,12 @@ impl Server {
             code: 0,
             delay: Duration::ZERO,
             written: String::new(),
+            faults: Vec::new(),
             answer: Answer::Body(Err(reset("connection reset"))),
         };
         let refused = self.refused(&request, user);
         for action in &actions {
+            arrival.faults.extend(FaultKind::of_request(action));
             match action {
                 Action::Delay(delay) => arrival.delay += *delay,
                 Action::CloseBefore => return arrival,
@@ -97,6 +103,7 @@ impl Server {
             .any(|action| matches!(action, Action::CloseAfter | Action::CutBody(_)));
         if let Some((code, answer)) = refused {
             arrival.code = code;
+            arrival.faults.push(FaultKind::Forbidden);
             if !lost {
                 arrival.answer = Answer::Body(answer);
             }

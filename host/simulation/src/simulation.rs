@@ -2,7 +2,8 @@
 
 use davit_core::time::Instant;
 
-use crate::host::{Driver, ExecutedPlan, Host};
+use crate::execution::ExecutedPlan;
+use crate::host::{Driver, Host};
 use crate::modules::{Describe, Modules};
 use crate::world::{HostIndex, Occurrence, World};
 

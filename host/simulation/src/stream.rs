@@ -216,10 +216,10 @@ impl Stream {
         result.unwrap_or(false) && self.wants_delivery(None)
     }
 
-    /// A fault hits the open watch.
-    pub(crate) fn disturb(&mut self, fault: WatchFault, now: Instant) {
+    /// A fault hits the open watch. Returns whether there is one.
+    pub(crate) fn disturb(&mut self, fault: WatchFault, now: Instant) -> bool {
         let Some(open) = &mut self.open else {
-            return;
+            return false;
         };
         match fault {
             WatchFault::Silence => open.is_silent = true,
@@ -236,6 +236,7 @@ impl Stream {
                     .handle_interruption(&Interruption::Lost(reason), now);
             }
         }
+        true
     }
 
     fn handle_lines(&mut self, lines: &[u8], now: Instant) {

@@ -13,7 +13,6 @@ use davit_core::rollout::progress::Step;
 use davit_simulation::Dice;
 
 use crate::guests::WRONG;
-use crate::step::pick;
 
 /// A change of one controller, or a request.
 #[derive(Clone, Debug)]
@@ -132,7 +131,7 @@ impl Rollout {
         let step = |weight| Step { weight, lasts };
         let steps = [vec![], vec![step(0), step(50)], vec![step(100)]];
         Self {
-            steps: pick(dice, &steps),
+            steps: dice.one_of(&steps),
             ..Self::default()
         }
     }
@@ -140,7 +139,7 @@ impl Rollout {
     /// Two steps: the candidate soon gets the share of the second one and keeps it until
     /// an operator promotes it.
     fn two_shares(dice: &mut Dice) -> Self {
-        let (before, after) = pick(dice, &[(0, 100), (0, 50), (50, 100), (50, 0), (100, 0)]);
+        let (before, after) = dice.one_of(&[(0, 100), (0, 50), (50, 100), (50, 0), (100, 0)]);
         let soon = Duration::from_millis(300 + dice.below(3000));
         let step = |weight, lasts| Step { weight, lasts };
         Self {
@@ -157,15 +156,15 @@ impl Rollout {
             1 + dice.below(3)
         };
         let mut step = || Step {
-            weight: pick(dice, &[0, 10, 50, 50, 90, 100]),
+            weight: dice.one_of(&[0, 10, 50, 50, 90, 100]),
             lasts: (!dice.chance(0.3)).then(|| Duration::from_millis(500 + dice.below(6000))),
         };
         Self {
             steps: (0..count).map(|_| step()).collect(),
             paused: dice.chance(0.1),
-            min_decisions: pick(dice, &[0, 0, 1, 3]),
-            max_failed_calls: pick(dice, &[0, 1000]),
-            max_disagreement: pick(dice, &[None, None, Some(0), Some(50)]),
+            min_decisions: dice.one_of(&[0, 0, 1, 3]),
+            max_failed_calls: dice.one_of(&[0, 1000]),
+            max_disagreement: dice.one_of(&[None, None, Some(0), Some(50)]),
         }
     }
 
@@ -311,27 +310,21 @@ pub(crate) fn draw(dice: &mut Dice) -> Action {
         28..32 => Action::ReturnToStable,
         32..59 => Action::Ask(request(dice)),
         59..62 => Action::Pause(dice.chance(0.6)),
-        62..69 => Action::Mode(pick(
-            dice,
-            &[
-                ModeConfig::Enforce,
-                ModeConfig::Enforce,
-                ModeConfig::DryRun,
-                ModeConfig::Disabled,
-            ],
-        )),
+        62..69 => Action::Mode(dice.one_of(&[
+            ModeConfig::Enforce,
+            ModeConfig::Enforce,
+            ModeConfig::DryRun,
+            ModeConfig::Disabled,
+        ])),
         69..81 => Action::Limit(Limits::draw(dice)),
-        81..83 => Action::Grant(pick(
-            dice,
-            &[
-                Grant::Everything,
-                Grant::Everything,
-                Grant::First,
-                Grant::First,
-                Grant::Elsewhere,
-                Grant::Nothing,
-            ],
-        )),
+        81..83 => Action::Grant(dice.one_of(&[
+            Grant::Everything,
+            Grant::Everything,
+            Grant::First,
+            Grant::First,
+            Grant::Elsewhere,
+            Grant::Nothing,
+        ])),
         83..84 => Action::Spoil,
         84..86 => Action::Remove,
         86..91 => Action::Create(Rollout::draw(dice)),
@@ -356,18 +349,15 @@ pub(crate) fn last(dice: &mut Dice) -> Action {
             Action::Revise(Revision::Config(config), rollout)
         }
         7..10 => Action::Rollout(Rollout::draw(dice)),
-        10..13 => Action::Ask(pick(
-            dice,
-            &[
-                Request::Promote,
-                Request::PromoteAll,
-                Request::Abort,
-                Request::Reset,
-            ],
-        )),
+        10..13 => Action::Ask(dice.one_of(&[
+            Request::Promote,
+            Request::PromoteAll,
+            Request::Abort,
+            Request::Reset,
+        ])),
         13..16 => Action::Limit(Limits::draw(dice)),
         16..21 => Action::Limit(Limits::tight(dice)),
-        _ => Action::Mode(pick(dice, &[ModeConfig::Enforce, ModeConfig::DryRun])),
+        _ => Action::Mode(dice.one_of(&[ModeConfig::Enforce, ModeConfig::DryRun])),
     }
 }
 
@@ -381,20 +371,17 @@ fn revision(dice: &mut Dice) -> Revision {
 }
 
 fn request(dice: &mut Dice) -> Request {
-    pick(
-        dice,
-        &[
-            Request::Promote,
-            Request::Promote,
-            Request::PromoteAll,
-            Request::Abort,
-            Request::Abort,
-            Request::Retry,
-            Request::Swap,
-            Request::Abandon,
-            Request::Reset,
-            Request::Reset,
-            Request::Invalid,
-        ],
-    )
+    dice.one_of(&[
+        Request::Promote,
+        Request::Promote,
+        Request::PromoteAll,
+        Request::Abort,
+        Request::Abort,
+        Request::Retry,
+        Request::Swap,
+        Request::Abandon,
+        Request::Reset,
+        Request::Reset,
+        Request::Invalid,
+    ])
 }

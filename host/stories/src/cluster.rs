@@ -11,11 +11,10 @@ use davit_sim::object::Object;
 use davit_sim::stored::StoredObject;
 use davit_sim::target::Target;
 use davit_sim::{Config, Time};
-use davit_simulation::World;
-use davit_simulation::host::NAMESPACE as HOSTS;
+use davit_simulation::{NAMESPACE as HOSTS, World};
 use serde_json::{Value, json};
 
-use crate::step::{Create, Kind, NAMES, NODES, Name, Tolerates};
+use crate::event::{Create, Kind, NAMES, NODES, Name, Toleration};
 
 /// The namespace of the story's objects.
 pub(crate) const NAMESPACE: &str = "default";
@@ -268,10 +267,10 @@ pub(crate) fn object(create: &Create, owners: &[(Value, bool)]) -> Value {
             "containers": [{"name": "main", "image": "example.com/main"}],
         });
         let mut toleration = json!({"operator": "Exists"});
-        match pod.tolerates {
-            Tolerates::Never => return object,
-            Tolerates::For(seconds) => toleration["tolerationSeconds"] = json!(seconds),
-            Tolerates::Forever => {}
+        match pod.toleration {
+            Toleration::Never => return object,
+            Toleration::For(seconds) => toleration["tolerationSeconds"] = json!(seconds),
+            Toleration::Forever => {}
         }
         object["spec"]["tolerations"] = json!([toleration]);
     }

@@ -3,11 +3,12 @@
 use std::ops::Range;
 use std::process::ExitCode;
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail, ensure};
 use davit_core::mutant::Mutant;
 
+use crate::batch::{run, run_seed};
 use crate::plot::Size;
-use crate::{run, run_seed};
+use crate::problem::Problem;
 
 /// A seed for each mutant whose story failed with it once. The hunt tries these seeds
 /// first. If a story has changed since then, the hunt searches all seeds.
@@ -53,16 +54,31 @@ fn hosts(mutant: Mutant) -> usize {
     }
 }
 
-/// Searches for a seed that fails with each mutant of these names; without names, with
-/// each mutant.
-pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, size: Size) -> Result<ExitCode> {
-    let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
+/// Activates the mutant of a single story.
+pub(crate) fn activate(mutants: Option<&[Mutant]>) -> Result<()> {
+    match mutants {
+        None => {}
+        Some([mutant]) => Mutant::activate(Some(*mutant)),
+        Some(_) => bail!("a single story has one mutant: give its name, --mutants NAME"),
+    }
+    Ok(())
+}
+
+/// Searches for a seed that fails with each of these mutants; with each mutant, if there
+/// are none.
+pub(crate) fn hunt(mutants: &[Mutant], seeds: &Range<u64>, size: Size) -> Result<ExitCode> {
+    let is_meant = |mutant: &Mutant| mutants.is_empty() || mutants.contains(mutant);
     let (mut found, mut survivors) = (0, 0);
     for mutant in Mutant::ALL.into_iter().filter(is_meant) {
+        let size = Size {
+            hosts: size.hosts.max(hosts(mutant)),
+            ..size
+        };
         Mutant::activate(Some(mutant));
         if let Some((seed, problem)) = first(mutant, seeds, size)? {
             found += 1;
             println!("{mutant:?}: seed {seed}: {problem}");
+            println!("  {} --mutants {mutant:?}", size.command(seed));
         } else {
             survivors += 1;
             println!("{mutant:?}: NOT FOUND");
@@ -78,23 +94,20 @@ pub(crate) fn hunt(names: &[String], seeds: &Range<u64>, size: Size) -> Result<E
 }
 
 /// The first seed that fails with a mutant, and the first problem.
-fn first(mutant: Mutant, seeds: &Range<u64>, size: Size) -> Result<Option<(u64, String)>> {
+fn first(mutant: Mutant, seeds: &Range<u64>, size: Size) -> Result<Option<(u64, Problem)>> {
     let hints = HINTS.iter().filter(|(hinted, _)| *hinted == mutant);
     let hints = hints.map(|(_, seed)| *seed..*seed + 1);
-    let size = Size {
-        hosts: size.hosts.max(hosts(mutant)),
-        ..size
-    };
     for seeds in hints.chain([seeds.clone()]) {
         let (found, _) = run(&seeds, size, 1)?;
-        if let Some((seed, problems)) = found.into_iter().next() {
+        if let Some(failed) = found.into_iter().next() {
+            let seed = failed.seed;
             Mutant::activate(None);
             ensure!(
-                run_seed(seed, size).0.is_empty(),
+                run_seed(seed, size).problems.is_empty(),
                 "seed {seed} fails without a mutant"
             );
-            let problem = problems.into_iter().next().unwrap_or_default();
-            return Ok(Some((seed, problem)));
+            let problem = failed.problems.into_iter().next();
+            return Ok(problem.map(|problem| (seed, problem)));
         }
     }
     Ok(None)

@@ -8,13 +8,17 @@
 )]
 
 mod action;
+mod batch;
 mod cluster;
+mod event;
 mod fate;
 mod guests;
 #[cfg(feature = "mutants")]
 mod hunt;
 mod operators;
+mod panics;
 mod plot;
+mod problem;
 mod replica;
 mod shrink;
 mod step;
@@ -22,17 +26,16 @@ mod story;
 
 use std::ops::Range;
 use std::process::ExitCode;
-use std::sync::Mutex;
-use std::sync::PoisonError;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Instant;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use clap::Parser;
+#[cfg(feature = "mutants")]
+use davit_core::mutant::Mutant;
 
+use batch::FailedStory;
 use plot::{Plot, Size};
-use story::Counts;
+use problem::Problem;
 
 /// A story allocates small values for a third of its time: this allocator saves half of
 /// that.
@@ -48,6 +51,7 @@ The first column is the time since the start of the story, in milliseconds.
   METHOD URI CODE                  a list or watch of the host
   CONTROLLER (REVISION) executes   the gate admitted this plan
   VIOLATION: ...                   the host broke a rule
+  PANIC: ...                       the host panicked, and the story ended
 Every other line says what the host, the network or the records do.
 ";
 
@@ -63,17 +67,21 @@ struct Arguments {
     /// Runs the story of one seed and prints every line of its trace.
     #[arg(long, conflicts_with = "seeds")]
     seed: Option<u64>,
+    /// With --seed: runs only the steps that the story needs to fail.
+    #[arg(long, requires = "seed")]
+    shrunk: bool,
     /// The number of steps of a story.
-    #[arg(long, default_value_t = 80)]
+    #[arg(long, default_value_t = Size::default().steps)]
     steps: usize,
     /// The number of hosts. Several elect a leader for each controller.
-    #[arg(long, default_value_t = 1, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
+    #[arg(long, default_value_t = Size::default().hosts, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     hosts: usize,
     /// Activates one mutant of the core after the other, or those of these names, and
-    /// searches for a seed whose story fails with it.
+    /// searches for a seed whose story fails with it. With --seed: activates the mutant of
+    /// this name.
     #[cfg(feature = "mutants")]
-    #[arg(long, num_args = 0.., value_name = "NAME")]
-    mutants: Option<Vec<String>>,
+    #[arg(long, num_args = 0.., value_name = "NAME", value_parser = mutant)]
+    mutants: Option<Vec<Mutant>>,
     /// Prints all steps of a failing story, not only those that it needs to fail.
     #[arg(long)]
     whole: bool,
@@ -89,14 +97,6 @@ impl Arguments {
             hosts: self.hosts,
         }
     }
-
-    /// The options of another run of one of these stories.
-    fn options(&self) -> String {
-        match self.hosts {
-            1 => String::new(),
-            hosts => format!(" --hosts {hosts}"),
-        }
-    }
 }
 
 fn range(text: &str) -> Result<Range<u64>> {
@@ -104,41 +104,54 @@ fn range(text: &str) -> Result<Range<u64>> {
     Ok(first.parse()?..end.parse()?)
 }
 
+#[cfg(feature = "mutants")]
+fn mutant(name: &str) -> Result<Mutant> {
+    let mut all = Mutant::ALL.into_iter();
+    let mutant = all.find(|mutant| format!("{mutant:?}") == name);
+    mutant.context("no mutant has this name")
+}
+
 fn main() -> Result<ExitCode> {
-    // A panic of a guest is a trap of its call, and no error of this program.
-    std::panic::set_hook(Box::new(|_| {}));
     let arguments = Arguments::parse();
     if let Some(seed) = arguments.seed {
-        return show(seed, &arguments);
+        #[cfg(feature = "mutants")]
+        hunt::activate(arguments.mutants.as_deref())?;
+        return Ok(show(seed, &arguments));
     }
     #[cfg(feature = "mutants")]
-    if let Some(names) = &arguments.mutants {
-        return hunt::hunt(names, &arguments.seeds, arguments.size());
+    if let Some(mutants) = &arguments.mutants {
+        return hunt::hunt(mutants, &arguments.seeds, arguments.size());
     }
     let started = Instant::now();
-    let (failed, counts) = run(&arguments.seeds, arguments.size(), usize::MAX)?;
+    let (failed, counts) = batch::run(&arguments.seeds, arguments.size(), usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
     if arguments.counts {
         print!("{counts}");
     }
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
-    let Some((seed, problems)) = failed.first() else {
+    let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
     };
-    for (seed, problems) in &failed {
-        println!(
-            "seed {seed}: {}",
-            problems.first().map_or("", String::as_str)
-        );
+    for FailedStory { seed, problems } in &failed {
+        for problem in problems.iter().take(1) {
+            println!("seed {seed}: {problem}");
+        }
     }
+    print_failure(first, &arguments);
+    Ok(ExitCode::FAILURE)
+}
+
+/// Prints the problems and the steps of a story, and how to repeat it.
+fn print_failure(failed: &FailedStory, arguments: &Arguments) {
+    let FailedStory { seed, problems } = failed;
     println!("\nThe story of seed {seed} failed:");
     print_problems(problems);
     let mut plot = Plot::draw(*seed, arguments.size());
     if arguments.whole {
         println!("\nIts steps, and how long the simulated cluster runs after each:");
     } else {
-        plot = shrink::shrink(&plot);
+        plot = shortened(plot, problems);
         println!(
             "\nThe steps without which it does not fail, and how long the simulated cluster \
              runs after each:"
@@ -147,28 +160,33 @@ fn main() -> Result<ExitCode> {
     for (number, step) in plot.steps.iter().enumerate() {
         println!("{:>4}. {step}", number + 1);
     }
-    println!(
-        "\nTo see every request, decision and fault: cargo xtask simulate --seed {seed}{}",
-        arguments.options()
-    );
-    Ok(ExitCode::FAILURE)
+    let command = arguments.size().command(*seed);
+    println!("\nTo see every request, decision and fault: {command}");
+    println!("The same of these steps alone: {command} --shrunk");
 }
 
-fn print_problems(problems: &[String]) {
+/// The steps of a failed story without which it does not fail.
+fn shortened(plot: Plot, problems: &[Problem]) -> Plot {
+    match problems.first() {
+        Some(problem) => shrink::shrink(&plot, problem),
+        None => plot,
+    }
+}
+
+fn print_problems(problems: &[Problem]) {
     for problem in problems {
         println!("  - {problem}");
     }
 }
 
 /// Runs the story of one seed and prints its trace.
-fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
+fn show(seed: u64, arguments: &Arguments) -> ExitCode {
     let mut plot = Plot::draw(seed, arguments.size());
-    let ending = story::run(&plot, false).map_err(|error| anyhow!(error))?;
-    let failed = !ending.problems.is_empty();
-    if failed && !arguments.whole {
-        plot = shrink::shrink(&plot);
+    if arguments.shrunk {
+        let problems = story::run(&plot, false).problems;
+        plot = shortened(plot, &problems);
     }
-    let ending = story::run(&plot, true).map_err(|error| anyhow!(error))?;
+    let ending = story::run(&plot, true);
     println!("{LEGEND}");
     for line in &ending.trace {
         println!("{line}");
@@ -180,60 +198,10 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
         ending.hash
     );
     print_problems(&ending.problems);
-    Ok(if failed {
-        ExitCode::FAILURE
-    } else {
+    if ending.problems.is_empty() {
         ExitCode::SUCCESS
-    })
-}
-
-/// The seed of a failed story, and its problems.
-type Failed = (u64, Vec<String>);
-
-/// Runs the stories of all seeds, on every processor, until `enough` of them failed.
-/// Returns the seeds of failed stories, with their problems, and how often everything
-/// happened.
-fn run(seeds: &Range<u64>, size: Size, enough: usize) -> Result<(Vec<Failed>, Counts)> {
-    let next = AtomicU64::new(seeds.start);
-    let failed = Mutex::new(Vec::new());
-    let counts = Mutex::new(Counts::default());
-    let threads = thread::available_parallelism()?.get();
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                loop {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds.end {
-                        return;
-                    }
-                    let (problems, counted) = run_seed(seed, size);
-                    let mut all = counts.lock().unwrap_or_else(PoisonError::into_inner);
-                    all.add(&counted);
-                    drop(all);
-                    if !problems.is_empty() {
-                        let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
-                        failed.push((seed, problems));
-                        if failed.len() >= enough {
-                            next.store(seeds.end, Ordering::Relaxed);
-                        }
-                    }
-                }
-            });
-        }
-    });
-    let mut failed = failed.into_inner().unwrap_or_else(PoisonError::into_inner);
-    failed.sort();
-    let counts = counts.into_inner();
-    Ok((failed, counts.unwrap_or_else(PoisonError::into_inner)))
-}
-
-/// Runs the story of a seed. Returns what is wrong, and how often everything happened.
-fn run_seed(seed: u64, size: Size) -> (Vec<String>, Counts) {
-    let plot = Plot::draw(seed, size);
-    match std::panic::catch_unwind(|| story::run(&plot, false)) {
-        Ok(Ok(ending)) => (ending.problems, ending.counts),
-        Ok(Err(error)) => (vec![error], Counts::default()),
-        Err(_) => (vec!["the story panicked".to_owned()], Counts::default()),
+    } else {
+        ExitCode::FAILURE
     }
 }
 
@@ -241,35 +209,18 @@ fn run_seed(seed: u64, size: Size) -> (Vec<String>, Counts) {
 mod tests {
     use super::*;
 
-    const SIZE: Size = Size {
-        steps: 80,
-        hosts: 1,
-    };
-
-    fn hash(seed: u64) -> u64 {
-        let ending = story::run(&Plot::draw(seed, SIZE), false).unwrap();
-        assert_eq!(ending.problems, Vec::<String>::new());
-        ending.hash
-    }
-
     #[test]
-    fn a_seed_gives_the_same_trace_to_the_byte() {
-        let other = hash(3);
-        for seed in [1, 2] {
-            let first = hash(seed);
-            assert_eq!(first, hash(seed));
-            assert_ne!(first, other);
+    fn the_printed_command_repeats_the_story() {
+        for options in ["", "--steps 20", "--hosts 2", "--steps 7 --hosts 3 --whole"] {
+            let words = ["davit-stories"]
+                .into_iter()
+                .chain(options.split_whitespace());
+            let run = Arguments::parse_from(words);
+            let command = run.size().command(9);
+            let words = command.strip_prefix("cargo xtask ").unwrap();
+            let again = Arguments::parse_from(words.split(' '));
+            assert_eq!(again.seed, Some(9));
+            assert_eq!(again.size(), run.size(), "{command}");
         }
-    }
-
-    #[test]
-    fn a_trace_holds_every_line_that_the_hash_covers() {
-        let plot = Plot::draw(1, Size { steps: 20, ..SIZE });
-        let kept = story::run(&plot, true).unwrap();
-        let dropped = story::run(&plot, false).unwrap();
-        assert_eq!(kept.hash, dropped.hash);
-        assert!(dropped.trace.is_empty());
-        let is_step = |line: &&String| line.contains("STEP");
-        assert_eq!(kept.trace.iter().filter(is_step).count(), plot.steps.len());
     }
 }

@@ -11,13 +11,12 @@ use davit_core::api::{
 use davit_core::control::{Change, ChangeId, Declaration, FileController, Requests};
 use davit_core::grant::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use davit_core::object::ObjectRef;
-use davit_simulation::host::NAMESPACE;
-use davit_simulation::{Dice, Guest, HostIndex, Module, Simulation};
+use davit_simulation::{Dice, Guest, HostIndex, Module, NAMESPACE, Simulation};
 use serde_json::{Value, json};
 
 use crate::action::{Action, Grant, Request, Revision, Rollout};
+use crate::event::CONTROLLERS;
 use crate::guests::{config, first_permissions};
-use crate::step::CONTROLLERS;
 
 const HOST: HostIndex = HostIndex::FIRST;
 

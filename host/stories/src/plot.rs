@@ -2,7 +2,6 @@
 
 use davit_simulation::Dice;
 
-use crate::replica;
 use crate::step::{self, Step};
 
 /// What happens in a story.
@@ -15,10 +14,34 @@ pub(crate) struct Plot {
 }
 
 /// How long a story is, and how many hosts it has.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) steps: usize,
     pub(crate) hosts: usize,
+}
+
+impl Default for Size {
+    fn default() -> Self {
+        Self {
+            steps: 80,
+            hosts: 1,
+        }
+    }
+}
+
+impl Size {
+    /// The command that repeats the story of a seed.
+    pub(crate) fn command(self, seed: u64) -> String {
+        let usual = Self::default();
+        let mut command = format!("cargo xtask simulate --seed {seed}");
+        if self.steps != usual.steps {
+            command += &format!(" --steps {}", self.steps);
+        }
+        if self.hosts != usual.hosts {
+            command += &format!(" --hosts {}", self.hosts);
+        }
+        command
+    }
 }
 
 impl Plot {
@@ -27,7 +50,7 @@ impl Plot {
         let mut dice = Dice::new(seed);
         let mut steps = step::draw(&mut dice, size.steps);
         if size.hosts > 1 {
-            replica::insert(&mut dice, size.hosts, &mut steps);
+            step::insert_replica_events(&mut dice, size.hosts, &mut steps);
         }
         Self {
             seed,

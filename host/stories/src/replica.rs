@@ -5,10 +5,6 @@ use std::time::Duration;
 
 use davit_simulation::{Cut, Dice};
 
-use crate::step::{Event, Step, pick};
-
-/// How likely something happens to a host after a step.
-const OFTEN: f64 = 0.12;
 /// How long a partition or a suspended process lasts at most. Caches catch up within the
 /// time that a story allows for that.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -44,27 +40,8 @@ impl fmt::Display for ReplicaEvent {
     }
 }
 
-/// Inserts what happens to the hosts into the steps before the rest.
-pub(crate) fn insert(dice: &mut Dice, hosts: usize, steps: &mut Vec<Step>) {
-    let hosts = u64::try_from(hosts).unwrap_or(1);
-    let mut rested = false;
-    for step in std::mem::take(steps) {
-        rested |= matches!(step.event, Event::Rest);
-        steps.push(step);
-        if !rested && dice.chance(OFTEN) {
-            let event = Event::Replica(dice.below(hosts), draw(dice));
-            let longest = if dice.chance(0.3) {
-                Duration::from_secs(25)
-            } else {
-                Duration::from_secs(1)
-            };
-            let pause = dice.duration(&(Duration::ZERO..longest));
-            steps.push(Step { event, pause });
-        }
-    }
-}
-
-fn draw(dice: &mut Dice) -> ReplicaEvent {
+/// Draws what happens to a host.
+pub(crate) fn draw(dice: &mut Dice) -> ReplicaEvent {
     let time = dice.duration(&(Duration::from_millis(100)..LONGEST));
     let cuts = [
         Cut::BOTH,
@@ -81,6 +58,6 @@ fn draw(dice: &mut Dice) -> ReplicaEvent {
         0..2 => ReplicaEvent::Crash(time),
         2..4 => ReplicaEvent::Restart,
         4..7 => ReplicaEvent::Suspend(time),
-        _ => ReplicaEvent::Cut(pick(dice, &cuts), time),
+        _ => ReplicaEvent::Cut(dice.one_of(&cuts), time),
     }
 }

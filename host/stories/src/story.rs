@@ -15,11 +15,16 @@ use davit_sim::{Time, direct};
 use davit_simulation::{Conditions, Dice, HostIndex, Simulation, StopReason, World};
 
 use crate::cluster::{self, Kubelets};
+#[cfg(test)]
+use crate::event::Bug;
+use crate::event::{CONTROLLERS, Event, NODES};
 use crate::fate::{Fates, left_over, terminates, text};
 use crate::guests;
 use crate::operators::{Operators, account};
+use crate::panics;
 use crate::plot::Plot;
-use crate::step::{CONTROLLERS, Event, NODES};
+use crate::problem::Problem;
+use crate::step::Step;
 pub(crate) use counts::Counts;
 
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
@@ -56,10 +61,10 @@ const KUBELETS: u64 = 1;
 const MOST_DRIFT: u64 = 50_000;
 
 /// The end of a story.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Ending {
     /// What is wrong; empty if the story passes.
-    pub(crate) problems: Vec<String>,
+    pub(crate) problems: Vec<Problem>,
     /// The hash of the trace.
     pub(crate) hash: u64,
     /// The lines of the trace, if they were kept.
@@ -101,84 +106,117 @@ struct Story {
     choices: Dice,
 }
 
-/// Runs a story.
-pub(crate) fn run(plot: &Plot, keep_trace: bool) -> Result<Ending, String> {
-    let Plot { seed, hosts, steps } = plot;
-    let seed = *seed;
-    let start = Time::from_unix(1_780_000_000);
-    let mut dice = Dice::new(seed ^ 0x5bd1_e995);
-    let model = cluster::model(seed, start)?;
-    let mut story = Story {
-        operators: Operators::new(&mut dice, *hosts),
-        simulation: Simulation::new(
-            World::new(model, start, dice.bits(), keep_trace),
-            guests::describe,
-        ),
-        heartbeat: HEARTBEAT,
-        catches_up: CAUGHT_UP,
-        has_pauses: false,
-        discovered_at: Instant::ZERO,
-        kubelets: Kubelets::default(),
-        fates: Fates::default(),
-        lifted: BTreeMap::new(),
-        back: BTreeMap::new(),
-        pods: BTreeMap::new(),
-        tolerated: BTreeMap::new(),
-        deleted: BTreeMap::new(),
-        // Another host does not know the requests of the former leader.
-        forgot: *hosts > 1,
-        choices: Dice::new(!seed),
+/// Runs a story. If it panics, that is its first problem, and its trace ends there.
+pub(crate) fn run(plot: &Plot, keep_trace: bool) -> Ending {
+    let mut story = None;
+    let played = panics::catch(|| -> Result<Vec<Problem>, String> {
+        let story = story.insert(Story::new(plot, keep_trace)?);
+        Ok(story.play(&plot.steps))
+    });
+    let problems = match played {
+        Ok(Ok(problems)) => problems,
+        Ok(Err(error)) => vec![Problem::from(error)],
+        Err(panic) => {
+            let mut problems = vec![Problem::from(panic.clone())];
+            if let Some(story) = &mut story {
+                story.world().note(format_args!("PANIC: {panic}"));
+                let violations = story.world().violations().iter().cloned();
+                problems.extend(violations.map(Problem::from));
+            }
+            problems
+        }
     };
-    for _ in 1..*hosts {
-        let drift = i32::try_from(story.choices.below(2 * MOST_DRIFT)).unwrap_or(0);
-        let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
-        story.simulation.add_host(drift - most);
-    }
-    if story.has_replicas() {
-        let reminders = story.declaration_reminders();
-        story.world().remind_of_statuses(reminders);
-    }
-    cluster::fill(&mut story.simulation.world);
-    story.kubelets.work(&mut story.simulation.world);
-    story
-        .simulation
-        .world
-        .remind_owner(Instant::ZERO.after(HEARTBEAT), KUBELETS);
-    story.operators.settle_in(&mut story.simulation);
-    for host in story.hosts() {
-        story.start(host);
-    }
-    story.pass(Duration::from_secs(2));
-    for step in steps {
-        story
-            .simulation
-            .world
-            .note(format_args!("STEP {}", step.event));
-        story.step(&step.event);
-        story.pass(step.pause);
-    }
-    story.simulation.world.note(format_args!("END"));
     let mut counts = Counts::default();
-    counts.steps(steps);
-    let mut problems = story.hurry();
-    story.rest(ROLLED_OUT);
-    let rests = story.comes_to_rest();
-    problems.extend(story.problems());
-    if !rests {
-        problems.push("controllers still write an hour after the last fault".to_owned());
-    }
+    counts.steps(&plot.steps);
+    let Some(story) = story else {
+        return Ending {
+            problems,
+            ..Ending::default()
+        };
+    };
     counts.simulation(&story.simulation);
     let trace = story.simulation.world.trace();
-    Ok(Ending {
+    Ending {
         problems,
         hash: trace.hash(),
         trace: trace.lines().to_vec(),
         executed: story.simulation.executed().len(),
         counts,
-    })
+    }
 }
 
 impl Story {
+    /// A story that has not started.
+    fn new(plot: &Plot, keep_trace: bool) -> Result<Self, String> {
+        let start = Time::from_unix(1_780_000_000);
+        let mut dice = Dice::new(plot.seed ^ 0x5bd1_e995);
+        let model = cluster::model(plot.seed, start)?;
+        let mut story = Self {
+            operators: Operators::new(&mut dice, plot.hosts),
+            simulation: Simulation::new(
+                World::new(model, start, dice.bits(), keep_trace),
+                guests::describe,
+            ),
+            heartbeat: HEARTBEAT,
+            catches_up: CAUGHT_UP,
+            has_pauses: false,
+            discovered_at: Instant::ZERO,
+            kubelets: Kubelets::default(),
+            fates: Fates::default(),
+            lifted: BTreeMap::new(),
+            back: BTreeMap::new(),
+            pods: BTreeMap::new(),
+            tolerated: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            // Another host does not know the requests of the former leader.
+            forgot: plot.hosts > 1,
+            choices: Dice::new(!plot.seed),
+        };
+        for _ in 1..plot.hosts {
+            let drift = i32::try_from(story.choices.below(2 * MOST_DRIFT)).unwrap_or(0);
+            let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
+            story.simulation.add_host(drift - most);
+        }
+        Ok(story)
+    }
+
+    /// Runs the steps, a rest and the checks. Returns what is wrong.
+    fn play(&mut self, steps: &[Step]) -> Vec<Problem> {
+        self.start_hosts();
+        for step in steps {
+            let world = self.world();
+            world.note(format_args!("STEP {}", step.event));
+            self.step(&step.event);
+            self.pass(step.pause);
+        }
+        self.world().note(format_args!("END"));
+        let mut problems = self.hurry();
+        self.rest(ROLLED_OUT);
+        let rests = self.comes_to_rest();
+        problems.extend(self.problems());
+        if !rests {
+            problems.push("controllers still write an hour after the last fault".to_owned());
+        }
+        problems.into_iter().map(Problem::from).collect()
+    }
+
+    /// Fills the cluster, and starts the hosts.
+    fn start_hosts(&mut self) {
+        if self.has_replicas() {
+            let reminders = self.declaration_reminders();
+            self.world().remind_of_statuses(reminders);
+        }
+        cluster::fill(self.world());
+        self.kubelets.work(&mut self.simulation.world);
+        let at = Instant::ZERO.after(HEARTBEAT);
+        self.world().remind_owner(at, KUBELETS);
+        self.operators.settle_in(&mut self.simulation);
+        for host in self.hosts() {
+            self.start(host);
+        }
+        self.pass(Duration::from_secs(2));
+    }
+
     fn world(&mut self) -> &mut World {
         &mut self.simulation.world
     }
@@ -246,6 +284,52 @@ impl Story {
                 };
                 self.world().faults().add(fault);
             }
+            Event::Network { .. }
+            | Event::Records { .. }
+            | Event::Unlist(_)
+            | Event::Unreach(_) => self.degrade(event),
+            Event::Heal => self.heal(),
+            Event::Rest => {
+                // Long enough for every timer of the guests.
+                self.rest(if self.has_pauses { PAUSED } else { CAUGHT_UP });
+                self.heartbeat = HEARTBEAT;
+                self.catches_up = ATTENTIVE;
+            }
+            Event::Nothing => {}
+            Event::Trap
+            | Event::Crash(_)
+            | Event::CrashSoon
+            | Event::Reboot(_)
+            | Event::WallClock(_)
+            | Event::Lead(_)
+            | Event::Replica(..) => self.happens_to_host(event),
+            Event::Authorize(controller, allowed) => {
+                if let Some(name) = CONTROLLERS.get(*controller) {
+                    self.forgot = true;
+                    self.world().authorize(&account(name), *allowed);
+                }
+            }
+            Event::AllowImpersonation(controller, allowed) => {
+                if let Some(name) = CONTROLLERS.get(*controller) {
+                    self.forgot = true;
+                    self.world().allow_impersonation(&account(name), *allowed);
+                }
+            }
+            Event::Operate(controller, action) => {
+                self.operators
+                    .act(*controller, action, &mut self.simulation);
+                self.declare();
+            }
+            #[cfg(test)]
+            Event::Bug(Bug::Panic) => panic!("a bug of the host"),
+            #[cfg(test)]
+            Event::Bug(Bug::Violation) => self.world().violated("a bug of the host".to_owned()),
+        }
+    }
+
+    /// The network, the records or discovery work less well. Other steps do nothing here.
+    fn degrade(&mut self, event: &Event) {
+        match event {
             Event::Network {
                 starve,
                 unreachable,
@@ -282,38 +366,7 @@ impl Story {
                 let unreached = &mut self.world().conditions_mut().unreached;
                 unreached.push((*version).to_owned());
             }
-            Event::Heal => self.heal(),
-            Event::Rest => {
-                // Long enough for every timer of the guests.
-                self.rest(if self.has_pauses { PAUSED } else { CAUGHT_UP });
-                self.heartbeat = HEARTBEAT;
-                self.catches_up = ATTENTIVE;
-            }
-            Event::Nothing => {}
-            Event::Trap
-            | Event::Crash(_)
-            | Event::CrashSoon
-            | Event::Reboot(_)
-            | Event::WallClock(_)
-            | Event::Lead(_)
-            | Event::Replica(..) => self.happens_to_host(event),
-            Event::Authorize(controller, allowed) => {
-                if let Some(name) = CONTROLLERS.get(*controller) {
-                    self.forgot = true;
-                    self.world().authorize(&account(name), *allowed);
-                }
-            }
-            Event::AllowImpersonation(controller, allowed) => {
-                if let Some(name) = CONTROLLERS.get(*controller) {
-                    self.forgot = true;
-                    self.world().allow_impersonation(&account(name), *allowed);
-                }
-            }
-            Event::Operate(controller, action) => {
-                self.operators
-                    .act(*controller, action, &mut self.simulation);
-                self.declare();
-            }
+            _ => {}
         }
     }
 
@@ -499,3 +552,6 @@ impl Story {
         counts.collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,25 +4,70 @@
 
 use std::process::Command;
 
-/// Runs the program, which fails if a story does.
-fn run(arguments: &[&str]) {
+/// Runs the program. Returns whether it succeeded, and what it printed.
+fn output(arguments: &[&str]) -> (bool, String) {
     let mut program = Command::new(env!("CARGO_BIN_EXE_davit-stories"));
     let output = program.args(arguments).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{arguments:?}: {text}");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
     println!("{text}");
+    (output.status.success(), text)
+}
+
+/// Runs the program, which fails if a story does. Returns what it printed.
+fn run(arguments: &[&str]) -> String {
+    let (succeeds, text) = output(arguments);
+    assert!(succeeds, "{arguments:?}: {text}");
+    text
+}
+
+/// The faults that did not occur, as `--counts` prints them.
+fn missing_faults(counts: &str) -> Vec<&str> {
+    let faults = counts.lines().filter_map(|line| {
+        let (count, fault) = line.trim_start().split_once(" fault ")?;
+        Some((count.parse::<u64>().unwrap(), fault))
+    });
+    let faults: Vec<(u64, &str)> = faults.collect();
+    assert!(!faults.is_empty(), "{counts}");
+    let missing = faults.into_iter().filter(|(count, _)| *count == 0);
+    missing.map(|(_, fault)| fault).collect()
 }
 
 #[test]
-fn five_hundred_stories_end_as_they_should() {
-    run(&["--seeds", "0..500"]);
+fn five_hundred_stories_end_as_they_should_and_have_every_fault() {
+    let text = run(&["--seeds", "0..500", "--counts"]);
+    assert_eq!(missing_faults(&text), [""; 0]);
 }
 
 /// Several hosts elect a leader for each controller.
 #[test]
-fn stories_with_several_hosts_end_as_they_should() {
-    run(&["--hosts", "2", "--seeds", "0..80"]);
+fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
+    let text = run(&["--hosts", "2", "--seeds", "0..80", "--counts"]);
+    assert_eq!(missing_faults(&text), [""; 0]);
     run(&["--hosts", "3", "--seeds", "0..40"]);
+}
+
+#[test]
+fn a_fault_that_does_not_occur_is_missing() {
+    let text = run(&["--seeds", "0..1", "--steps", "0", "--counts"]);
+    let missing = missing_faults(&text);
+    assert!(missing.contains(&"Reboot"), "{missing:?}");
+    assert!(!missing.contains(&"Suspension"), "{missing:?}");
+}
+
+/// The trace of a seed has all of its steps, also if it fails.
+#[cfg(feature = "mutants")]
+#[test]
+fn a_seed_with_a_mutant_repeats_the_failure_of_the_whole_story() {
+    let steps = |text: &str| text.lines().filter(|line| line.contains(" STEP ")).count();
+    let (succeeds, whole) = output(&["--seed", "0"]);
+    assert!(succeeds, "{whole}");
+    let failing = ["--seed", "0", "--mutants", "DropExpectations"];
+    let (succeeds, text) = output(&failing);
+    assert!(!succeeds, "{text}");
+    assert_eq!(steps(&text), steps(&whole));
+    let (succeeds, shrunk) = output(&[&failing[..], &["--shrunk"]].concat());
+    assert!(!succeeds, "{shrunk}");
+    assert!(steps(&shrunk) < steps(&whole), "{shrunk}");
 }
 
 /// The stories still find the faults that were put into the core on purpose.

@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: builds, tests, measures and demonstrates the project.
 
 mod image;
+mod lint;
 mod sbom;
 mod supply;
 
@@ -85,12 +86,12 @@ fn main() -> Result<()> {
         Task::Guests => guests(&workspace),
         Task::Demo { arguments } => demo(&workspace, &arguments),
         Task::Test => {
-            lint(&workspace)?;
+            lint::check(&workspace)?;
             guests(&workspace)?;
             let test = ["test", "--workspace", "--locked", "--features", MUTANTS];
             cargo(&workspace, test)
         }
-        Task::Lint => lint(&workspace),
+        Task::Lint => lint::check(&workspace),
         Task::Simulate { release, arguments } => simulate(&workspace, release, &arguments),
         Task::Crds => crds(&workspace),
         Task::Bench => bench(&workspace),
@@ -101,15 +102,6 @@ fn main() -> Result<()> {
         }
         Task::Image => image::build(&workspace),
     }
-}
-
-fn lint(workspace: &Path) -> Result<()> {
-    cargo(workspace, ["fmt", "--all", "--check"])?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
-    cargo(
-        workspace,
-        clippy.into_iter().chain(["--", "-D", "warnings"]),
-    )
 }
 
 fn guests(workspace: &Path) -> Result<()> {
@@ -284,9 +276,13 @@ fn cargo_with<S: AsRef<OsStr>>(
 }
 
 /// What cargo prints.
-fn cargo_output<const N: usize>(workspace: &Path, arguments: [&str; N]) -> Result<String> {
+fn cargo_output<'a>(
+    workspace: &Path,
+    arguments: impl IntoIterator<Item = &'a str>,
+) -> Result<String> {
+    let arguments: Vec<&str> = arguments.into_iter().collect();
     let output = Command::new(env!("CARGO"))
-        .args(arguments)
+        .args(&arguments)
         .current_dir(workspace)
         .output()
         .with_context(|| format!("running cargo {}", arguments.join(" ")))?;

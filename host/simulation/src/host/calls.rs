@@ -1,50 +1,16 @@
 //! Calls into guests.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
-use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
-use davit_core::manifest::Manifest;
-use davit_core::plan::Decision;
+use davit_core::machine::{Call, Input, ReadAnswer, ReadId};
 use davit_core::time::Instant;
 
 use super::{Driver, Reminder};
-
-/// A guest that runs in the process of the test.
-///
-/// A component is suspended during a live read. A native guest returns instead, and the
-/// driver calls it again with the answers so far: the guest decides from the call and
-/// these answers alone. The rest of the host continues in both cases.
-pub trait NativeGuest: fmt::Debug {
-    /// Decides about the items of a call. `answers` are the answers to the guest's earlier
-    /// live reads, in their order.
-    fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation;
-}
-
-/// A guest, as the machine holds it.
-#[derive(Clone, Debug)]
-pub struct Guest {
-    /// The name of the revision.
-    pub revision: Arc<str>,
-    /// The program.
-    pub native: Arc<dyn NativeGuest>,
-    /// What it declares.
-    pub manifest: Arc<Manifest>,
-}
-
-/// The result of a call.
-#[derive(Debug)]
-pub enum Reconciliation {
-    /// A decision for each item.
-    Decided(Vec<Decision>),
-    /// The guest needs a live read first.
-    Reads(ReadRequest),
-    /// The call failed.
-    Failed(CallFailure),
-}
+use crate::fault::FaultKind;
+use crate::guest::{Guest, Reconciliation};
 
 /// A call without an answer yet.
 #[derive(Debug)]
@@ -86,6 +52,7 @@ impl Driver<'_> {
             return;
         };
         in_flight.next = Some(if traps {
+            self.world.count(FaultKind::Trap);
             let trap = CallFailure::new(CallFailureKind::Trap, "a fault of the simulation");
             Reconciliation::Failed(trap)
         } else {

@@ -9,6 +9,7 @@ use davit_core::control::{
 };
 
 use super::{Driver, Reminder};
+use crate::fault::FaultKind;
 
 /// How long a slow load takes at most.
 const SLOW: Duration = Duration::from_secs(20);
@@ -63,6 +64,7 @@ impl Driver<'_> {
     pub(super) fn loaded(&mut self, load: &Load) {
         let fails = self.world.conditions().no_loads;
         let result = if self.world.dice().chance(fails) {
+            self.world.count(FaultKind::LoadFailure);
             let failures = [LoadFailure::Busy, LoadFailure::Unanswered];
             let failure = self.world.dice().pick(&failures).copied();
             let failure = failure.unwrap_or(LoadFailure::Busy);
@@ -72,6 +74,9 @@ impl Driver<'_> {
             self.modules.load(load, cache, records)
         };
         if let Err(problem) = &result {
+            if problem.failure == LoadFailure::NotFound {
+                self.world.count(FaultKind::MissingModule);
+            }
             self.link().note(format_args!(
                 "{}: load failed: {}",
                 load.owner.name, problem.message

@@ -22,14 +22,14 @@ use davit_core::time::{Instant, Now};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 use serde_json::{Value, json};
 
+use crate::execution::ExecutedPlan;
+use crate::fault::FaultKind;
+use crate::guest::Guest;
 use crate::modules::{ModuleCache, Modules};
+use crate::namespace::NAMESPACE;
 use crate::watchdog::Watchdog;
 use crate::world::{HostIndex, Link, Notice, World};
 use calls::CallInFlight;
-pub use calls::{Guest, NativeGuest, Reconciliation};
-
-/// The namespace of the host and of the accounts of its controllers.
-pub const NAMESPACE: &str = "davit";
 
 /// A host: the core's, and what its driver has under way.
 pub struct Host {
@@ -56,20 +56,9 @@ pub struct Host {
     pauses: BTreeMap<String, (ChangeId, bool)>,
     watchdog: Watchdog,
     leading: bool,
+    /// Whether the core's host knows that the API server answers.
+    reachable: bool,
     last_id: u64,
-}
-
-/// A plan that a machine admitted.
-#[derive(Clone, Debug)]
-pub struct ExecutedPlan {
-    /// When the machine admitted it.
-    pub at: Instant,
-    /// The name of the controller.
-    pub controller: String,
-    /// The name of the revision.
-    pub revision: Arc<str>,
-    /// The plan.
-    pub plan: Arc<davit_core::plan::Plan>,
 }
 
 /// The purpose of a reminder.
@@ -79,17 +68,6 @@ enum Reminder {
     Computed(CallId),
     /// A load ends.
     Loaded(Box<Load>),
-}
-
-impl fmt::Display for ExecutedPlan {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (controller, revision, plan) = (&self.controller, &self.revision, &self.plan);
-        let (reason, target, message) = (&plan.reason, &plan.target, &plan.message);
-        write!(
-            f,
-            "{controller} ({revision}) executes {reason} {target}: {message}"
-        )
-    }
 }
 
 impl fmt::Debug for Host {
@@ -115,6 +93,7 @@ impl Host {
             pauses: BTreeMap::new(),
             watchdog: Watchdog::default(),
             leading: true,
+            reachable: true,
             last_id: 1 << 32,
         }
     }
@@ -227,6 +206,7 @@ impl Driver<'_> {
         link.elect(elects.then_some(run));
         let now = self.now();
         self.host.core = Some(davit_core::host::Host::new(now, settings));
+        self.host.reachable = true;
         if !self.host.leading {
             self.handle(machine::Input::Leadership { held: false });
         }
@@ -292,6 +272,9 @@ impl Driver<'_> {
         let change = if held { "gains" } else { "loses" };
         self.link()
             .note(format_args!("the host {change} leadership"));
+        if !held {
+            self.world.count(FaultKind::LostLeadership);
+        }
         self.handle(machine::Input::Leadership { held });
         self.pump();
         self.link().allow_writes(held);
@@ -301,6 +284,7 @@ impl Driver<'_> {
     /// once [`Host::has_stopped`] says so.
     pub fn stop(&mut self) {
         self.link().note(format_args!("the host stops"));
+        self.world.count(FaultKind::Stop);
         self.handle(machine::Input::Stop);
     }
 
@@ -313,6 +297,7 @@ impl Driver<'_> {
         host.reads.clear();
         host.answers.clear();
         host.pauses.clear();
+        self.world.count(FaultKind::Crash);
         self.link().crash();
     }
 
@@ -324,6 +309,7 @@ impl Driver<'_> {
 
     /// Takes the host's effects. The host may crash after each of them.
     pub(crate) fn pump(&mut self) {
+        self.update_reachability();
         loop {
             let now = self.now();
             let Some(effect) = self.host.core.as_mut().and_then(|core| core.poll(now)) else {
@@ -347,11 +333,21 @@ impl Driver<'_> {
             }
             if counts && self.host.crash > 0.0 && self.world.dice().chance(self.host.crash) {
                 self.crash();
+                self.world.count(FaultKind::CrashAfterEffect);
                 self.host.has_crashed = true;
                 break;
             }
         }
         self.host.watchdog.settle();
+    }
+
+    /// The host learns whether the API server answers, before it learns anything else.
+    fn update_reachability(&mut self) {
+        let reachable = self.link().is_reachable();
+        if self.host.reachable != reachable {
+            self.host.reachable = reachable;
+            self.handle(machine::Input::Reachable(reachable));
+        }
     }
 
     fn handle(&mut self, input: machine::Input) {
@@ -404,6 +400,7 @@ impl Driver<'_> {
 
     /// Passes a notice to the host.
     pub(crate) fn notice(&mut self, notice: Notice) {
+        self.update_reachability();
         match notice {
             Notice::Machine(input) => {
                 let now = self.steady_now().instant;
@@ -442,3 +439,6 @@ impl Driver<'_> {
         self.link().remind(after, id);
     }
 }
+
+#[cfg(test)]
+mod tests;

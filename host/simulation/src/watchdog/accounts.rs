@@ -8,7 +8,7 @@ use davit_core::api::ControllerSpec;
 use davit_core::manifest::{Manifest, Source};
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 
-use crate::host::NAMESPACE;
+use crate::namespace::NAMESPACE;
 
 /// The last answers that the host received.
 #[derive(Debug, Default)]

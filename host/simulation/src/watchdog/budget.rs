@@ -10,9 +10,9 @@ const MINUTE: Duration = Duration::from_mins(1);
 /// The most objects of one kind in a story.
 const MOST_OBJECTS: usize = 14;
 
-/// The plans of the last minute, and the limits.
+/// The guardrails of a controller, and its plans of the last minute.
 #[derive(Debug, Default)]
-pub(super) struct Spending {
+pub(super) struct Budget {
     limits: GuardrailConfig,
     /// When the limits started to hold.
     since: Instant,
@@ -28,7 +28,7 @@ struct CountedPlan {
     deleted: Option<String>,
 }
 
-impl Spending {
+impl Budget {
     /// These limits hold from now on.
     pub(super) fn limit(&mut self, limits: &GuardrailConfig, now: Instant) {
         if self.limits != *limits {

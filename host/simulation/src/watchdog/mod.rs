@@ -24,10 +24,11 @@ use davit_core::plan::Step;
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::time::{Instant, Now};
 
-use crate::host::{ExecutedPlan, Guest};
+use crate::execution::ExecutedPlan;
+use crate::guest::Guest;
 use crate::records::Records;
 use accounts::{Accounts, Answers};
-use budget::Spending;
+use budget::Budget;
 use grants::Grants;
 use observed::Observations;
 use record::KnownRecord;
@@ -35,7 +36,7 @@ use record::KnownRecord;
 /// The state that the checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Watchdog {
-    controllers: BTreeMap<String, WatchedController>,
+    controllers: BTreeMap<String, ControllerState>,
     observations: Observations,
     answers: Answers,
     /// What each revision declares that was called.
@@ -61,7 +62,7 @@ struct PlanInFlight {
 
 /// The state of one controller.
 #[derive(Debug, Default)]
-struct WatchedController {
+struct ControllerState {
     uid: Option<String>,
     /// What leader election allows.
     part: Part,
@@ -72,7 +73,7 @@ struct WatchedController {
     modes: Vec<ModeConfig>,
     grants: Grants,
     accounts: Accounts,
-    spending: Spending,
+    budget: Budget,
     record: KnownRecord,
     /// The revision that wrote to each target since the owners last changed.
     owners: BTreeMap<String, Arc<str>>,
@@ -172,7 +173,7 @@ impl Watchdog {
         self.watched(controller, None).request(requests, now);
     }
 
-    fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut WatchedController {
+    fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut ControllerState {
         let watched = self.controllers.entry(controller.to_owned()).or_default();
         if watched.uid != uid {
             // The lease is of the name; the record is of the resource.
@@ -180,10 +181,10 @@ impl Watchdog {
                 Part::Follower => Part::Follower,
                 Part::Elected | Part::Leader => Part::Elected,
             };
-            *watched = WatchedController {
+            *watched = ControllerState {
                 uid,
                 part,
-                ..WatchedController::default()
+                ..ControllerState::default()
             };
         }
         watched
@@ -393,7 +394,7 @@ impl Watchdog {
         }));
         let steps = plan.steps.iter();
         if !steps.clone().all(|step| matches!(step, Step::Event(_))) {
-            problems.extend(watched.spending.spend(controller, plan, now));
+            problems.extend(watched.budget.spend(controller, plan, now));
             problems.extend(watched.record.held_back(controller, plan, now));
         }
         let spec = watched.spec.as_ref();
@@ -413,11 +414,11 @@ impl Watchdog {
     }
 }
 
-impl WatchedController {
+impl ControllerState {
     /// The host decides no longer. What it knew of the record may become old.
     fn resign(&mut self) {
         self.part = Part::Follower;
-        self.spending.forget();
+        self.budget.forget();
         self.record.restarted();
         self.owners.clear();
     }
@@ -429,7 +430,7 @@ impl WatchedController {
         }
         self.grants.specify(spec, self.uid.is_none());
         self.accounts.specify(spec);
-        self.spending.limit(&spec.guardrails, now.instant);
+        self.budget.limit(&spec.guardrails, now.instant);
         let former = self.spec.replace(spec.clone());
         let former = former.as_ref();
         if former.is_none_or(|former| !is_same_revision(former, spec)) {
@@ -456,7 +457,7 @@ impl WatchedController {
         let is_other = self.requests.reset != requests.reset;
         self.requests = requests.clone();
         if self.record.request(requests) && is_other {
-            self.spending.reset(now.instant);
+            self.budget.reset(now.instant);
         }
     }
 }

@@ -3,127 +3,20 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::account::Account;
-use davit_core::control::ReviewId;
-use davit_core::election::{LeaseRequestId, LeaseTiming};
-use davit_core::machine::ReadId;
-use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
-use davit_core::stream::StreamId;
+use davit_core::election::LeaseTiming;
+use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError, Route};
 use davit_core::time::Instant;
-use davit_core::traffic::{Access, Destination, Ticket, Turn, TurnRequest, Urgency};
+use davit_core::traffic::{Turn, Urgency};
 
-use super::plans::Execution;
-use super::{ExecutionId, Link, ScheduledEvent, Write};
+use super::in_flight::{Call, CallId, Caller, Exchange, Execution, Sender};
+use super::{Link, ScheduledEvent, Write};
+use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
 
 /// How long the host waits for an answer. An open watch has no limit.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time between two checks for turns.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
-
-/// Identifies a request that was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct CallId(u64);
-
-/// The one who waits for an answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Caller {
-    /// A page of a stream.
-    Page(StreamId),
-    /// A stream that opens a watch.
-    Watch(StreamId),
-    /// A plan.
-    Execution(ExecutionId),
-    /// A part of a live read.
-    Read(ReadId, usize),
-    /// A review of what an account may do.
-    Review(ReviewId),
-    /// Leader election.
-    Lease(LeaseRequestId),
-}
-
-/// Who sends a request.
-#[derive(Clone, Debug)]
-pub(super) struct Sender {
-    /// The name of the controller; empty for the host itself.
-    controller: Arc<str>,
-    /// The account; none for the host's own.
-    account: Option<Account>,
-}
-
-impl Sender {
-    pub(super) fn new(controller: &str, account: Option<&Account>) -> Self {
-        Self {
-            controller: controller.into(),
-            account: account.cloned(),
-        }
-    }
-
-    /// The name of the controller; empty for the host itself.
-    pub(super) fn controller(&self) -> &str {
-        &self.controller
-    }
-
-    /// The host itself.
-    pub(super) fn host() -> Self {
-        Self::new("", None)
-    }
-
-    /// The user whom the request impersonates; empty if none.
-    fn user(&self) -> String {
-        self.account.as_ref().map(Account::user).unwrap_or_default()
-    }
-}
-
-/// A request, with its turn in the traffic.
-#[derive(Clone, Debug)]
-pub(super) struct Call {
-    pub(super) caller: Caller,
-    /// The user whom the request impersonates; empty if none.
-    user: String,
-    pub(super) request: Request,
-    pub(super) asked: TurnRequest,
-    repeats: Repeats,
-    ticket: Option<Ticket>,
-    /// Whether the server may have executed it already.
-    may_be_executed: bool,
-}
-
-impl Call {
-    /// A request that was not sent yet and has no turn.
-    fn new(caller: Caller, sender: &Sender, urgency: Urgency, request: Request) -> Self {
-        Self {
-            caller,
-            user: sender.user(),
-            asked: asked(sender, urgency, &request),
-            request,
-            repeats: Repeats::default(),
-            ticket: None,
-            may_be_executed: false,
-        }
-    }
-}
-
-/// A request that was sent and its answer.
-#[derive(Debug)]
-pub(super) struct Exchange {
-    call: Call,
-    incarnation: u64,
-    /// Until when the host waits for the answer.
-    deadline: Instant,
-    /// The answer, once the server has answered.
-    answer: Option<Answer>,
-    /// Whether the host no longer waits for the server.
-    is_over: bool,
-}
-
-impl Exchange {
-    /// The host gives up waiting.
-    fn end(&mut self, error: RequestError) {
-        self.answer = Some(Answer::Body(Err(error)));
-        self.is_over = true;
-    }
-}
 
 impl Link<'_> {
     /// Sends a request of a stream, which waits for no turn.
@@ -208,6 +101,7 @@ impl Link<'_> {
         let mut way = self.shared.latency();
         if self.shared.dice.chance(self.shared.conditions.hold_up) {
             way += self.shared.dice.duration(&self.shared.conditions.holdup);
+            self.shared.count(FaultKind::LateRequest);
         }
         let deadline = self.deadline(&call);
         let mut exchange = Exchange {
@@ -219,9 +113,11 @@ impl Link<'_> {
         };
         if self.shared.dice.chance(self.shared.conditions.unreachable) {
             exchange.end(unreachable());
+            self.shared.count(FaultKind::NoConnection);
             self.schedule(way, ScheduledEvent::Answer(id));
         } else if self.client.cut.requests {
             exchange.end(silence());
+            self.shared.count(FaultKind::LostRequest);
             self.schedule_at(deadline, ScheduledEvent::Answer(id));
         } else {
             self.schedule(way, ScheduledEvent::Arrive(id));
@@ -258,6 +154,9 @@ impl Link<'_> {
         }
         let call = &exchange.call;
         let arrival = self.shared.server.arrive(time, &call.request, &call.user);
+        for fault in &arrival.faults {
+            self.shared.count(*fault);
+        }
         self.shared.trace.note(
             self.shared.instant,
             format_args!(
@@ -310,6 +209,7 @@ impl Link<'_> {
             return;
         }
         if self.client.cut.answers && !exchange.is_over {
+            self.shared.count(FaultKind::LostAnswer);
             let at = exchange.deadline.max(self.shared.instant);
             exchange.end(silence());
             self.client.exchanges.insert(id, exchange);
@@ -322,6 +222,7 @@ impl Link<'_> {
         let mut call = exchange.call;
         let result = match answer {
             Answer::Watch(start, planned) => {
+                self.note_answer();
                 if let Caller::Watch(stream) = call.caller {
                     self.watch_opened(stream, id, *start, planned);
                 }
@@ -329,6 +230,7 @@ impl Link<'_> {
             }
             Answer::Body(result) => result,
         };
+        self.note_result(&result);
         if let Caller::Page(stream) | Caller::Watch(stream) = call.caller {
             self.stream_answered(stream, id, call.caller, result);
             return;
@@ -385,20 +287,4 @@ fn call_is_write(exchange: &Exchange) -> bool {
 
 fn silence() -> RequestError {
     RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT))
-}
-
-fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {
-    let access = match request.method {
-        Method::Get => Access::Read,
-        _ => Access::Write,
-    };
-    TurnRequest {
-        controller: Arc::clone(&sender.controller),
-        urgency,
-        destination: Destination {
-            user: sender.user().into(),
-            group: Route::of(&request.uri).group.into(),
-            access,
-        },
-    }
 }

@@ -8,17 +8,15 @@ use davit_core::control::ReviewId;
 use davit_core::election::{LeaseRequest, LeaseRequestId};
 use davit_core::machine::{Effect, Input, ReadId};
 use davit_core::manifest::Rate;
+use davit_core::reach::Reachability;
 use davit_core::request::review::AccessReview;
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::{Ticket, Traffic};
 
-use super::calls::{Call, CallId, Exchange};
-use super::plans::Execution;
-use super::reads::LiveRead;
-use super::records::RecordCall;
+use super::in_flight::{Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall};
 use super::shared::Shared;
-use super::{ExecutionId, HostIndex, Notice, ScheduledEvent, WorldEvent};
+use super::{HostIndex, Notice, ScheduledEvent, WorldEvent};
 use crate::stream::Stream;
 
 /// What one host has under way, and what keeps it from the server.
@@ -47,6 +45,8 @@ pub(super) struct Client {
     pub(super) terms: BTreeMap<String, Instant>,
     pub(super) record_calls: BTreeMap<u64, RecordCall>,
     pub(super) may_write: bool,
+    /// Whether the server answers.
+    pub(super) reach: Reachability,
     /// The number of crashes. Answers to requests of an earlier run reach nobody.
     pub(super) incarnation: u64,
 }
@@ -147,6 +147,7 @@ impl Client {
             terms: BTreeMap::new(),
             record_calls: BTreeMap::new(),
             may_write: true,
+            reach: Reachability::default(),
             incarnation: 0,
         }
     }
@@ -220,6 +221,7 @@ impl Link<'_> {
         client.identity = None;
         client.terms.clear();
         client.traffic = Traffic::new(client.rate);
+        client.reach = Reachability::default();
         self.end_record_calls();
     }
 

@@ -7,6 +7,7 @@ use davit_core::object::ApiResource;
 use davit_sim::Model;
 
 use super::{Conditions, Link, ScheduledEvent};
+use crate::fault::FaultKind;
 
 impl Link<'_> {
     /// Requests discovery. The answer is an [`Input::Discovered`].
@@ -19,11 +20,21 @@ impl Link<'_> {
     pub(super) fn discovered(&mut self) {
         let fails = self.shared.dice.chance(self.shared.conditions.no_discovery);
         let answer = if fails || self.client.cut.is_any() {
+            self.shared.count(FaultKind::DiscoveryFailure);
+            self.note_silence();
             let reason = "discovery: connection reset";
             Err(Failure::new(FailureClass::Timeout, reason))
         } else {
             let (model, conditions) = (&self.shared.server.model, &self.shared.conditions);
-            Ok(discovery(model, conditions))
+            let answer = discovery(model, conditions);
+            if !self.shared.conditions.unreached.is_empty() {
+                self.shared.count(FaultKind::UnreachedGroup);
+            }
+            if !self.shared.conditions.unlisted.is_empty() {
+                self.shared.count(FaultKind::UnlistedResource);
+            }
+            self.note_answer();
+            Ok(answer)
         };
         let result = if answer.is_ok() { "succeeds" } else { "fails" };
         self.note(format_args!("discovery {result}"));

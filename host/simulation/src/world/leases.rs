@@ -7,9 +7,9 @@ use davit_core::traffic::Urgency;
 use davit_sim::direct;
 use serde_json::Value;
 
-use super::calls::{Call, Caller, Sender};
+use super::in_flight::{Call, Caller, Sender};
 use super::{Link, Notice};
-use crate::host::NAMESPACE;
+use crate::namespace::NAMESPACE;
 
 impl Link<'_> {
     /// Sends a request for leases. The answer is a [`Notice::Lease`].

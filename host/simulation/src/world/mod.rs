@@ -4,8 +4,10 @@ mod calls;
 mod client;
 mod conditions;
 mod discovery;
+mod in_flight;
 mod leases;
 mod plans;
+mod reach;
 mod reads;
 mod records;
 mod reviews;
@@ -15,7 +17,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,20 +34,16 @@ use davit_sim::fault::{Faults, WatchFault};
 use davit_sim::{Model, RequestInfo, Time};
 
 use crate::dice::Dice;
+use crate::fault::FaultKind;
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::trace::Trace;
-use calls::CallId;
 use client::{Client, Clocks};
 pub use client::{Cut, Link};
 pub use conditions::Conditions;
+use in_flight::CallId;
 use shared::Shared;
-
-/// Identifies a plan in execution. Unlike a [`PlanId`], it is not used again by the next
-/// host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct ExecutionId(u64);
 
 /// Identifies a host of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -213,6 +211,7 @@ impl World {
                 status_reminders: Vec::new(),
                 writes: Vec::new(),
                 violations: Vec::new(),
+                faults: BTreeMap::new(),
                 last_id: 0,
             },
             clients: vec![Client::new(wall, rate)],
@@ -301,6 +300,9 @@ impl World {
         let mut link = self.link(host);
         link.note(format_args!("the process is suspended for {time:?}"));
         link.client.suspended_until = until;
+        if !time.is_zero() {
+            self.count(FaultKind::Suspension);
+        }
     }
 
     /// The host that leads a controller by its own clock and knowledge; none if none does.
@@ -318,6 +320,7 @@ impl World {
     pub fn reboot(&mut self, host: HostIndex) {
         let now = self.shared.instant;
         self.link(host).client.clocks.boot = now;
+        self.count(FaultKind::Reboot);
     }
 
     /// The wall clock of a host jumps.
@@ -326,6 +329,7 @@ impl World {
         let wall = &mut link.client.clocks.wall;
         wall.0 = wall.0.saturating_add(millis);
         link.note(format_args!("the wall clock jumps by {millis} ms"));
+        self.count(FaultKind::ClockJump);
     }
 
     /// The time since the start of the world.
@@ -431,6 +435,17 @@ impl World {
     #[must_use]
     pub fn violations(&self) -> &[String] {
         &self.shared.violations
+    }
+
+    /// How often a fault occurred.
+    #[must_use]
+    pub fn fault_count(&self, fault: FaultKind) -> usize {
+        self.shared.faults.get(&fault).copied().unwrap_or_default()
+    }
+
+    /// A fault occurs.
+    pub(crate) fn count(&mut self, fault: FaultKind) {
+        self.shared.count(fault);
     }
 
     /// A host broke a rule.

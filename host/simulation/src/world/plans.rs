@@ -1,37 +1,15 @@
 //! The execution of plans.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::machine::{Execute, Input};
-use davit_core::object::ObjectRef;
-use davit_core::plan::Plan;
 use davit_core::request::RequestError;
 use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent, withdrawn};
-use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 
-use super::calls::{Caller, Sender};
-use super::{ExecutionId, Link};
-
-/// A plan in execution, or waiting for its turn.
-#[derive(Debug)]
-pub(super) struct Execution {
-    id: PlanId,
-    sender: Sender,
-    plan: Arc<Plan>,
-    steps: PlanExecution,
-    /// When the first request had its turn; none before.
-    started: Option<Instant>,
-}
-
-impl Execution {
-    /// The target of the plan.
-    pub(super) fn target(&self) -> &ObjectRef {
-        &self.plan.target
-    }
-}
+use super::Link;
+use super::in_flight::{Caller, Execution, ExecutionId, Sender};
 
 impl Link<'_> {
     /// Executes a plan. Its outcome is an [`Input::Executed`].

@@ -4,27 +4,13 @@ use davit_core::account::Account;
 use davit_core::failure::Failure;
 use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest};
 use davit_core::request::read::{self, Listing, Next};
 use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
 use super::Link;
-use super::calls::{Caller, Sender};
-
-/// A live read without an answer yet.
-#[derive(Debug)]
-pub(super) enum LiveRead {
-    Get {
-        requests: Vec<GetRequest>,
-        answers: Vec<Option<Result<ObjectRecord, Failure>>>,
-    },
-    List {
-        reader: Sender,
-        listing: Box<Listing>,
-    },
-}
+use super::in_flight::{Caller, LiveRead, Sender};
 
 impl Link<'_> {
     /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].

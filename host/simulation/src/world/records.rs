@@ -4,43 +4,14 @@ use std::time::Duration;
 
 use davit_core::api::HostStatus;
 use davit_core::control::{Owner, Record, RecordId, StoredRecord};
-use davit_core::time::Instant;
 
+use super::in_flight::RecordCall;
 use super::{Link, Notice, ScheduledEvent, WorldEvent};
+use crate::fault::FaultKind;
 
 /// How long the host waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 const AWAY: &str = "the API server is away";
-
-/// A read or a write of a record without an answer yet.
-#[derive(Debug)]
-pub(super) struct RecordCall {
-    incarnation: u64,
-    /// When the host stops waiting for the answer to a write, because its term has ended.
-    deadline: Instant,
-    id: RecordId,
-    owner: Owner,
-    /// The write; none for a read, and after the write.
-    record: Option<Record>,
-    answer: Option<Notice>,
-}
-
-impl RecordCall {
-    /// Whether the answer is on its way to the host.
-    pub(super) fn is_answered(&self) -> bool {
-        self.answer.is_some()
-    }
-
-    /// The host does not know whether the write took place.
-    fn unwritten(&self, reason: &str) -> Notice {
-        Notice::RecordWritten {
-            id: self.id,
-            controller: self.owner.name.clone(),
-            result: Err(reason.to_owned()),
-            written: None,
-        }
-    }
-}
 
 impl Link<'_> {
     /// Reads a record. The answer is a [`Notice::RecordRead`].
@@ -76,6 +47,7 @@ impl Link<'_> {
     /// How long a call takes to reach the records, or its answer the host.
     fn record_latency(&mut self) -> Duration {
         if self.shared.dice.chance(self.shared.conditions.late_records) {
+            self.shared.count(FaultKind::LateRecord);
             self.shared.dice.duration(&self.shared.conditions.lateness)
         } else {
             self.shared.latency()
@@ -125,6 +97,7 @@ impl Link<'_> {
                 .dice
                 .chance(self.shared.conditions.unreadable_records)
         {
+            self.shared.count(FaultKind::RecordReadFailure);
             self.note(format_args!(
                 "{}: read of the record fails",
                 call.owner.name
@@ -149,10 +122,13 @@ impl Link<'_> {
         let is_lost = is_lost || self.client.cut.answers;
         let mut result = Err(AWAY.to_owned());
         if fails {
+            self.shared.count(FaultKind::RecordWriteFailure);
             self.note(format_args!("{controller}: write of the record fails"));
         } else {
             let written = self.write(&call.owner, record);
-            if !is_lost {
+            if is_lost {
+                self.shared.count(FaultKind::LostRecordAnswer);
+            } else {
                 result = written;
             }
         }

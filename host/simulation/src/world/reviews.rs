@@ -8,7 +8,7 @@ use davit_core::request::RequestError;
 use davit_core::request::review::AccessReview;
 use davit_core::traffic::Urgency;
 
-use super::calls::{Caller, Sender};
+use super::in_flight::{Caller, Sender};
 use super::{Link, Notice, World};
 
 impl World {

@@ -1,5 +1,6 @@
 //! What all hosts share: time, the server, the records and the network.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use davit_sim::Time;
 
 use super::{Conditions, WorldEvent, Write};
 use crate::dice::Dice;
+use crate::fault::FaultKind;
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
@@ -29,6 +31,8 @@ pub(super) struct Shared {
     pub(super) status_reminders: Vec<u64>,
     pub(super) writes: Vec<Write>,
     pub(super) violations: Vec<String>,
+    /// How often each fault occurred.
+    pub(super) faults: BTreeMap<FaultKind, usize>,
     pub(super) last_id: u64,
 }
 
@@ -48,6 +52,11 @@ impl Shared {
     pub(super) fn violated(&mut self, what: String) {
         self.note(format_args!("VIOLATION: {what}"));
         self.violations.push(what);
+    }
+
+    /// A fault occurs.
+    pub(super) fn count(&mut self, fault: FaultKind) {
+        *self.faults.entry(fault).or_default() += 1;
     }
 
     pub(super) fn latency(&mut self) -> Duration {

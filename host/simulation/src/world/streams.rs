@@ -7,8 +7,9 @@ use davit_core::watch::Settings;
 use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
 
-use super::calls::{CallId, Caller};
+use super::in_flight::{CallId, Caller};
 use super::{Link, ScheduledEvent};
+use crate::fault::FaultKind;
 use crate::stream::{Stream, StreamEffect};
 
 impl Link<'_> {
@@ -42,7 +43,9 @@ impl Link<'_> {
             if let Some((stream, _)) = self.client.streams.get_mut(&id)
                 && (plural.is_empty() || stream.spec.resource.plural == plural)
             {
-                stream.disturb(fault, now);
+                if stream.disturb(fault, now) {
+                    self.shared.count(FaultKind::of_watch(fault));
+                }
                 self.pump(id);
             }
         }
@@ -89,6 +92,9 @@ impl Link<'_> {
             &self.shared.conditions.lag
         };
         let lag = self.shared.dice.duration(range);
+        if starved {
+            self.shared.count(FaultKind::LateEvent);
+        }
         self.schedule(lag, ScheduledEvent::Deliver(id, self.client.incarnation));
     }
 

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use super::Story;
 use super::objects::is_orphaning;
 use crate::cluster;
+use crate::event::{Kind, Name};
 use crate::fate::{text, tolerates, uid};
 use crate::guests::MOST_ENDED_PODS;
-use crate::step::{Kind, Name};
 
 /// A timer of a guest may be that much early.
 const SLACK: Duration = Duration::from_millis(500);

@@ -1,11 +1,12 @@
-//! How often the stories tell what they can tell.
+//! How often each kind of step, fault and plan occurred.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use davit_simulation::Simulation;
+use davit_simulation::{FaultKind, Simulation};
 
-use crate::step::{Event, Step};
+use crate::event::Event;
+use crate::step::Step;
 
 /// What happened, and how often.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +45,14 @@ impl Counts {
         }
         for write in simulation.world.writes() {
             self.count(format!("answer {} {}", write.work.verb, write.code));
+        }
+        let hosts = simulation.indexes().count();
+        for fault in FaultKind::ALL {
+            // A possible fault that never occurs has a count too.
+            if fault.is_possible(hosts) {
+                let count = self.0.entry(format!("fault {fault:?}")).or_default();
+                *count += simulation.world.fault_count(*fault);
+            }
         }
     }
 }

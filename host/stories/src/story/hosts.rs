@@ -6,8 +6,8 @@ use davit_core::time::Instant;
 use davit_simulation::{Cut, HostIndex};
 
 use super::Story;
+use crate::event::{CONTROLLERS, Event};
 use crate::replica::ReplicaEvent;
-use crate::step::{CONTROLLERS, Event};
 
 /// How long a declaration takes at most to reach a host.
 const STARVED: Duration = Duration::from_secs(20);

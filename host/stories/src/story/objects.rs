@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 
 use super::{CAUGHT_UP, Story};
 use crate::cluster;
+use crate::event::{Create, Kind, Name, NewPod, Toleration};
 use crate::fate::{terminates, text, tolerates, uid};
-use crate::step::{Create, Kind, Name, NewPod, Tolerates};
 
 /// How long a story waits for the next plan.
 const LONGEST_AMBUSH: Duration = Duration::from_millis(400);
@@ -107,7 +107,7 @@ impl Story {
             pod: node.map(|node| NewPod {
                 node,
                 grace: 5,
-                tolerates: Tolerates::Forever,
+                toleration: Toleration::Forever,
             }),
         });
     }

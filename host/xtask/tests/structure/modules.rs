@@ -17,6 +17,9 @@ pub(crate) type Use = (String, String);
 #[derive(Debug, Default)]
 pub(crate) struct Crate {
     sources: BTreeMap<Module, Vec<TokenTree>>,
+    files: BTreeSet<PathBuf>,
+    /// The modules that are compiled for tests alone: their files, without `.rs`.
+    tests: BTreeSet<PathBuf>,
     /// What a module offers under a name of its own: `pub use inner::Thing`.
     aliases: BTreeMap<Module, Module>,
 }
@@ -26,19 +29,29 @@ impl Crate {
     pub(crate) fn load(root: &Path) -> Self {
         let mut loaded = Self::default();
         let directory = root.parent().unwrap();
-        loaded.add(Vec::new(), parse(&read(root)), directory);
+        loaded.add_file(Vec::new(), root, directory);
         loaded.find_aliases();
         loaded
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.sources.len()
+    /// Whether a file is one of the crate's modules, or belongs to a module of its tests.
+    pub(crate) fn has_file(&self, file: &Path) -> bool {
+        let stem = file.with_extension("");
+        let is_test = |directory: &Path| self.tests.contains(directory);
+        self.files.contains(file) || stem.ancestors().any(is_test)
+    }
+
+    fn add_file(&mut self, module: Module, file: &Path, directory: &Path) {
+        self.files.insert(file.to_owned());
+        self.add(module, parse(&read(file)), directory);
     }
 
     /// `directory` is where the files of the module's children are.
     fn add(&mut self, module: Module, source: TokenStream, directory: &Path) {
         let mut rest: Vec<TokenTree> = Vec::new();
-        let tokens: Vec<TokenTree> = without_tests(source);
+        let (tokens, tests) = split_tests(source);
+        let tests = tests.iter().map(|test| directory.join(test));
+        self.tests.extend(tests);
         let mut at = 0;
         while let Some(token) = tokens.get(at) {
             let child = match (&token, tokens.get(at + 1)) {
@@ -55,7 +68,7 @@ impl Crate {
             let inside = directory.join(&child);
             match tokens.get(at + 2) {
                 Some(TokenTree::Group(body)) => self.add(path, body.stream(), &inside),
-                _ => self.add(path, parse(&read(&file(directory, &child))), &inside),
+                _ => self.add_file(path, &file(directory, &child), &inside),
             }
             at += 3;
         }
@@ -188,20 +201,27 @@ fn file(directory: &Path, module: &str) -> PathBuf {
     }
 }
 
-/// Leaves out what is compiled for tests and fuzz targets alone.
-fn without_tests(source: TokenStream) -> Vec<TokenTree> {
+/// Leaves out what is compiled for tests and fuzz targets alone. Returns the rest, and the
+/// names of the modules that were left out.
+fn split_tests(source: TokenStream) -> (Vec<TokenTree>, Vec<String>) {
     let tokens: Vec<TokenTree> = source.into_iter().collect();
-    let mut kept = Vec::new();
+    let (mut kept, mut tests) = (Vec::new(), Vec::new());
     let mut at = 0;
     while let Some(token) = tokens.get(at) {
         if is_punct(token, '#') && tokens.get(at + 1).is_some_and(is_cfg_test) {
-            at = end_of_item(&tokens, at + 2);
+            let end = end_of_item(&tokens, at + 2);
+            let words = tokens[at..end].windows(2);
+            tests.extend(words.filter_map(|pair| match pair {
+                [word, TokenTree::Ident(name)] if is_word(word, "mod") => Some(name.to_string()),
+                _ => None,
+            }));
+            at = end;
         } else {
             kept.push(token.clone());
             at += 1;
         }
     }
-    kept
+    (kept, tests)
 }
 
 fn is_cfg_test(token: &TokenTree) -> bool {
@@ -309,7 +329,7 @@ fn code_paths(tokens: &[TokenTree], paths: &mut Vec<Vec<String>>) {
     while let Some(token) = tokens.get(at) {
         match token {
             TokenTree::Group(group) => {
-                let inner = without_tests(group.stream());
+                let (inner, _) = split_tests(group.stream());
                 for (_, import) in imports(&inner) {
                     paths.extend(import_paths(&import));
                 }

@@ -1,11 +1,10 @@
 //! What the crates' manifests and core's `clippy.toml` hold.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 
 use serde_json::Value;
 
-use crate::{read, workspace};
+use crate::{cargo, metadata, read, workspace};
 
 /// What core may depend on. A crate belongs here only if it does no I/O, reads no
 /// clock and starts no thread, or if `host/core/clippy.toml` bans the functions
@@ -143,11 +142,6 @@ fn core_has_the_settings_of_the_workspace_and_bans_of_its_own() {
     }
 }
 
-fn metadata() -> Value {
-    let metadata = cargo(&["metadata", "--no-deps", "--format-version=1"]);
-    serde_json::from_str(&metadata).unwrap()
-}
-
 fn packages(metadata: &Value) -> impl Iterator<Item = &Value> {
     metadata["packages"].as_array().unwrap().iter()
 }
@@ -167,19 +161,4 @@ fn dependencies(metadata: &Value, package: &str) -> BTreeSet<String> {
 
 fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
-}
-
-fn cargo(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO"))
-        .args(arguments)
-        .arg("--locked")
-        .current_dir(workspace())
-        .output()
-        .unwrap();
-    assert!(
-        output.status.success(),
-        "cargo {arguments:?} failed: {}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    String::from_utf8(output.stdout).unwrap()
 }

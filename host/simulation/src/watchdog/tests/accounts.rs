@@ -7,7 +7,7 @@ use super::*;
 
 fn account() -> Account {
     Account {
-        namespace: crate::host::NAMESPACE.to_owned(),
+        namespace: crate::namespace::NAMESPACE.to_owned(),
         name: "gc".to_owned(),
     }
 }
