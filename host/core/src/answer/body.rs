@@ -1,6 +1,6 @@
 //! What the MessagePack in a guest's answer contains.
 
-use davit_core::msgpack::{self, Value};
+use crate::msgpack::{self, Value};
 
 /// The value of a map's field; none if the field is absent, or the value is not
 /// a map.

@@ -1,15 +1,9 @@
 use std::collections::BTreeMap;
-
-use davit_core::manifest::QueueSpec;
-use davit_core::time::Instant;
+use std::time::Duration;
 
 use super::*;
-use crate::wit::types;
-
-const NOW: Now = Now {
-    instant: Instant::ZERO,
-    wall: Wall(1_795_176_000_000),
-};
+use crate::manifest::{QueueSpec, Rate};
+use crate::plan::Enqueue;
 
 /// A guest with one queue.
 fn manifest() -> Manifest {
@@ -36,24 +30,24 @@ fn manifest() -> Manifest {
 }
 
 /// Why the answer of this decision to one item is refused.
-fn refusal(decision: wit::Decision) -> Option<String> {
-    let answer = vec![decision];
-    let read = decisions(answer, 1, &manifest(), &Limits::default(), NOW);
-    read.err().map(|error| error.to_string())
+fn refusal(decision: raw::Decision) -> Option<String> {
+    let answer = [decision].into_iter();
+    let checked = check(answer, 1, &manifest(), &DecisionLimits::default());
+    checked.err().map(|error| error.to_string())
 }
 
-fn decision() -> wit::Decision {
-    wit::Decision {
+fn decision() -> raw::Decision {
+    raw::Decision {
         plans: Vec::new(),
         commands: Vec::new(),
-        verdict: wit::Verdict::Done,
+        verdict: Verdict::Done,
         parallel: 0,
     }
 }
 
-fn plan(steps: Vec<wit::Step>) -> wit::Plan {
-    wit::Plan {
-        target: types::ObjectRef {
+fn plan(steps: Vec<raw::Step>) -> raw::Plan {
+    raw::Plan {
+        target: ObjectRef {
             api_version: "v1".to_owned(),
             kind: "Pod".to_owned(),
             namespace: "ns".to_owned(),
@@ -68,15 +62,15 @@ fn plan(steps: Vec<wit::Step>) -> wit::Plan {
     }
 }
 
-fn item(key: &str) -> wit::QueueKey {
-    wit::QueueKey {
+fn item(key: &str) -> QueueKey {
+    QueueKey {
         queue: "work".to_owned(),
         key: key.to_owned(),
     }
 }
 
 /// The creation of a pod with these metadata.
-fn create(metadata: &[(&str, &str)]) -> wit::Step {
+fn create(metadata: &[(&str, &str)]) -> raw::Step {
     #[derive(serde::Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Pod<'a> {
@@ -90,19 +84,19 @@ fn create(metadata: &[(&str, &str)]) -> wit::Step {
         metadata: metadata.iter().copied().collect(),
     };
     let body = rmp_serde::to_vec_named(&pod).unwrap();
-    wit::Step::Create(wit::Create { body })
+    raw::Step::Create(body)
 }
 
 /// The host keeps an identity as it is: it cannot be cut.
 #[test]
 fn a_long_identity_is_refused_by_name_and_place() {
     let plans = |text: &str| {
-        let in_target = |change: fn(&mut types::ObjectRef) -> &mut String| {
+        let in_target = |change: fn(&mut ObjectRef) -> &mut String| {
             let mut plan = plan(Vec::new());
             *change(&mut plan.target) = text.to_owned();
             plan
         };
-        let options = wit::DeleteOptions {
+        let options = raw::DeleteOptions {
             resource_version: text.to_owned(),
             propagation_policy: String::new(),
             grace_period_seconds: None,
@@ -121,35 +115,36 @@ fn a_long_identity_is_refused_by_name_and_place() {
             ("the name of the target", in_target(|it| &mut it.name)),
             ("the uid of the target", in_target(|it| &mut it.uid)),
             ("the name of the created object", created),
-            ("a resourceVersion", plan(vec![wit::Step::Delete(options)])),
+            ("a resourceVersion", plan(vec![raw::Step::Delete(options)])),
         ]
     };
     let commands = |text: &str| {
         let enqueue = |key: &str, group: &str| {
-            wit::Command::Enqueue(wit::Enqueue {
-                queue: "work".to_owned(),
-                key: key.to_owned(),
-                after: 0,
+            Command::Enqueue(Enqueue {
+                item: item(key),
+                after: Duration::ZERO,
                 created_at: None,
                 group: group.to_owned(),
             })
         };
-        let set_rate = wit::SetRate {
+        let set_rate = Command::SetRate {
             queue: "work".to_owned(),
             group: text.to_owned(),
-            per_second: 1.0,
-            burst: 1,
+            rate: Rate {
+                per_second: 1.0,
+                burst: 1,
+            },
         };
-        let note = wit::SetNote {
+        let note = Command::SetNote {
             key: text.to_owned(),
             value: None,
         };
         [
             ("the key of an item", enqueue(text, "")),
             ("a group", enqueue("", text)),
-            ("the key of an item", wit::Command::Cancel(item(text))),
-            ("a group", wit::Command::SetRate(set_rate)),
-            ("the key of a note", wit::Command::SetNote(note)),
+            ("the key of an item", Command::Cancel(item(text))),
+            ("a group", set_rate),
+            ("the key of a note", note),
         ]
     };
     for (bytes, is_refused) in [(1024, false), (1025, true), (2048, true)] {
@@ -158,7 +153,7 @@ fn a_long_identity_is_refused_by_name_and_place() {
             is_refused.then(|| format!("{place}: {bytes} bytes in {what}; the limit is 1024"))
         };
         for (what, plan) in plans(&text) {
-            let decision = wit::Decision {
+            let decision = raw::Decision {
                 plans: vec![plan],
                 ..decision()
             };
@@ -166,7 +161,7 @@ fn a_long_identity_is_refused_by_name_and_place() {
             assert_eq!(refusal(decision), expected(place, what));
         }
         for (what, command) in commands(&text) {
-            let decision = wit::Decision {
+            let decision = raw::Decision {
                 commands: vec![command],
                 ..decision()
             };
@@ -179,7 +174,7 @@ fn a_long_identity_is_refused_by_name_and_place() {
 #[test]
 fn a_creation_needs_a_name() {
     let refused = |metadata: &[(&str, &str)]| {
-        refusal(wit::Decision {
+        refusal(raw::Decision {
             plans: vec![plan(vec![create(metadata)])],
             ..decision()
         })
