@@ -134,3 +134,6 @@ fn queue_key(item: wit::QueueKey) -> QueueKey {
         key: item.key,
     }
 }
+
+#[cfg(test)]
+mod tests;

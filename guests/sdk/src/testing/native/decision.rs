@@ -1,189 +1,92 @@
-//! Decisions of the SDK as the core's. What does not fit is malformed, as it is
-//! at the engine's edge.
+//! A guest's decisions as core's. Core checks them, as it does for a component: nothing is
+//! refused here.
 
 use std::time::Duration;
 
-use crate as sdk;
-use davit_core::bounds::text;
+use davit_core::answer::{self, AnswerError, DecisionLimits, raw};
 use davit_core::manifest::{Manifest, Rate};
-use davit_core::object::ObjectRef;
-use davit_core::plan::{
-    Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen, Patch,
-    PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
-};
+use davit_core::plan::{Amount, Command, Decision, Enqueue, Event, Measure, QueueKey, Verdict};
 use davit_core::time::{Now, Wall};
-use serde_json::Value;
 
 use super::host::object_ref;
+use crate::bindings::davit::controller::decisions as wit;
 
-type Read<T> = Result<T, String>;
-
+/// Converts the answer to `items` work items.
 pub(super) fn decisions(
-    decisions: Vec<sdk::Decision>,
+    answer: Vec<wit::Decision>,
     items: usize,
     manifest: &Manifest,
     now: Now,
-) -> Read<Vec<Decision>> {
-    if decisions.len() != items {
-        return Err(format!("{} decisions for {items} items", decisions.len()));
-    }
-    let read = decisions.into_iter().map(|one| {
-        let decision = decision(one, now)?;
-        declared(&decision, manifest)?;
-        Ok(decision)
-    });
-    read.collect()
+) -> Result<Vec<Decision>, AnswerError> {
+    let answer = answer.into_iter().map(|one| decision(one, now));
+    answer::check(answer, items, manifest, &DecisionLimits::default())
 }
 
-/// The names in a decision are in the manifest, and its identities are short.
-fn declared(decision: &Decision, manifest: &Manifest) -> Read<()> {
-    let undeclared = |what, name: &str| Err(format!("the {what} \"{name}\" is not declared"));
-    let queue = |name: &str| match manifest.queues.iter().find(|queue| queue.name == name) {
-        Some(_) => Ok(()),
-        None => undeclared("queue", name),
-    };
-    let metric = |measure: &Measure| {
-        let metrics = &mut manifest.metrics.iter();
-        match metrics.find(|metric| metric.name == measure.metric) {
-            Some(metric) if metric.labels.len() == measure.labels.len() => Ok(()),
-            Some(metric) => Err(format!(
-                "the measure of \"{}\" needs the labels {:?}",
-                metric.name, metric.labels
-            )),
-            None => undeclared("metric", &measure.metric),
-        }
-    };
-    let most = text::IDENTITY;
-    let commands = decision.commands.iter();
-    let named = commands.flat_map(text::identities_of_command);
-    let plans = decision.plans.iter();
-    let mut named = named.chain(plans.flat_map(text::identities_of_plan));
-    if let Some((what, text)) = named.find(|(_, text)| text.len() > most) {
-        return Err(format!("{} {what}; the limit is {most}", text.len()));
-    }
-    for command in &decision.commands {
-        match command {
-            Command::Enqueue(enqueue) => queue(&enqueue.item.queue)?,
-            Command::Cancel(item) => queue(&item.queue)?,
-            Command::SetRate { queue: name, .. } => queue(name)?,
-            Command::Measure(measure) => metric(measure)?,
-            Command::SetNote { .. } => {}
-        }
-    }
-    for plan in &decision.plans {
-        plan.measures
-            .iter()
-            .try_for_each(|it| metric(&it.measure))?;
-        plan.when_cancelled
-            .iter()
-            .try_for_each(|it| queue(&it.queue))?;
-    }
-    Ok(())
-}
-
-fn decision(decision: sdk::Decision, now: Now) -> Read<Decision> {
-    let plans = decision.plans.into_iter().map(|one| plan(one, now));
-    let commands = decision.commands.into_iter().map(|one| command(one, now));
-    Ok(Decision {
-        plans: plans.collect::<Read<_>>()?,
-        commands: commands.collect(),
+fn decision(decision: wit::Decision, now: Now) -> raw::Decision {
+    let plans = decision.plans.into_iter();
+    let commands = decision.commands.into_iter();
+    raw::Decision {
+        plans: plans.map(|one| plan(one, now)).collect(),
+        commands: commands.map(|one| command(one, now)).collect(),
         verdict: match decision.verdict {
-            sdk::Verdict::Done => Verdict::Done,
-            sdk::Verdict::Retry(reason) => Verdict::Retry { reason },
-            sdk::Verdict::RequeueAfter(millis) => {
+            wit::Verdict::Done => Verdict::Done,
+            wit::Verdict::Retry(reason) => Verdict::Retry { reason },
+            wit::Verdict::RequeueAfter(millis) => {
                 Verdict::RequeueAfter(Duration::from_millis(millis))
             }
-            sdk::Verdict::RequeueWhenObserved => Verdict::RequeueWhenObserved,
-            sdk::Verdict::ContinueFrom(cursor) => Verdict::ContinueFrom { cursor },
+            wit::Verdict::RequeueWhenObserved => Verdict::RequeueWhenObserved,
+            wit::Verdict::ContinueFrom(cursor) => Verdict::ContinueFrom { cursor },
         },
         parallel: decision.parallel,
-    })
+    }
 }
 
-fn plan(plan: sdk::Plan, now: Now) -> Read<Plan> {
-    let measures = plan.measures.into_iter().map(|one| {
-        Ok(PlanMeasure {
-            when: match one.when.as_str() {
-                "attempted" => MeasureWhen::Attempted,
-                "succeeded" => MeasureWhen::Succeeded,
-                "gone" => MeasureWhen::Gone,
-                "failed" => MeasureWhen::Failed,
-                other => return Err(format!("no time of a measure: {other}")),
-            },
-            measure: measure(one.measure, now),
-        })
+fn plan(plan: wit::Plan, now: Now) -> raw::Plan {
+    let measures = plan.measures.into_iter();
+    let measures = measures.map(|one| raw::PlanMeasure {
+        when: one.when,
+        measure: measure(one.measure, now),
     });
-    Ok(Plan {
-        target: object_ref(&plan.target),
+    raw::Plan {
+        target: object_ref(plan.target),
         reason: plan.reason,
         message: plan.message,
-        measures: measures.collect::<Read<_>>()?,
-        steps: plan.steps.into_iter().map(step).collect::<Read<_>>()?,
+        steps: plan.steps.into_iter().map(step).collect(),
+        measures: measures.collect(),
         when_cancelled: plan.when_cancelled.map(queue_key),
-    })
+    }
 }
 
-fn step(step: sdk::Step) -> Read<Step> {
-    Ok(match step {
-        sdk::Step::Patch(patch) => Step::Patch(Patch {
-            kind: match patch.kind.as_str() {
-                "strategic-merge" => PatchKind::StrategicMerge,
-                "merge" => PatchKind::Merge,
-                "json" => PatchKind::Json,
-                other => return Err(format!("no kind of patch: {other}")),
-            },
+fn step(step: wit::Step) -> raw::Step {
+    match step {
+        wit::Step::Patch(patch) => raw::Step::Patch(raw::Patch {
+            kind: patch.kind,
             subresource: patch.subresource,
             body: patch.body,
         }),
-        sdk::Step::Delete(options) => Step::Delete(delete_options(options)?),
-        sdk::Step::Evict(options) => Step::Evict(delete_options(options)?),
-        sdk::Step::Create(create) => {
-            let body: Value =
-                rmp_serde::from_slice(&create.body).map_err(|error| error.to_string())?;
-            let text = |at: &str| {
-                let found = body.pointer(at).and_then(Value::as_str);
-                found.unwrap_or_default().to_owned()
-            };
-            Step::Create(Create {
-                object: ObjectRef {
-                    api_version: text("/apiVersion"),
-                    kind: text("/kind"),
-                    namespace: text("/metadata/namespace"),
-                    name: text("/metadata/name"),
-                    uid: String::new(),
-                },
-                body: create.body,
-            })
-        }
-        sdk::Step::Event(event) => {
-            let event = Event {
-                event_type: event.event_type,
-                reason: event.reason,
-                message: event.message,
-                component: event.component,
-            };
-            Step::Event(event)
-        }
-    })
+        wit::Step::Delete(options) => raw::Step::Delete(delete_options(options)),
+        wit::Step::Evict(options) => raw::Step::Evict(delete_options(options)),
+        wit::Step::Create(create) => raw::Step::Create(create.body),
+        wit::Step::Event(event) => raw::Step::Event(Event {
+            event_type: event.event_type,
+            reason: event.reason,
+            message: event.message,
+            component: event.component,
+        }),
+    }
 }
 
-fn delete_options(options: sdk::DeleteOptions) -> Read<DeleteOptions> {
-    Ok(DeleteOptions {
+fn delete_options(options: wit::DeleteOptions) -> raw::DeleteOptions {
+    raw::DeleteOptions {
         resource_version: options.resource_version,
-        propagation_policy: match options.propagation_policy.as_str() {
-            "" => None,
-            "Background" => Some(PropagationPolicy::Background),
-            "Foreground" => Some(PropagationPolicy::Foreground),
-            "Orphan" => Some(PropagationPolicy::Orphan),
-            other => return Err(format!("no propagation policy: {other}")),
-        },
+        propagation_policy: options.propagation_policy,
         grace_period_seconds: options.grace_period_seconds,
-    })
+    }
 }
 
-fn command(command: sdk::Command, now: Now) -> Command {
+fn command(command: wit::Command, now: Now) -> Command {
     match command {
-        sdk::Command::Enqueue(enqueue) => Command::Enqueue(Enqueue {
+        wit::Command::Enqueue(enqueue) => Command::Enqueue(Enqueue {
             item: QueueKey {
                 queue: enqueue.queue,
                 key: enqueue.key,
@@ -192,8 +95,8 @@ fn command(command: sdk::Command, now: Now) -> Command {
             created_at: enqueue.created_at.map(|at| now.instant_at(Wall(at))),
             group: enqueue.group,
         }),
-        sdk::Command::Cancel(item) => Command::Cancel(queue_key(item)),
-        sdk::Command::SetRate(set) => Command::SetRate {
+        wit::Command::Cancel(item) => Command::Cancel(queue_key(item)),
+        wit::Command::SetRate(set) => Command::SetRate {
             queue: set.queue,
             group: set.group,
             rate: Rate {
@@ -201,30 +104,33 @@ fn command(command: sdk::Command, now: Now) -> Command {
                 burst: set.burst,
             },
         },
-        sdk::Command::SetNote(note) => Command::SetNote {
+        wit::Command::SetNote(note) => Command::SetNote {
             key: note.key,
             value: note.value,
         },
-        sdk::Command::Measure(one) => Command::Measure(measure(one, now)),
+        wit::Command::Measure(one) => Command::Measure(measure(one, now)),
     }
 }
 
-fn measure(measure: sdk::Measure, now: Now) -> Measure {
+fn measure(measure: wit::Measure, now: Now) -> Measure {
     Measure {
         metric: measure.metric,
         labels: measure.labels,
         amount: match measure.amount {
-            sdk::Amount::Add(by) => Amount::Add(by),
-            sdk::Amount::Set(to) => Amount::Set(to),
-            sdk::Amount::Observe(value) => Amount::Observe(value),
-            sdk::Amount::SecondsSince(wall) => Amount::SecondsSince(now.instant_at(Wall(wall))),
+            wit::Amount::Add(by) => Amount::Add(by),
+            wit::Amount::Set(to) => Amount::Set(to),
+            wit::Amount::Observe(value) => Amount::Observe(value),
+            wit::Amount::SecondsSince(wall) => Amount::SecondsSince(now.instant_at(Wall(wall))),
         },
     }
 }
 
-fn queue_key(item: sdk::QueueKey) -> QueueKey {
+fn queue_key(item: wit::QueueKey) -> QueueKey {
     QueueKey {
         queue: item.queue,
         key: item.key,
     }
 }
+
+#[cfg(test)]
+mod tests;
