@@ -1,24 +1,25 @@
 //! The check of a guest's answer: the only one.
 //!
 //! The engine translates what a component returns into the types of [`raw`], the SDK's
-//! test harness what a guest returns that is compiled natively. So a test of a guest, a
-//! simulation and a host refuse the same answers for the same reasons. What passes fits
-//! what the machine expects, except for what the gate decides (the target's uid, the
-//! declared writes).
+//! test harness what a guest returns that is compiled natively, both with
+//! [`answer_translation`](crate::answer_translation). So a test of a guest, a simulation
+//! and a host refuse the same answers for the same reasons. What passes fits what the
+//! machine expects, except for what the gate decides (the target's uid, the declared
+//! writes).
 //!
 //! An answer may have thousands of plans. The check takes it by value: bodies and texts
 //! move, and nothing of them is copied.
 
-mod body;
 mod error;
 pub mod raw;
+mod translation;
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use crate::bounds::text::{self, Identity};
 use crate::manifest::{Manifest, MetricKind, MetricSpec};
-use crate::msgpack;
+use crate::msgpack::{self, Value};
 use crate::object::ObjectRef;
 use crate::plan::{
     Amount, Command, Create, Decision, DeleteOptions, Event, Measure, MeasureWhen, Patch,
@@ -180,14 +181,15 @@ impl Reader<'_> {
             return Err(self.unknown("the subresource", &patch.subresource, known));
         }
         self.check_body("patch", &patch.body)?;
-        match kind {
-            PatchKind::Json if !body::is_list(&patch.body) => {
-                Err(self.incomplete("patch", "is not a list of operations"))
-            }
-            PatchKind::StrategicMerge | PatchKind::Merge if !body::is_map(&patch.body) => {
-                Err(self.incomplete("patch", "is not an object"))
-            }
-            _ => Ok(Patch {
+        let problem = match (kind, Value::read(&patch.body)) {
+            (PatchKind::Json, Ok(Value::List(_)))
+            | (PatchKind::StrategicMerge | PatchKind::Merge, Ok(Value::Map(_))) => None,
+            (PatchKind::Json, _) => Some("is not a list of operations"),
+            _ => Some("is not an object"),
+        };
+        match problem {
+            Some(problem) => Err(self.incomplete("patch", problem)),
+            None => Ok(Patch {
                 kind,
                 subresource: patch.subresource,
                 body: patch.body,
@@ -224,22 +226,21 @@ impl Reader<'_> {
     fn create(&self, body: Vec<u8>) -> Result<Create, AnswerError> {
         const WHAT: &str = "creation";
         self.check_body(WHAT, &body)?;
-        let text = |value: Option<&[u8]>| value.and_then(body::text).unwrap_or_default().to_owned();
-        let Some(metadata) = body::field(&body, "metadata").filter(|value| body::is_map(value))
-        else {
+        let is_map = |value: &&[u8]| matches!(Value::read(value), Ok(Value::Map(_)));
+        let Some(metadata) = field(&body, "metadata").filter(is_map) else {
             return Err(self.incomplete(WHAT, "has no metadata"));
         };
         let object = ObjectRef {
-            api_version: text(body::field(&body, "apiVersion")),
-            kind: text(body::field(&body, "kind")),
-            namespace: text(body::field(metadata, "namespace")),
-            name: text(body::field(metadata, "name")),
+            api_version: text_of(&body, "apiVersion"),
+            kind: text_of(&body, "kind"),
+            namespace: text_of(metadata, "namespace"),
+            name: text_of(metadata, "name"),
             uid: String::new(),
         };
         if object.api_version.is_empty() || object.kind.is_empty() {
             return Err(self.incomplete(WHAT, "has no apiVersion and kind"));
         }
-        if body::field(metadata, "generateName").is_some() {
+        if field(metadata, "generateName").is_some() {
             return Err(self.incomplete(
                 WHAT,
                 "has metadata.generateName: after a lost reply, it would be created twice; set \
@@ -381,6 +382,19 @@ impl Reader<'_> {
             what,
             value: value.to_string(),
         }
+    }
+}
+
+/// The value of a map's field; none if it is absent.
+fn field<'a>(map: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    msgpack::field(map, name).ok()?
+}
+
+/// The text of a map's field; empty if it is absent, or not text.
+fn text_of(map: &[u8], name: &str) -> String {
+    match field(map, name).map(Value::read) {
+        Some(Ok(Value::Text(text))) => text.to_owned(),
+        _ => String::new(),
     }
 }
 

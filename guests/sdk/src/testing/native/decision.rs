@@ -1,15 +1,14 @@
-//! A guest's decisions as core's. Core checks them, as it does for a component: nothing is
+//! Decisions of the SDK as core's. Core checks them, as it does for a component: nothing is
 //! refused here.
 
-use std::time::Duration;
+use davit_core::answer::{self, AnswerError, DecisionLimits};
+use davit_core::manifest::Manifest;
+use davit_core::plan::Decision;
+use davit_core::time::Now;
 
-use davit_core::answer::{self, AnswerError, DecisionLimits, raw};
-use davit_core::manifest::{Manifest, Rate};
-use davit_core::plan::{Amount, Command, Decision, Enqueue, Event, Measure, QueueKey, Verdict};
-use davit_core::time::{Now, Wall};
-
-use super::host::object_ref;
 use crate::bindings::davit::controller::decisions as wit;
+
+davit_core::answer_translation!(wit);
 
 /// Converts the answer to `items` work items.
 pub(super) fn decisions(
@@ -18,118 +17,9 @@ pub(super) fn decisions(
     manifest: &Manifest,
     now: Now,
 ) -> Result<Vec<Decision>, AnswerError> {
-    let answer = answer.into_iter().map(|one| decision(one, now));
+    let answer = answer.into_iter();
+    let answer = answer.map(|decision| translation::decision(decision, now));
     answer::check(answer, items, manifest, &DecisionLimits::default())
-}
-
-fn decision(decision: wit::Decision, now: Now) -> raw::Decision {
-    let plans = decision.plans.into_iter();
-    let commands = decision.commands.into_iter();
-    raw::Decision {
-        plans: plans.map(|one| plan(one, now)).collect(),
-        commands: commands.map(|one| command(one, now)).collect(),
-        verdict: match decision.verdict {
-            wit::Verdict::Done => Verdict::Done,
-            wit::Verdict::Retry(reason) => Verdict::Retry { reason },
-            wit::Verdict::RequeueAfter(millis) => {
-                Verdict::RequeueAfter(Duration::from_millis(millis))
-            }
-            wit::Verdict::RequeueWhenObserved => Verdict::RequeueWhenObserved,
-            wit::Verdict::ContinueFrom(cursor) => Verdict::ContinueFrom { cursor },
-        },
-        parallel: decision.parallel,
-    }
-}
-
-fn plan(plan: wit::Plan, now: Now) -> raw::Plan {
-    let measures = plan.measures.into_iter();
-    let measures = measures.map(|one| raw::PlanMeasure {
-        when: one.when,
-        measure: measure(one.measure, now),
-    });
-    raw::Plan {
-        target: object_ref(plan.target),
-        reason: plan.reason,
-        message: plan.message,
-        steps: plan.steps.into_iter().map(step).collect(),
-        measures: measures.collect(),
-        when_cancelled: plan.when_cancelled.map(queue_key),
-    }
-}
-
-fn step(step: wit::Step) -> raw::Step {
-    match step {
-        wit::Step::Patch(patch) => raw::Step::Patch(raw::Patch {
-            kind: patch.kind,
-            subresource: patch.subresource,
-            body: patch.body,
-        }),
-        wit::Step::Delete(options) => raw::Step::Delete(delete_options(options)),
-        wit::Step::Evict(options) => raw::Step::Evict(delete_options(options)),
-        wit::Step::Create(create) => raw::Step::Create(create.body),
-        wit::Step::Event(event) => raw::Step::Event(Event {
-            event_type: event.event_type,
-            reason: event.reason,
-            message: event.message,
-            component: event.component,
-        }),
-    }
-}
-
-fn delete_options(options: wit::DeleteOptions) -> raw::DeleteOptions {
-    raw::DeleteOptions {
-        resource_version: options.resource_version,
-        propagation_policy: options.propagation_policy,
-        grace_period_seconds: options.grace_period_seconds,
-    }
-}
-
-fn command(command: wit::Command, now: Now) -> Command {
-    match command {
-        wit::Command::Enqueue(enqueue) => Command::Enqueue(Enqueue {
-            item: QueueKey {
-                queue: enqueue.queue,
-                key: enqueue.key,
-            },
-            after: Duration::from_millis(enqueue.after),
-            created_at: enqueue.created_at.map(|at| now.instant_at(Wall(at))),
-            group: enqueue.group,
-        }),
-        wit::Command::Cancel(item) => Command::Cancel(queue_key(item)),
-        wit::Command::SetRate(set) => Command::SetRate {
-            queue: set.queue,
-            group: set.group,
-            rate: Rate {
-                per_second: set.per_second,
-                burst: set.burst,
-            },
-        },
-        wit::Command::SetNote(note) => Command::SetNote {
-            key: note.key,
-            value: note.value,
-        },
-        wit::Command::Measure(one) => Command::Measure(measure(one, now)),
-    }
-}
-
-fn measure(measure: wit::Measure, now: Now) -> Measure {
-    Measure {
-        metric: measure.metric,
-        labels: measure.labels,
-        amount: match measure.amount {
-            wit::Amount::Add(by) => Amount::Add(by),
-            wit::Amount::Set(to) => Amount::Set(to),
-            wit::Amount::Observe(value) => Amount::Observe(value),
-            wit::Amount::SecondsSince(wall) => Amount::SecondsSince(now.instant_at(Wall(wall))),
-        },
-    }
-}
-
-fn queue_key(item: wit::QueueKey) -> QueueKey {
-    QueueKey {
-        queue: item.queue,
-        key: item.key,
-    }
 }
 
 #[cfg(test)]

@@ -339,18 +339,18 @@ pub(in super::super) fn failure(failure: &Failure) -> types::Failure {
 
 fn get_request(request: &live::GetRequest) -> GetRequest {
     GetRequest {
-        target: object_ref(request.target.clone()),
+        target: object_ref(&request.target),
         fields: paths(&request.fields),
     }
 }
 
-pub(super) fn object_ref(target: types::ObjectRef) -> ObjectRef {
+fn object_ref(target: &types::ObjectRef) -> ObjectRef {
     ObjectRef {
-        api_version: target.api_version,
-        kind: target.kind,
-        namespace: target.namespace,
-        name: target.name,
-        uid: target.uid,
+        api_version: target.api_version.clone(),
+        kind: target.kind.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        uid: target.uid.clone(),
     }
 }
 
