@@ -5,6 +5,7 @@
 //! ([`time::Now`]), effects are return values.
 
 pub mod account;
+pub mod answer;
 pub mod api;
 pub mod bounds;
 pub mod bucket;

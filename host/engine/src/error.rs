@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Duration;
 
+use davit_core::answer::AnswerError;
 use davit_core::manifest::ManifestError;
 use wasmtime::{Trap, WasmBacktrace};
 
-use crate::convert::AnswerError;
 use crate::limits::{LimitExceeded, Limits};
 
 /// Why a guest gave no answer, or an unusable one. The instance is gone, except

@@ -86,7 +86,8 @@ impl Guest {
         let (items, now) = (call.items.len(), call.now);
         let mut instance = self.instance().await?;
         let answer = instance.reconcile(call, &self.manifest).await?;
-        let decisions = convert::decisions(answer, items, &self.manifest, &self.limits, now)?;
+        let decisions =
+            convert::decisions(answer, items, &self.manifest, &self.limits.decision, now)?;
         instance.charge()?;
         self.put_by(instance);
         Ok(decisions)

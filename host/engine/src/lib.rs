@@ -38,7 +38,6 @@ pub use child::run_child;
 pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler};
 #[cfg(fuzzing)]
 pub use convert::fuzz::answers as fuzz_answers;
-pub use convert::{AnswerError, Place};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use davit_core::answer::DecisionLimits;
 use wasmtime::ResourceLimiter;
 
 use crate::usage::InstanceCount;
@@ -30,12 +31,8 @@ pub struct Limits {
     /// The size of one answer, or of one request to the host, in the host's
     /// memory.
     pub answer: usize,
-    /// Plans of one decision.
-    pub plans: usize,
-    /// Steps of one plan.
-    pub steps: usize,
-    /// Commands of one decision.
-    pub commands: usize,
+    /// How much one decision may contain.
+    pub decision: DecisionLimits,
     /// How many objects one call may read live; a list counts as one.
     pub live_reads: usize,
     /// Objects or keys in one page of the cache. A guest that asks for more
@@ -61,9 +58,7 @@ impl Default for Limits {
             table_elements: 10_000,
             cpu: Duration::from_secs(1),
             answer: 16 << 20,
-            plans: 10_000,
-            steps: 32,
-            commands: 10_000,
+            decision: DecisionLimits::default(),
             live_reads: 10_000,
             page: 5_000,
             log: 16 << 10,

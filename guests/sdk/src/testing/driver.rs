@@ -278,7 +278,10 @@ impl<C: Controller> Driver<C> {
         let mut answers = Vec::new();
         loop {
             match self.reconcile(&call, &answers) {
-                Ok(mut decisions) => return decisions.pop().expect("one decision"),
+                Ok(mut decisions) => {
+                    self.read_decisions(&call, decisions.clone());
+                    return decisions.pop().expect("one decision");
+                }
                 Err(request) => answers.push(self.read(&call, &request)),
             }
         }
@@ -305,6 +308,16 @@ impl<C: Controller> Driver<C> {
             }
             Err(Interruption::Failed(failure)) => panic!("{failure}"),
         }
+    }
+
+    /// The decisions as the host reads them. An answer that it refuses ends the test.
+    fn read_decisions(
+        &self,
+        call: &Call<()>,
+        decisions: Vec<sdk::Decision>,
+    ) -> Vec<plan::Decision> {
+        let read = self.guest.read(call, decisions);
+        read.unwrap_or_else(|failure| panic!("{failure}"))
     }
 
     /// Reads for a call that nothing else waits for.
@@ -422,8 +435,7 @@ impl<C: Controller> Driver<C> {
             Ok(decisions) => {
                 let plans = decisions.iter().flat_map(|decision| decision.plans.clone());
                 let plans: Vec<sdk::Plan> = plans.collect();
-                let read = self.guest.read(&in_flight.call, decisions);
-                in_flight.decisions = read.unwrap_or_else(|failure| panic!("{failure}"));
+                in_flight.decisions = self.read_decisions(&in_flight.call, decisions);
                 let read = in_flight.decisions.iter().flat_map(|one| &one.plans);
                 for (plan, read) in plans.into_iter().zip(read) {
                     let of_target = self.decided.entry(read.target.uid.clone()).or_default();

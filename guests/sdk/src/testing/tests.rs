@@ -243,6 +243,12 @@ fn an_undeclared_queue_ends_the_test() {
 }
 
 #[test]
+#[should_panic(expected = "decision 0: the queue \"lost\" is not declared")]
+fn a_decision_that_a_host_refuses_ends_the_test() {
+    drop(harness().decide("work", "undeclared-queue"));
+}
+
+#[test]
 fn a_live_read_without_a_permission_is_forbidden() {
     assert_eq!(after(&mut harness(), "forbidden"), ["Some(\"forbidden\")"]);
 }

@@ -25,13 +25,16 @@ pub type Identity<'a> = (&'static str, &'a str);
 /// The texts of a plan that identify something. The item of its condition is also in a
 /// command.
 pub fn identities_of_plan(plan: &Plan) -> impl Iterator<Item = Identity<'_>> {
-    let steps = plan.steps.iter().flat_map(|step| match step {
-        Step::Create(create) => identities(&create.object, CREATED).to_vec(),
-        Step::Delete(options) | Step::Evict(options) => {
-            let version = options.resource_version.as_str();
-            vec![("bytes in a resourceVersion", version)]
-        }
-        Step::Patch(_) | Step::Event(_) => Vec::new(),
+    let steps = plan.steps.iter().flat_map(|step| {
+        let (created, version) = match step {
+            Step::Create(create) => (Some(identities(&create.object, CREATED)), None),
+            Step::Delete(options) | Step::Evict(options) => {
+                let version = options.resource_version.as_str();
+                (None, Some(("bytes in a resourceVersion", version)))
+            }
+            Step::Patch(_) | Step::Event(_) => (None, None),
+        };
+        created.into_iter().flatten().chain(version)
     });
     identities(&plan.target, TARGET).into_iter().chain(steps)
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use davit_core::answer::AnswerError;
 use davit_core::manifest::{ManifestError, Rate};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{
@@ -9,7 +10,7 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::Instant;
-use davit_engine::{AnswerError, CallError, DescribeError, Guest, Limits};
+use davit_engine::{CallError, DescribeError, Guest, Limits};
 
 use crate::harness::{Config, NOW, ask, call, item, limits, odd_guest, odd_module, try_odd_guest};
 

@@ -344,7 +344,7 @@ fn get_request(request: &live::GetRequest) -> GetRequest {
     }
 }
 
-pub(super) fn object_ref(target: &types::ObjectRef) -> ObjectRef {
+fn object_ref(target: &types::ObjectRef) -> ObjectRef {
     ObjectRef {
         api_version: target.api_version.clone(),
         kind: target.kind.clone(),

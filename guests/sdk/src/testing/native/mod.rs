@@ -92,14 +92,14 @@ impl<C: Controller> Native<C> {
         })
     }
 
-    /// The decisions as the host reads them.
+    /// The decisions as the host reads them. It refuses what every host refuses.
     pub(super) fn read<G>(
         &self,
         call: &Call<G>,
         decisions: Vec<sdk::Decision>,
     ) -> Result<Vec<davit_core::plan::Decision>, CallFailure> {
         decision::decisions(decisions, call.items.len(), &self.manifest, call.now)
-            .map_err(|what| CallFailure::new(CallFailureKind::Malformed, what))
+            .map_err(|error| CallFailure::new(CallFailureKind::Malformed, error.to_string()))
     }
 }
 

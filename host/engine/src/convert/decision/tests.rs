@@ -1,200 +1,42 @@
-use std::collections::BTreeMap;
-
-use davit_core::manifest::QueueSpec;
-use davit_core::time::Instant;
-
 use super::*;
-use crate::wit::types;
 
-const NOW: Now = Now {
-    instant: Instant::ZERO,
-    wall: Wall(1_795_176_000_000),
-};
+#[path = "../../../../../guests/sdk/src/testing/native/decision/tests/answers/mod.rs"]
+mod answers;
 
-/// A guest with one queue.
-fn manifest() -> Manifest {
-    Manifest {
-        name: "test".to_owned(),
-        version: String::new(),
-        summary: String::new(),
-        watches: Vec::new(),
-        triggers: Vec::new(),
-        queues: vec![QueueSpec {
-            name: "work".to_owned(),
-            workers: 1,
-            batch: 1,
-            priority: 0,
-            retry_initial: Duration::from_secs(1),
-            retry_max: Duration::from_secs(1),
-            rate: None,
-        }],
-        ticks: Vec::new(),
-        permissions: Vec::new(),
-        metrics: Vec::new(),
-        config_schema: String::new(),
-    }
+fn read(answer: Vec<wit::Decision>) -> Result<Vec<Decision>, AnswerError> {
+    let limits = DecisionLimits::default();
+    decisions(answer, 1, &answers::manifest(), &limits, answers::NOW)
 }
 
-/// Why the answer of this decision to one item is refused.
-fn refusal(decision: wit::Decision) -> Option<String> {
-    let answer = vec![decision];
-    let read = decisions(answer, 1, &manifest(), &Limits::default(), NOW);
-    read.err().map(|error| error.to_string())
-}
-
-fn decision() -> wit::Decision {
-    wit::Decision {
-        plans: Vec::new(),
-        commands: Vec::new(),
-        verdict: wit::Verdict::Done,
-        parallel: 0,
-    }
-}
-
-fn plan(steps: Vec<wit::Step>) -> wit::Plan {
-    wit::Plan {
-        target: types::ObjectRef {
-            api_version: "v1".to_owned(),
-            kind: "Pod".to_owned(),
-            namespace: "ns".to_owned(),
-            name: "a".to_owned(),
-            uid: "u-1".to_owned(),
-        },
-        reason: String::new(),
-        message: String::new(),
-        steps,
-        measures: Vec::new(),
-        when_cancelled: None,
-    }
-}
-
-fn item(key: &str) -> wit::QueueKey {
-    wit::QueueKey {
-        queue: "work".to_owned(),
-        key: key.to_owned(),
-    }
-}
-
-/// The creation of a pod with these metadata.
-fn create(metadata: &[(&str, &str)]) -> wit::Step {
-    #[derive(serde::Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Pod<'a> {
-        api_version: &'a str,
-        kind: &'a str,
-        metadata: BTreeMap<&'a str, &'a str>,
-    }
-    let pod = Pod {
-        api_version: "v1",
-        kind: "Pod",
-        metadata: metadata.iter().copied().collect(),
-    };
-    let body = rmp_serde::to_vec_named(&pod).unwrap();
-    wit::Step::Create(wit::Create { body })
-}
-
-/// The host keeps an identity as it is: it cannot be cut.
 #[test]
-fn a_long_identity_is_refused_by_name_and_place() {
-    let plans = |text: &str| {
-        let in_target = |change: fn(&mut types::ObjectRef) -> &mut String| {
-            let mut plan = plan(Vec::new());
-            *change(&mut plan.target) = text.to_owned();
-            plan
-        };
-        let options = wit::DeleteOptions {
-            resource_version: text.to_owned(),
-            propagation_policy: String::new(),
-            grace_period_seconds: None,
-        };
-        let created = plan(vec![create(&[("name", text)])]);
-        [
-            (
-                "the apiVersion of the target",
-                in_target(|it| &mut it.api_version),
-            ),
-            ("the kind of the target", in_target(|it| &mut it.kind)),
-            (
-                "the namespace of the target",
-                in_target(|it| &mut it.namespace),
-            ),
-            ("the name of the target", in_target(|it| &mut it.name)),
-            ("the uid of the target", in_target(|it| &mut it.uid)),
-            ("the name of the created object", created),
-            ("a resourceVersion", plan(vec![wit::Step::Delete(options)])),
-        ]
-    };
-    let commands = |text: &str| {
-        let enqueue = |key: &str, group: &str| {
-            wit::Command::Enqueue(wit::Enqueue {
-                queue: "work".to_owned(),
-                key: key.to_owned(),
-                after: 0,
-                created_at: None,
-                group: group.to_owned(),
-            })
-        };
-        let set_rate = wit::SetRate {
-            queue: "work".to_owned(),
-            group: text.to_owned(),
-            per_second: 1.0,
-            burst: 1,
-        };
-        let note = wit::SetNote {
-            key: text.to_owned(),
-            value: None,
-        };
-        [
-            ("the key of an item", enqueue(text, "")),
-            ("a group", enqueue("", text)),
-            ("the key of an item", wit::Command::Cancel(item(text))),
-            ("a group", wit::Command::SetRate(set_rate)),
-            ("the key of a note", wit::Command::SetNote(note)),
-        ]
-    };
-    for (bytes, is_refused) in [(1024, false), (1025, true), (2048, true)] {
-        let text = "x".repeat(bytes);
-        let expected = |place: &str, what: &str| {
-            is_refused.then(|| format!("{place}: {bytes} bytes in {what}; the limit is 1024"))
-        };
-        for (what, plan) in plans(&text) {
-            let decision = wit::Decision {
-                plans: vec![plan],
-                ..decision()
-            };
-            let place = "decision 0, plan 0";
-            assert_eq!(refusal(decision), expected(place, what));
-        }
-        for (what, command) in commands(&text) {
-            let decision = wit::Decision {
-                commands: vec![command],
-                ..decision()
-            };
-            assert_eq!(refusal(decision), expected("decision 0", what));
-        }
+fn the_host_refuses_what_the_test_harness_refuses() {
+    for (answer, reason) in answers::refused() {
+        let error = read(answer).map_err(|error| error.to_string());
+        assert_eq!(error, Err(reason));
     }
 }
 
-/// After a lost reply, the host would create another object.
 #[test]
-fn a_creation_needs_a_name() {
-    let refused = |metadata: &[(&str, &str)]| {
-        refusal(wit::Decision {
-            plans: vec![plan(vec![create(metadata)])],
-            ..decision()
-        })
+fn a_decision_is_converted_as_in_the_test_harness() {
+    let (answer, expected) = answers::accepted();
+    assert_eq!(read(vec![answer]), Ok(vec![expected]));
+}
+
+/// A long answer costs no second list of its plans, and no copy of a body.
+#[test]
+fn plans_and_bodies_are_converted_in_place() {
+    let steps = vec![answers::patch("merge", "", b"\x80")];
+    let plans = vec![answers::plan(steps)];
+    let plans_at = plans.as_ptr().addr();
+    let wit::Step::Patch(patch) = &plans[0].steps[0] else {
+        panic!("a patch");
     };
-    assert_eq!(refused(&[("name", "a")]), None);
-    let expected = |problem: &str| {
-        let place = "decision 0, plan 0, step 0";
-        Some(format!("{place}: the body of the creation {problem}"))
+    let body_at = patch.body.as_ptr().addr();
+    let decisions = read(vec![answers::plans(plans)]).unwrap();
+    let plans = &decisions[0].plans;
+    assert_eq!(plans.as_ptr().addr(), plans_at);
+    let davit_core::plan::Step::Patch(patch) = &plans[0].steps[0] else {
+        panic!("a patch");
     };
-    assert_eq!(refused(&[]), expected("has no metadata.name"));
-    let generated = expected(
-        "has metadata.generateName: after a lost reply, it would be created twice; set \
-         metadata.name alone",
-    );
-    assert_eq!(refused(&[("generateName", "a-")]), generated);
-    let both = [("name", "a"), ("generateName", "a-")];
-    assert_eq!(refused(&both), generated);
+    assert_eq!(patch.body.as_ptr().addr(), body_at);
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use davit_core::msgpack::NotJson;
+use crate::msgpack::NotJson;
 
 /// A place in an answer, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
