@@ -68,6 +68,11 @@ impl<'a> Fleet<'a> {
         assert!(former.is_none(), "each replica has a name of its own");
     }
 
+    /// Waits until the cluster has this property.
+    pub(super) fn until(&self, what: &str, done: impl FnMut(&Sim) -> bool) {
+        self.cluster.until(what, done);
+    }
+
     /// Starts a replica, and waits until it follows the controller or leads it.
     pub(super) fn start_and_sync(&self, name: &str) {
         self.start(name);

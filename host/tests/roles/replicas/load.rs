@@ -9,7 +9,7 @@ use std::time::Duration;
 use davit_sim::Sim;
 use serde_json::{Value, json};
 
-use super::fleet::{ReplicaRequest, deletions};
+use super::fleet::{Fleet, ReplicaRequest, deletions};
 
 /// Every tenth pod of a wave is gone as soon as it is deleted. The others stay for a grace
 /// period, so that a second deletion would succeed.
@@ -143,13 +143,13 @@ impl Wave {
 
 /// Creates pods of a tainted node until it ends.
 pub(super) struct Arrivals {
-    sim: Sim,
     ends: Arc<AtomicBool>,
+    /// Returns the pods, by uid.
     thread: JoinHandle<BTreeMap<String, Arrival>>,
 }
 
-/// A pod, by its uid.
-pub(super) struct Arrival {
+/// A pod that has arrived.
+struct Arrival {
     name: String,
     /// When it was created, in the server's time.
     at: Duration,
@@ -171,40 +171,27 @@ impl Arrivals {
             }
             all
         });
-        Self {
-            sim: sim.clone(),
-            ends,
-            thread,
-        }
+        Self { ends, thread }
     }
 
-    /// Creates no more pods, and waits until those that were created are deleted. Returns
-    /// how long each of them had to wait, with the time of its creation; checks that each
-    /// was deleted once.
-    pub(super) fn end(
-        self,
-        until: impl FnOnce(&dyn Fn(&Sim) -> bool),
-        writes: impl FnOnce() -> Vec<ReplicaRequest>,
-    ) -> Vec<(Duration, Duration)> {
+    /// Creates no more pods, and waits until those that were created are deleted. Checks
+    /// that each was deleted once, and returns how long each had to wait.
+    pub(super) fn end(self, fleet: &Fleet<'_>) -> Vec<Duration> {
         self.ends.store(true, Ordering::Relaxed);
         let all = self.thread.join().unwrap();
-        until(&|sim| {
+        fleet.until("every pod is deleted", |sim| {
             let mut pods = all.iter();
             pods.all(|(uid, Arrival { name, .. })| is_gone_or_going(sim, name, uid))
         });
-        let present = self.sim.list("v1", "Pod", "default").unwrap();
-        assert!(present.len() >= all.len(), "no kubelet ends them");
-        let writes = writes();
-        let mut deleted = BTreeMap::new();
-        for write in &writes {
-            if write.is_deletion() && write.is_success() {
-                let former = deleted.insert(write.uid(), write.request.uptime);
-                assert!(former.is_none(), "deleted twice: {}", write.request.path);
-            }
-        }
-        let waits = all.iter().map(|(uid, Arrival { at, .. })| {
-            let wait = deleted[uid].saturating_sub(*at);
-            (*at, wait)
+        let writes = fleet.writes();
+        let counts = deletions(&writes);
+        let is_success = |write: &&ReplicaRequest| write.is_deletion() && write.is_success();
+        let successes = writes.iter().filter(is_success);
+        let times = successes.map(|write| (write.uid(), write.request.uptime));
+        let times: BTreeMap<String, Duration> = times.collect();
+        let waits = all.iter().map(|(uid, Arrival { name, at })| {
+            assert_eq!(counts.get(uid), Some(&1), "deletions of {name}");
+            times[uid].saturating_sub(*at)
         });
         waits.collect()
     }

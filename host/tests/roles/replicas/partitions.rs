@@ -104,10 +104,7 @@ fn a_holder_that_is_cut_off_stops_to_write_before_another_one_leads() {
     println!("after the outage of leases, it evicts again after {took:?}");
     assert!(took < TAKEOVER + SLACK, "{took:?}");
 
-    let until = |done: &dyn Fn(&davit_sim::Sim) -> bool| {
-        cluster.until("every pod is deleted", done);
-    };
-    let waits = arrivals.end(until, || fleet.writes());
+    let waits = arrivals.end(&fleet);
     println!("{} pods arrived, and each was deleted once", waits.len());
     wave.check("partitions", &fleet.writes());
     assert_eq!(cluster.denied(), BTreeSet::new());

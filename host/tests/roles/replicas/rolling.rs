@@ -38,11 +38,8 @@ fn no_eviction_is_lost_while_every_replica_is_replaced() {
         println!("SIGTERM of the holder: another replica evicts after {took:?}");
         assert!(took < HANDOVER + SLACK, "{took:?}");
     }
-    let until = |done: &dyn Fn(&davit_sim::Sim) -> bool| {
-        cluster.until("every pod is deleted", done);
-    };
-    let waits = arrivals.end(until, || fleet.writes());
-    let longest = waits.iter().map(|(_, wait)| *wait).max().unwrap();
+    let waits = arrivals.end(&fleet);
+    let longest = *waits.iter().max().unwrap();
     println!(
         "{} pods arrived while three replicas were replaced; the longest wait: {longest:?}",
         waits.len()
