@@ -392,12 +392,12 @@ impl Cluster {
     }
 }
 
-/// One pod tolerates the maintenance taint for two seconds.
+/// One pod tolerates the maintenance taint for a second.
 fn tolerations(pod: &str) -> Value {
     match pod {
         "web-44" => json!([{
             "key": "example.com/maintenance", "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 2,
+            "tolerationSeconds": 1,
         }]),
         _ => json!([]),
     }

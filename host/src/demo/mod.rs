@@ -41,7 +41,7 @@ use screen::Screen;
 /// How long a controller may take to react. It usually takes two or three seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A pause to read the screen.
-const READING: Duration = Duration::from_millis(300);
+const READING: Duration = Duration::from_millis(200);
 
 /// Runs the demo. It fails if the API server does not have the expected state.
 pub async fn run(arguments: DemoArguments) -> Result<()> {

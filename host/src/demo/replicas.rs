@@ -21,7 +21,7 @@ const REASON: &str = "not-tolerated";
 const NODE: &str = "node-2";
 /// How long the API server takes for each write to a pod: long enough to kill a replica in
 /// between.
-const SLOW: [&str; 2] = ["patch pods delay=25ms", "delete pods delay=25ms"];
+const SLOW: [&str; 2] = ["patch pods delay=15ms", "delete pods delay=15ms"];
 /// How many pods more the tainted node has.
 const PODS: u32 = 36;
 /// How many are deleted before the holder is killed.
@@ -170,24 +170,25 @@ impl Story {
         self.controllers.clear();
         self.apply().await?;
         self.until("a replica leads", |_| fleet.is_ready()).await?;
-        let former = fleet.holder().context("nobody leads")?;
         for fault in SLOW {
             self.cluster.sim().add_fault(fault.parse::<Fault>()?);
         }
         self.cluster.create_jobs(NODE, PODS)?;
         let pods = self.cluster.pods_of(NODE)?;
         self.screen.action(&format!(
-            "{former} leads; {NODE} gets a NoExecute taint, which none of its {} pods tolerates",
+            "{NODE} gets a NoExecute taint, which none of its {} pods tolerates",
             pods.len()
         ));
         let tainted = self.cluster.sim().uptime();
         self.cluster.taint(NODE)?;
         self.until_leaving(&pods, BEFORE).await?;
+        let former = fleet.holder().context("nobody leads")?;
         fleet.kill(former)?;
         let at = self.cluster.sim().uptime();
         let left = pods.len() - self.cluster.leaving(&pods)?;
-        self.screen
-            .failure(&format!("kill -9 {former}: {left} pods are left"));
+        self.screen.failure(&format!(
+            "kill -9 {former}, which leads: {left} pods are left"
+        ));
         self.until("another replica leads", |_| {
             let holder = fleet.holder();
             let has_another = holder.is_some_and(|holder| holder != former);
