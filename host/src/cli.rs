@@ -10,6 +10,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
 
+use crate::commands::stop::Selection;
 use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
@@ -73,6 +74,12 @@ pub enum Command {
     /// resync.
     #[command(after_long_help = examples::RESET)]
     Reset(RequestArguments),
+    /// Stops controllers: they write nothing until davit start.
+    #[command(after_long_help = examples::STOP)]
+    Stop(StopArguments),
+    /// Starts controllers that davit stop has stopped.
+    #[command(after_long_help = examples::START)]
+    Start(StopArguments),
     /// Shows the rules that spec.permissions lacks, or adds them.
     #[command(after_long_help = examples::GRANT)]
     Grant(GrantArguments),
@@ -146,12 +153,13 @@ pub struct RunArguments {
 /// Leader election.
 #[derive(Debug, Args)]
 pub struct LeaseArguments {
-    /// Runs beside other replicas: each Controller has a Lease, and only its holder writes.
-    /// Not for the controllers of a configuration file.
+    /// Runs the cluster's Controllers without Leases. No other host may run them: both
+    /// would write. Without this option, each Controller has a Lease, and only its holder
+    /// writes. The controllers of a configuration file have no Leases.
     #[arg(long)]
-    pub leader_elect: bool,
+    pub single: bool,
     /// Name of this replica in Leases [default: the host name, in a pod its name]
-    #[arg(long, value_name = "NAME", requires = "leader_elect", value_parser = replica_id)]
+    #[arg(long, value_name = "NAME", conflicts_with = "single", value_parser = replica_id)]
     pub replica_id: Option<String>,
     /// How long after its last renewal nobody else acquires a Lease. Whole seconds.
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
@@ -353,6 +361,33 @@ pub struct RequestArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
+}
+
+/// `davit stop` and `davit start`
+#[derive(Debug, Args)]
+pub struct StopArguments {
+    /// Names of the controllers.
+    #[arg(required_unless_present = "all")]
+    pub names: Vec<String>,
+    /// All Controllers of the cluster; with start, those that davit stop has stopped.
+    #[arg(long, conflicts_with = "names")]
+    pub all: bool,
+    /// How long to wait for the host's answer; with 0, do not wait.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
+    pub wait: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
+}
+
+impl StopArguments {
+    pub(crate) fn selection(&self) -> Selection<'_> {
+        if self.all {
+            Selection::All
+        } else {
+            Selection::Names(&self.names)
+        }
+    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

@@ -57,6 +57,8 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Retry(arguments) => commands::retry(arguments).await,
         Command::Abort(arguments) => commands::abort(arguments).await,
         Command::Reset(arguments) => commands::reset(arguments).await,
+        Command::Stop(arguments) => commands::stop(arguments).await,
+        Command::Start(arguments) => commands::start(arguments).await,
         Command::Grant(arguments) => commands::grant(arguments).await,
         Command::Rollback(arguments) => commands::rollback(arguments).await,
         Command::History(arguments) => commands::history(arguments).await,

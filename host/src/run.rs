@@ -111,16 +111,20 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     Ok(())
 }
 
-/// The leases of leader election; none if this is the only replica.
+/// The leases of leader election; none if this is the only replica. No other replica reads the
+/// records of a file's controllers.
 fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSettings>> {
-    if !arguments.leader_elect {
+    if config.controllers.is_some() {
+        if arguments.replica_id.is_some() {
+            bail!(
+                "--replica-id: the controllers of a configuration file have no Leases; run one \
+                 replica, or define Controllers in the cluster"
+            );
+        }
         return Ok(None);
     }
-    if config.controllers.is_some() {
-        bail!(
-            "--leader-elect: the configuration file has controllers, whose records no other \
-             replica reads; run one replica, or define Controllers in the cluster"
-        );
+    if arguments.single {
+        return Ok(None);
     }
     let timing = LeaseTiming {
         duration: arguments.leader_elect_lease_duration,

@@ -19,6 +19,9 @@ use crate::rollout::Role;
 use crate::time::Instant;
 
 const WINDOW: Duration = Duration::from_mins(1);
+/// The parts of a window in [`RecentWrites`].
+const PARTS: usize = 6;
+const PART: Duration = Duration::from_secs(10);
 
 /// The limits that an operator sets; none for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -130,6 +133,16 @@ pub struct Requester {
     pub watched: usize,
 }
 
+/// What guardrails have admitted in the last 60 seconds, in each ten seconds of them, the
+/// latest first. A host records it for the next one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecentWrites {
+    /// The writes, if a guardrail limits them.
+    pub writes: [u32; PARTS],
+    /// The deletions and evictions, if a guardrail limits them.
+    pub deletes: [u32; PARTS],
+}
+
 /// The plans that count at present, and the tripped guardrails.
 #[derive(Debug, Default)]
 pub struct Budget {
@@ -145,8 +158,9 @@ struct CountedPlan {
     role: Role,
     /// What it counts, in units of the guardrail.
     amount: usize,
-    group: Box<str>,
-    kind: Box<str>,
+    /// The group and the kind of the target; none if it may be any, because another host
+    /// has admitted the plan.
+    kind: Option<(Box<str>, Box<str>)>,
     /// The number of objects of the kind that were watched.
     watched: usize,
 }
@@ -157,7 +171,8 @@ impl CountedPlan {
     }
 
     fn is_of(&self, plan: &Plan) -> bool {
-        kind(plan) == (&self.group, &self.kind)
+        let kind = self.kind.as_ref();
+        kind.is_none_or(|(group, name)| kind_of(plan) == (group.as_ref(), name.as_ref()))
     }
 }
 
@@ -197,6 +212,31 @@ impl Budget {
     pub fn take_over(&mut self, trips: impl Iterator<Item = Trip>) {
         self.tripped.clear();
         trips.for_each(|trip| self.resume(trip));
+    }
+
+    /// What counts at present.
+    #[must_use]
+    pub fn recent_writes(&self, now: Instant) -> RecentWrites {
+        RecentWrites {
+            writes: parts(&self.writes, now),
+            deletes: parts(&self.deletes, now),
+        }
+    }
+
+    /// Another host has admitted these plans. They count as if it had done so just now:
+    /// nobody knows how long ago it wrote that. What this host has admitted before may be
+    /// among them.
+    pub fn assume(&mut self, recent: &RecentWrites, now: Instant) {
+        let own = self.recent_writes(now);
+        let limits = &self.guardrails;
+        let has_deletes =
+            limits.deletes_per_minute.is_some() || limits.deletes_percent_per_minute.is_some();
+        if limits.writes_per_minute.is_some() && own.writes != recent.writes {
+            self.writes = assumed(&own.writes, &recent.writes, now);
+        }
+        if has_deletes && own.deletes != recent.deletes {
+            self.deletes = assumed(&own.deletes, &recent.deletes, now);
+        }
     }
 
     /// An operator resets the guardrails: the counts start at 0.
@@ -262,13 +302,12 @@ impl Budget {
             return;
         }
         self.expire(now);
-        let (group, kind) = kind(plan);
+        let (group, kind) = kind_of(plan);
         let used = |guardrail| CountedPlan {
             at: now,
             role: requester.role,
             amount: amount(guardrail, plan),
-            group: group.into(),
-            kind: kind.into(),
+            kind: Some((group.into(), kind.into())),
             watched: requester.watched,
         };
         let limits = &self.guardrails;
@@ -343,6 +382,40 @@ fn recent(
     used.range(used.partition_point(|used| !used.counts(now))..)
 }
 
+/// The amounts in each part of the window.
+fn parts(used: &VecDeque<CountedPlan>, now: Instant) -> [u32; PARTS] {
+    let mut parts = [0_u32; PARTS];
+    for plan in recent(used, now) {
+        let index = now.since(plan.at).as_secs() / PART.as_secs();
+        let index = usize::try_from(index).unwrap_or(PARTS);
+        if let Some(part) = parts.get_mut(index) {
+            *part = part.saturating_add(u32::try_from(plan.amount).unwrap_or(u32::MAX));
+        }
+    }
+    parts
+}
+
+/// The plans of this host and of another one, each part as late as it can have been. A part
+/// that both know counts once.
+fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDeque<CountedPlan> {
+    let mut plans = VecDeque::new();
+    let mut at = now;
+    for (own, recorded) in own.iter().zip(recorded) {
+        let amount = (*own).max(*recorded) as usize;
+        if amount > 0 {
+            plans.push_front(CountedPlan {
+                at,
+                role: Role::Stable,
+                amount,
+                kind: None,
+                watched: 0,
+            });
+        }
+        at = at.before(PART);
+    }
+    plans
+}
+
 /// A trip of the whole limit holds back both revisions, a trip of the candidate's share
 /// only the candidate.
 fn holds_back(trip: &Trip, role: Role) -> bool {
@@ -355,7 +428,7 @@ fn part(whole: usize, percent: u8) -> usize {
 }
 
 /// The group and kind of a plan's target: several groups may have the same kind.
-fn kind(plan: &Plan) -> (&str, &str) {
+fn kind_of(plan: &Plan) -> (&str, &str) {
     (plan.target.group(), &plan.target.kind)
 }
 

@@ -1,7 +1,7 @@
 //! The desired controllers: the control half's output for the data half.
 
 use crate::account::Account;
-use crate::budget::{Guardrail, Trip};
+use crate::budget::{Guardrail, RecentWrites, Trip};
 use crate::controller::Settings;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
@@ -29,6 +29,9 @@ pub struct DesiredController<G> {
     /// The guardrails that were tripped when an earlier host ended: they hold
     /// plans back from the start.
     pub tripped: Vec<TrippedGuardrail>,
+    /// What guardrails had admitted when another host ended or lost the lease: it counts
+    /// from the start, or from the time when this replica leads.
+    pub recent: RecentWrites,
 }
 
 impl<G> PartialEq for DesiredController<G> {
@@ -42,6 +45,8 @@ impl<G> PartialEq for DesiredController<G> {
             cohort,
             candidate,
             tripped,
+            // It is not a reason to apply the controller again.
+            recent: _,
         } = self;
         *name == other.name
             && *leads == other.leads

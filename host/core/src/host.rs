@@ -184,6 +184,15 @@ impl<G: Clone> Host<G> {
         self.control.is_settled() && self.control.next_wake() > now.instant
     }
 
+    /// What this host waits for, so that a controller does not run here or has no leader;
+    /// none if all of them run.
+    #[must_use]
+    pub fn waiting(&self) -> Option<String> {
+        let leases = self.leases.as_ref();
+        let failure = leases.and_then(Leases::failure);
+        failure.or_else(|| self.machine.waiting())
+    }
+
     /// The targets on which the revisions of a controller disagree; none without a
     /// candidate.
     #[must_use]

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::budget::Trip;
+use crate::budget::{RecentWrites, Trip};
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
@@ -25,6 +25,9 @@ pub struct Observation {
     pub candidate: Option<CandidateObservation>,
     /// The guardrails that hold plans back.
     pub tripped: Vec<Trip>,
+    /// What the guardrails have admitted in the last 60 seconds; none if the controller does
+    /// not run.
+    pub recent: Option<RecentWrites>,
     /// A request of the stable revision that the API server refused as forbidden, if it
     /// refuses such requests still.
     pub refused: Option<String>,

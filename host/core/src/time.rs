@@ -37,6 +37,13 @@ impl Instant {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         Self(self.0.saturating_add(nanos))
     }
+
+    /// This point moved into the past, never before [`Self::ZERO`].
+    #[must_use]
+    pub fn before(self, time: Duration) -> Self {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self(self.0.saturating_sub(nanos))
+    }
 }
 
 /// A point on the wall clock: milliseconds since the Unix epoch.

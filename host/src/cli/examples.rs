@@ -57,6 +57,26 @@ To start the rollout of a rejected revision again, run davit retry.
 Examples:
   davit resume podgc";
 
+pub(super) const STOP: &str = "\
+The command sets the mode of the Controllers to Disabled, also while no host answers: a
+host reads the mode before it writes. It exits 1 if a Controller cannot be changed, and 3
+if no host has confirmed a change within --wait. Requests that a host has sent already end.
+
+A tool that applies manifests from a repository restores the former mode: suspend it.
+
+Examples:
+  # Everything
+  davit stop --all
+
+  # One controller
+  davit stop podgc";
+
+pub(super) const START: &str = "\
+The command restores the mode that each Controller had before davit stop.
+
+Examples:
+  davit start --all";
+
 pub(super) const RETRY: &str = "\
 The host does not start the rollout of a rejected revision again by itself, as long
 as the spec describes that revision. The rollout starts with the first step.

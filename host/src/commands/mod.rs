@@ -1,7 +1,7 @@
 //! The commands about the Controllers of a cluster.
 //!
-//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `rollback` and
-//! `grant --apply` read the Controller, fail if the request does not fit its state, write one
+//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `stop`, `start`, `rollback`
+//! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
 //! `diff`, `check` and `version` change nothing.
 
@@ -14,6 +14,7 @@ pub mod history;
 pub(crate) mod print;
 pub mod requests;
 mod server;
+pub mod stop;
 mod tree;
 mod version;
 
@@ -30,7 +31,7 @@ use serde_json::Value;
 use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
     GetArguments, GrantArguments, HistoryArguments, PromoteArguments, RequestArguments,
-    RollbackArguments, ServerArguments,
+    RollbackArguments, ServerArguments, StopArguments,
 };
 use crate::resource::{controllers, describe};
 pub use check::check;
@@ -53,6 +54,18 @@ pub async fn pause(arguments: RequestArguments) -> Result<()> {
     let client = request_client(&arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
+}
+
+/// `davit stop`
+pub async fn stop(arguments: StopArguments) -> Result<()> {
+    let client = connect(arguments.cluster.clone()).await?;
+    stop::stop(&client, arguments.selection(), arguments.wait).await
+}
+
+/// `davit start`
+pub async fn start(arguments: StopArguments) -> Result<()> {
+    let client = connect(arguments.cluster.clone()).await?;
+    stop::start(&client, arguments.selection(), arguments.wait).await
 }
 
 /// `davit resume`

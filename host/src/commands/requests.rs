@@ -254,7 +254,7 @@ impl ControllerObject {
     }
 
     /// Merges a change into the object that was read, by its uid.
-    async fn change(&self, name: &str, mut change: Value) -> Result<DynamicObject> {
+    pub(super) async fn change(&self, name: &str, mut change: Value) -> Result<DynamicObject> {
         if let Some(change) = change.as_object_mut() {
             let metadata = change.entry("metadata").or_insert(json!({}));
             if let Some(metadata) = metadata.as_object_mut() {

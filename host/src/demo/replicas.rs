@@ -73,7 +73,7 @@ impl Fleet {
         let program = std::env::current_exe().context("this program is gone")?;
         let mut command = Command::new(program);
         command
-            .args(["run", "--leader-elect", "--replica-id", name])
+            .args(["run", "--replica-id", name])
             .args(["--leader-elect-lease-duration", "2s"])
             .args(["--leader-elect-renew-deadline", "1500ms"])
             .args(["--leader-elect-retry-period", "500ms"])

@@ -205,7 +205,9 @@ impl Task {
                 Effect::Term { controller, until } => self.terms.set(&controller, until),
             }
         }
-        if self.host.is_settled(now) {
+        if !self.waiting.is_empty() && self.host.is_settled(now) {
+            // The host is ready from now on, unless a controller waits.
+            self.telemetry.heartbeat(self.host.waiting());
             for waiting in self.waiting.drain(..) {
                 // The caller may be gone.
                 let _ = waiting.send(());
@@ -251,6 +253,7 @@ impl Task {
             let (statuses, terms) = (self.host.statuses(), &self.terms);
             self.telemetry.controllers(statuses, |one| terms.leads(one));
             let instances = self.control.loader.instances();
+            self.telemetry.heartbeat(self.host.waiting());
             self.telemetry
                 .host(self.reflectors.running.len(), instances);
         }

@@ -69,6 +69,11 @@ impl Telemetry {
         }
     }
 
+    /// The host's task runs, and waits for this.
+    pub(super) fn heartbeat(&self, waiting: Option<String>) {
+        self.health.heartbeat(waiting);
+    }
+
     /// Sets the metrics of the streams and instances of the whole host.
     pub(super) fn host(&self, streams: usize, instances: InstanceUsage) {
         self.metrics.cache.set_streams(streams);
@@ -196,7 +201,6 @@ impl Telemetry {
         }
         metrics.cache.set_bytes(state.bytes);
         metrics.events.set(&self.recorder.stats());
-        self.health.heartbeat(state.waiting.clone());
         let unreachable = self.api.absence().map(|absence| {
             let lasts = now.since(absence.since);
             (lasts, absence.last)

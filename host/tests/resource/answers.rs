@@ -41,6 +41,8 @@ fn a_request_that_no_host_answers_is_not_reported_as_done() {
         &["reset", "podgc"],
         &["pause", "podgc"],
         &["resume", "podgc"],
+        &["stop", "podgc"],
+        &["start", "--all"],
     ] {
         let output = site.davit(&[arguments, &["--wait=1s"]].concat());
         assert_eq!(output.code, 3, "{arguments:?}: {output:?}");
@@ -53,6 +55,46 @@ fn a_request_that_no_host_answers_is_not_reported_as_done() {
         );
         assert!(output.err.contains("podgc"), "{output:?}");
     }
+}
+
+#[test]
+fn stop_disables_every_controller_without_a_host_and_start_restores_their_modes() {
+    let site = Site::new();
+    site.podgc(1, &STEPS);
+    site.change(json!({"spec": {"mode": "Enforce"}}));
+    let output = site.davit(&["stop", "--all", "--wait=1s"]);
+    assert_eq!(output.code, 3, "{output:?}");
+    assert!(output.err.contains("--replicas=0"), "{output:?}");
+    assert_eq!(site.get()["spec"]["mode"], "Disabled");
+    // A second stop does not forget the former mode.
+    site.must(&["stop", "podgc", "--wait=0"]);
+    site.must(&["start", "--all", "--wait=0"]);
+    let controller = site.get();
+    assert_eq!(controller["spec"]["mode"], "Enforce");
+    let annotations = &controller["metadata"]["annotations"];
+    assert!(annotations["davit.dev/stopped-mode"].is_null());
+    let output = site.davit(&["start", "podgc"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("has not stopped it"), "{output:?}");
+    let output = site.davit(&["stop", "podgc", "gone"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert_eq!(
+        site.get()["spec"]["mode"],
+        "Enforce",
+        "nothing is half done"
+    );
+    let output = site.davit(&["stop"]);
+    assert_eq!(output.code, 2, "{output:?}");
+}
+
+#[test]
+fn a_host_confirms_a_stop() {
+    let (site, _host) = Site::with_host(&STEPS);
+    let out = site.must(&["stop", "--all"]);
+    assert!(out.contains("podgc: Disabled (was "), "{out}");
+    site.until("it is disabled", |status| status["summary"] == "Disabled");
+    let out = site.must(&["start", "podgc"]);
+    assert!(out.contains("again"), "{out}");
 }
 
 #[test]

@@ -105,7 +105,7 @@ fn two_replicas_elect_a_leader_and_an_update_never_stops_the_last_ready_one() {
         });
         assert_eq!(deployment["strategy"], update, "{path}");
         let leases = rendered.arguments().leases;
-        assert!(leases.leader_elect, "{path}");
+        assert!(!leases.single, "{path}");
         // The other replicas read all Leases once in each period.
         let seen = deployment["minReadySeconds"].as_u64().unwrap();
         assert!(seen > leases.leader_elect_retry_period.as_secs(), "{path}");
@@ -141,7 +141,7 @@ fn one_replica_has_no_leases_and_stops_before_the_next_one_starts() {
         let deployment = &rendered.one("Deployment")["spec"];
         assert_eq!(deployment["replicas"], 1, "{path}");
         assert_eq!(deployment["strategy"], json!({"type": "Recreate"}));
-        assert!(!rendered.arguments().leases.leader_elect, "{path}");
+        assert!(rendered.arguments().leases.single, "{path}");
         assert_eq!(rendered.kind("PodDisruptionBudget").count(), 0, "{path}");
     }
 }

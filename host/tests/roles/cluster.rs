@@ -141,7 +141,7 @@ impl Cluster {
 
     fn run_config(&self, config: &Path, ports: &[&str]) -> Process {
         self.sim.clear_log();
-        self.spawn(config, ports)
+        self.spawn(config, &[ports, &["--single"]].concat())
     }
 
     /// Starts a replica that takes part in leader election, with a third of the default
@@ -259,9 +259,8 @@ impl Cluster {
 }
 
 /// The arguments of a replica that takes part in leader election.
-fn election(name: &str) -> [&str; 9] {
+fn election(name: &str) -> [&str; 8] {
     [
-        "--leader-elect",
         "--replica-id",
         name,
         "--leader-elect-lease-duration",

@@ -25,6 +25,7 @@ pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitC
 pub use spec::{ControllerSpec, ModeConfig, encode_config};
 pub use status::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
-    RejectedStatus, RequestResult, RequestStatus, RevisionStatus, TrippedStatus,
+    RecentWritesStatus, RejectedStatus, RequestResult, RequestStatus, RevisionStatus,
+    TrippedStatus,
 };
 pub use verify::{AnyOfConfig, PublicKeyConfig, SignatureConfig, VerifyConfig};

@@ -2,6 +2,7 @@
 //!
 //! It is also the record of a rollout: a host that starts continues from it.
 
+use crate::budget::RecentWrites;
 use crate::grant::Permissions;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
@@ -44,6 +45,10 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["guardrail"],
     ))]
     pub tripped: Vec<TrippedStatus>,
+    /// What guardrails have admitted in the last 60 seconds. A replica that takes over counts
+    /// it too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub recent_writes: Option<RecentWritesStatus>,
     /// The rules that `spec.permissions` lacks: revisions declare them, and do not run
     /// without them. `davit grant` adds them. If they are too many for a status, these are
     /// the first of them.
@@ -212,6 +217,49 @@ pub struct TrippedStatus {
     /// the guardrail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
+}
+
+/// What guardrails have admitted in the last 60 seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RecentWritesStatus {
+    /// The writes in each ten seconds, the latest first, if a guardrail limits them.
+    pub writes: Vec<u32>,
+    /// The deletions and evictions in each ten seconds, the latest first, if a guardrail
+    /// limits them.
+    pub deletes: Vec<u32>,
+}
+
+impl RecentWritesStatus {
+    /// The status; none if nothing counts.
+    #[must_use]
+    pub fn of(recent: RecentWrites) -> Option<Self> {
+        let trimmed = |parts: &[u32]| {
+            let length = parts
+                .iter()
+                .rposition(|part| *part > 0)
+                .map_or(0, |last| last + 1);
+            parts.iter().take(length).copied().collect()
+        };
+        (recent != RecentWrites::default()).then(|| Self {
+            writes: trimmed(&recent.writes),
+            deletes: trimmed(&recent.deletes),
+        })
+    }
+
+    /// The counts. What is older than 60 seconds does not count.
+    #[must_use]
+    pub fn parts(&self) -> RecentWrites {
+        let mut recent = RecentWrites::default();
+        let fill = |parts: &mut [u32], recorded: &[u32]| {
+            for (part, recorded) in parts.iter_mut().zip(recorded) {
+                *part = *recorded;
+            }
+        };
+        fill(&mut recent.writes, &self.writes);
+        fill(&mut recent.deletes, &self.deletes);
+        recent
+    }
 }
 
 /// The host's answer to a request.

@@ -302,3 +302,56 @@ fn without_guardrails_nothing_is_counted() {
     assert_eq!(admitted(&mut budget, STABLE, 0, 100), 100);
     assert!(budget.deletes.is_empty() && budget.writes.is_empty());
 }
+
+#[test]
+fn what_another_host_admitted_counts_from_now_until_a_minute_is_over() {
+    let mut former = Budget::new(deletes(10));
+    assert_eq!(admitted(&mut former, STABLE, 100, 4), 4);
+    assert_eq!(admitted(&mut former, STABLE, 135, 3), 3);
+    let recent = former.recent_writes(at(140));
+    assert_eq!(recent.deletes, [3, 0, 0, 0, 4, 0]);
+    assert_eq!(recent.writes, [0; 6], "nothing limits them");
+    // The clock of the next host starts at zero.
+    let mut next = Budget::new(deletes(10));
+    next.assume(&recent, at(5));
+    assert_eq!(admitted(&mut next, STABLE, 6, 5), 3);
+    let mut next = Budget::new(deletes(10));
+    next.assume(&recent, at(1005));
+    // The four are at least 40 seconds old.
+    assert_eq!(admitted(&mut next, STABLE, 1026, 7), 7);
+    next.reset();
+    assert_eq!(next.recent_writes(at(1026)), RecentWrites::default());
+}
+
+#[test]
+fn a_host_that_leads_again_counts_its_own_plans_once() {
+    let mut budget = Budget::new(deletes(10));
+    assert_eq!(admitted(&mut budget, STABLE, 100, 4), 4);
+    // The other host has counted these four too, and admitted two.
+    let recorded = RecentWrites {
+        deletes: [2, 4, 0, 0, 0, 0],
+        ..RecentWrites::default()
+    };
+    budget.assume(&recorded, at(115));
+    assert_eq!(admitted(&mut budget, STABLE, 116, 10), 4);
+}
+
+/// The kinds of another host's plans are not recorded: each may be of any kind.
+#[test]
+fn plans_of_another_host_count_for_the_percentage_of_every_kind() {
+    let guardrails = Guardrails {
+        deletes_percent_per_minute: Some(10),
+        ..Guardrails::default()
+    };
+    let of_hundred = Requester {
+        watched: 100,
+        ..STABLE
+    };
+    let mut budget = Budget::new(guardrails);
+    let recorded = RecentWrites {
+        deletes: [7, 0, 0, 0, 0, 0],
+        ..RecentWrites::default()
+    };
+    budget.assume(&recorded, at(100));
+    assert_eq!(admitted(&mut budget, of_hundred, 101, 9), 3);
+}

@@ -27,7 +27,8 @@ use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::transition::LoadFailureOfStable;
 use super::trips::Trips;
-use crate::api::{ControllerSpec, ControllerStatus, HostStatus, SpecError};
+use crate::api::{ControllerSpec, ControllerStatus, HostStatus, RecentWritesStatus, SpecError};
+use crate::budget::RecentWrites;
 use crate::desired::DesiredController;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
@@ -75,6 +76,9 @@ pub(super) struct Controller<G> {
     /// How many of its requests were refused as forbidden, when it was last observed.
     forbidden: u64,
     trips: Trips,
+    /// What guardrails had admitted in 60 seconds, as another host has recorded it; nothing
+    /// once it counts here.
+    recorded_writes: RecentWrites,
     /// Whether the controller has a lease: there are other replicas.
     pub(super) has_lease: bool,
     /// The part of this replica in the decisions.
@@ -137,6 +141,7 @@ impl<G: Clone> Controller<G> {
             reviewed: Arc::default(),
             forbidden: 0,
             trips: Trips::restore(&status.tripped),
+            recorded_writes: recorded_writes(&status),
             has_lease: false,
             part: Part::Leader,
             recording: Recording::new(status.clone()),
@@ -163,6 +168,7 @@ impl<G: Clone> Controller<G> {
         self.rest.end();
         self.rollout = Rollout::restore(&status);
         self.trips.continue_from(&status.tripped);
+        self.recorded_writes = recorded_writes(&status);
         self.recording = Recording::new(status.clone());
         self.unrecorded = None;
         self.failure = None;
@@ -215,8 +221,16 @@ impl<G: Clone> Controller<G> {
     pub(super) fn run_in_the_dark(&mut self, seen: Option<&Observation>) {
         self.drop_needs();
         self.take_stable();
-        self.is_settled = true;
+        self.is_settled = self.is_prepared();
         self.rest.note_reconcile(seen, false);
+    }
+
+    /// Whether everything is loaded that this replica would run as the leader, or known not
+    /// to be loadable.
+    fn is_prepared(&self) -> bool {
+        let has_stable = self.stable.is_some() || self.failure.is_some();
+        let has_described = self.described().is_some() || self.problem.is_some();
+        (has_stable || self.rollout.stable().is_none()) && (has_described || self.spec.is_none())
     }
 
     /// Decides from now on, from what another replica has recorded.
@@ -281,6 +295,10 @@ impl<G: Clone> Controller<G> {
         self.note_unsigned();
         self.judge(seen, passed, now.wall, &mut notices);
         self.trips.observe(seen, &mut notices);
+        let counts = self.applied.as_ref().is_some_and(|applied| applied.leads);
+        if counts && seen.is_some_and(|seen| seen.recent.is_some()) {
+            self.recorded_writes = RecentWrites::default();
+        }
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);
@@ -344,6 +362,12 @@ impl<G: Clone> Controller<G> {
     pub(super) fn candidate(&self) -> Option<(&Candidate, &ControllerSpec)> {
         self.rollout.candidate().zip(self.spec.as_ref())
     }
+}
+
+/// What the guardrails of another host have admitted.
+fn recorded_writes(status: &ControllerStatus) -> RecentWrites {
+    let recorded = status.recent_writes.as_ref();
+    recorded.map(RecentWritesStatus::parts).unwrap_or_default()
 }
 
 /// Whether a controller's stable revision runs on this host.

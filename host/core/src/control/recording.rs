@@ -341,7 +341,8 @@ fn modules(status: &ControllerStatus) -> impl Iterator<Item = ModuleDigest> {
     digests.filter_map(|digest| digest.parse().ok())
 }
 
-/// Whether two statuses are the same except for the counts and times of a candidate.
+/// Whether two statuses are the same except for recent writes, and for the counts and times of
+/// a candidate.
 fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> bool {
     let ControllerStatus {
         observed_generation,
@@ -352,6 +353,7 @@ fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> b
         candidate,
         rejected,
         tripped,
+        recent_writes: _,
         missing_permissions,
         requests,
         conditions,

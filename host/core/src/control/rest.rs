@@ -57,6 +57,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         refused,
         candidate,
         tripped,
+        recent,
         forbidden,
         now: _,
     } = before;
@@ -68,5 +69,6 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *circuit_open == now.circuit_open
         && *refused == now.refused
         && *tripped == now.tripped
+        && *recent == now.recent
         && *forbidden == now.forbidden
 }

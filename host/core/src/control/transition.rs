@@ -1,9 +1,11 @@
-//! The transition table of docs/rollouts.md: when a rollout changes its state, and how.
+//! How a rollout changes its state.
 //!
 //! Each controller is reconciled once a second in three phases: which revision is
-//! stable, which is the candidate, and how the candidate's step ends. In each phase the
-//! uppermost row that fits wins. [`next`] chooses the row, [`Rollout::apply`] makes the
-//! change; both depend on nothing but their arguments.
+//! stable, which is the candidate, and how the candidate's step ends. The [`table`] says
+//! which change the first two phases make, [`Rollout::end_step`] that of the third, and
+//! [`Rollout::apply`] makes it. All depend on nothing but their arguments.
+
+pub(super) mod table;
 
 use super::notice::Notice;
 use super::state::{Candidate, Loss, Rollout, Standing, Wait, step_of};
@@ -52,22 +54,13 @@ pub(super) struct LoadFailureOfStable {
     pub(super) is_updated: bool,
 }
 
-/// The phases of reconciling a controller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
-    /// Which revision is stable.
-    Stable,
-    /// Which revision is the candidate.
-    Candidate,
-}
-
-/// A row of the table.
+/// A change of the state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     /// The first revision is stable from the start.
     Establish,
     /// The stable revision cannot be loaded after a start.
-    Lose(LoadFailureOfStable),
+    Lose,
     /// The lost revision is loaded.
     Recover,
     /// An operator abandons the lost revision.
@@ -88,82 +81,6 @@ pub(super) enum Transition {
     RollBack(AnalysisFailure),
 }
 
-/// The row that fits.
-pub(super) fn next(phase: Phase, state: &Rollout, now: &Circumstances) -> Option<Transition> {
-    match phase {
-        Phase::Stable => next_of_stable(state, now),
-        Phase::Candidate => next_of_candidate(state, now),
-    }
-}
-
-fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
-    let is_described = now.described.is_some();
-    match state {
-        Rollout::New => is_described.then_some(Transition::Establish),
-        Rollout::Lost { .. } if now.stable_loaded => Some(Transition::Recover),
-        _ if now.stable_loaded => None,
-        Rollout::Lost { .. } if is_described && now.requests.abandon => Some(Transition::Abandon),
-        // A swap does not need the former revision.
-        _ if is_described && now.requests.swap => Some(Transition::Swap),
-        Rollout::Lost { loss, .. }
-            if is_described && loss.is_updated && now.is_update && is_free(state, now) =>
-        {
-            Some(Transition::Update)
-        }
-        other => {
-            let failure = now.failure.clone()?;
-            let known = other.loss().map(Loss::failure);
-            (known.as_ref() != Some(&failure)).then_some(Transition::Lose(failure))
-        }
-    }
-}
-
-/// Whether the described revision is neither a candidate nor rejected: such a revision
-/// does not replace a lost one without a request.
-fn is_free(state: &Rollout, now: &Circumstances) -> bool {
-    let candidate = state.candidate().map(|one| &one.revision.revision);
-    let rejected = state.rejected().map(|one| &one.revision);
-    let described = now.described.as_ref().map(|one| &one.revision);
-    candidate.or(rejected) != described
-}
-
-fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition> {
-    if !now.stable_loaded {
-        return None;
-    }
-    let Some(described) = &now.described else {
-        // Even if the source of the other one is unavailable, or it may not run: nobody
-        // wants this candidate any more.
-        let ends = now.is_superseded && state.candidate().is_some();
-        return ends.then_some(Transition::End);
-    };
-    let name = &described.revision;
-    let is_stable = state
-        .stable()
-        .is_some_and(|stable| stable.revision == *name);
-    match state {
-        Rollout::New | Rollout::Lost { .. } => return None,
-        Rollout::Stable { .. } if is_stable => return None,
-        _ if is_stable => return Some(Transition::End),
-        _ if now.requests.swap => return Some(Transition::Swap),
-        Rollout::RollingOut { candidate, .. } if candidate.revision.revision == *name => {
-            // Even if the spec has no steps any more: the analysis decides how it ends.
-            return None;
-        }
-        Rollout::RolledBack { rejected, .. }
-            if rejected.revision == *name && !now.requests.retry =>
-        {
-            return None;
-        }
-        Rollout::Stable { .. } | Rollout::RollingOut { .. } | Rollout::RolledBack { .. } => {}
-    }
-    Some(if now.steps.is_empty() {
-        Transition::Swap
-    } else {
-        Transition::Start
-    })
-}
-
 impl Rollout {
     /// Makes a transition. `name` returns the unique time that names the rollout,
     /// rejection or loss that starts.
@@ -182,7 +99,7 @@ impl Rollout {
                 let candidate = self.candidate().map(|one| one.revision.clone());
                 self.establish(candidate, name);
             }
-            Transition::Lose(failure) => self.lose(failure, name),
+            Transition::Lose => self.lose(now.failure.clone(), name),
             Transition::Recover => *self = self.known().clone(),
             Transition::Start => {
                 if let (Some(stable), Some(described)) = (self.stable(), &now.described) {
@@ -215,8 +132,10 @@ impl Rollout {
         }
     }
 
-    fn lose(&mut self, failure: LoadFailureOfStable, name: impl FnOnce() -> String) {
-        let LoadFailureOfStable { reason, is_updated } = failure;
+    fn lose(&mut self, failure: Option<LoadFailureOfStable>, name: impl FnOnce() -> String) {
+        let Some(LoadFailureOfStable { reason, is_updated }) = failure else {
+            return;
+        };
         let since = self.loss().map(|loss| loss.since.clone());
         *self = Self::Lost {
             loss: Loss {
@@ -249,7 +168,7 @@ impl Rollout {
         let candidate = self.candidate();
         let name = candidate.map_or("", |one| &one.revision.revision);
         Some(match transition {
-            Transition::Establish | Transition::Recover | Transition::Lose(_) => return None,
+            Transition::Establish | Transition::Recover | Transition::Lose => return None,
             Transition::Abandon => Notice::normal(
                 "Promoted",
                 format!("{described} is promoted: the lost revision {stable} is abandoned"),
@@ -326,15 +245,6 @@ fn wait(hold: StepWait, standing: Standing) -> Wait {
         Standing::NotGranted => Wait::Granted(hold),
         Standing::NotAuthorized => Wait::Authorized(hold),
         Standing::NotLoaded => Wait::Described(hold),
-    }
-}
-
-impl Loss {
-    fn failure(&self) -> LoadFailureOfStable {
-        LoadFailureOfStable {
-            reason: self.reason.clone(),
-            is_updated: self.is_updated,
-        }
     }
 }
 

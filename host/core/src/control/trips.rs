@@ -176,6 +176,7 @@ mod tests {
             pending: None,
             complete: true,
             circuit_open: None,
+            recent: None,
             refused: None,
             candidate: None,
             tripped: tripped.to_vec(),

@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds::BoundExceeded;
+use crate::budget::RecentWrites;
 use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
@@ -265,6 +266,17 @@ impl<G: Clone> Controller<G> {
     /// Another host led the controller: only the trips that it recorded hold.
     pub fn take_over_trips(&mut self, trips: impl Iterator<Item = Trip>) {
         self.shared.budget.take_over(trips);
+    }
+
+    /// Another host has admitted these plans of the controller.
+    pub fn assume_writes(&mut self, recent: &RecentWrites, now: Instant) {
+        self.shared.budget.assume(recent, now);
+    }
+
+    /// What the guardrails have admitted in the last 60 seconds.
+    #[must_use]
+    pub fn recent_writes(&self, now: Instant) -> RecentWrites {
+        self.shared.budget.recent_writes(now)
     }
 
     /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.

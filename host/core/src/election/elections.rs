@@ -59,6 +59,8 @@ pub struct ControllerActivity {
     /// Whether its record is being written: the step of a rollout does not pass from one
     /// replica to another.
     pub is_recording: bool,
+    /// Whether this replica can run it: its module is loaded, and its watches are synced.
+    pub is_ready: bool,
 }
 
 /// The election of the holder of one controller's lease.
@@ -67,12 +69,15 @@ struct Election {
     elector: Elector,
     /// The replica that should hold the lease.
     preferred: String,
+    /// How long this replica leaves a free lease to others.
+    patience: Duration,
     /// Whether the lease has existed.
     has_existed: bool,
     /// The replica that this one gave the lease to, since a replica last came or went. It
     /// gets the lease once: one that does not take it cannot lead the controller.
     given: Option<String>,
-    /// Since when this replica holds the lease and cannot lead the controller.
+    /// Since when this replica holds the lease, and cannot lead the controller or cannot run
+    /// what another one can.
     unable_since: Option<Instant>,
 }
 
@@ -90,7 +95,9 @@ pub struct Elections {
     reading: Option<(LeaseRequestId, Instant)>,
     read_at: Instant,
     /// Why the leases could not be read at the last attempt.
-    failure: Option<String>,
+    read_failure: Option<String>,
+    /// Why a lease could not be written at the last attempt.
+    write_failure: Option<String>,
     writes: BTreeMap<LeaseRequestId, LeaseName>,
     is_stopping: bool,
     /// When a replica that stops does not wait for its leases any more: then others acquire
@@ -111,11 +118,12 @@ impl Elections {
             timing,
             controllers: BTreeMap::new(),
             presence: Elector::new(identity, timing, now),
-            members: Members::new(identity, now),
+            members: Members::new(identity, timing.renew_deadline, now),
             strays: Strays::default(),
             reading: None,
             read_at: now,
-            failure: None,
+            read_failure: None,
+            write_failure: None,
             writes: BTreeMap::new(),
             is_stopping: false,
             stopped_at: Instant::FAR_FUTURE,
@@ -129,13 +137,15 @@ impl Elections {
         self.controllers.retain(|name, _| names.contains(name));
         for name in names {
             if !self.controllers.contains_key(name) {
-                let election = Election {
+                let mut election = Election {
                     elector: Elector::new(&self.identity, self.timing, now),
-                    preferred: self.members.preferred(name).to_owned(),
+                    preferred: String::new(),
+                    patience: Duration::ZERO,
                     has_existed: false,
                     given: None,
                     unable_since: None,
                 };
+                election.set_preferred(name, &self.members, self.timing);
                 self.controllers.insert(name.clone(), election);
                 // The lease is unknown.
                 self.read_at = self.read_at.min(now);
@@ -179,10 +189,11 @@ impl Elections {
         self.controllers.get(controller)?.elector.holder()
     }
 
-    /// Why leases cannot be read at present.
+    /// Why leases cannot be read or written at present.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        self.failure.as_deref()
+        let failure = self.read_failure.as_ref().or(self.write_failure.as_ref());
+        failure.map(String::as_str)
     }
 
     /// Gives all leases to other replicas, and acquires no more.
@@ -218,6 +229,10 @@ impl Elections {
             }
             LeaseAnswer::Deleted => {}
             LeaseAnswer::Written(result) => {
+                self.write_failure = match &result {
+                    Err(LeaseWriteError::Failed(error)) => Some(error.clone()),
+                    Ok(_) | Err(LeaseWriteError::Conflict) => None,
+                };
                 let elector = match self.writes.remove(&id) {
                     Some(LeaseName::Replica(_)) => Some(&mut self.presence),
                     Some(LeaseName::Controller(name)) => {
@@ -245,11 +260,11 @@ impl Elections {
         let read = match result {
             Ok(read) => read,
             Err(error) => {
-                self.failure = Some(error);
+                self.read_failure = Some(error);
                 return;
             }
         };
-        self.failure = None;
+        self.read_failure = None;
         let is_in_use = |name: &LeaseName| match name {
             LeaseName::Controller(name) => self.controllers.contains_key(name),
             LeaseName::Replica(identity) => *identity == self.identity,
@@ -266,16 +281,31 @@ impl Elections {
         let presence = replicas.get(&self.identity);
         self.presence.observe(presence, requested, now);
         if self.members.observe(&replicas, now) {
-            for (name, election) in &mut self.controllers {
-                let preferred = self.members.preferred(name);
-                preferred.clone_into(&mut election.preferred);
-                election.given = None;
-            }
+            self.choose_preferred();
         }
         for (name, election) in &mut self.controllers {
             let stored = controllers.get(name);
             election.has_existed |= stored.is_some();
             election.elector.observe(stored, requested, now);
+        }
+    }
+
+    /// Chooses the replica that should hold each lease.
+    fn choose_preferred(&mut self) {
+        for (name, election) in &mut self.controllers {
+            election.set_preferred(name, &self.members, self.timing);
+            election.given = None;
+        }
+    }
+
+    /// Notes which controllers this replica can run, for itself and for the others.
+    fn announce(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
+        let ready = self.controllers.keys();
+        let ready = ready.filter(|name| activity(name).is_ready).cloned();
+        let ready: BTreeSet<String> = ready.collect();
+        if self.members.set_ready(&ready, now) {
+            self.presence.announce(ready);
+            self.choose_preferred();
         }
     }
 
@@ -286,6 +316,7 @@ impl Elections {
         activity: impl Fn(&str) -> ControllerActivity,
     ) -> Option<LeaseRequest> {
         self.has_waited |= self.stopped_at <= now.instant;
+        self.announce(now.instant, &activity);
         self.release_all(now.instant);
         self.decline(now.instant, &activity);
         self.balance(now.instant, &activity);
@@ -305,9 +336,7 @@ impl Elections {
         }
         let mut due = None;
         for (name, election) in &mut self.controllers {
-            let acquires = !self.is_stopping;
-            let circumstances =
-                election.circumstances(activity(name), &self.identity, acquires, self.timing);
+            let circumstances = election.circumstances(activity(name), !self.is_stopping);
             if let Some(write) = election.elector.poll(now, circumstances) {
                 due = Some((LeaseName::Controller(name.clone()), write));
                 break;
@@ -326,9 +355,7 @@ impl Elections {
         let reading = self.reading.is_none().then_some(self.read_at);
         let presence = self.presence.next_wake(now, self.own_circumstances());
         let electors = self.controllers.iter().map(|(name, election)| {
-            let acquires = !self.is_stopping;
-            let circumstances =
-                election.circumstances(activity(name), &self.identity, acquires, self.timing);
+            let circumstances = election.circumstances(activity(name), !self.is_stopping);
             election.elector.next_wake(now, circumstances)
         });
         let stopped = (!self.has_waited).then_some(self.stopped_at);
@@ -345,16 +372,19 @@ impl Elections {
         }
     }
 
-    /// Gives back the leases of controllers that this replica cannot lead, because it does not
-    /// know them or cannot read their records: another one may.
+    /// Gives away the leases of controllers that this replica cannot lead, because it does not
+    /// know them or cannot read their records, or that it cannot run while another one can.
     fn decline(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
         let patience = self.timing.retry_period * 2;
         for (name, election) in &mut self.controllers {
             let is_holder = election.elector.holder() == Some(&self.identity);
-            if !is_holder || activity(name).history != ControllerHistory::Unknown {
+            let can_lead = activity(name).history != ControllerHistory::Unknown;
+            let substitute = self.members.substitute(name);
+            if !is_holder || (can_lead && substitute.is_none()) {
                 election.unable_since = None;
             } else if now.since(*election.unable_since.get_or_insert(now)) >= patience {
-                election.elector.release(now);
+                let other = substitute.map(ToOwned::to_owned);
+                election.elector.give_up(other, now);
             }
         }
     }
@@ -404,25 +434,29 @@ impl Elections {
 }
 
 impl Election {
-    /// The circumstances of the lease for the replica of this identity, which acquires
-    /// leases or does not.
-    fn circumstances(
-        &self,
-        activity: ControllerActivity,
-        identity: &str,
-        acquires: bool,
-        timing: LeaseTiming,
-    ) -> Circumstances {
+    /// Chooses the replica that should hold the lease of this controller. The others wait
+    /// for it, longest those that cannot run the controller.
+    fn set_preferred(&mut self, controller: &str, members: &Members, timing: LeaseTiming) {
+        members
+            .preferred(controller)
+            .clone_into(&mut self.preferred);
+        self.patience = if members.is_own(&self.preferred) {
+            Duration::ZERO
+        } else if members.substitute(controller).is_none() {
+            timing.retry_period
+        } else {
+            timing.retry_period * 2
+        };
+    }
+
+    /// The circumstances of the lease for this replica, which acquires leases or does not.
+    fn circumstances(&self, activity: ControllerActivity, acquires: bool) -> Circumstances {
         let history = activity.history;
         Circumstances {
             is_new: history == ControllerHistory::New && !self.has_existed,
             is_idle: !activity.is_executing,
             acquires: acquires && history != ControllerHistory::Unknown,
-            patience: if self.preferred == identity {
-                Duration::ZERO
-            } else {
-                timing.retry_period
-            },
+            patience: self.patience,
         }
     }
 }

@@ -14,6 +14,7 @@
 //!   replica that creates it again leads only after the whole duration, unless the
 //!   controller has never run anywhere.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::lease::{Lease, LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
@@ -38,6 +39,8 @@ pub struct Elector {
     /// When this replica may lead at the earliest, after it created the lease again.
     not_before: Instant,
     goal: Goal,
+    /// What its next write of the lease says in [`Lease::ready`].
+    ready: BTreeSet<String>,
 }
 
 /// What a replica knows of the lease.
@@ -87,6 +90,7 @@ impl Elector {
             due: now,
             not_before: now,
             goal: Goal::Hold,
+            ready: BTreeSet::new(),
         }
     }
 
@@ -122,6 +126,15 @@ impl Elector {
         if self.goal == Goal::Hold {
             self.goal = Goal::GiveUp { to };
             self.due = self.due.min(now);
+        }
+    }
+
+    /// Writes into the lease which controllers this replica can run, soon after that has
+    /// changed.
+    pub fn announce(&mut self, ready: BTreeSet<String>) {
+        self.ready = ready;
+        if let (Some(ended), false) = (self.ended, self.is_announced()) {
+            self.due = self.due.min(ended.after(self.timing.retry_period));
         }
     }
 
@@ -199,7 +212,11 @@ impl Elector {
                     self.due = self.not_before;
                 } else if self.is_holder() {
                     self.until = Some(sent.after(self.timing.renew_deadline));
-                    self.due = sent.after(self.timing.renew_interval());
+                    self.due = sent.after(if self.is_announced() {
+                        self.timing.renew_interval()
+                    } else {
+                        self.timing.retry_period
+                    });
                     if self.goal != Goal::Hold {
                         self.due = now;
                     }
@@ -224,6 +241,14 @@ impl Elector {
                 false
             }
         }
+    }
+
+    /// Whether the lease says which controllers this replica can run.
+    fn is_announced(&self) -> bool {
+        let LeaseState::Stored { stored, .. } = &self.known else {
+            return true;
+        };
+        stored.lease.ready == self.ready
     }
 
     fn is_holder(&self) -> bool {
@@ -274,6 +299,7 @@ impl Elector {
                 acquired: now.wall,
                 renewed: now.wall,
                 transitions: 0,
+                ready: self.ready.clone(),
             });
         };
         let former = &stored.lease;
@@ -287,6 +313,7 @@ impl Elector {
                     .transitions
                     .saturating_add(u32::from(changes && holder.is_some())),
                 holder,
+                ready: self.ready.clone(),
             },
             version: stored.version.clone(),
         }

@@ -1,5 +1,6 @@
 //! Leases as the API server stores them, and their timing.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -18,6 +19,9 @@ pub struct Lease {
     pub renewed: Wall,
     /// How often the holder has changed.
     pub transitions: u32,
+    /// In the lease of a replica: the controllers that it has loaded, and whose watches it
+    /// has synced. It takes over their leases first.
+    pub ready: BTreeSet<String>,
 }
 
 /// A Lease with its resource version.

@@ -1,6 +1,6 @@
 //! The replicas that take part in elections, and which of them each lease prefers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lease::StoredLease;
@@ -11,10 +11,14 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) struct Members {
     identity: String,
-    /// The version of each replica's own lease, since when it has that version, and how
-    /// long it is valid.
+    /// The controllers that this replica can run.
+    ready: BTreeSet<String>,
+    /// How long after a renewal a replica counts. It is shorter than the duration: a replica
+    /// that acquires the lease of one that has died does not give it back.
+    lasts: Duration,
+    /// The version of each replica's own lease, and since when it has that version.
     others: BTreeMap<String, Presence>,
-    /// When a replica last came or went.
+    /// When a replica last came or went, or what it can run has changed.
     changed: Instant,
 }
 
@@ -22,24 +26,47 @@ pub(super) struct Members {
 struct Presence {
     version: String,
     since: Instant,
-    lasts: Duration,
     is_live: bool,
+    /// The controllers that it can run.
+    ready: BTreeSet<String>,
 }
 
 impl Members {
     /// This replica alone.
-    pub(super) fn new(identity: &str, now: Instant) -> Self {
+    pub(super) fn new(identity: &str, renew_deadline: Duration, now: Instant) -> Self {
         Self {
             identity: identity.to_owned(),
+            lasts: renew_deadline,
+            ready: BTreeSet::new(),
             others: BTreeMap::new(),
             changed: now,
         }
     }
 
+    /// Whether this is the identity of this replica.
+    pub(super) fn is_own(&self, identity: &str) -> bool {
+        self.identity == identity
+    }
+
+    /// Sets which controllers this replica can run. Returns whether that has changed.
+    pub(super) fn set_ready(&mut self, ready: &BTreeSet<String>, now: Instant) -> bool {
+        let has_changed = self.ready != *ready;
+        if has_changed {
+            self.ready.clone_from(ready);
+            self.changed = now;
+        }
+        has_changed
+    }
+
     /// Handles a reading of the leases of all replicas, by their identities. Returns whether
-    /// a replica has come or gone.
+    /// a replica has come or gone, or what it can run has changed.
     pub(super) fn observe(&mut self, read: &BTreeMap<String, StoredLease>, now: Instant) -> bool {
-        let before: Vec<String> = self.live().map(ToOwned::to_owned).collect();
+        let live = |members: &Self| -> Vec<(String, BTreeSet<String>)> {
+            let live = members.others.iter().filter(|(_, one)| one.is_live);
+            live.map(|(identity, one)| (identity.clone(), one.ready.clone()))
+                .collect()
+        };
+        let before = live(self);
         self.others.retain(|one, _| read.contains_key(one));
         for (identity, stored) in read.iter().filter(|(one, _)| **one != self.identity) {
             let StoredLease { lease, version } = stored;
@@ -47,52 +74,74 @@ impl Members {
             let known = self.others.entry(identity.clone()).or_insert(Presence {
                 version: version.clone(),
                 since: now,
-                lasts: lease.duration,
                 // It may be of a replica that has ended: it is live once it renews.
                 is_live: false,
+                ready: lease.ready.clone(),
             });
             if known.version != *version {
                 *known = Presence {
                     version: version.clone(),
                     since: now,
-                    lasts: lease.duration,
                     is_live: is_held,
+                    ready: lease.ready.clone(),
                 };
             }
-            known.is_live &= now.since(known.since) < known.lasts;
+            known.is_live &= now.since(known.since) < self.lasts;
         }
-        let has_changed = !self.live().eq(before.iter().map(String::as_str));
+        let has_changed = before != live(self);
         if has_changed {
             self.changed = now;
         }
         has_changed
     }
 
-    /// For how long no replica has come or gone.
+    /// For how long no replica has come or gone, and each could run the same controllers.
     pub(super) fn settled_for(&self, now: Instant) -> Duration {
         now.since(self.changed)
     }
 
-    /// The replica that should hold a lease. The order of all replicas is another one for
-    /// each lease, so that they share the leases, and a replica that comes or goes moves
-    /// no lease between the others (rendezvous hashing).
-    pub(super) fn preferred(&self, lease: &str) -> &str {
-        let preferred = self.live().max_by_key(|replica| rank(lease, replica));
+    /// The replica that should hold the lease of a controller: one that can run it, if
+    /// there is one. The order of all replicas is another one for each lease, so that they
+    /// share the leases, and a replica that comes or goes moves no lease between the others
+    /// (rendezvous hashing).
+    pub(super) fn preferred(&self, controller: &str) -> &str {
+        let own = (self.identity.as_str(), &self.ready);
+        let preferred = first(controller, self.others().chain([own]));
         preferred.unwrap_or(&self.identity)
     }
 
     /// The same among the others; none if this replica is alone.
-    pub(super) fn preferred_other(&self, lease: &str) -> Option<&str> {
-        let others = self.live().filter(|one| *one != self.identity);
-        others.max_by_key(|replica| rank(lease, replica))
+    pub(super) fn preferred_other(&self, controller: &str) -> Option<&str> {
+        first(controller, self.others())
     }
 
-    /// This replica and the others that renew their leases.
-    fn live(&self) -> impl Iterator<Item = &str> {
-        let others = self.others.iter().filter(|(_, one)| one.is_live);
-        let others = others.map(|(identity, _)| identity.as_str());
-        others.chain([self.identity.as_str()])
+    /// Another replica that can run a controller, if this one cannot.
+    pub(super) fn substitute(&self, controller: &str) -> Option<&str> {
+        let can_run = |one: &&str| {
+            let other = self.others.get(*one);
+            other.is_some_and(|other| other.ready.contains(controller))
+        };
+        let is_needed = !self.ready.contains(controller);
+        self.preferred_other(controller)
+            .filter(|other| is_needed && can_run(other))
     }
+
+    /// The other replicas that renew their leases, each with the controllers that it can
+    /// run.
+    fn others(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
+        let live = self.others.iter().filter(|(_, one)| one.is_live);
+        live.map(|(identity, one)| (identity.as_str(), &one.ready))
+    }
+}
+
+/// The first of these replicas for the lease of a controller.
+fn first<'a>(
+    controller: &str,
+    replicas: impl Iterator<Item = (&'a str, &'a BTreeSet<String>)>,
+) -> Option<&'a str> {
+    let first = replicas
+        .max_by_key(|(replica, ready)| (ready.contains(controller), rank(controller, replica)));
+    first.map(|(replica, _)| replica)
 }
 
 fn rank(lease: &str, replica: &str) -> [u8; 32] {
@@ -101,8 +150,6 @@ fn rank(lease: &str, replica: &str) -> [u8; 32] {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::election::Lease;
     use crate::time::Wall;
@@ -119,6 +166,7 @@ mod tests {
                 acquired: Wall(0),
                 renewed: Wall(0),
                 transitions: 0,
+                ready: BTreeSet::new(),
             },
             version: version.to_string(),
         };
@@ -136,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_does_not_renew_its_lease_gets_nothing() {
-        let mut members = Members::new("a", at(0));
+        let mut members = Members::new("a", Duration::from_secs(10), at(0));
         members.observe(&read(&[("b", 1)]), at(0));
         assert!(
             preferred(&members).iter().all(|one| one == "a"),
@@ -159,7 +207,7 @@ mod tests {
     #[test]
     fn replicas_share_the_leases_and_move_no_more_than_needed() {
         let members_of = |identity: &str, others: &[&str]| {
-            let mut members = Members::new(identity, at(0));
+            let mut members = Members::new(identity, Duration::from_secs(10), at(0));
             for version in 1..=2 {
                 let read = read(&others.iter().map(|one| (*one, version)).collect::<Vec<_>>());
                 members.observe(&read, at(u64::from(version)));

@@ -46,6 +46,8 @@ impl Strays {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::election::Lease;
     use crate::time::Wall;
@@ -61,6 +63,7 @@ mod tests {
             acquired: Wall(0),
             renewed: Wall(0),
             transitions: 0,
+            ready: BTreeSet::new(),
         };
         let stored = versions.iter().map(|(name, version)| {
             let stored = StoredLease {

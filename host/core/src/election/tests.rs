@@ -23,6 +23,8 @@ struct Cluster {
     refused: Option<&'static str>,
     /// A replica that cannot lead any controller.
     unable: Option<&'static str>,
+    /// The replicas that can run all controllers; the others can run none.
+    ready: BTreeSet<&'static str>,
     /// The number of reads and of writes.
     requests: (usize, usize),
     /// The longest time that each controller was without a holder, since all had one.
@@ -57,6 +59,7 @@ impl Cluster {
                 if self.unable == Some(*name) {
                     activity.history = ControllerHistory::Unknown;
                 }
+                activity.is_ready = self.ready.contains(name);
                 while let Some(request) = elections.poll(now, |_| activity) {
                     let (id, answer) = self.serve(request);
                     elections.handle(now, id, answer);
@@ -235,6 +238,26 @@ fn the_leases_of_a_replica_that_crashed_pass_on_after_their_duration() {
     assert!(longest <= Duration::from_secs(16), "{longest:?}");
 }
 
+/// Its own lease may have been renewed later than those that it held: nobody gives it one of
+/// them while that lasts.
+#[test]
+fn nobody_gives_a_lease_to_the_replica_that_has_just_died() {
+    for ticks in 0..60 {
+        let mut cluster = shared();
+        cluster.pass(TICK * ticks);
+        cluster.ready = BTreeSet::from(["a", "b"]);
+        cluster.pass(Duration::from_millis(2300));
+        cluster.replicas.remove("a");
+        let mut longest = Duration::ZERO;
+        for _ in 0..200 {
+            cluster.pass(TICK);
+            longest = longest.max(cluster.longest_without());
+        }
+        assert_eq!(cluster.holders(), ["b"; 6]);
+        assert!(longest <= Duration::from_secs(16), "{ticks}: {longest:?}");
+    }
+}
+
 /// A rollout's step is not passed on while it is written.
 #[test]
 fn a_lease_stays_while_the_record_is_written() {
@@ -362,4 +385,61 @@ fn a_replica_that_cannot_lead_gives_the_leases_back() {
     let mut cluster = shared();
     cluster.unable = Some("b");
     led_without_b(&mut cluster);
+}
+
+/// For example, its module is in no cache of its own, and the registry does not answer.
+#[test]
+fn a_replica_that_cannot_run_a_controller_gives_its_lease_to_one_that_can() {
+    let mut cluster = shared();
+    cluster.ready = BTreeSet::from(["a", "b"]);
+    cluster.pass(Duration::from_secs(60));
+    let shares = cluster.holders();
+    assert!(shares.contains(&"b"));
+    let transitions = cluster.controller_transitions();
+    cluster.ready.remove("b");
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    // Nobody waits for a replica that cannot run them.
+    cluster.start("c");
+    cluster.ready.insert("c");
+    cluster.pass(Duration::from_secs(60));
+    cluster.replicas.remove("a");
+    cluster.pass(Duration::from_secs(60));
+    assert_eq!(cluster.holders(), ["c"; 6]);
+    let moved = cluster.controller_transitions() - transitions;
+    assert!(moved <= 18, "leases move again and again: {moved}");
+    // It gets its share back.
+    cluster.ready.insert("b");
+    cluster.pass(Duration::from_secs(90));
+    assert!(cluster.holders().contains(&"b"), "{:?}", cluster.holders());
+    assert!(cluster.longest_without() < Duration::from_secs(1));
+}
+
+/// A replica that has just started has to load and to list first.
+#[test]
+fn a_replica_that_starts_gets_a_lease_once_it_can_run_the_controller() {
+    let mut cluster = Cluster {
+        activity: new(),
+        ready: BTreeSet::from(["a"]),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(3));
+    cluster.activity = ControllerActivity::default();
+    cluster.start("b");
+    cluster.pass(Duration::from_secs(120));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    cluster.ready.insert("b");
+    cluster.pass(Duration::from_secs(60));
+    assert!(cluster.holders().contains(&"b"));
+}
+
+/// A module that no replica can load is no reason to pass the lease around, and one replica
+/// writes into the status what is wrong.
+#[test]
+fn leases_of_controllers_that_nobody_can_run_stay_where_they_are() {
+    let mut cluster = shared();
+    let holders = cluster.holders();
+    cluster.pass(Duration::from_secs(120));
+    assert_eq!(cluster.holders(), holders);
 }

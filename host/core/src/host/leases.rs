@@ -58,6 +58,12 @@ impl Leases {
         self.elections.is_stopped()
     }
 
+    /// Why this replica takes part in no election.
+    pub(super) fn failure(&self) -> Option<String> {
+        let failure = self.elections.failure()?;
+        Some(format!("leader election: {failure}"))
+    }
+
     pub(super) fn handle(&mut self, now: Now, id: LeaseRequestId, answer: LeaseAnswer) {
         self.elections.handle(now, id, answer);
         self.due = now.instant;
@@ -141,5 +147,6 @@ fn activity<G: Clone>(
         history: control.history(controller),
         is_executing: is_recording || machine.is_executing(controller),
         is_recording,
+        is_ready: machine.is_ready(controller),
     }
 }

@@ -45,6 +45,7 @@ impl<G: Clone> Machine<G> {
             cohort,
             candidate,
             tripped,
+            recent,
         } = desired;
         let most = settings.bounds.log_bytes;
         self.outbox.log.set_most(&name, most, now);
@@ -58,11 +59,13 @@ impl<G: Clone> Machine<G> {
             if leads && !hosted.decides {
                 let trips = tripped.iter().map(|tripped| tripped.resumed(clocks));
                 controller.take_over_trips(trips);
+                controller.assume_writes(&recent, now);
             }
         }
         hosted.decides = leads;
         hosted.settings = settings;
         hosted.tripped = tripped;
+        hosted.recent = recent;
         hosted.account = account;
         self.apply_stable(now, &name, &mut hosted, stable, &cohort);
         if self.apply_candidate(now, &mut hosted, candidate) {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::account::Account;
+use crate::budget::RecentWrites;
 use crate::controller::{CallId, Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
 use crate::manifest::{Manifest, WatchSpec};
@@ -35,6 +36,8 @@ pub(super) struct HostedController<G> {
     /// The settings that a controller starts with.
     pub(super) settings: Settings,
     pub(super) tripped: Vec<TrippedGuardrail>,
+    /// What another host has admitted.
+    pub(super) recent: RecentWrites,
     /// The account that reads and writes for it; none for the host's own.
     pub(super) account: Option<Account>,
     /// How many requests of the account the API server has refused as forbidden.
@@ -63,6 +66,7 @@ impl<G> Default for HostedController<G> {
             leads: false,
             settings: Settings::default(),
             tripped: Vec::new(),
+            recent: RecentWrites::default(),
             account: None,
             forbidden: 0,
             refusal: None,

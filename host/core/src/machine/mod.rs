@@ -194,6 +194,15 @@ impl<G: Clone> Machine<G> {
         self.outbox.is_executing_for(controller)
     }
 
+    /// Whether the revision that is stable runs here, with synced watches.
+    pub(crate) fn is_ready(&self, controller: &str) -> bool {
+        let hosted = self.controllers.get(controller);
+        hosted.is_some_and(|hosted| {
+            let runs = hosted.controller.as_ref();
+            hosted.stable.is_none() && runs.is_some_and(|one| one.stable().is_complete())
+        })
+    }
+
     /// Performs what is due at this time.
     fn wake(&mut self, now: Now) {
         if self.discover_at.is_some_and(|at| at <= now.instant) && !self.outbox.stopping {

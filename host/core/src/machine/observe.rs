@@ -29,6 +29,7 @@ impl<G: Clone> Machine<G> {
                 refused: hosted.refusal(now.instant).map(ToOwned::to_owned),
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
+                recent: controller.map(|one| one.recent_writes(now.instant)),
                 forbidden: hosted.forbidden,
                 now,
             };
@@ -66,7 +67,7 @@ impl<G: Clone> Machine<G> {
     }
 
     /// What keeps a controller from running; none if all of them run.
-    fn waiting(&self) -> Option<String> {
+    pub(crate) fn waiting(&self) -> Option<String> {
         if self.mapping.is_none() {
             return Some("the first discovery has not succeeded yet".to_owned());
         }
@@ -109,10 +110,7 @@ impl<G: Clone> Machine<G> {
     }
 
     fn state(&mut self, now: Instant) -> State {
-        let mut state = State {
-            waiting: self.waiting(),
-            ..State::default()
-        };
+        let mut state = State::default();
         for (name, controller) in self.running_mut() {
             let circuit = controller.stable().circuit().state();
             let circuit_open = !matches!(circuit, CircuitState::Closed);

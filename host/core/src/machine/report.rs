@@ -234,11 +234,9 @@ pub enum Report {
     State(Box<State>),
 }
 
-/// The state of the machine, for gauges and probes.
+/// The state of the machine, for gauges.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// What keeps a controller from running; none if all of them run.
-    pub waiting: Option<String>,
     /// The controllers that run.
     pub controllers: Vec<ControllerState>,
     /// The number of cached objects of each resource.

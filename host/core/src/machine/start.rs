@@ -192,6 +192,7 @@ fn start_stable<G: Clone>(
     for tripped in &hosted.tripped {
         controller.resume_trip(tripped.resumed(now));
     }
+    controller.assume_writes(&hosted.recent, now.instant);
     hosted.controller = Some(controller);
 }
 

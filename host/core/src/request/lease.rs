@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::path::with_query;
 use super::{JSON, Method, Request, RequestError};
@@ -21,6 +21,8 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The label of Davit's leases, for selectors.
 const LABEL: &str = "davit.dev/lease";
+/// The annotation of a replica's lease with the controllers that it can run, comma-separated.
+const READY: &str = "davit.dev/ready";
 const CONTROLLER: &str = "controller";
 const REPLICA: &str = "replica";
 
@@ -51,17 +53,21 @@ pub fn all(
 #[must_use]
 pub fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
     let (kind, object_name) = (kind(name), object_name(name));
-    let labels = json!({LABEL: kind});
-    let (method, uri, content_type, metadata) = match write {
-        LeaseWrite::Create(_) => {
-            let metadata = json!({"name": object_name, "labels": labels});
-            (Method::Post, path(namespace), JSON, metadata)
-        }
+    let mut metadata = Map::from_iter([
+        ("name".to_owned(), json!(object_name)),
+        ("labels".to_owned(), json!({LABEL: kind})),
+    ]);
+    if matches!(name, LeaseName::Replica(_)) {
+        let ready: Vec<&str> = write.lease().ready.iter().map(String::as_str).collect();
+        let annotations = json!({READY: ready.join(",")});
+        metadata.insert("annotations".to_owned(), annotations);
+    }
+    let (method, uri, content_type) = match write {
+        LeaseWrite::Create(_) => (Method::Post, path(namespace), JSON),
         LeaseWrite::Replace { version, .. } => {
-            let metadata =
-                json!({"name": object_name, "labels": labels, "resourceVersion": version});
+            metadata.insert("resourceVersion".to_owned(), json!(version));
             let uri = format!("{}/{object_name}", path(namespace));
-            (Method::Patch, uri, MERGE_PATCH, metadata)
+            (Method::Patch, uri, MERGE_PATCH)
         }
     };
     let object = json!({
@@ -177,6 +183,8 @@ struct Object {
 struct Metadata {
     name: String,
     resource_version: String,
+    #[serde(default)]
+    annotations: BTreeMap<String, String>,
 }
 
 #[derive(Default, Deserialize)]
@@ -198,6 +206,9 @@ impl Object {
             renew_time,
             lease_transitions,
         } = self.spec;
+        let ready = self.metadata.annotations.get(READY);
+        let ready = ready.into_iter().flat_map(|names| names.split(','));
+        let ready = ready.filter(|name| !name.is_empty());
         let time = |text: Option<String>| text.as_deref().and_then(read).unwrap_or(Wall(0));
         StoredLease {
             lease: Lease {
@@ -207,6 +218,7 @@ impl Object {
                 acquired: time(acquire_time),
                 renewed: time(renew_time),
                 transitions: lease_transitions.unwrap_or_default(),
+                ready: ready.map(ToOwned::to_owned).collect(),
             },
             version: self.metadata.resource_version,
         }
@@ -215,6 +227,8 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::refusal::ErrorResponse;
     use crate::request::NoAnswer;
@@ -226,6 +240,7 @@ mod tests {
             acquired: Wall(1_795_176_000_000),
             renewed: Wall(1_795_176_005_000),
             transitions: 3,
+            ready: BTreeSet::new(),
         }
     }
 
@@ -242,13 +257,20 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_it_is_written() {
-        let names = [podgc(), LeaseName::Replica("davit-7d9f-x".to_owned())];
-        for name in names {
-            let create = LeaseWrite::Create(lease());
+        let ready = BTreeSet::from(["gc".to_owned(), "podgc".to_owned()]);
+        let replica = || LeaseName::Replica("davit-7d9f-x".to_owned());
+        let leases = [
+            (podgc(), BTreeSet::new()),
+            (replica(), BTreeSet::new()),
+            (replica(), ready),
+        ];
+        for (name, ready) in leases {
+            let lease = Lease { ready, ..lease() };
+            let create = LeaseWrite::Create(lease.clone());
             let request = write("davit", &name, &create);
             assert_eq!(request.method, Method::Post);
             let expected = StoredLease {
-                lease: lease(),
+                lease,
                 version: "7".to_owned(),
             };
             let object = stored(&request);

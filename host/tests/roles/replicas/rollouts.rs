@@ -105,7 +105,6 @@ fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
     cluster.until("the request is answered", |_| {
         cluster.status(CONTROLLER)["requests"][0]["result"] == "Refused"
     });
-    // Shortly after a replica came, no holder gives its lease away.
     fleet.start_and_sync("c");
     let before = cluster.status(CONTROLLER)["candidate"].clone();
     let candidate = before["revision"].as_str().unwrap();

@@ -8,7 +8,8 @@ use crate::api::{ModeConfig, RevisionStatus};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
 use crate::control::state::{Candidate, Standing, Wait};
-use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
+use crate::control::transition::table::{self, Phase};
+use crate::control::transition::{Circumstances, OperatorRequests, Transition};
 use crate::observation::Observation;
 use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
 use crate::time::Wall;
@@ -19,7 +20,7 @@ impl<G: Clone> Controller<G> {
         self.take_stable();
         loop {
             let circumstances = self.circumstances();
-            let next = transition::next(Phase::Stable, &self.rollout, &circumstances);
+            let next = table::next(Phase::Stable, &self.rollout, &circumstances);
             let Some(next) = next else { break };
             self.apply(next, &circumstances, now, notices);
         }
@@ -30,7 +31,7 @@ impl<G: Clone> Controller<G> {
 
     pub(super) fn choose_candidate(&mut self, now: Wall, notices: &mut Vec<Notice>) {
         let circumstances = self.circumstances();
-        let next = transition::next(Phase::Candidate, &self.rollout, &circumstances);
+        let next = table::next(Phase::Candidate, &self.rollout, &circumstances);
         if let Some(next) = next {
             self.apply(next, &circumstances, now, notices);
         }

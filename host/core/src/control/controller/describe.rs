@@ -2,7 +2,8 @@
 //! answers to requests.
 
 use super::{Controller, is_running};
-use crate::api::{ConditionStatus, ControllerStatus, RequestStatus};
+use crate::api::{ConditionStatus, ControllerStatus, RecentWritesStatus, RequestStatus};
+use crate::budget::RecentWrites;
 use crate::control::answers::{self, Outcome};
 use crate::control::conditions::{self, Authorization, ConditionInputs, LoadedModule, Readiness};
 use crate::control::notice::Notice;
@@ -23,6 +24,7 @@ impl<G: Clone> Controller<G> {
         let mut status = ControllerStatus {
             observed_generation: self.generation,
             tripped: self.trips.statuses().to_vec(),
+            recent_writes: RecentWritesStatus::of(self.recent_writes(seen)),
             ..ControllerStatus::default()
         };
         self.rollout
@@ -51,6 +53,15 @@ impl<G: Clone> Controller<G> {
         self.reported
             .report(description.notices, is_settled, notices);
         status
+    }
+
+    /// What the guardrails have admitted, here or, until it counts here, elsewhere.
+    fn recent_writes(&self, seen: Option<&Observation>) -> RecentWrites {
+        if self.recorded_writes == RecentWrites::default() {
+            seen.and_then(|seen| seen.recent).unwrap_or_default()
+        } else {
+            self.recorded_writes
+        }
     }
 
     fn condition_inputs<'a>(

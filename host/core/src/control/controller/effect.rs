@@ -69,6 +69,7 @@ impl<G: Clone> Controller<G> {
             },
             candidate,
             tripped: self.trips.resumed().to_vec(),
+            recent: self.recorded_writes,
         };
         Some(Unrecorded::new(Decision::of(&self.status), desired))
     }

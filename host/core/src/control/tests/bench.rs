@@ -491,6 +491,7 @@ impl Bench {
                 pending: None,
                 complete: true,
                 circuit_open: None,
+                recent: None,
                 refused: self.refused.map(str::to_owned),
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),

@@ -212,3 +212,38 @@ fn a_reset_that_was_answered_is_repeated_by_the_next_host() {
     next.work(Duration::from_secs(10));
     assert_eq!(next.pods.len(), 0);
 }
+
+/// What was admitted before a crash counts for the next host.
+#[test]
+fn a_crash_does_not_double_a_guardrail() {
+    let spec = guarded(3, COOLDOWN);
+    let mut bench = Bench::new();
+    bench.declare(spec.clone(), Requests::default());
+    bench.list(&["a", "b", "c"]);
+    // The counts are recorded every ten seconds.
+    bench.work(Duration::from_secs(12));
+    assert!(bench.pods.is_empty());
+    assert!(!bench.is_tripped());
+    let recorded = bench
+        .status()
+        .recent_writes
+        .clone()
+        .expect("three deletions");
+    assert_eq!(recorded.deletes.iter().sum::<u32>(), 3);
+    let mut next = bench.crash(declaration(NAME, spec));
+    next.list(&["d"]);
+    next.work(Duration::from_secs(3));
+    assert_eq!(next.pods.len(), 1, "a fourth deletion within a minute");
+    assert!(next.is_tripped());
+}
+
+#[test]
+fn recorded_writes_are_gone_from_the_status_after_a_minute() {
+    let mut bench = Bench::new();
+    bench.declare(guarded(3, COOLDOWN), Requests::default());
+    bench.list(&["a", "b"]);
+    bench.work(Duration::from_secs(12));
+    assert!(bench.status().recent_writes.is_some());
+    bench.work(Duration::from_secs(75));
+    assert_eq!(bench.status().recent_writes, None);
+}

@@ -1,6 +1,7 @@
 //! Two replicas: one writes, the other runs in the dark and takes over.
 
 use super::*;
+use crate::api::GuardrailConfig;
 use crate::election::{LeaseAnswer, LeaseName, LeaseTiming, LeaseWrite, LeaseWriteError};
 use crate::election::{LeaseRequest, StoredLease};
 
@@ -492,4 +493,32 @@ fn nothing_is_executed_by_a_leader_whose_term_ends() {
     bench.answer();
     assert!(bench.executes.is_empty(), "{:?}", bench.executes);
     assert!(!bench.terms.contains_key(NAME));
+}
+
+/// A guardrail of three deletions: the former leader has made them.
+#[test]
+fn a_new_leader_counts_what_the_former_one_admitted() {
+    let guarded = ControllerSpec {
+        guardrails: GuardrailConfig {
+            deletes_per_minute: Some(3),
+            ..GuardrailConfig::default()
+        },
+        ..spec(1, &[])
+    };
+    let mut pair = Pair::start(guarded);
+    let leader = pair.holder();
+    for pod in ["a", "b", "c"] {
+        pair.create(pod);
+    }
+    pair.pass(12 * SECOND);
+    assert_eq!(pair.deleted.len(), 3);
+    pair.with(leader, |bench| {
+        bench.input(Input::Machine(machine::Input::Stop));
+    });
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.holder(), 1 - leader);
+    pair.create("d");
+    pair.pass(20 * SECOND);
+    assert_eq!(pair.deleted.len(), 3, "a fourth deletion within a minute");
+    assert_eq!(pair.status().tripped.len(), 1);
 }

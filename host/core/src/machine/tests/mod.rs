@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::account::Account;
+use crate::budget::RecentWrites;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -237,12 +238,7 @@ impl Bench {
     /// What keeps the controllers from running, according to the next report.
     fn waiting(&mut self) -> Option<String> {
         self.pass(SECOND);
-        let states = self.reports.iter().rev();
-        let mut states = states.filter_map(|report| match report {
-            Report::State(state) => Some(state.waiting.clone()),
-            _ => None,
-        });
-        states.next().expect("it comes every second")
+        self.machine.waiting()
     }
 
     /// An answer is executed, and the driver has not taken the effects yet.
@@ -384,6 +380,7 @@ fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
         cohort: Cohort::default(),
         candidate: None,
         tripped: vec![],
+        recent: RecentWrites::default(),
     }
 }
 

@@ -1,0 +1,177 @@
+//! `davit stop` and `davit start`: controllers stop writing, and continue.
+//!
+//! Both change `spec.mode` in the cluster, so that they work while no host answers: a host
+//! that does not reach the API server writes nothing, and reads the mode before it does.
+
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use futures::future::join_all;
+use kube::Client;
+use kube::api::ListParams;
+use serde_json::{Value, json};
+
+use super::answer::{NoAnswer, Wait};
+use super::requests::requested;
+use super::{ControllerObject, print, status_of};
+use crate::resource::{controllers, describe};
+
+/// The annotation with the mode that `davit start` restores.
+const FORMER_MODE: &str = "davit.dev/stopped-mode";
+const DISABLED: &str = "Disabled";
+
+/// The Controllers that a command is about.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection<'a> {
+    /// All of the cluster.
+    All,
+    /// These.
+    Names(&'a [String]),
+}
+
+/// Disables Controllers: their hosts call no guest and execute no plan. All are changed before
+/// the command waits for a host. Prints a line for each, and fails with the first error.
+pub async fn stop(client: &Client, selection: Selection<'_>, wait: Duration) -> Result<()> {
+    let found = select(client, selection).await?;
+    let changes = found.iter().map(|one| one.set_mode(Mode::Disabled));
+    report(&found, join_all(changes).await, "stop", wait).await
+}
+
+/// Restores the modes that Controllers had before `davit stop`.
+pub async fn start(client: &Client, selection: Selection<'_>, wait: Duration) -> Result<()> {
+    let mut found = select(client, selection).await?;
+    if matches!(selection, Selection::All) {
+        found.retain(|one| one.former_mode().is_some());
+    }
+    let changes = found.iter().map(|one| one.set_mode(Mode::Former));
+    report(&found, join_all(changes).await, "start", wait).await
+}
+
+/// The mode that a command sets.
+#[derive(Clone, Copy)]
+enum Mode {
+    Disabled,
+    Former,
+}
+
+/// The change of one Controller.
+struct ModeChange {
+    /// What has changed: `Disabled (was Enforce)`.
+    text: String,
+    generation: Option<i64>,
+}
+
+async fn select(client: &Client, selection: Selection<'_>) -> Result<Vec<ControllerObject>> {
+    let api = controllers(client.clone());
+    match selection {
+        Selection::All => {
+            let all = api.list(&ListParams::default()).await;
+            let all = all.map_err(|error| {
+                anyhow!("the Controllers cannot be listed: {}", describe(&error))
+            })?;
+            let objects = all.items.into_iter().map(|object| {
+                let name = object.metadata.name.clone().unwrap_or_default();
+                Ok(ControllerObject {
+                    api: api.clone(),
+                    // A status that nobody can read does not keep it from being stopped.
+                    status: status_of(&name, &object).unwrap_or_default(),
+                    object,
+                })
+            });
+            objects.collect()
+        }
+        Selection::Names(names) => {
+            let mut found = Vec::new();
+            for name in names {
+                found.push(ControllerObject::read(client, name).await?);
+            }
+            Ok(found)
+        }
+    }
+}
+
+async fn report(
+    found: &[ControllerObject],
+    changed: Vec<Result<ModeChange>>,
+    verb: &str,
+    wait: Duration,
+) -> Result<()> {
+    if found.is_empty() {
+        return print::out(&format!("there is no Controller to {verb}"));
+    }
+    let answers = found.iter().zip(changed).map(async |(one, change)| {
+        let ModeChange { text, generation } = change?;
+        let (name, action) = (one.name(), format!("{verb} the controller"));
+        if wait.is_zero() {
+            return Ok(requested(name, &action));
+        }
+        let answer = Wait::new(one, name, &action, wait);
+        answer.for_spec(generation).await?;
+        Ok::<_, anyhow::Error>(format!("{name}: {text}"))
+    });
+    let mut failures = Vec::new();
+    for answer in join_all(answers).await {
+        match answer {
+            Ok(line) => print::out(&line)?,
+            Err(error) => failures.push(error),
+        }
+    }
+    // The kind of the error decides the exit code: no answer is the lesser failure.
+    failures.sort_by_key(anyhow::Error::is::<NoAnswer>);
+    let mut failures = failures.into_iter();
+    let Some(first) = failures.next() else {
+        return Ok(());
+    };
+    let others: Vec<String> = failures.map(|other| format!("{other:#}; ")).collect();
+    let others = others.concat();
+    let advice = if verb == "stop" {
+        "to end every host, run kubectl --namespace davit-system scale deployment/davit \
+         --replicas=0; "
+    } else {
+        ""
+    };
+    Err(first.context(format!("{advice}{others}not every controller has answered")))
+}
+
+impl ControllerObject {
+    fn name(&self) -> &str {
+        self.object.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The mode before `davit stop`.
+    fn former_mode(&self) -> Option<&str> {
+        let annotations = self.object.metadata.annotations.as_ref()?;
+        Some(annotations.get(FORMER_MODE)?.as_str())
+    }
+
+    async fn set_mode(&self, mode: Mode) -> Result<ModeChange> {
+        let name = self.name();
+        let present = self.spec("/mode").as_str().unwrap_or_default();
+        let (text, change) = match (mode, self.former_mode()) {
+            (Mode::Disabled, _) if present == DISABLED => ("Disabled already".to_owned(), None),
+            (Mode::Disabled, _) => {
+                let text = format!("Disabled (was {present}); davit start {name} restores it");
+                (text, Some((json!(present), DISABLED)))
+            }
+            (Mode::Former, Some(former)) => {
+                (format!("{former} again"), Some((Value::Null, former)))
+            }
+            (Mode::Former, None) => {
+                bail!("{name}: davit stop has not stopped it: set spec.mode, which is {present}")
+            }
+        };
+        let Some((annotation, mode)) = change else {
+            let generation = self.object.metadata.generation;
+            return Ok(ModeChange { text, generation });
+        };
+        let change = json!({
+            "metadata": {"annotations": {FORMER_MODE: annotation}},
+            "spec": {"mode": mode},
+        });
+        let changed = self.change(name, change).await?;
+        Ok(ModeChange {
+            text,
+            generation: changed.metadata.generation,
+        })
+    }
+}
