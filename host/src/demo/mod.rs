@@ -9,9 +9,10 @@
 
 mod chapters;
 mod cluster;
-mod replicas;
+mod fleet;
 mod rollouts;
 mod screen;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -35,7 +36,7 @@ use crate::metrics::HostMetrics;
 use crate::records::Records;
 use crate::run;
 use cluster::Cluster;
-use replicas::Fleet;
+use fleet::Fleet;
 use screen::Screen;
 
 /// How long a controller may take to react. It usually takes two or three seconds.

@@ -1,31 +1,18 @@
-//! Two replicas of `davit run` with leader election, each a process: one is killed in the
-//! middle of its evictions.
+//! Two replicas of `davit run`, each a process, with a Lease.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use davit_sim::fault::Fault;
 use davit_sim::{RequestRecord, Server, Sim, kubeconfig};
 use serde_json::{Value, json};
 
-use super::Story;
 use crate::cli::GuestArguments;
 use crate::resource::definition::definition;
 
 const NAMESPACE: &str = "davit-system";
 const CONTROLLER: &str = "taint-eviction";
-const REASON: &str = "not-tolerated";
-const NODE: &str = "node-2";
-/// How long the API server takes for each write to a pod: long enough to kill a replica in
-/// between.
-const SLOW: [&str; 2] = ["patch pods delay=15ms", "delete pods delay=15ms"];
-/// How many pods more the tainted node has.
-const PODS: u32 = 36;
-/// How many are deleted before the holder is killed.
-const BEFORE: usize = 12;
 
 /// The replicas. They end with the demo.
 pub(super) struct Fleet {
@@ -70,7 +57,7 @@ impl Fleet {
     }
 
     fn run(&self, name: &str, guests: &GuestArguments) -> Result<Child> {
-        let program = std::env::current_exe().context("this program is gone")?;
+        let program = std::env::current_exe().context("the path of this program is unknown")?;
         let mut command = Command::new(program);
         command
             .args(["run", "--replica-id", name])
@@ -91,7 +78,7 @@ impl Fleet {
     }
 
     /// The replica that holds the Lease of the Controller.
-    fn holder(&self) -> Option<&'static str> {
+    pub(super) fn holder(&self) -> Option<&'static str> {
         let name = format!("controller-{CONTROLLER}");
         let found = self
             .sim
@@ -105,7 +92,7 @@ impl Fleet {
 
     /// Whether a replica leads, all have a Lease that shows them, and what the holder runs
     /// is recorded.
-    fn is_ready(&self) -> Result<bool> {
+    pub(super) fn is_ready(&self) -> Result<bool> {
         let leases = self
             .sim
             .list("coordination.k8s.io/v1", "Lease", NAMESPACE)?;
@@ -118,7 +105,7 @@ impl Fleet {
     }
 
     /// Ends a replica as `kill -9` does.
-    fn kill(&mut self, name: &str) -> Result<()> {
+    pub(super) fn kill(&mut self, name: &str) -> Result<()> {
         let mut replicas = self.replicas.iter_mut();
         let replica = replicas.find(|replica| replica.name == name);
         let replica = replica.context("no such replica")?;
@@ -128,7 +115,7 @@ impl Fleet {
     }
 
     /// How many pods were deleted after that time, in the server's time.
-    fn deletions(&self, after: Duration) -> usize {
+    pub(super) fn deletions(&self, after: Duration) -> usize {
         let log = self.sim.log().into_iter();
         let is_deletion = |served: &RequestRecord| {
             served.method == "DELETE" && served.work.resource == "pods" && served.status == 200
@@ -138,7 +125,7 @@ impl Fleet {
     }
 
     /// When the first pod was written to after that time, both in the server's time.
-    fn first_write(&self, after: Duration) -> Option<Duration> {
+    pub(super) fn first_write(&self, after: Duration) -> Option<Duration> {
         let log = self.sim.log().into_iter();
         let writes = log.filter(|served| {
             served.work.resource == "pods" && served.method != "GET" && served.uptime > after
@@ -156,64 +143,5 @@ impl Drop for Fleet {
         }
         // Nobody else uses it.
         let _ = std::fs::remove_file(&self.kubeconfig);
-    }
-}
-
-impl Story {
-    /// The holder of a Lease is killed in the middle of its evictions.
-    pub(super) async fn kill_the_holder(&mut self, mut fleet: Fleet) -> Result<()> {
-        self.screen.chapter(
-            "Two replicas of Davit run taint eviction, with a Lease of 2 s; the one that leads is \
-             killed",
-        );
-        // From now on, the controllers of this process do not run.
-        self.controllers.clear();
-        self.apply().await?;
-        self.until("a replica leads", |_| fleet.is_ready()).await?;
-        for fault in SLOW {
-            self.cluster.sim().add_fault(fault.parse::<Fault>()?);
-        }
-        self.cluster.create_jobs(NODE, PODS)?;
-        let pods = self.cluster.pods_of(NODE)?;
-        self.screen.action(&format!(
-            "{NODE} gets a NoExecute taint, which none of its {} pods tolerates",
-            pods.len()
-        ));
-        let tainted = self.cluster.sim().uptime();
-        self.cluster.taint(NODE)?;
-        self.until_leaving(&pods, BEFORE).await?;
-        let former = fleet.holder().context("nobody leads")?;
-        fleet.kill(former)?;
-        let at = self.cluster.sim().uptime();
-        let left = pods.len() - self.cluster.leaving(&pods)?;
-        self.screen.failure(&format!(
-            "kill -9 {former}, which leads: {left} pods are left"
-        ));
-        self.until("another replica leads", |_| {
-            let holder = fleet.holder();
-            let has_another = holder.is_some_and(|holder| holder != former);
-            Ok(has_another && fleet.first_write(at).is_some())
-        })
-        .await?;
-        let holder = fleet.holder().context("nobody leads")?;
-        let took = fleet.first_write(at).unwrap_or(at).saturating_sub(at);
-        self.screen.action(&format!(
-            "{holder} leads and evicts {:.1} s later",
-            took.as_secs_f64()
-        ));
-        self.until_gone(REASON, pods).await?;
-        let deleted = fleet.deletions(tainted);
-        *self.deleted.entry(REASON.to_owned()).or_default() += deleted;
-        self.screen
-            .action(&format!("the API server has served {deleted} deletions"));
-        Ok(())
-    }
-
-    /// Waits until so many of these pods are terminating or gone.
-    async fn until_leaving(&mut self, pods: &BTreeSet<String>, number: usize) -> Result<()> {
-        self.until("pods of the node are deleted", |story| {
-            Ok(story.cluster.leaving(pods)? >= number)
-        })
-        .await
     }
 }
