@@ -178,6 +178,14 @@ impl ReplicaRequest {
         (200..300).contains(&self.request.status)
     }
 
+    /// Whether the request writes the lease of a controller.
+    pub(super) fn is_lease_of(&self, controller: &str) -> bool {
+        let work = &self.request.work;
+        work.resource == "leases"
+            && ["create", "patch"].contains(&&*work.verb)
+            && self.body()["metadata"]["name"] == format!("controller-{controller}")
+    }
+
     /// Whether the request writes the status of a Controller.
     pub(super) fn is_status(&self) -> bool {
         let work = &self.request.work;
