@@ -48,7 +48,7 @@ fn is_gone_or_going(sim: &Sim, name: &str, uid_of_pod: &str) -> bool {
 }
 
 /// Gives a node a taint that its pods have to tolerate.
-pub(super) fn taint(sim: &Sim, node: &str) {
+fn taint(sim: &Sim, node: &str) {
     let taints = json!([{"key": "k", "effect": "NoExecute"}]);
     let node = json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": node}, "spec": {"taints": taints},
@@ -62,6 +62,8 @@ pub(super) struct Wave {
     node: &'static str,
     /// The pods that have to go, by uid.
     names: BTreeMap<String, String>,
+    /// The names of pods that are gone as soon as they are deleted, and are not replaced yet.
+    brief: Vec<String>,
     /// The pods that nobody may touch, as they are.
     bystanders: Vec<Value>,
 }
@@ -76,10 +78,12 @@ impl Wave {
             "status": {"conditions": ready},
         });
         sim.create(object).unwrap();
-        let mut names = BTreeMap::new();
+        let (mut names, mut brief) = (BTreeMap::new(), Vec::new());
         for number in 0..pods {
             let name = format!("{node}-{number}");
-            let grace = if number % 10 == 0 { 0 } else { GRACE };
+            let is_brief = number % 10 == 0;
+            let grace = if is_brief { 0 } else { GRACE };
+            brief.extend(is_brief.then(|| name.clone()));
             let created = sim.create(pod(&name, node, grace, false)).unwrap();
             names.insert(uid(&created), name);
         }
@@ -89,6 +93,7 @@ impl Wave {
             sim: sim.clone(),
             node,
             names,
+            brief,
             bystanders: bystanders.collect(),
         }
     }
@@ -99,10 +104,12 @@ impl Wave {
 
     /// Creates pods under the names of pods that are gone. They tolerate the taint.
     pub(super) fn replace(&mut self) {
-        let gone = self.names.values();
-        let gone: Vec<&String> = gone.filter(|name| get(&self.sim, name).is_none()).collect();
+        let brief = std::mem::take(&mut self.brief).into_iter();
+        let is_gone = |name: &String| get(&self.sim, name).is_none();
+        let (gone, present): (Vec<String>, Vec<String>) = brief.partition(is_gone);
+        self.brief = present;
         for name in gone {
-            let created = self.sim.create(pod(name, self.node, 0, true)).unwrap();
+            let created = self.sim.create(pod(&name, self.node, 0, true)).unwrap();
             self.bystanders.push(created);
         }
     }
