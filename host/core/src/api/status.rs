@@ -224,9 +224,11 @@ pub struct TrippedStatus {
 #[serde(rename_all = "camelCase", default)]
 pub struct RecentWritesStatus {
     /// The writes in each ten seconds, the latest first, if a guardrail limits them.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub writes: Vec<u32>,
     /// The deletions and evictions in each ten seconds, the latest first, if a guardrail
     /// limits them.
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub deletes: Vec<u32>,
 }
 
