@@ -166,7 +166,8 @@ fn start_kubelet(sim: &Sim, silent_nodes: &[String]) -> Kubelet {
     kubelet
 }
 
-fn write_kubeconfig(server: &Server, kubeconfig: &str) -> Result<PathBuf> {
+/// Writes a kubeconfig into a file of its own, which only its owner may read.
+pub(crate) fn write_kubeconfig(server: &Server, kubeconfig: &str) -> Result<PathBuf> {
     let port = server.address().port();
     let path = std::env::temp_dir().join(format!("davit-sim-{port}.kubeconfig"));
     write_private(&path, kubeconfig)

@@ -31,7 +31,7 @@ mod grants;
 mod metrics;
 #[path = "roles/ports.rs"]
 mod ports;
-#[path = "roles/replicas.rs"]
+#[path = "roles/replicas/mod.rs"]
 mod replicas;
 #[path = "roles/stories.rs"]
 mod stories;

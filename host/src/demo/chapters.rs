@@ -117,7 +117,7 @@ impl Story {
     /// A node is tainted, and one of its pods may stay for a while.
     pub(super) async fn taint_a_node(&mut self) -> Result<()> {
         self.screen.chapter(
-            "Taint eviction starts; node-4 gets a NoExecute taint, which web-44 tolerates for 2 s",
+            "Taint eviction starts; node-4 gets a NoExecute taint, which web-44 tolerates for 1 s",
         );
         self.run(controller("taint-eviction", "{}")).await?;
         let pods = self.cluster.pods_of("node-4")?;

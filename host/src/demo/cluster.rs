@@ -86,6 +86,23 @@ impl Cluster {
         Ok(())
     }
 
+    /// Pods that run on a node.
+    pub(super) fn create_jobs(&mut self, node: &str, pods: u32) -> Result<()> {
+        for number in 1..=pods {
+            let status = json!({"phase": "Running"});
+            self.create_pod(&format!("job-{number:02}"), Some(node), &[], &status)?;
+        }
+        Ok(())
+    }
+
+    /// How many of these pods are terminating or gone.
+    pub(super) fn leaving(&self, pods: &BTreeSet<String>) -> Result<usize> {
+        let present = self.sim.list("v1", "Pod", NAMESPACE)?;
+        let stays = |pod: &&Value| pod.pointer("/metadata/deletionTimestamp").is_none();
+        let staying = present.iter().filter(stays).filter_map(name);
+        Ok(pods.len() - staying.filter(|name| pods.contains(name)).count())
+    }
+
     /// A node stops answering while its pods are being deleted; returns them.
     pub(super) fn hang_node(&self, node: &str) -> Result<BTreeSet<String>> {
         self.kubelet.silence(node);
@@ -375,12 +392,12 @@ impl Cluster {
     }
 }
 
-/// One pod tolerates the maintenance taint for two seconds.
+/// One pod tolerates the maintenance taint for a second.
 fn tolerations(pod: &str) -> Value {
     match pod {
         "web-44" => json!([{
             "key": "example.com/maintenance", "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 2,
+            "tolerationSeconds": 1,
         }]),
         _ => json!([]),
     }

@@ -1,13 +1,18 @@
 //! `davit demo`: the five controllers on an API server in memory.
 //!
+//! The controllers run in this process until the last chapter, which starts two replicas as
+//! processes of their own.
+//!
 //! The story changes the cluster and waits until a controller has reacted. In the end
 //! it compares the API server with the expected state: exactly the expected pods are
 //! left, and each of the others was deleted once.
 
 mod chapters;
 mod cluster;
+mod fleet;
 mod rollouts;
 mod screen;
+mod takeover;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,7 +28,7 @@ use davit_sim::Server;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
-use crate::cli::DemoArguments;
+use crate::cli::{DemoArguments, GuestArguments};
 use crate::config::{self, ClientConfig, Config};
 use crate::health::Health;
 use crate::host::{Host, HostOptions, Report};
@@ -31,12 +36,13 @@ use crate::metrics::HostMetrics;
 use crate::records::Records;
 use crate::run;
 use cluster::Cluster;
+use fleet::Fleet;
 use screen::Screen;
 
 /// How long a controller may take to react. It usually takes two or three seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A pause to read the screen.
-const READING: Duration = Duration::from_millis(300);
+const READING: Duration = Duration::from_millis(200);
 
 /// Runs the demo. It fails if the API server does not have the expected state.
 pub async fn run(arguments: DemoArguments) -> Result<()> {
@@ -74,7 +80,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         deleted: BTreeMap::new(),
         expected: BTreeMap::new(),
     };
-    story.play().await?;
+    story.play(&server, &arguments.guests).await?;
     let Story { host, .. } = story;
     host.stop().await;
     Ok(())
@@ -96,7 +102,7 @@ struct Story {
 }
 
 impl Story {
-    async fn play(&mut self) -> Result<()> {
+    async fn play(&mut self, server: &Server, guests: &GuestArguments) -> Result<()> {
         self.screen
             .title("Davit runs Kubernetes' controllers as WebAssembly guests");
         self.start_podgc().await?;
@@ -110,7 +116,10 @@ impl Story {
         self.delete_owners().await?;
         self.taint_a_node().await?;
         self.lose_an_api_server().await?;
+        // They start while the next chapter waits, and have nothing to do.
+        let fleet = Fleet::start(self.cluster.sim(), server, guests)?;
         self.silence_a_node().await?;
+        self.kill_the_holder(fleet).await?;
         self.check()
     }
 

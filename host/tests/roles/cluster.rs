@@ -1,6 +1,7 @@
 //! An API server with RBAC, the objects of `deploy/`, and the program as a process.
 
 use std::collections::BTreeSet;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ const RBAC: &str = "rbac.authorization.k8s.io/v1";
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     /// Serves requests as long as it lives.
-    _runtime: Runtime,
+    runtime: Runtime,
     server: Server,
     directory: TempDir,
 }
@@ -38,7 +39,7 @@ impl Cluster {
         });
         let cluster = Cluster {
             sim,
-            _runtime: runtime,
+            runtime,
             server,
             directory: tempfile::tempdir().unwrap(),
         };
@@ -151,25 +152,25 @@ impl Cluster {
 
     /// The same, with these ports.
     pub(crate) fn run_replica_with(&self, name: &str, ports: &[&str]) -> Process {
-        let election = [
-            "--replica-id",
-            name,
-            "--leader-elect-lease-duration",
-            "4s",
-            "--leader-elect-renew-deadline",
-            "3s",
-            "--leader-elect-retry-period",
-            "1s",
-        ];
-        let arguments = [&election, ports].concat();
+        let arguments = [&election(name), ports].concat();
         self.spawn(&deploy("base/davit.yaml"), &arguments)
     }
 
+    /// The same, which reaches the API server at this URL.
+    pub(crate) fn run_replica_at(&self, name: &str, url: &str) -> Process {
+        let kubeconfig = format!("kubeconfig-{name}");
+        let command = self.program_at(&kubeconfig, url, &deploy("base/davit.yaml"));
+        self.spawn_command(command, &election(name))
+    }
+
     fn spawn(&self, config: &Path, arguments: &[&str]) -> Process {
+        self.spawn_command(self.program(config), arguments)
+    }
+
+    fn spawn_command(&self, mut command: Command, arguments: &[&str]) -> Process {
         let mut log = std::fs::OpenOptions::new();
         let log = log.create(true).append(true);
         let log = log.open(self.directory.path().join("log")).unwrap();
-        let mut command = self.program(config);
         command
             .args(arguments)
             .arg("--guests")
@@ -183,15 +184,29 @@ impl Cluster {
 
     /// `davit run` with a configuration and the token of its `ServiceAccount`.
     pub(crate) fn program(&self, config: &Path) -> Command {
-        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &self.token("davit"));
+        self.program_at("kubeconfig", &self.server.url(), config)
+    }
+
+    fn program_at(&self, file: &str, url: &str, config: &Path) -> Command {
+        let kubeconfig = kubeconfig_with_token(url, None, &self.token("davit"));
         let context = "    user: davit-sim\n";
         let namespaced = format!("{context}    namespace: {NAMESPACE}\n");
-        let path = self.directory.path().join("kubeconfig");
+        let path = self.directory.path().join(file);
         std::fs::write(&path, kubeconfig.replacen(context, &namespaced, 1)).unwrap();
         let mut command = davit();
         command.arg("run").arg("--config").arg(config);
         command.arg("--kubeconfig").arg(path);
         command
+    }
+
+    /// Where the API server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.server.address()
+    }
+
+    /// Runs something on the threads that serve requests.
+    pub(crate) fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
+        self.runtime.block_on(work)
     }
 
     /// A command of an administrator.
@@ -241,6 +256,20 @@ impl Cluster {
         let resources = log.iter().filter(|served| !served.work.resource.is_empty());
         resources.flat_map(used).collect()
     }
+}
+
+/// The arguments of a replica that takes part in leader election.
+fn election(name: &str) -> [&str; 8] {
+    [
+        "--replica-id",
+        name,
+        "--leader-elect-lease-duration",
+        "4s",
+        "--leader-elect-renew-deadline",
+        "3s",
+        "--leader-elect-retry-period",
+        "1s",
+    ]
 }
 
 /// The program.

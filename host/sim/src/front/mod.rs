@@ -8,8 +8,10 @@ mod server;
 mod tls;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
@@ -65,6 +67,10 @@ struct Inner {
 pub struct RequestRecord {
     /// When the server got it.
     pub at: Time,
+    /// The same, as [`Sim::uptime`].
+    pub uptime: Duration,
+    /// The client's address; none in process.
+    pub peer: Option<SocketAddr>,
     /// The verb and the coordinates.
     pub work: RequestInfo,
     /// The method.
@@ -109,6 +115,12 @@ impl Sim {
         Time::from_unix(self.inner.base.as_second())
             .after(seconds)
             .after(fraction.div_euclid(1_000_000_000))
+    }
+
+    /// How long the server has run, by tokio's clock.
+    #[must_use]
+    pub fn uptime(&self) -> Duration {
+        self.inner.started.elapsed()
     }
 
     /// Gives access to the model. Open watches get the changes.
@@ -236,6 +248,8 @@ impl Sim {
         let work = request_info(&self.model(), &request);
         let entry = RequestRecord {
             at: self.now(),
+            uptime: self.uptime(),
+            peer: parts.extensions.get().copied(),
             work: work.clone(),
             method: request.method.clone(),
             path: url,

@@ -3,6 +3,7 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::net::SocketAddr;
 
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -93,14 +94,15 @@ async fn accept(listener: TcpListener, sim: Sim, tls: Option<TlsAcceptor>) {
 async fn serve(stream: Connection, sim: Sim, tls: Option<TlsAcceptor>) {
     // Events are small and must not wait for each other.
     let _ = stream.set_nodelay(true);
+    let peer = stream.peer_addr().ok();
     match tls {
         Some(tls) if speaks_tls(&stream).await => {
             // A client that does not trust the certificate hangs up.
             if let Ok(stream) = tls.accept(stream).await {
-                serve_http(stream, sim).await;
+                serve_http(stream, peer, sim).await;
             }
         }
-        _ => serve_http(stream, sim).await,
+        _ => serve_http(stream, peer, sim).await,
     }
 }
 
@@ -111,8 +113,16 @@ async fn speaks_tls(stream: &Connection) -> bool {
     matches!(stream.peek(&mut first).await, Ok(1)) && first == [HANDSHAKE]
 }
 
-async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, sim: Sim) {
-    let service = service_fn(move |request| {
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    peer: Option<SocketAddr>,
+    sim: Sim,
+) {
+    let service = service_fn(move |mut request: http::Request<Incoming>| {
+        if let Some(peer) = peer {
+            // For the log.
+            request.extensions_mut().insert(peer);
+        }
         let sim = sim.clone();
         async move { sim.call(request).await }
     });

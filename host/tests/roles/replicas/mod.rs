@@ -1,5 +1,13 @@
 //! Two replicas as processes: one writes, the other takes over.
 
+mod evictions;
+mod fleet;
+mod load;
+mod network;
+mod partitions;
+mod rolling;
+mod rollouts;
+
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -8,18 +16,6 @@ use serde_json::json;
 
 use crate::cluster::{Cluster, NAMESPACE, Process};
 use crate::stories::{exists, pod, podgc};
-
-const LEASES: &str = "coordination.k8s.io/v1";
-
-/// The replica that holds the lease of PodGC, without the part that names its run.
-fn holder(cluster: &Cluster) -> Option<String> {
-    let lease = cluster
-        .sim
-        .get(LEASES, "Lease", NAMESPACE, "controller-podgc");
-    let lease = lease.ok()?;
-    let holder = lease["spec"]["holderIdentity"].as_str()?;
-    Some(holder.rsplit_once('-')?.0.to_owned())
-}
 
 /// Creates a pod of a node that does not exist, and waits until PodGC has deleted the pod.
 /// Returns how long that took.
@@ -56,7 +52,7 @@ fn another_replica_takes_over_when_the_holder_dies_stops_or_hangs() {
     let story = podgc();
     let cluster = story.cluster();
     cluster.sim.clear_log();
-    let holds = |name: &str| holder(&cluster).as_deref() == Some(name);
+    let holds = |name: &str| fleet::holder(&cluster.sim, "podgc").as_deref() == Some(name);
     let a = cluster.run_replica("a");
     cluster.until("a leads", |_| holds("a"));
     cluster.until("PodGC does its work", story.done);
