@@ -1,6 +1,7 @@
 //! The command line.
 
 mod examples;
+mod observe;
 mod tools;
 
 use std::net::SocketAddr;
@@ -14,6 +15,7 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
+pub use observe::TraceArguments;
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
 /// The longest name of a replica: the name of its Lease is longer.
@@ -138,6 +140,9 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub leases: LeaseArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub traces: TraceArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,

@@ -25,3 +25,4 @@ pub mod run;
 pub mod sim;
 mod tasks;
 pub mod telemetry;
+pub mod traces;

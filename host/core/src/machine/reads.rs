@@ -37,6 +37,7 @@ impl<G: Clone> Machine<G> {
         self.reads.insert(read, call);
         self.outbox.push(Effect::Read {
             read,
+            call,
             controller,
             account,
             request,

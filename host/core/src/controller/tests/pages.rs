@@ -152,7 +152,12 @@ fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
 #[test]
 fn an_item_waits_once_for_an_object_however_many_plans_are_held() {
     let snapshot = Store::default().snapshot();
-    let mut execution = ItemExecution::new(vec![], snapshot, 1, Verdict::Done);
+    let call = CallId {
+        controller: ControllerId(1),
+        number: 1,
+    };
+    let id = DecisionId { call, position: 0 };
+    let mut execution = ItemExecution::new(id, vec![], snapshot, 1, Verdict::Done);
     for _ in 0..1000 {
         execution.hold(Uid::new("a"));
     }
