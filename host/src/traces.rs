@@ -85,6 +85,9 @@ impl fmt::Display for CollectorUrl {
 pub struct SampleRatio(f64);
 
 impl SampleRatio {
+    /// All of them.
+    pub const ALL: Self = Self(1.0);
+
     /// Whether the trace with this id is sent. Every host decides the same about it.
     #[must_use]
     pub fn has(self, trace: [u8; 16]) -> bool {
@@ -122,7 +125,10 @@ mod tests {
     fn a_collector_has_an_address_for_http() {
         for (text, traces) in [
             ("http://127.0.0.1:4318", "http://127.0.0.1:4318/v1/traces"),
-            ("https://otel.example.com/", "https://otel.example.com/v1/traces"),
+            (
+                "https://otel.example.com/",
+                "https://otel.example.com/v1/traces",
+            ),
             (
                 "https://otel.example.com/davit",
                 "https://otel.example.com/davit/v1/traces",
@@ -131,7 +137,12 @@ mod tests {
             let url: CollectorUrl = text.parse().unwrap();
             assert_eq!(url.of_traces(), traces);
         }
-        for text in ["", "collector:4318", "grpc://collector:4317", "http://c/?a=b"] {
+        for text in [
+            "",
+            "collector:4318",
+            "grpc://collector:4317",
+            "http://c/?a=b",
+        ] {
             let error = text.parse::<CollectorUrl>().unwrap_err();
             assert!(error.contains("such as http://localhost:4318"), "{error}");
         }
@@ -145,7 +156,11 @@ mod tests {
             id
         });
         let traces: Vec<[u8; 16]> = traces.collect();
-        for (ratio, expected) in [("0", 0..=0), ("0.25", 2_400..=2_600), ("1", 10_000..=10_000)] {
+        for (ratio, expected) in [
+            ("0", 0..=0),
+            ("0.25", 2_400..=2_600),
+            ("1", 10_000..=10_000),
+        ] {
             let ratio: SampleRatio = ratio.parse().unwrap();
             let sampled = traces.iter().filter(|id| ratio.has(**id)).count();
             assert!(expected.contains(&sampled), "{ratio}: {sampled}");

@@ -106,8 +106,7 @@ mod tests {
         // The first half of the name's SHA-256.
         assert_eq!(name.ids().trace_text(), "add863c1682b3ccb2b0c7cfc86807da5");
         let all = [id(1, 23, 4), id(1, 23, 5), id(1, 24, 4), id(2, 23, 4)];
-        let traces: BTreeSet<[u8; 16]> =
-            all.iter().map(|id| names.name(*id).ids().trace).collect();
+        let traces: BTreeSet<[u8; 16]> = all.iter().map(|id| names.name(*id).ids().trace).collect();
         assert_eq!(traces.len(), all.len());
     }
 }

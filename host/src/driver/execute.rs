@@ -60,9 +60,7 @@ impl Executor {
             mapping,
         } = execute;
         let recorder = self.recorder.clone();
-        let api = self
-            .api
-            .journaled(trace.as_ref().map(PlanTrace::journal));
+        let api = self.api.journaled(trace.as_ref().map(PlanTrace::journal));
         let writer = Writer::new(&api, recorder, &controller, account.as_ref());
         let decision = records_events.then(|| Decision {
             controller,

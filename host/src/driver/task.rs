@@ -111,13 +111,10 @@ impl Task {
                 running: BTreeMap::new(),
             },
             caller: Caller::new(api.clone(), inbox.clone()),
-            executor: Executor::new(
-                api.clone(),
-                recorder.clone(),
-                names.clone(),
-                inbox.clone(),
-            ),
-            traces: options.traces.map(|queue| Traces::new(names.clone(), queue)),
+            executor: Executor::new(api.clone(), recorder.clone(), names.clone(), inbox.clone()),
+            traces: options
+                .traces
+                .map(|queue| Traces::new(names.clone(), queue)),
             telemetry: Telemetry {
                 api: api.clone(),
                 recorder,

@@ -72,7 +72,7 @@ impl Traces {
         }
     }
 
-    /// A call is made: a trace begins for each of its items, or goes on with another page.
+    /// A call is made: a trace starts for each of its items, or continues with another page.
     pub(super) fn call<G>(&mut self, call: &Call<G>, now: Now) {
         if let Some(decision) = call.continues {
             if let Some(open) = self.open.get_mut(&decision) {
@@ -158,7 +158,12 @@ impl Traces {
     }
 
     /// The trace of a live read: that of the first decision of its call.
-    pub(super) fn read(&self, call: CallId, request: &ReadRequest, now: Instant) -> Option<ReadTrace> {
+    pub(super) fn read(
+        &self,
+        call: CallId,
+        request: &ReadRequest,
+        now: Instant,
+    ) -> Option<ReadTrace> {
         let (decision, span) = self.calls.get(&call)?.spans.first()?;
         let trace = self.open.get(decision)?.trace.clone();
         Some(ReadTrace::new(trace, *span, request, now))
@@ -230,7 +235,10 @@ impl Traces {
             open.last = now;
             let mut span = Span::new("call", called.started, called.started.after(took));
             span.attributes.extend([
-                KeyValue::new(key::CALL_ITEMS, i64::try_from(called.items).unwrap_or(i64::MAX)),
+                KeyValue::new(
+                    key::CALL_ITEMS,
+                    i64::try_from(called.items).unwrap_or(i64::MAX),
+                ),
                 KeyValue::new(key::PAGE, i64::from(open.pages)),
             ]);
             if let Some(failure) = failure {

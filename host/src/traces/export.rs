@@ -97,6 +97,18 @@ impl TraceExport {
 }
 
 impl SpanQueue {
+    /// A queue that nobody sends, and its spans.
+    #[cfg(test)]
+    pub(crate) fn unsent(metrics: TraceMetrics) -> (Self, mpsc::Receiver<SpanData>) {
+        let (spans, waiting) = mpsc::channel(MOST_WAITING);
+        let queue = Self {
+            spans,
+            ratio: SampleRatio::ALL,
+            metrics,
+        };
+        (queue, waiting)
+    }
+
     /// Whether a trace is sent.
     #[must_use]
     pub fn samples(&self, trace: [u8; 16]) -> bool {
@@ -161,5 +173,48 @@ impl Sender {
                 "traces are lost: the collector does not take them{suppressed}"
             );
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::UNIX_EPOCH;
+
+    use opentelemetry::InstrumentationScope;
+    use opentelemetry::trace::{SpanContext, SpanId, SpanKind, Status};
+    use opentelemetry_sdk::trace::{SpanEvents, SpanLinks};
+
+    use super::*;
+    use crate::metrics::HostMetrics;
+
+    fn span() -> SpanData {
+        SpanData {
+            span_context: SpanContext::empty_context(),
+            parent_span_id: SpanId::INVALID,
+            parent_span_is_remote: false,
+            span_kind: SpanKind::Internal,
+            name: "reconcile".into(),
+            start_time: UNIX_EPOCH,
+            end_time: UNIX_EPOCH,
+            attributes: vec![],
+            dropped_attributes_count: 0,
+            events: SpanEvents::default(),
+            links: SpanLinks::default(),
+            status: Status::Unset,
+            instrumentation_scope: InstrumentationScope::default(),
+        }
+    }
+
+    #[test]
+    fn a_full_queue_drops_spans_and_counts_them() {
+        let metrics = HostMetrics::new().unwrap();
+        let (queue, waiting) = SpanQueue::unsent(metrics.traces.clone());
+        for _ in 0..MOST_WAITING + 5 {
+            queue.add(span());
+        }
+        assert_eq!(waiting.len(), MOST_WAITING);
+        let page = metrics.render();
+        let dropped = "davit_trace_spans_total{result=\"dropped\"} 5\n";
+        assert!(page.contains(dropped), "{page}");
     }
 }

@@ -11,9 +11,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{
-    CallId, CallRequest, DecisionId, Effect, Notes, RevisionId, Settings,
-};
+use super::exchange::{CallId, CallRequest, DecisionId, Effect, Notes, RevisionId, Settings};
 use super::items::{WorkItems, key};
 use super::resync::{Pace, Resync};
 use super::shared::Shared;
@@ -27,9 +25,7 @@ use crate::manifest::Manifest;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Enqueue, QueueKey, WorkItem};
-use crate::queue::{
-    EnqueueReason, Finish, Origin, PendingSnapshot, QueueStats, Queues, Source,
-};
+use crate::queue::{EnqueueReason, Finish, Origin, PendingSnapshot, QueueStats, Queues, Source};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::store::{Change, Snapshot, ViewId};
@@ -57,10 +53,7 @@ struct CallInFlight {
 }
 
 /// The decisions about the items of a call, in their order. A page is alone.
-fn decisions_of(
-    call: CallId,
-    continues: Option<DecisionId>,
-) -> impl Iterator<Item = DecisionId> {
+fn decisions_of(call: CallId, continues: Option<DecisionId>) -> impl Iterator<Item = DecisionId> {
     let own = move |position| DecisionId { call, position };
     (0..).map(move |position| continues.unwrap_or_else(|| own(position)))
 }
@@ -76,7 +69,7 @@ struct NextItems {
 
 /// A watch of the manifest.
 #[derive(Debug)]
-struct Watched {
+struct ManifestWatch {
     /// Its index.
     position: usize,
     name: Arc<str>,
@@ -98,7 +91,7 @@ pub struct Revision<G> {
     views: Views,
     views_by_name: Arc<BTreeMap<String, ViewId>>,
     /// The watch in the manifest, by view.
-    watches: BTreeMap<ViewId, Watched>,
+    watches: BTreeMap<ViewId, ManifestWatch>,
     /// Whether every watch is complete. While a resource is not served, the cache may
     /// lack objects that exist, so the guest is not called.
     complete: bool,
@@ -572,9 +565,9 @@ impl<G: Clone> Revision<G> {
 }
 
 /// The views are in the order of the watches.
-fn watches(views: &Views, manifest: &Manifest) -> BTreeMap<ViewId, Watched> {
+fn watches(views: &Views, manifest: &Manifest) -> BTreeMap<ViewId, ManifestWatch> {
     let watches = manifest.watches.iter().enumerate();
-    let watches = watches.map(|(position, watch)| Watched {
+    let watches = watches.map(|(position, watch)| ManifestWatch {
         position,
         name: watch.name.as_str().into(),
     });

@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{
-    CallId, ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World,
-};
+use super::exchange::{CallId, ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::bounds::Series;
 use crate::budget::{Budget, Requester};
 use crate::circuit::CallFailure;

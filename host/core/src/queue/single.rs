@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entries, Entry, EnqueueReason, Order, Origin, Place, Source};
+use super::entry::{EnqueueReason, Entries, Entry, Order, Origin, Place, Source};
 use super::schedule::Schedule;
 use super::{Finish, FinishedItem, QueueStats, QueueUsage};
 use crate::manifest::{QueueSpec, Rate};

@@ -169,7 +169,8 @@ impl Trace {
                 KeyValue::new(key::PATH, sent.path),
             ];
             if let Some(code) = sent.code {
-                span.attributes.push(KeyValue::new(key::CODE, i64::from(code)));
+                span.attributes
+                    .push(KeyValue::new(key::CODE, i64::from(code)));
             }
             span.error = match (sent.code, sent.failure) {
                 (_, Some(failure)) => {
@@ -177,7 +178,8 @@ impl Trace {
                     Some(text(&failure))
                 }
                 (Some(code), None) if code >= 400 => {
-                    span.attributes.push(KeyValue::new(key::ERROR, code.to_string()));
+                    span.attributes
+                        .push(KeyValue::new(key::ERROR, code.to_string()));
                     Some(String::new())
                 }
                 _ => None,
@@ -287,4 +289,68 @@ impl PlanTrace {
 fn left_out_of(requests: usize) -> Option<KeyValue> {
     let count = i64::try_from(requests).unwrap_or(i64::MAX);
     (count > 0).then(|| KeyValue::new(key::REQUESTS_LEFT_OUT, count))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use davit_core::time::Wall;
+
+    use super::*;
+    use crate::metrics::HostMetrics;
+
+    const IDS: TraceIds = TraceIds {
+        trace: [1; 16],
+        root: [2; 8],
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn anchor() -> Now {
+        Now {
+            instant: at(100),
+            wall: Wall(1_795_176_000_000),
+        }
+    }
+
+    #[test]
+    fn a_trace_is_bounded_and_counts_the_rest() {
+        let metrics = HostMetrics::new().unwrap();
+        let (queue, mut waiting) = SpanQueue::unsent(metrics.traces.clone());
+        let trace = Trace::new(IDS, anchor(), queue);
+        for _ in 0..MOST_SPANS + 7 {
+            trace.add(trace.root(), Span::new("gate", at(101), at(101)));
+        }
+        trace.end(Span::new("reconcile", at(99), at(102)));
+        let mut spans = Vec::new();
+        while let Ok(span) = waiting.try_recv() {
+            spans.push(span);
+        }
+        let ids: BTreeSet<[u8; 8]> = spans
+            .iter()
+            .map(|span| span.span_context.span_id().to_bytes())
+            .collect();
+        assert_eq!((spans.len(), ids.len()), (257, 257));
+        let root = spans.last().unwrap();
+        assert_eq!(root.span_context.span_id(), trace.root());
+        assert_eq!(root.attributes, [KeyValue::new(key::LEFT_OUT, 7)]);
+        let page = metrics.render();
+        let dropped = "davit_trace_spans_total{result=\"dropped\"} 7\n";
+        assert!(page.contains(dropped), "{page}");
+    }
+
+    /// Also before the anchor, where the item became due.
+    #[test]
+    fn the_times_of_a_trace_follow_the_monotonic_clock() {
+        let metrics = HostMetrics::new().unwrap();
+        let (queue, _waiting) = SpanQueue::unsent(metrics.traces.clone());
+        let trace = Trace::new(IDS, anchor(), queue);
+        let wall = |millis| UNIX_EPOCH + Duration::from_millis(millis);
+        assert_eq!(trace.time(at(100)), wall(1_795_176_000_000));
+        assert_eq!(trace.time(at(99)), wall(1_795_175_999_000));
+        assert_eq!(trace.time(at(160)), wall(1_795_176_060_000));
+    }
 }

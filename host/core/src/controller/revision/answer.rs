@@ -309,13 +309,8 @@ impl<G: Clone> Revision<G> {
             asked => asked.min(MOST_PARALLEL),
         };
         let decided_on = answer.snapshot.clone();
-        let mut page = ItemExecution::new(
-            decision.id,
-            decision.decided,
-            decided_on,
-            parallel,
-            verdict,
-        );
+        let mut page =
+            ItemExecution::new(decision.id, decision.decided, decided_on, parallel, verdict);
         page.next_page = decision.next_page;
         if let Some(until) = answer.throttled_until {
             page.throttle(until.since(now));

@@ -43,6 +43,33 @@ fn the_next_page_is_called_for_when_the_plans_of_the_last_have_ended() {
     assert!(bench.call().is_none());
 }
 
+/// So that all reports of a decision name the same one.
+#[test]
+fn the_pages_of_a_decision_share_its_id() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let first = bench.call().unwrap();
+    assert_eq!((first.continues, first.reasons.len()), (None, 1));
+    bench.answer(first.id, vec![continue_from(vec![delete("a")], "b")]);
+    let (plan, _) = bench.carried()[0];
+    bench.outcome(plan, succeeded(WriteResult::Gone));
+    let next = bench.call().unwrap();
+    let id = DecisionId {
+        call: first.id,
+        position: 0,
+    };
+    assert_eq!((next.continues, next.reasons.len()), (Some(id), 0));
+    bench.answer(next.id, vec![decide(vec![], Verdict::Done)]);
+    let effects = bench.effects();
+    let ended = effects.iter().find_map(|effect| match effect {
+        Effect::Reconciled {
+            decision, finish, ..
+        } => Some((*decision, *finish)),
+        _ => None,
+    });
+    assert_eq!(ended, Some((id, "done")));
+}
+
 /// Whatever the verdict of the last page, and although its own plans succeed.
 #[test]
 fn a_failure_in_any_page_is_retried_after_the_last_page() {
