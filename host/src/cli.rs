@@ -15,7 +15,7 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
-pub use observe::TraceArguments;
+pub use observe::{LogArguments, TraceArguments};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
 /// The longest name of a replica: the name of its Lease is longer.
@@ -87,6 +87,9 @@ pub enum Command {
     /// Shows where candidate and stable revision disagree.
     #[command(after_long_help = examples::DIFF)]
     Diff(DiffArguments),
+    /// Shows or changes the filter of the log of a running host.
+    #[command(after_long_help = examples::LOG)]
+    Log(LogArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),

@@ -26,6 +26,7 @@ use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
 use crate::resource;
+use crate::telemetry::LogFilter;
 use crate::traces::{TraceExport, TraceSettings};
 use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
@@ -38,7 +39,7 @@ const CONFIG_PERIOD: Duration = Duration::from_secs(1);
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// Runs until SIGINT or SIGTERM.
-pub async fn run(arguments: RunArguments) -> Result<()> {
+pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let file = arguments.config.map(ConfigFile::open).transpose()?;
     let config = match &file {
         Some(file) => config::parse(&file.path, &file.text)?,
@@ -86,6 +87,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             health: Arc::clone(&health),
             host: host.handle().clone(),
             requests: policy,
+            log: Some(log),
             access: access(&arguments.ports, &client),
         };
         serve(address, &arguments.ports, endpoints).await?;

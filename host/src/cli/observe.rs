@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::ServerArguments;
 use crate::traces::{CollectorUrl, SampleRatio};
 
 /// Traces.
@@ -12,6 +13,23 @@ pub struct TraceArguments {
     #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     pub otlp_endpoint: Option<CollectorUrl>,
     /// Share of the decisions that are traced, from 0 to 1.
-    #[arg(long, value_name = "RATIO", default_value = "1", requires = "otlp_endpoint")]
+    #[arg(
+        long,
+        value_name = "RATIO",
+        default_value = "1",
+        requires = "otlp_endpoint"
+    )]
     pub trace_ratio: SampleRatio,
+}
+
+/// `davit log`
+#[derive(Debug, Args)]
+pub struct LogArguments {
+    /// Level, or levels of parts of the program, such as info,davit_cluster=debug
+    /// [default: shows the present filter]
+    #[arg(value_name = "FILTER")]
+    pub filter: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub server: ServerArguments,
 }

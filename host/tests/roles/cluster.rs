@@ -22,7 +22,7 @@ pub(crate) struct Cluster {
     /// Serves requests as long as it lives.
     _runtime: Runtime,
     server: Server,
-    directory: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 impl Cluster {
