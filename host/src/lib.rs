@@ -20,6 +20,7 @@ pub mod modules;
 pub mod new;
 pub mod rbac;
 pub mod records;
+mod repeat;
 pub mod resource;
 pub mod run;
 pub mod sim;

@@ -119,7 +119,7 @@ fn log_guest(report: &Report, names: &DecisionNames) {
             controller,
             role,
             failure: Some(failure),
-            is_news: true,
+            warning: Some(suppressed),
             ..
         } => {
             let (role, kind) = (role.as_str(), failure.kind.as_str());
@@ -131,7 +131,7 @@ fn log_guest(report: &Report, names: &DecisionNames) {
                 kind,
                 error,
                 guest_message,
-                "a call of the guest failed"
+                "a call of the guest failed{suppressed}"
             );
         }
         Report::CircuitOpened {
@@ -331,12 +331,7 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
     }
 }
 
-fn log_outcome(
-    line: &Line<'_>,
-    plan: &Plan,
-    outcome: &Outcome,
-    warning: Option<SuppressedCount>,
-) {
+fn log_outcome(line: &Line<'_>, plan: &Plan, outcome: &Outcome, warning: Option<SuppressedCount>) {
     let Some((step, failure)) = &outcome.failed else {
         log!(info, line, {}, "executed: {}", line.action);
         return;
@@ -345,7 +340,7 @@ fn log_outcome(
         log!(info, line, {}, "the target was gone: {}", line.action);
         return;
     }
-    let failed = plan.steps.get(*step as usize).map_or("none", verb);
+    let failed = plan.steps.get(*step as usize).map_or("none", Step::verb);
     let class = failure.class.as_str();
     let error = untrusted::line(&failure.message, MOST_LOGGED);
     let then = match failure.class {
@@ -375,22 +370,12 @@ fn log_outcome(
 /// plan without other steps.
 pub(super) fn action(plan: &Plan) -> String {
     let does = |step: &&Step| !matches!(step, Step::Event(_));
-    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(verb).collect();
+    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(Step::verb).collect();
     verbs.dedup();
     match (verbs.as_slice(), plan.steps.first()) {
         ([], None) => "nothing".to_owned(),
         ([], Some(_)) => "event".to_owned(),
         (verbs, _) => verbs.join("+"),
-    }
-}
-
-const fn verb(step: &Step) -> &'static str {
-    match step {
-        Step::Patch(_) => "patch",
-        Step::Delete(_) => "delete",
-        Step::Evict(_) => "evict",
-        Step::Create(_) => "create",
-        Step::Event(_) => "event",
     }
 }
 

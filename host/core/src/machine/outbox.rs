@@ -147,16 +147,15 @@ impl<G: Clone> Outbox<G> {
                     failure,
                     took,
                 } => {
-                    let is_news = failure.as_ref().is_some_and(|failure| {
-                        let bytes = failure.message.len() + failure.guest_message.len();
-                        self.log.has_room(name, bytes, now)
-                    });
+                    let failed = failure.as_ref();
+                    let warning =
+                        failed.and_then(|failed| self.log.call_failure(name, failed, now));
                     self.report(Report::Called {
                         controller: controller_name,
                         call,
                         role,
                         failure,
-                        is_news,
+                        warning,
                         took,
                     });
                 }

@@ -138,7 +138,7 @@ pub enum Report {
         /// Why it failed, if it did.
         failure: Option<CallFailure>,
         /// Whether to log the failure.
-        is_news: bool,
+        warning: Option<SuppressedCount>,
         /// The duration of the call.
         took: Duration,
     },

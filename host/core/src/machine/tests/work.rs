@@ -471,7 +471,10 @@ fn the_text_of_a_guest_in_the_log_has_a_bound() {
     let news = bench.reports.iter().any(|report| {
         matches!(
             report,
-            Report::Called { is_news: true, .. } | Report::LogExceeded { .. }
+            Report::Called {
+                warning: Some(_),
+                ..
+            } | Report::LogExceeded { .. }
         )
     });
     assert!(!news);
