@@ -1,6 +1,7 @@
 //! The command line.
 
 mod examples;
+mod observe;
 mod tools;
 
 use std::net::SocketAddr;
@@ -15,6 +16,7 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
+pub use observe::{LogArguments, TraceArguments};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
 /// The longest name of a replica: the name of its Lease is longer.
@@ -92,6 +94,9 @@ pub enum Command {
     /// Shows where candidate and stable revision disagree.
     #[command(after_long_help = examples::DIFF)]
     Diff(DiffArguments),
+    /// Shows or changes the filter of the log of a running host.
+    #[command(after_long_help = examples::LOG)]
+    Log(LogArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),
@@ -145,6 +150,9 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub leases: LeaseArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub traces: TraceArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,

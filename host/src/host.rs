@@ -29,6 +29,7 @@ use crate::memory;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::records::Records;
+use crate::traces::SpanQueue;
 
 /// The parts of a host.
 pub struct HostOptions {
@@ -50,6 +51,8 @@ pub struct HostOptions {
     pub health: Arc<Health>,
     /// Receives every report.
     pub listener: Option<mpsc::UnboundedSender<Report>>,
+    /// Takes the traces of decisions, if they are sent.
+    pub traces: Option<SpanQueue>,
     /// Which modules may run and write.
     pub trust: TrustPolicy,
     /// The leases, if there are other replicas.
@@ -98,6 +101,7 @@ impl Host {
             metrics: options.metrics,
             health: options.health,
             listener: options.listener,
+            traces: options.traces,
             trust: options.trust,
             leases: options.leases,
             seed: options.seed,

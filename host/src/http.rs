@@ -4,6 +4,7 @@
 pub mod access;
 pub mod address;
 pub mod disagreements;
+mod log;
 pub mod requests;
 mod server;
 pub mod tls;
@@ -22,6 +23,7 @@ use tokio_rustls::TlsAcceptor;
 use crate::driver::Handle;
 use crate::health::{Health, STUCK};
 use crate::metrics::HostMetrics;
+use crate::telemetry::LogFilter;
 use access::Access;
 use address::ListenAddress;
 use disagreements::Page;
@@ -39,6 +41,8 @@ pub struct Endpoints {
     pub host: Handle,
     /// Which requests the host accepts.
     pub requests: RequestPolicy,
+    /// For `/log`; none if nobody may change it.
+    pub log: Option<LogFilter>,
     /// Who may use the port.
     pub access: Access,
 }
@@ -60,6 +64,8 @@ const PROBE_LIMITS: Limits = Limits {
     last_request: Duration::from_secs(1),
     keep_alive: false,
 };
+
+pub use log::PATH as LOG_PATH;
 
 /// The longest path, in bytes.
 const LONGEST_PATH: usize = 1024;
@@ -125,6 +131,9 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, endpoints: &End
     if let Some(answer) = probe(&request, &endpoints.health) {
         return answer;
     }
+    if let (log::PATH, Some(filter)) = (request.uri().path(), &endpoints.log) {
+        return log::answer(request, filter).await;
+    }
     if let Some(refusal) = not_a_read(&request) {
         return refusal;
     }
@@ -133,7 +142,7 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, endpoints: &End
         path => match controller_of(path) {
             Some(controller) => disagreements(endpoints, controller).await,
             None => not_found(
-                "not found: the paths are /metrics, /livez, /readyz and \
+                "not found: the paths are /metrics, /livez, /readyz, /log and \
                  /controllers/NAME/disagreements\n",
             ),
         },

@@ -44,9 +44,9 @@ async fn start(arguments: Arguments) -> Result<()> {
         _ => "off",
     };
     let filter = arguments.log.unwrap_or_else(|| filter.to_owned());
-    telemetry::start(arguments.log_format, &filter)?;
+    let log = telemetry::start(arguments.log_format, &filter)?;
     match arguments.command {
-        Command::Run(arguments) => run::run(arguments).await,
+        Command::Run(arguments) => run::run(arguments, log).await,
         Command::Sim(arguments) => sim::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,
@@ -63,6 +63,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Rollback(arguments) => commands::rollback(arguments).await,
         Command::History(arguments) => commands::history(arguments).await,
         Command::Diff(arguments) => commands::diff(arguments).await,
+        Command::Log(arguments) => commands::log(arguments).await,
         Command::Get(arguments) => commands::get(arguments).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,

@@ -17,6 +17,7 @@ mod queues;
 mod registration;
 mod requests;
 mod rollouts;
+mod traces;
 
 use davit_core::manifest::MetricSpec;
 use davit_core::untrusted;
@@ -36,6 +37,7 @@ use registration::Registrar;
 pub use registration::{MetricError, number};
 pub use requests::RequestMetrics;
 pub use rollouts::RolloutMetrics;
+pub use traces::TraceMetrics;
 
 const CONTROLLER: &str = "controller";
 /// The role of the revision that a figure is about: `stable` or `candidate`.
@@ -62,6 +64,8 @@ pub struct HostMetrics {
     pub leases: LeaseMetrics,
     /// Requests to the API server.
     pub requests: RequestMetrics,
+    /// Spans of traces.
+    pub traces: TraceMetrics,
     registry: Registry,
     descriptions: Vec<Desc>,
 }
@@ -83,6 +87,7 @@ impl HostMetrics {
             rollouts: RolloutMetrics::new(&registrar)?,
             leases: LeaseMetrics::new(&registrar)?,
             requests: RequestMetrics::new(&registrar)?,
+            traces: TraceMetrics::new(&registrar)?,
             descriptions: registrar.into_descriptions(),
             registry,
         })

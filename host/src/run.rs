@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments};
+use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::driver::identity;
@@ -26,6 +26,8 @@ use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
 use crate::resource;
+use crate::telemetry::LogFilter;
+use crate::traces::{TraceExport, TraceSettings};
 use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
 
@@ -33,8 +35,11 @@ use davit_core::election::LeaseTiming;
 /// which a watch of the file would miss.
 const CONFIG_PERIOD: Duration = Duration::from_secs(1);
 
+/// How long a host that stops sends waiting spans.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
 /// Runs until SIGINT or SIGTERM.
-pub async fn run(arguments: RunArguments) -> Result<()> {
+pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let file = arguments.config.map(ConfigFile::open).transpose()?;
     let config = match &file {
         Some(file) => config::parse(&file.path, &file.text)?,
@@ -49,6 +54,8 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let leases = leases(&arguments.leases, &config)?;
     let has_leases = leases.is_some();
     let records = records(&config, &arguments.guests, &client, has_leases)?;
+    let instance = leases.as_ref().map(|leases| leases.identity.clone());
+    let traces = traces(arguments.traces, instance, &metrics)?;
     let host = Host::start(HostOptions {
         client: client.clone(),
         rates: config.client,
@@ -59,6 +66,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         records: Arc::new(records),
         health: Arc::clone(&health),
         listener: None,
+        traces: traces.as_ref().map(TraceExport::queue),
         trust: config.trust(),
         leases,
         seed: u64::from(std::process::id()),
@@ -79,6 +87,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             health: Arc::clone(&health),
             host: host.handle().clone(),
             requests: policy,
+            log: Some(log),
             access: access(&arguments.ports, &client),
         };
         serve(address, &arguments.ports, endpoints).await?;
@@ -107,6 +116,9 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         ended = apply_changes(&host, &health, file, &config, declared) => match ended? {},
     }
     host.stop().await;
+    if let Some(traces) = traces {
+        traces.flush(FLUSH_WITHIN).await;
+    }
     tracing::info!("stopped");
     Ok(())
 }
@@ -135,6 +147,29 @@ fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSet
     let identity = identity::of_replica(arguments.replica_id.as_deref());
     tracing::info!(identity, "taking part in leader election");
     Ok(Some(LeaseSettings { identity, timing }))
+}
+
+/// Starts to send traces; none without a collector.
+fn traces(
+    arguments: TraceArguments,
+    instance: Option<String>,
+    metrics: &HostMetrics,
+) -> Result<Option<TraceExport>> {
+    let Some(endpoint) = arguments.otlp_endpoint else {
+        return Ok(None);
+    };
+    let settings = TraceSettings {
+        endpoint,
+        ratio: arguments.trace_ratio,
+        instance: instance.unwrap_or_else(|| identity::of_replica(None)),
+    };
+    let export = TraceExport::start(&settings, metrics.traces.clone());
+    let export = export.context("--otlp-endpoint")?;
+    let TraceSettings {
+        endpoint, ratio, ..
+    } = settings;
+    tracing::info!(%endpoint, %ratio, "sending the traces of decisions");
+    Ok(Some(export))
 }
 
 /// Who may use the port of `--http`.

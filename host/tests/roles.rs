@@ -27,6 +27,8 @@ mod compiler;
 mod deploy;
 #[path = "roles/grants.rs"]
 mod grants;
+#[path = "roles/log.rs"]
+mod log;
 #[path = "roles/metrics.rs"]
 mod metrics;
 #[path = "roles/ports.rs"]

@@ -18,6 +18,7 @@ use kube::client::Body;
 
 use crate::cause::{broken_off, no_answer, unsendable};
 use crate::clock::Clock;
+use crate::journal::{RequestJournal, RequestTimes};
 use crate::limiter::{Limiter, Permit};
 use crate::term::Term;
 
@@ -54,6 +55,8 @@ pub struct Api {
     controller: Arc<str>,
     /// The user to impersonate; none for the client's own.
     user: Option<User>,
+    /// Stores the requests that had to wait for a turn.
+    journal: Option<RequestJournal>,
 }
 
 #[derive(Clone)]
@@ -121,6 +124,7 @@ impl Api {
             reach: Arc::default(),
             controller: "".into(),
             user: None,
+            journal: None,
         }
     }
 
@@ -133,6 +137,15 @@ impl Api {
         Self {
             controller: controller.into(),
             user: account.map(User::of),
+            ..self.clone()
+        }
+    }
+
+    /// The same API server. The journal gets every request that waits for a turn.
+    #[must_use]
+    pub fn journaled(&self, journal: Option<RequestJournal>) -> Self {
+        Self {
+            journal,
             ..self.clone()
         }
     }
@@ -234,6 +247,7 @@ impl Api {
         let kind = format!("{} {}", request.method, route.kind);
         let mut repeats = Repeats::default();
         loop {
+            let asked = self.clock.instant();
             let permit = if let Some(permit) = course.permit.take() {
                 permit
             } else {
@@ -244,7 +258,17 @@ impl Api {
                 permit.end(&kind, LoadSignal::Unknown);
                 return Err(lost);
             }
-            let sent = self.send(request).await;
+            let sent_at = self.clock.instant();
+            let sent = self.exchange(request).await;
+            if let Some(journal) = &self.journal {
+                let times = RequestTimes {
+                    asked,
+                    sent: sent_at,
+                    answered: self.clock.instant(),
+                };
+                journal.add(request, times, &sent);
+            }
+            let sent = sent.map(|(_, body)| body);
             permit.end(&kind, RequestError::ended(&sent));
             let Err(error) = &sent else {
                 return sent;
@@ -273,10 +297,15 @@ impl Api {
 
     /// Sends a request once, without waiting for a turn.
     pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, RequestError> {
+        self.exchange(request).await.map(|(_, body)| body)
+    }
+
+    async fn exchange(&self, request: &Request) -> Result<(StatusCode, Bytes), RequestError> {
         let exchange = async {
             let user = self.user.as_ref().map(|user| &user.header);
             let response = send(&self.client, request, user).await?;
-            read(response).await
+            let status = response.status();
+            Ok((status, read(response).await?))
         };
         let sent = match tokio::time::timeout(self.request_timeout, exchange).await {
             Ok(result) => result,

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod connect;
 pub mod discovery;
 pub mod events;
+pub mod journal;
 pub mod leases;
 pub mod live;
 pub mod observe;

@@ -28,7 +28,7 @@ use crate::control::{
     StepProgress,
 };
 use crate::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
-use crate::machine::{self, Machine, MachineSettings};
+use crate::machine::{self, Machine};
 use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
 use crate::trust::TrustPolicy;
@@ -39,8 +39,6 @@ use serde_json::Value;
 /// The settings of a host.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// Distinguishes the decisions of this run from those of other runs.
-    pub run: String,
     /// The namespace of the service accounts of controllers.
     pub namespace: String,
     /// The identity of this host in records, if other hosts may write them as well.
@@ -94,7 +92,6 @@ impl<G: Clone> Host<G> {
     #[must_use]
     pub fn new(now: Now, settings: HostSettings) -> Self {
         let HostSettings {
-            run,
             namespace,
             identity,
             trust,
@@ -109,7 +106,7 @@ impl<G: Clone> Host<G> {
         Self {
             leases: leases.map(|settings| Leases::new(&settings, now.instant)),
             control: Control::new(now, control),
-            machine: Machine::new(now, MachineSettings { run }),
+            machine: Machine::new(now),
         }
     }
 

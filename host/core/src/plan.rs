@@ -149,6 +149,20 @@ pub enum Step {
 }
 
 impl Step {
+    /// What it does, in a word.
+    #[must_use]
+    pub const fn verb(&self) -> &'static str {
+        match self {
+            Self::Patch(_) => "patch",
+            Self::Delete(_) => "delete",
+            Self::Evict(_) => "evict",
+            Self::Create(_) => "create",
+            Self::Event(_) => "event",
+        }
+    }
+}
+
+impl Step {
     fn bytes(&self) -> usize {
         let bytes = match self {
             Self::Patch(patch) => patch.body.len(),

@@ -54,10 +54,33 @@ impl fmt::Display for SuppressedCount {
 
 impl<K> Default for Throttle<K> {
     fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K> Throttle<K> {
+    /// Without a cause.
+    #[must_use]
+    pub const fn new() -> Self {
         Self {
             causes: BTreeMap::new(),
         }
     }
+}
+
+/// A message as a cause: without its numbers. The failures of one cause may differ in a
+/// version, a time or a port.
+#[must_use]
+pub fn cause_of(message: &str) -> String {
+    let mut cause = String::with_capacity(message.len());
+    for character in message.chars() {
+        if !character.is_ascii_digit() {
+            cause.push(character);
+        } else if !cause.ends_with('#') {
+            cause.push('#');
+        }
+    }
+    cause
 }
 
 impl<K: Ord + Clone> Throttle<K> {
@@ -161,6 +184,20 @@ mod tests {
             lines,
             [0, 30, 60, 120, 210, 390, 720, 1320, 1920, 2520, 3120]
         );
+    }
+
+    #[test]
+    fn numbers_do_not_distinguish_causes() {
+        let refused = |version| format!("409: pods \"a\" was changed: {version} is not the latest");
+        assert_eq!(cause_of(&refused(1_234)), cause_of(&refused(99)));
+        assert_eq!(cause_of("timed out after 30 s"), "timed out after # s");
+        assert_ne!(cause_of("refused"), cause_of("reset"));
+        let mut throttle = Throttle::default();
+        let lines = (0..3_600).filter(|second| {
+            let cause = cause_of(&refused(*second));
+            throttle.admit(cause, at(*second)).is_some()
+        });
+        assert_eq!(lines.count(), 11);
     }
 
     #[test]

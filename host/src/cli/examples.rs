@@ -127,6 +127,17 @@ Examples:
   # A host outside the cluster
   davit diff podgc --server http://127.0.0.1:8080";
 
+pub(super) const LOG: &str = "\
+Examples:
+  kubectl --namespace davit-system create token davit-operator > token
+  kubectl --namespace davit-system port-forward pod/davit-0 8080 &
+
+  # The present filter
+  davit log --server http://127.0.0.1:8080 --token-file token
+
+  # What the requests to the API server do
+  davit log info,davit_cluster=debug --server http://127.0.0.1:8080 --token-file token";
+
 pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm

@@ -3,7 +3,7 @@
 //! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `stop`, `start`, `rollback`
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
-//! `diff`, `check` and `version` change nothing.
+//! `diff`, `check` and `version` change nothing. `log` changes the log of one host.
 
 pub mod answer;
 pub mod check;
@@ -20,18 +20,19 @@ mod version;
 
 use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::CommandFactory as _;
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_cluster::observe::RequestObserver;
+use hyper::Request;
 use kube::core::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
-    GetArguments, GrantArguments, HistoryArguments, PromoteArguments, RequestArguments,
-    RollbackArguments, ServerArguments, StopArguments,
+    GetArguments, GrantArguments, HistoryArguments, LogArguments, PromoteArguments,
+    RequestArguments, RollbackArguments, ServerArguments, StopArguments,
 };
 use crate::resource::{controllers, describe};
 pub use check::check;
@@ -187,6 +188,23 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
         Some(format) => print::out(&print::serialized(&page, format)?),
         None => print::out(diff::in_words(name, &page, arguments.last).trim_end()),
     }
+}
+
+/// `davit log`
+pub async fn log(arguments: LogArguments) -> Result<()> {
+    let Some(address) = &arguments.server.server else {
+        bail!("--server is required: each replica has a log of its own");
+    };
+    let client = server::at(&arguments.server)?;
+    let client = client.context("--server is required")?;
+    let path = crate::http::LOG_PATH;
+    let request = match arguments.filter {
+        None => Request::get(path).body(Vec::new())?,
+        Some(filter) => Request::put(path).body(filter.into_bytes())?,
+    };
+    let answer = server::text(&client, request).await;
+    let answer = answer.with_context(|| format!("the host at {address}"))?;
+    print::out(answer.trim_end())
 }
 
 /// A client of the server that serves the Controllers: a host that runs those of a

@@ -66,6 +66,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         records: Arc::clone(&records),
         health: Arc::new(Health::default()),
         listener: Some(listener),
+        traces: None,
         trust: TrustPolicy::default(),
         leases: None,
         seed: 0,

@@ -19,6 +19,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::message::{LiveRead, Message};
+use super::traces::ReadTrace;
 use crate::tasks::caught;
 
 /// Makes the calls.
@@ -28,6 +29,15 @@ pub(super) struct Caller {
     /// The guests that wait for a read.
     waiting: BTreeMap<ReadId, oneshot::Sender<ReadAnswer>>,
     last_read: u64,
+}
+
+/// Who makes a live read.
+pub(super) struct Reader<'a> {
+    pub(super) controller: &'a str,
+    /// None for the host's own.
+    pub(super) account: Option<&'a Account>,
+    /// The trace of the read, if there is one.
+    pub(super) trace: Option<ReadTrace>,
 }
 
 impl Caller {
@@ -96,16 +106,19 @@ impl Caller {
     pub(super) fn read(
         &self,
         read: ReadId,
-        controller: &str,
-        account: Option<&Account>,
+        reader: Reader<'_>,
         request: ReadRequest,
         mapping: Arc<Mapping>,
         most_bytes: usize,
     ) {
-        let (api, inbox) = (
-            self.api.on_behalf_of(controller, account),
-            self.inbox.clone(),
-        );
+        let Reader {
+            controller,
+            account,
+            trace,
+        } = reader;
+        let journal = trace.as_ref().map(ReadTrace::journal);
+        let api = self.api.on_behalf_of(controller, account);
+        let (api, inbox) = (api.journaled(journal), self.inbox.clone());
         tokio::spawn(async move {
             let answer = match request {
                 ReadRequest::Get(requests) => {
@@ -118,6 +131,9 @@ impl Caller {
                     ReadAnswer::List(objects.unwrap_or_else(|panic| Err(unanswered(&panic))))
                 }
             };
+            if let Some(trace) = trace {
+                trace.end(&answer, api.clock().instant());
+            }
             let _ = inbox.send(Input::ReadDone { read, answer }.into());
         });
     }

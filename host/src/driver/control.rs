@@ -25,10 +25,14 @@ use crate::loader::Loader;
 use crate::loading;
 use crate::metrics::HostMetrics;
 use crate::records::{RecordError, Records};
+use crate::repeat::RepeatedLine;
 use crate::tasks::caught;
 
 /// The timeout for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A record that cannot be read is read again.
+static UNREAD: RepeatedLine = RepeatedLine::new();
 
 /// Why a record is not written.
 const NOT_LEADING: &str = "this replica does not lead the controller any more";
@@ -163,14 +167,23 @@ impl ControlDriver {
                 failure,
             } => self.health.set_controller(&controller, failure),
             Report::Unreadable { controller, error } => {
-                tracing::warn!(controller, "the rollout's record cannot be read: {error}");
+                if let Some(suppressed) = UNREAD.admit(&format!("{controller}: {error}")) {
+                    tracing::warn!(
+                        controller,
+                        "the rollout's record cannot be read: {error}{suppressed}"
+                    );
+                }
             }
-            Report::Unread { controller, error } => tracing::warn!(
-                controller,
-                error,
-                "cannot read the rollout's record: the controller does not run until it can be \
-                 read"
-            ),
+            Report::Unread { controller, error } => {
+                if let Some(suppressed) = UNREAD.admit(&format!("{controller}: {error}")) {
+                    tracing::warn!(
+                        controller,
+                        error,
+                        "cannot read the rollout's record: the controller does not run until it \
+                         can be read{suppressed}"
+                    );
+                }
+            }
             Report::NotReviewed {
                 account,
                 error,

@@ -17,29 +17,38 @@ use davit_core::request::plan::withdrawn;
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
+use super::decision::DecisionNames;
 use super::message::Message;
+use super::traces::PlanTrace;
 use crate::tasks::caught;
 
 /// Executes plans, each in a task of its own.
 pub(super) struct Executor {
     api: Api,
     recorder: Recorder,
+    names: DecisionNames,
     inbox: mpsc::UnboundedSender<Message>,
     /// Withdraws the plans of a controller that have not started.
     withdrawals: BTreeMap<ControllerId, watch::Sender<()>>,
 }
 
 impl Executor {
-    pub(super) fn new(api: Api, recorder: Recorder, inbox: mpsc::UnboundedSender<Message>) -> Self {
+    pub(super) fn new(
+        api: Api,
+        recorder: Recorder,
+        names: DecisionNames,
+        inbox: mpsc::UnboundedSender<Message>,
+    ) -> Self {
         Self {
             api,
             recorder,
+            names,
             inbox,
             withdrawals: BTreeMap::new(),
         }
     }
 
-    pub(super) fn execute(&mut self, execute: Execute, term: Term) {
+    pub(super) fn execute(&mut self, execute: Execute, term: Term, trace: Option<PlanTrace>) {
         let Execute {
             id,
             controller,
@@ -51,11 +60,12 @@ impl Executor {
             mapping,
         } = execute;
         let recorder = self.recorder.clone();
-        let writer = Writer::new(&self.api, recorder, &controller, account.as_ref());
+        let api = self.api.journaled(trace.as_ref().map(PlanTrace::journal));
+        let writer = Writer::new(&api, recorder, &controller, account.as_ref());
         let decision = records_events.then(|| Decision {
             controller,
             revision: revision.to_string(),
-            id: decision,
+            id: self.names.name(decision).into_text(),
         });
         let withdrawal = self.withdrawal(id.controller);
         let inbox = self.inbox.clone();
@@ -65,6 +75,9 @@ impl Executor {
             let executed = caught(executed).await;
             let (outcome, took) =
                 executed.unwrap_or_else(|panic| (unknown(&plan, &panic), Duration::ZERO));
+            if let Some(trace) = trace {
+                trace.end(&plan, &outcome, took, api.clock().instant());
+            }
             let input = Input::Executed {
                 plan: id,
                 outcome,

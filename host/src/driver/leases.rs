@@ -1,6 +1,7 @@
 //! Leader election: the requests for leases, and until when this replica leads.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::Api;
@@ -13,6 +14,7 @@ use davit_core::time::Instant;
 use tokio::sync::{mpsc, watch};
 
 use super::message::Message;
+use crate::repeat::RepeatedLine;
 
 /// Executes the requests of leader election, each in a task of its own.
 pub(super) struct LeaseDriver {
@@ -20,6 +22,7 @@ pub(super) struct LeaseDriver {
     namespace: String,
     /// How long the host waits for an answer: it tries again before the renew deadline.
     patience: Duration,
+    failures: Arc<RepeatedLine>,
     inbox: mpsc::UnboundedSender<Message>,
 }
 
@@ -34,6 +37,7 @@ impl LeaseDriver {
             api,
             namespace,
             patience: settings.timing.retry_period,
+            failures: Arc::new(RepeatedLine::new()),
             inbox,
         }
     }
@@ -41,7 +45,7 @@ impl LeaseDriver {
     pub(super) fn run(&self, request: LeaseRequest) {
         let (api, namespace, inbox) =
             (self.api.clone(), self.namespace.clone(), self.inbox.clone());
-        let patience = self.patience;
+        let (patience, failures) = (self.patience, Arc::clone(&self.failures));
         tokio::spawn(async move {
             let (id, answer) = leases::execute(&api, &namespace, &request, patience).await;
             let failure = match &answer {
@@ -52,10 +56,12 @@ impl LeaseDriver {
                 | LeaseAnswer::Written(Ok(_) | Err(LeaseWriteError::Conflict)) => None,
             };
             if let Some(error) = failure {
-                tracing::warn!(
-                    error,
-                    "leader election: a request failed; the host tries again"
-                );
+                if let Some(suppressed) = failures.admit(error) {
+                    tracing::warn!(
+                        error,
+                        "leader election: a request failed; the host tries again{suppressed}"
+                    );
+                }
             }
             // The host may have stopped.
             let _ = inbox.send(Message::Input(Input::Lease(id, answer)));
@@ -118,5 +124,70 @@ impl Terms {
     fn of_controller(&mut self, controller: &str) -> &watch::Sender<Option<Instant>> {
         let entry = self.until.entry(controller.to_owned());
         entry.or_insert_with(|| watch::Sender::new(None))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Mutex, PoisonError};
+
+    use davit_cluster::api::ApiSettings;
+    use davit_cluster::connect;
+    use davit_core::election::{LeaseRequestId, LeaseTiming};
+    use tracing_subscriber::fmt::MakeWriter;
+
+    use super::*;
+
+    /// The lines of a log.
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            lines.extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Lines {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    /// A replica that lost the API server tries every two seconds, for every lease.
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_read_is_logged_once() {
+        let lines = Lines::default();
+        let log = tracing_subscriber::fmt()
+            .with_writer(lines.clone())
+            .finish();
+        let _guard = tracing::subscriber::set_default(log);
+        // Nothing listens there.
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = connect::client(config).unwrap();
+        let api = Api::new(client, Clock::start(), &ApiSettings::default());
+        let settings = LeaseSettings {
+            identity: "a".to_owned(),
+            timing: LeaseTiming::default(),
+        };
+        let (inbox, mut messages) = mpsc::unbounded_channel();
+        let driver = LeaseDriver::new(api, "davit".to_owned(), &settings, inbox);
+        for number in 0..50 {
+            driver.run(LeaseRequest::Read(LeaseRequestId(number)));
+            messages.recv().await.unwrap();
+        }
+        let text = lines.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&text);
+        let failed = text.matches("leader election: a request failed").count();
+        assert_eq!(failed, 1, "{text}");
     }
 }

@@ -14,8 +14,10 @@ use davit_core::throttle::SuppressedCount;
 use davit_core::untrusted::{self, MOST_LOGGED};
 use davit_core::watch::Condition;
 
+use super::decision::{DecisionName, DecisionNames};
+
 /// Logs a report.
-pub(super) fn log(report: &Report) {
+pub(super) fn log(report: &Report, names: &DecisionNames) {
     match report {
         Report::Removed { controller } => tracing::info!(controller, "controller stopped"),
         Report::Started {
@@ -59,6 +61,7 @@ pub(super) fn log(report: &Report) {
             role,
             revision,
             dry_run,
+            decision,
             plan,
             ruling,
             is_news,
@@ -66,7 +69,8 @@ pub(super) fn log(report: &Report) {
         } => {
             // A resync may rule on thousands of plans.
             if *is_news || tracing::enabled!(tracing::Level::DEBUG) {
-                let line = Line::of(controller, revision, *dry_run, plan);
+                let name = names.name(*decision);
+                let line = Line::of(controller, revision, *dry_run, &name, plan);
                 log_ruling(&line, *role, ruling, *is_news);
             }
         }
@@ -80,13 +84,14 @@ pub(super) fn log(report: &Report) {
             is_news,
             ..
         } if *is_news || outcome.failed.is_some() => {
-            let line = Line::of(controller, revision, false, plan);
-            log_outcome(&line, decision, plan, outcome, *warning);
+            let name = names.name(*decision);
+            let line = Line::of(controller, revision, false, &name, plan);
+            log_outcome(&line, plan, outcome, *warning);
         }
         Report::Called { .. }
         | Report::CircuitOpened { .. }
         | Report::ReadForbidden { .. }
-        | Report::Retried { .. } => log_guest(report),
+        | Report::Retried { .. } => log_guest(report, names),
         Report::Stream { .. }
         | Report::ListRefused { .. }
         | Report::DiscoveryFailed { .. }
@@ -107,14 +112,14 @@ pub(super) fn log(report: &Report) {
     }
 }
 
-fn log_guest(report: &Report) {
+fn log_guest(report: &Report, names: &DecisionNames) {
     let data = |text: &str| untrusted::line(text, MOST_LOGGED);
     match report {
         Report::Called {
             controller,
             role,
             failure: Some(failure),
-            is_news: true,
+            warning: Some(suppressed),
             ..
         } => {
             let (role, kind) = (role.as_str(), failure.kind.as_str());
@@ -126,7 +131,7 @@ fn log_guest(report: &Report) {
                 kind,
                 error,
                 guest_message,
-                "a call of the guest failed"
+                "a call of the guest failed{suppressed}"
             );
         }
         Report::CircuitOpened {
@@ -160,8 +165,11 @@ fn log_guest(report: &Report) {
             controller,
             role,
             item,
+            decision,
             reason,
-        } => {
+        } if tracing::enabled!(tracing::Level::DEBUG) => {
+            let name = names.name(*decision);
+            let (decision, trace_id) = (name.as_str(), name.ids().trace_text());
             let (role, queue) = (role.as_str(), data(&item.queue));
             let (key, guest_message) = (data(&item.key), data(reason));
             tracing::debug!(
@@ -169,6 +177,8 @@ fn log_guest(report: &Report) {
                 role,
                 queue,
                 key,
+                decision,
+                trace_id,
                 guest_message,
                 "will retry the item"
             );
@@ -220,6 +230,8 @@ struct Line<'a> {
     controller: &'a str,
     revision: &'a str,
     dry_run: bool,
+    decision: &'a str,
+    trace_id: String,
     action: String,
     api_version: String,
     kind: String,
@@ -231,13 +243,21 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn of(controller: &'a str, revision: &'a str, dry_run: bool, plan: &Plan) -> Self {
+    fn of(
+        controller: &'a str,
+        revision: &'a str,
+        dry_run: bool,
+        decision: &'a DecisionName,
+        plan: &Plan,
+    ) -> Self {
         let data = |text: &str| untrusted::line(text, MOST_LOGGED);
         let target = &plan.target;
         Self {
             controller,
             revision,
             dry_run,
+            decision: decision.as_str(),
+            trace_id: decision.ids().trace_text(),
             action: action(plan),
             api_version: data(&target.api_version),
             kind: data(&target.kind),
@@ -257,6 +277,8 @@ macro_rules! log {
             controller,
             revision,
             dry_run,
+            decision,
+            trace_id,
             action,
             api_version,
             kind,
@@ -278,6 +300,8 @@ macro_rules! log {
             guest_message,
             controller,
             revision,
+            decision,
+            trace_id,
             $($more)*
             $($message)+
         )
@@ -307,22 +331,16 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
     }
 }
 
-fn log_outcome(
-    line: &Line<'_>,
-    decision: &str,
-    plan: &Plan,
-    outcome: &Outcome,
-    warning: Option<SuppressedCount>,
-) {
+fn log_outcome(line: &Line<'_>, plan: &Plan, outcome: &Outcome, warning: Option<SuppressedCount>) {
     let Some((step, failure)) = &outcome.failed else {
-        log!(info, line, { decision, }, "executed: {}", line.action);
+        log!(info, line, {}, "executed: {}", line.action);
         return;
     };
     if failure.class.means_gone() {
-        log!(info, line, { decision, }, "the target was gone: {}", line.action);
+        log!(info, line, {}, "the target was gone: {}", line.action);
         return;
     }
-    let failed = plan.steps.get(*step as usize).map_or("none", verb);
+    let failed = plan.steps.get(*step as usize).map_or("none", Step::verb);
     let class = failure.class.as_str();
     let error = untrusted::line(&failure.message, MOST_LOGGED);
     let then = match failure.class {
@@ -333,7 +351,7 @@ fn log_outcome(
         log!(
             warn,
             line,
-            { decision, step, failed, class, error, },
+            { step, failed, class, error, },
             "failed: {}{then}{suppressed}",
             line.action
         );
@@ -341,7 +359,7 @@ fn log_outcome(
         log!(
             debug,
             line,
-            { decision, step, failed, class, error, },
+            { step, failed, class, error, },
             "failed: {}{then}",
             line.action
         );
@@ -350,24 +368,14 @@ fn log_outcome(
 
 /// The effect of a plan on its target, in order: `patch+delete`. Events count only in a
 /// plan without other steps.
-fn action(plan: &Plan) -> String {
+pub(super) fn action(plan: &Plan) -> String {
     let does = |step: &&Step| !matches!(step, Step::Event(_));
-    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(verb).collect();
+    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(Step::verb).collect();
     verbs.dedup();
     match (verbs.as_slice(), plan.steps.first()) {
         ([], None) => "nothing".to_owned(),
         ([], Some(_)) => "event".to_owned(),
         (verbs, _) => verbs.join("+"),
-    }
-}
-
-const fn verb(step: &Step) -> &'static str {
-    match step {
-        Step::Patch(_) => "patch",
-        Step::Delete(_) => "delete",
-        Step::Evict(_) => "evict",
-        Step::Create(_) => "create",
-        Step::Event(_) => "event",
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod calls;
 mod control;
+mod decision;
 mod execute;
 pub(crate) mod identity;
 mod leases;
@@ -11,6 +12,7 @@ mod log;
 mod message;
 mod task;
 mod telemetry;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,6 +36,7 @@ use crate::health::Health;
 use crate::loader::Loader;
 use crate::metrics::HostMetrics;
 use crate::records::Records;
+use crate::traces::SpanQueue;
 use message::Message;
 use task::Task;
 
@@ -57,6 +60,8 @@ pub(crate) struct DriverOptions {
     pub(crate) health: Arc<Health>,
     /// Receives every report.
     pub(crate) listener: Option<mpsc::UnboundedSender<Report>>,
+    /// Takes the traces of decisions, if they are sent.
+    pub(crate) traces: Option<SpanQueue>,
     /// Which modules may run and write.
     pub(crate) trust: TrustPolicy,
     /// The leases, if there are other replicas.

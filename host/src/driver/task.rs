@@ -10,7 +10,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::host::{Effect, Host, HostSettings, Input};
 use davit_core::machine::{self, Report};
 use davit_core::stream::{Batch, StreamId, StreamSpec};
-use davit_core::time::Instant;
+use davit_core::time::{Instant, Now};
 use davit_core::watch::Settings;
 use davit_engine::Guest;
 use tokio::sync::{mpsc, oneshot};
@@ -18,13 +18,15 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
 
 use super::DriverOptions;
-use super::calls::Caller;
+use super::calls::{Caller, Reader};
 use super::control::ControlDriver;
+use super::decision::DecisionNames;
 use super::execute::Executor;
 use super::identity;
 use super::leases::{LeaseDriver, Terms};
 use super::message::Message;
 use super::telemetry::Telemetry;
+use super::traces::Traces;
 use crate::tasks::caught;
 
 /// How many batches of updates the task queues; then the streams wait.
@@ -44,6 +46,8 @@ pub(super) struct Task {
     caller: Caller,
     executor: Executor,
     telemetry: Telemetry,
+    /// None if no traces are sent.
+    traces: Option<Traces>,
     /// Whether the API server answered when the machine last got this input.
     reachable: bool,
     inbox: mpsc::UnboundedSender<Message>,
@@ -72,8 +76,8 @@ impl Task {
     pub(super) fn new(options: DriverOptions, inbox: mpsc::UnboundedSender<Message>) -> Self {
         let (api, recorder) = (options.api, options.recorder);
         let (sender, batches) = mpsc::channel(BATCHES);
+        let names = DecisionNames::of_this_run();
         let settings = HostSettings {
-            run: unique_name(),
             namespace: options.namespace,
             identity: options.records.are_shared().then(identity::new),
             trust: options.trust,
@@ -107,14 +111,19 @@ impl Task {
                 running: BTreeMap::new(),
             },
             caller: Caller::new(api.clone(), inbox.clone()),
-            executor: Executor::new(api.clone(), recorder.clone(), inbox.clone()),
-            telemetry: Telemetry::new(
-                api.clone(),
+            executor: Executor::new(api.clone(), recorder.clone(), names.clone(), inbox.clone()),
+            traces: options
+                .traces
+                .map(|queue| Traces::new(names.clone(), queue)),
+            telemetry: Telemetry {
+                api: api.clone(),
                 recorder,
-                options.metrics,
-                options.health,
-                options.listener,
-            ),
+                names,
+                metrics: options.metrics,
+                guests: BTreeMap::new(),
+                health: options.health,
+                listener: options.listener,
+            },
             reachable: true,
             api,
             inbox,
@@ -149,6 +158,9 @@ impl Task {
                 Event::Due => {}
             }
             self.run_effects();
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.stop(self.api.clock().instant());
         }
     }
 
@@ -196,7 +208,7 @@ impl Task {
         while let Some(effect) = self.host.poll(now) {
             match effect {
                 Effect::Control(effect) => self.control.run(effect, &mut self.terms),
-                Effect::Machine(effect) => self.run_effect(now.instant, effect),
+                Effect::Machine(effect) => self.run_effect(now, effect),
                 Effect::Lease(request) => {
                     if let Some(leases) = &self.leases {
                         leases.run(request);
@@ -215,35 +227,45 @@ impl Task {
         }
     }
 
-    fn run_effect(&mut self, now: Instant, effect: machine::Effect<Arc<Guest>>) {
+    fn run_effect(&mut self, now: Now, effect: machine::Effect<Arc<Guest>>) {
         use machine::Effect;
         match effect {
             Effect::StartStream { stream, spec } => self.reflectors.start(stream, spec),
             Effect::StopStream(stream) => self.reflectors.stop(stream),
             Effect::Discover => self.discover(),
-            Effect::Call(call) => self.caller.call(*call),
+            Effect::Call(call) => {
+                if let Some(traces) = &mut self.traces {
+                    traces.call(&call, now);
+                }
+                self.caller.call(*call);
+            }
             Effect::Read {
                 read,
+                call,
                 controller,
                 account,
                 request,
                 mapping,
                 most_bytes,
-            } => self.caller.read(
-                read,
-                &controller,
-                account.as_ref(),
-                request,
-                mapping,
-                most_bytes,
-            ),
+            } => {
+                let traces = self.traces.as_ref();
+                let trace = traces.and_then(|all| all.read(call, &request, now.instant));
+                let reader = Reader {
+                    controller: &controller,
+                    account: account.as_ref(),
+                    trace,
+                };
+                self.caller.read(read, reader, request, mapping, most_bytes);
+            }
             Effect::Resume { read, answer } => self.caller.resume(read, answer),
             Effect::Execute(execute) => {
                 let term = self.terms.of(&execute.controller);
-                self.executor.execute(execute, term);
+                let traces = self.traces.as_mut();
+                let trace = traces.and_then(|all| all.plan(&execute, now.instant));
+                self.executor.execute(execute, term, trace);
             }
             Effect::Withdraw(controller) => self.executor.withdraw(controller),
-            Effect::Report(report) => self.report(now, report),
+            Effect::Report(report) => self.report(now.instant, report),
             Effect::Release(guest) => drop(spawn_blocking(move || drop(guest))),
         }
     }
@@ -256,6 +278,9 @@ impl Task {
             self.telemetry.heartbeat(self.host.waiting());
             self.telemetry
                 .host(self.reflectors.running.len(), instances);
+        }
+        if let Some(traces) = &mut self.traces {
+            traces.report(&report, now);
         }
         self.telemetry.report(report, now);
     }
@@ -283,11 +308,4 @@ impl Reflectors {
     fn stop(&mut self, stream: StreamId) {
         self.running.remove(&stream);
     }
-}
-
-/// Ten digits of the time at which the host started: they distinguish its
-/// decisions from those of another run.
-fn unique_name() -> String {
-    let millis = jiff::Timestamp::now().as_millisecond();
-    format!("{millis:010x}")
 }

@@ -8,46 +8,32 @@ use davit_cluster::events::Recorder;
 use davit_core::api::ControllerStatus;
 use davit_core::machine::{Report, State};
 use davit_core::manifest::MetricSpec;
+use davit_core::rollout::Role;
 use davit_core::time::Instant;
 use davit_core::watch::Condition;
 use davit_engine::InstanceUsage;
 use tokio::sync::mpsc;
 
+use super::decision::DecisionNames;
 use super::log;
 use crate::health::Health;
 use crate::metrics::{GuestMetrics, HostMetrics};
 
 pub(super) struct Telemetry {
-    api: Api,
-    recorder: Recorder,
-    metrics: Arc<HostMetrics>,
+    pub(super) api: Api,
+    pub(super) recorder: Recorder,
+    pub(super) names: DecisionNames,
+    pub(super) metrics: Arc<HostMetrics>,
     /// The metrics of the controllers' guests, by the controllers' names.
-    guests: BTreeMap<String, GuestMetrics>,
-    health: Arc<Health>,
-    listener: Option<mpsc::UnboundedSender<Report>>,
+    pub(super) guests: BTreeMap<String, GuestMetrics>,
+    pub(super) health: Arc<Health>,
+    pub(super) listener: Option<mpsc::UnboundedSender<Report>>,
 }
 
 impl Telemetry {
-    pub(super) fn new(
-        api: Api,
-        recorder: Recorder,
-        metrics: Arc<HostMetrics>,
-        health: Arc<Health>,
-        listener: Option<mpsc::UnboundedSender<Report>>,
-    ) -> Self {
-        Self {
-            api,
-            recorder,
-            metrics,
-            guests: BTreeMap::new(),
-            health,
-            listener,
-        }
-    }
-
     pub(super) fn report(&mut self, report: Report, now: Instant) {
         self.measure(&report, now);
-        log::log(&report);
+        log::log(&report, &self.names);
         if let Some(listener) = &self.listener {
             // Without an observer, the host continues.
             let _ = listener.send(report);
@@ -141,8 +127,10 @@ impl Telemetry {
             } => metrics.queues.dequeued(controller, queue, *waited),
             Report::Reconciled {
                 controller,
+                role: Role::Stable,
                 queue,
                 took,
+                ..
             } => metrics.queues.reconciled(controller, queue, *took),
             Report::Stream {
                 resource,
@@ -165,6 +153,7 @@ impl Telemetry {
             }
             Report::State(state) => self.state(state, now),
             Report::CandidateStarted { .. }
+            | Report::Reconciled { .. }
             | Report::Paused { .. }
             | Report::NotServed { .. }
             | Report::CircuitOpened { .. }

@@ -21,6 +21,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use super::address::ListenAddress;
+use crate::repeat::RepeatedLine;
 
 /// How long a client may take for a TLS handshake.
 const HANDSHAKE: Duration = Duration::from_secs(10);
@@ -78,13 +79,16 @@ where
     }
     let slots = Arc::new(Semaphore::new(limits.connections));
     let task = tokio::spawn(async move {
+        let failures = RepeatedLine::new();
         while let Ok(slot) = Arc::clone(&slots).acquire_owned().await {
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // The process is probably out of file descriptors: wait until some
                     // are closed.
-                    tracing::warn!(%error, "cannot accept a connection");
+                    if let Some(suppressed) = failures.admit(&error.to_string()) {
+                        tracing::warn!(%error, "cannot accept a connection{suppressed}");
+                    }
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }

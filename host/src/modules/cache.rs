@@ -12,12 +12,14 @@ use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use davit_core::api::VerifyConfig;
 use davit_core::digest::ModuleDigest;
 use davit_engine::cache_files::{self, Room};
 use davit_engine::seal::Key;
+
+use crate::repeat::RepeatedLine;
 
 /// The limit of the cache.
 const ROOM: Room = Room {
@@ -55,7 +57,7 @@ impl Cache {
             Ok(wasm) => wasm,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot read a cached module");
+                warn(&path, &error, "cannot read a cached module");
                 return None;
             }
         };
@@ -76,7 +78,7 @@ impl Cache {
         }
         let path = self.path(digest);
         if let Err(error) = cache_files::write_whole(&path, wasm) {
-            tracing::warn!(path = %path.display(), %error, "cannot cache a module");
+            warn(&path, &error, "cannot cache a module");
         }
     }
 
@@ -87,8 +89,11 @@ impl Cache {
         let key = Key::open(&self.directory);
         let written = key.and_then(|key| cache_files::write_whole(&path, &key.seal(header, b"")));
         if let Err(error) = written {
-            let path = path.display();
-            tracing::warn!(%path, %error, "cannot note that a module's signatures were verified");
+            warn(
+                &path,
+                &error,
+                "cannot note that a module's signatures were verified",
+            );
         }
     }
 
@@ -99,7 +104,7 @@ impl Cache {
             Ok(sealed) => sealed,
             Err(error) => {
                 if error.kind() != io::ErrorKind::NotFound {
-                    tracing::warn!(path = %path.display(), %error, "cannot use a seal");
+                    warn(&path, &error, "cannot use a seal");
                 }
                 return false;
             }
@@ -153,6 +158,15 @@ fn digest_of(file: &str, suffix: &str) -> Option<ModuleDigest> {
     let name = file.strip_suffix(suffix)?;
     let digits = name.split('-').next()?;
     format!("sha256:{digits}").parse().ok()
+}
+
+/// Several controllers may have the same module, and each load may fail alike.
+fn warn(path: &Path, error: &io::Error, what: &str) {
+    static FAILURES: RepeatedLine = RepeatedLine::new();
+    let path = path.display();
+    if let Some(suppressed) = FAILURES.admit(&format!("{what} {path}")) {
+        tracing::warn!(%path, %error, "{what}{suppressed}");
+    }
 }
 
 #[cfg(test)]

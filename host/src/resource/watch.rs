@@ -16,6 +16,7 @@ use tokio::time::sleep;
 
 use super::{Controller, controllers, describe};
 use crate::health::Health;
+use crate::repeat::RepeatedLine;
 use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
 use davit_core::api::{ControllerSpec, SpecError};
@@ -42,7 +43,7 @@ pub async fn follow(
         follows_status: has_leases,
         ..ControllerList::default()
     };
-    let mut told = None;
+    let failures = RepeatedLine::new();
     loop {
         let event = tokio::select! {
             () = declared.closed() => return,
@@ -51,10 +52,6 @@ pub async fn follow(
         match event {
             None => return,
             Some(Ok(event)) => {
-                // A list that has just started may fail like the last one.
-                if !matches!(event, Event::Init) {
-                    told = None;
-                }
                 let changed = known.take(event);
                 if known.is_complete {
                     declared.send_if_modified(|all| {
@@ -65,11 +62,10 @@ pub async fn follow(
             }
             Some(Err(error)) => {
                 let trouble = trouble(&error);
-                if told.as_ref() != Some(&trouble) {
-                    tracing::warn!("{trouble}");
-                    health.set_undeclared(trouble.clone());
-                    told = Some(trouble);
+                if let Some(suppressed) = failures.admit(&trouble) {
+                    tracing::warn!("{trouble}{suppressed}");
                 }
+                health.set_undeclared(trouble);
                 tokio::select! {
                     () = declared.closed() => return,
                     () = sleep(RETRY_AFTER) => {}
@@ -228,7 +224,14 @@ fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
 fn read_status(name: &str, status: Value) -> Option<ControllerStatus> {
     serde_json::from_value(status)
         .inspect_err(|error| {
-            tracing::warn!(controller = name, %error, "the status of the Controller was not written by Davit");
+            static FOREIGN: RepeatedLine = RepeatedLine::new();
+            if let Some(suppressed) = FOREIGN.admit(&format!("{name}: {error}")) {
+                tracing::warn!(
+                    controller = name,
+                    %error,
+                    "the status of the Controller was not written by Davit{suppressed}"
+                );
+            }
         })
         .ok()
 }

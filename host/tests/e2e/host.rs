@@ -29,6 +29,7 @@ pub(crate) fn options(client: kube::Client) -> HostOptions {
         records: Arc::new(Records::memory()),
         health: Arc::new(Health::default()),
         listener: None,
+        traces: None,
         trust: TrustPolicy {
             files: true,
             ..TrustPolicy::default()

@@ -26,3 +26,4 @@ mod requests;
 mod rollout;
 mod shutdown;
 mod streams;
+mod traces;

@@ -42,6 +42,7 @@ async fn host_with(client: Client, tls: Option<TlsAcceptor>) -> (Host, ServerAdd
         health,
         host: host.handle().clone(),
         requests: RequestPolicy::File,
+        log: None,
         access: Access::Everyone,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), tls, served)

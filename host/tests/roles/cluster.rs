@@ -23,7 +23,7 @@ pub(crate) struct Cluster {
     /// Serves requests as long as it lives.
     runtime: Runtime,
     server: Server,
-    directory: TempDir,
+    pub(crate) directory: TempDir,
 }
 
 impl Cluster {

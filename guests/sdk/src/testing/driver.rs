@@ -10,7 +10,7 @@ use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
 use davit_core::gate::{Mode, Ruling};
 use davit_core::machine::{
-    Call, Effect, Execute, Input, Machine, MachineSettings, ReadAnswer, ReadId, ReadRequest, Report,
+    Call, Effect, Execute, Input, Machine, ReadAnswer, ReadId, ReadRequest, Report,
 };
 use davit_core::plan::{Plan, Step, WorkItem};
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
@@ -91,8 +91,7 @@ impl<C: Controller> Driver<C> {
         let model = Model::new(config, start);
         let model = model.unwrap_or_else(|status| panic!("{}", status.message));
         let world = World::calm(model, start);
-        let run = "test".to_owned();
-        let machine = Machine::new(world.now_of(HOST), MachineSettings { run });
+        let machine = Machine::new(world.now_of(HOST));
         let mut driver = Self {
             world,
             metrics: Metrics::default(),

@@ -66,7 +66,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
-use crate::throttle::Throttle;
+use crate::throttle::{Throttle, cause_of};
 use crate::time::{Instant, Now};
 use changes::{PendingChange, Stage};
 use controller::Controller;
@@ -413,7 +413,7 @@ impl<G: Clone> Control<G> {
         };
         controller.unrecorded = Some(error.clone());
         controller.is_settled |= self.due > now.instant;
-        let cause = (name.to_owned(), error.clone());
+        let cause = (name.to_owned(), cause_of(&error));
         if let Some(suppressed) = self.failures.admit(cause, now.instant) {
             let message = format!("the rollout cannot be recorded: {error}{suppressed}");
             let event = ControlEffect::Event {

@@ -6,6 +6,7 @@ use super::reviews::ReviewId;
 use super::{Control, ControlEffect, Report, known};
 use crate::observation::Observation;
 use crate::request::review::ReviewAnswer;
+use crate::throttle::cause_of;
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {
@@ -52,7 +53,7 @@ impl<G: Clone> Control<G> {
         if let (Some(account), Some(error)) = (account, error)
             && let Some(suppressed) = self
                 .failures
-                .admit((account.to_string(), error.clone()), now.instant)
+                .admit((account.to_string(), cause_of(&error)), now.instant)
         {
             self.report(Report::NotReviewed {
                 account,

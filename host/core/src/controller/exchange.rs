@@ -14,7 +14,7 @@ use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
 use crate::plan::{Measure, Plan, QueueKey, WorkItem};
-use crate::queue::PendingSnapshot;
+use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::time::Instant;
@@ -31,15 +31,34 @@ pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
 /// Identifies a controller that runs. It is never used twice: a controller that
 /// is removed and declared again under the same name is another one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ControllerId(pub u64);
 
 /// Identifies one call into a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId {
     /// The controller that calls.
     pub controller: ControllerId,
-    pub(super) number: u64,
+    /// Counts the controller's plans and calls.
+    pub number: u64,
+}
+
+/// Identifies one decision: the answer to one item of a call. The pages of a decision
+/// share the id of the first one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct DecisionId {
+    /// The call of the first page.
+    pub call: CallId,
+    /// The position of the item in that call.
+    pub position: u32,
+}
+
+/// `CONTROLLER-CALL-POSITION`
+impl fmt::Display for DecisionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let CallId { controller, number } = self.call;
+        write!(f, "{}-{number}-{}", controller.0, self.position)
+    }
 }
 
 /// Identifies one plan that is executed.
@@ -107,6 +126,10 @@ pub(super) struct RevisionId(pub(super) u64);
 pub struct CallRequest<G> {
     /// Identifies the answer.
     pub id: CallId,
+    /// The name of the revision that calls.
+    pub revision: Arc<str>,
+    /// Its role.
+    pub role: Role,
     /// The guest that is called.
     pub guest: G,
     /// The view of each watch, by the watch's name.
@@ -115,6 +138,10 @@ pub struct CallRequest<G> {
     pub snapshot: Snapshot,
     /// The work items.
     pub items: Vec<WorkItem>,
+    /// What made each item due; none for a page.
+    pub reasons: Vec<EnqueueReason>,
+    /// The decision whose next page the call asks for; none for new decisions.
+    pub continues: Option<DecisionId>,
     /// The pending items.
     pub pending: PendingSnapshot,
     /// The controller's notes.
@@ -134,6 +161,8 @@ pub enum Effect {
         id: PlanId,
         /// The name of the revision that decided it.
         revision: Arc<str>,
+        /// The decision that it is a part of.
+        decision: DecisionId,
         /// The plan.
         plan: Arc<Plan>,
         /// Whether its events are recorded: they may concern objects of the snapshot only.
@@ -147,6 +176,8 @@ pub enum Effect {
         revision: Arc<str>,
         /// The item that was reconciled.
         item: QueueKey,
+        /// The decision that the plan is a part of.
+        decision: DecisionId,
         /// The plan.
         plan: Arc<Plan>,
         /// The ruling.
@@ -156,8 +187,14 @@ pub enum Effect {
     Measure(Measure),
     /// No revision names these series of metrics any more.
     SeriesDropped(Vec<SeriesKey>),
-    /// An item of the stable revision was reconciled.
+    /// An item was reconciled.
     Reconciled {
+        /// The role of the revision that reconciled it.
+        role: Role,
+        /// The decision about it.
+        decision: DecisionId,
+        /// What happens to it now, in a word.
+        finish: &'static str,
         /// Its queue.
         queue: String,
         /// How long the reconcile took, including its writes.
@@ -165,6 +202,8 @@ pub enum Effect {
     },
     /// A call ended. If it failed, every item is retried.
     Called {
+        /// The call.
+        call: CallId,
         /// The role of the revision that called.
         role: Role,
         /// Why it failed; none if it succeeded.
@@ -187,6 +226,8 @@ pub enum Effect {
         role: Role,
         /// The item.
         item: QueueKey,
+        /// The decision about it.
+        decision: DecisionId,
         /// The guest's reason.
         reason: String,
     },

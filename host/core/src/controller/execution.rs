@@ -4,6 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::exchange::DecisionId;
 use crate::bounds::text;
 use crate::failure::{Failure, FailureClass};
 use crate::mutant::Mutant;
@@ -43,6 +44,8 @@ pub(super) enum RequeueTrigger {
 /// The execution of a decision.
 #[derive(Debug)]
 pub(super) struct ItemExecution {
+    /// The decision, whatever its page.
+    pub(super) decision: DecisionId,
     /// Plans that the gate has not ruled on yet.
     pub(super) plans: VecDeque<Arc<Plan>>,
     /// The snapshot that the decision was made from.
@@ -88,12 +91,14 @@ enum Deferral {
 
 impl ItemExecution {
     pub(super) fn new(
+        decision: DecisionId,
         plans: Vec<Arc<Plan>>,
         decided_on: Snapshot,
         parallel: u32,
         verdict: Verdict,
     ) -> Self {
         Self {
+            decision,
             plans: plans.into(),
             decided_on,
             in_flight: 0,

@@ -13,6 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use super::exchange::DecisionId;
 use super::execution::ItemExecution;
 use super::waiters::Waiters;
 use crate::object::Uid;
@@ -130,18 +131,19 @@ impl WorkItems {
         !self.pages.is_empty()
     }
 
-    /// Starts the call for the next page.
-    pub(super) fn enter_page(&mut self) -> Option<WorkItem> {
+    /// Starts the call for the next page, of this decision.
+    pub(super) fn enter_page(&mut self) -> Option<(WorkItem, DecisionId)> {
         let item = self.pages.pop_front()?;
         let WorkItemState::WaitingForPage { execution, page } = self.states.remove(&item)? else {
             return None;
         };
+        let decision = execution.decision;
         let state = WorkItemState::InCall {
             execution: Some(execution),
             trigger: None,
         };
         self.states.insert(item, state);
-        Some(page)
+        Some((page, decision))
     }
 
     /// A call failed: the item returns to its queue, and all pages of its decision are

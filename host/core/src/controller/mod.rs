@@ -44,8 +44,8 @@ use crate::time::Instant;
 
 use exchange::RevisionId;
 pub use exchange::{
-    CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome,
-    PlanId, Settings, World,
+    CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL, Notes,
+    Outcome, PlanId, Settings, World,
 };
 use former::Former;
 pub use revision::Revision;

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, Settings};
+use super::exchange::{CallId, CallRequest, DecisionId, Effect, Notes, RevisionId, Settings};
 use super::items::{WorkItems, key};
 use super::resync::{Pace, Resync};
 use super::shared::Shared;
@@ -25,7 +25,7 @@ use crate::manifest::Manifest;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Enqueue, QueueKey, WorkItem};
-use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
+use crate::queue::{EnqueueReason, Finish, Origin, PendingSnapshot, QueueStats, Queues, Source};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::store::{Change, Snapshot, ViewId};
@@ -37,6 +37,8 @@ use answer::Answer;
 #[derive(Debug)]
 struct CallInFlight {
     items: Vec<WorkItem>,
+    /// The decision whose next page it asks for.
+    continues: Option<DecisionId>,
     /// The number of items from the re-list lane.
     relisted: usize,
     permit: Permit,
@@ -48,6 +50,29 @@ struct CallInFlight {
     live_read_bytes: usize,
     /// The bound that a live read of the call exceeded.
     exceeded: Option<BoundExceeded>,
+}
+
+/// The decisions about the items of a call, in their order. A page is alone.
+fn decisions_of(call: CallId, continues: Option<DecisionId>) -> impl Iterator<Item = DecisionId> {
+    let own = move |position| DecisionId { call, position };
+    (0..).map(move |position| continues.unwrap_or_else(|| own(position)))
+}
+
+/// The items of the next call.
+struct NextItems {
+    items: Vec<WorkItem>,
+    /// What made each of them due; none for a page.
+    reasons: Vec<EnqueueReason>,
+    continues: Option<DecisionId>,
+    relisted: usize,
+}
+
+/// A watch of the manifest.
+#[derive(Debug)]
+struct ManifestWatch {
+    /// Its index.
+    position: usize,
+    name: Arc<str>,
 }
 
 /// One revision of a controller's guest.
@@ -65,8 +90,8 @@ pub struct Revision<G> {
     pub(super) name: Arc<str>,
     views: Views,
     views_by_name: Arc<BTreeMap<String, ViewId>>,
-    /// The index of the watch in the manifest, by view.
-    watches: BTreeMap<ViewId, usize>,
+    /// The watch in the manifest, by view.
+    watches: BTreeMap<ViewId, ManifestWatch>,
     /// Whether every watch is complete. While a resource is not served, the cache may
     /// lack objects that exist, so the guest is not called.
     complete: bool,
@@ -118,7 +143,7 @@ impl<G: Clone> Revision<G> {
             name: loaded.identity.to_string().into(),
             identity: loaded.identity,
             views_by_name: views.by_name(&loaded.manifest),
-            watches: watches(&views),
+            watches: watches(&views, &loaded.manifest),
             views,
             manifest: loaded.manifest,
             complete: true,
@@ -181,7 +206,7 @@ impl<G: Clone> Revision<G> {
 
     fn set_views(&mut self, views: Views) {
         self.views_by_name = views.by_name(&self.manifest);
-        self.watches = watches(&views);
+        self.watches = watches(&views, &self.manifest);
         self.views = views;
     }
 
@@ -233,7 +258,11 @@ impl<G: Clone> Revision<G> {
         }
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
-            self.add(now, &tick.queue, &tick.key, Origin::Fresh);
+            let source = Source {
+                origin: Origin::Fresh,
+                reason: EnqueueReason::Resync,
+            };
+            self.add(now, &tick.queue, &tick.key, source);
         }
     }
 
@@ -246,8 +275,8 @@ impl<G: Clone> Revision<G> {
 
     fn begin_resync(&mut self, pace: Pace) {
         let manifest = &self.manifest;
-        let triggers = self.watches.iter().flat_map(|(view, position)| {
-            let triggers = triggers_of(manifest, *position);
+        let triggers = self.watches.iter().flat_map(|(view, watch)| {
+            let triggers = triggers_of(manifest, watch.position);
             triggers.map(|trigger| (*view, trigger.clone()))
         });
         self.resync.begin(pace, triggers);
@@ -278,7 +307,11 @@ impl<G: Clone> Revision<G> {
         let is_crowded = self.queues.has_relisted(now);
         if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
             for key in keys {
-                self.add(now, &queue, &key, Origin::Relist);
+                let source = Source {
+                    origin: Origin::Relist,
+                    reason: EnqueueReason::Resync,
+                };
+                self.add(now, &queue, &key, source);
             }
         }
     }
@@ -291,7 +324,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         settings: &Settings,
     ) {
-        let Some(position) = self.watches.get(&change.view) else {
+        let Some(watch) = self.watches.get(&change.view) else {
             return;
         };
         if !self.listens(settings) {
@@ -299,16 +332,23 @@ impl<G: Clone> Revision<G> {
             return;
         }
         let manifest = Arc::clone(&self.manifest);
-        for trigger in triggers_of(&manifest, *position) {
+        let reason = match origin {
+            Origin::Fresh => EnqueueReason::Change {
+                watch: Arc::clone(&watch.name),
+            },
+            Origin::Relist => EnqueueReason::List,
+        };
+        for trigger in triggers_of(&manifest, watch.position) {
             for key in changed_keys(&trigger.key, change, snapshot) {
-                self.add(now, &trigger.queue, &key, origin);
+                let reason = reason.clone();
+                self.add(now, &trigger.queue, &key, Source { origin, reason });
             }
         }
     }
 
-    fn add(&mut self, now: Instant, queue: &str, key: &str, origin: Origin) {
+    fn add(&mut self, now: Instant, queue: &str, key: &str, source: Source) {
         // A valid manifest names only queues that it declares.
-        let added = self.queues.add(now, queue, key, origin);
+        let added = self.queues.add(now, queue, key, source);
         debug_assert!(added.is_ok(), "{added:?}");
     }
 
@@ -322,14 +362,17 @@ impl<G: Clone> Revision<G> {
             return None;
         }
         let permit = self.circuit.begin(now)?;
-        let Some((items, relisted)) = self.next_items(now, shared) else {
+        let Some(next) = self.next_items(now, shared) else {
             self.circuit.abandoned(now, permit);
             return None;
         };
-        let request = self.request(snapshot, items, shared);
+        let mut request = self.request(snapshot, next.items, shared);
+        request.reasons = next.reasons;
+        request.continues = next.continues;
         let call = CallInFlight {
             items: request.items.clone(),
-            relisted,
+            continues: next.continues,
+            relisted: next.relisted,
             permit,
             started: now,
             snapshot: snapshot.clone(),
@@ -356,10 +399,14 @@ impl<G: Clone> Revision<G> {
                 controller: shared.id,
                 number: shared.fresh_id(),
             },
+            revision: Arc::clone(&self.name),
+            role: self.role,
             guest: self.guest.clone(),
             views: Arc::clone(&self.views_by_name),
             snapshot: snapshot.clone(),
             items,
+            reasons: Vec::new(),
+            continues: None,
             pending: self.pending(),
             notes: self.notes.clone(),
             grant: shared.settings.grant.clone(),
@@ -372,11 +419,16 @@ impl<G: Clone> Revision<G> {
         debug_assert!(added.is_ok(), "{added:?}");
     }
 
-    /// The items of the next call, and how many of them are from the re-list lane. A
-    /// page of a started decision comes first, in a call of its own.
-    fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<(Vec<WorkItem>, usize)> {
-        if let Some(page) = self.items.enter_page() {
-            return Some((vec![page], 0));
+    /// The items of the next call. A page of a started decision comes first, in a call of
+    /// its own.
+    fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<NextItems> {
+        if let Some((page, decision)) = self.items.enter_page() {
+            return Some(NextItems {
+                items: vec![page],
+                reasons: Vec::new(),
+                continues: Some(decision),
+                relisted: 0,
+            });
         }
         let batch = self.queues.dequeue(now)?;
         if self.role == Role::Stable {
@@ -386,7 +438,12 @@ impl<G: Clone> Revision<G> {
             }
         }
         self.items.enter_call(&batch.items);
-        Some((batch.items, batch.relisted))
+        Some(NextItems {
+            items: batch.items,
+            reasons: batch.reasons,
+            continues: None,
+            relisted: batch.relisted,
+        })
     }
 
     /// The pending items.
@@ -420,7 +477,7 @@ impl<G: Clone> Revision<G> {
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
         self.circuit.failed(now, called.permit, failure.clone());
-        shared.called(self.role, Some(failure), took);
+        shared.called(id, self.role, Some(failure), took);
         if let CircuitState::Open { until, reason } = self.circuit.state() {
             shared.effects.push_back(Effect::CircuitOpened {
                 role: self.role,
@@ -431,10 +488,11 @@ impl<G: Clone> Revision<G> {
         if Mutant::ForgetFailedCalls.is_active() {
             return;
         }
-        for WorkItem { queue, key, .. } in called.items {
+        let decisions = decisions_of(id, called.continues);
+        for (WorkItem { queue, key, .. }, decision) in called.items.into_iter().zip(decisions) {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
-            self.finish_item(now, &item, finish.clone(), shared);
+            self.finish_item(now, &item, decision, finish.clone(), shared);
         }
     }
 
@@ -496,12 +554,22 @@ impl<G: Clone> Revision<G> {
         }
         if !shared.is_open(uid, snapshot, now) {
             for item in self.items.observed(uid) {
-                self.add(now, &item.queue, &item.key, Origin::Fresh);
+                let source = Source {
+                    origin: Origin::Fresh,
+                    reason: EnqueueReason::Observed,
+                };
+                self.add(now, &item.queue, &item.key, source);
             }
         }
     }
 }
 
-fn watches(views: &Views) -> BTreeMap<ViewId, usize> {
-    views.ids.iter().copied().zip(0..).collect()
+/// The views are in the order of the watches.
+fn watches(views: &Views, manifest: &Manifest) -> BTreeMap<ViewId, ManifestWatch> {
+    let watches = manifest.watches.iter().enumerate();
+    let watches = watches.map(|(position, watch)| ManifestWatch {
+        position,
+        name: watch.name.as_str().into(),
+    });
+    views.ids.iter().copied().zip(watches).collect()
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
+use super::exchange::{CallId, ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::bounds::Series;
 use crate::budget::{Budget, Requester};
 use crate::circuit::CallFailure;
@@ -166,8 +166,15 @@ impl Shared {
     }
 
     /// A call of the revision with this role has ended.
-    pub(super) fn called(&mut self, role: Role, failure: Option<CallFailure>, took: Duration) {
+    pub(super) fn called(
+        &mut self,
+        call: CallId,
+        role: Role,
+        failure: Option<CallFailure>,
+        took: Duration,
+    ) {
         self.effects.push_back(Effect::Called {
+            call,
             role,
             failure,
             took,

@@ -142,7 +142,6 @@ impl Bench {
             wall,
         };
         let settings = HostSettings {
-            run: "run".into(),
             namespace: "davit".into(),
             identity: Some(HostIdentity {
                 id: "1".into(),

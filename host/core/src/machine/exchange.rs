@@ -7,14 +7,15 @@ use std::time::Duration;
 use super::report::Report;
 use crate::account::Account;
 use crate::circuit::CallFailure;
-use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
+use crate::controller::{CallId, ControllerId, DecisionId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
 use crate::failure::{Failure, FailureClass};
 use crate::grant::Grant;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::ObjectRecord;
 use crate::plan::{Decision, GetRequest, ListRequest, Plan, WorkItem};
-use crate::queue::PendingSnapshot;
+use crate::queue::{EnqueueReason, PendingSnapshot};
+use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::stream::{Batch, StreamId, StreamSpec};
 use crate::time::Now;
@@ -102,6 +103,8 @@ pub enum Effect<G> {
     Read {
         /// Identifies the answer.
         read: ReadId,
+        /// The call that reads.
+        call: CallId,
         /// The controller of the guest.
         controller: Arc<str>,
         /// The account that reads; none for the host's own.
@@ -139,12 +142,20 @@ pub struct Call<G> {
     pub id: CallId,
     /// The name of the controller.
     pub controller: Arc<str>,
+    /// The name of the revision.
+    pub revision: Arc<str>,
+    /// Its role.
+    pub role: Role,
     /// The guest.
     pub guest: G,
     /// The time that the guest reads.
     pub now: Now,
     /// The work items.
     pub items: Vec<WorkItem>,
+    /// What made each item due; none for a page.
+    pub reasons: Vec<EnqueueReason>,
+    /// The decision whose next page the call asks for; none for new decisions.
+    pub continues: Option<DecisionId>,
     /// The cache.
     pub snapshot: Snapshot,
     /// The view of each watch, by the watch's name.
@@ -174,8 +185,8 @@ pub struct Execute {
     pub account: Option<Account>,
     /// The name of the revision that decided it.
     pub revision: Arc<str>,
-    /// Identifies the decision in logs and events.
-    pub decision: String,
+    /// The decision that it is a part of.
+    pub decision: DecisionId,
     /// The plan.
     pub plan: Arc<Plan>,
     /// Whether its events are recorded.

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
+use crate::circuit::CallFailure;
 use crate::controller::Outcome;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{Ruling, WaitReason};
 use crate::plan::{PatchKind, Plan, Step};
-use crate::throttle::{SuppressedCount, Throttle};
+use crate::throttle::{SuppressedCount, Throttle, cause_of};
 use crate::time::Instant;
 
 /// The pause before the same ruling on the same target is logged again.
@@ -59,8 +60,8 @@ impl LogVolume {
 pub(super) struct LogPolicy {
     /// When a ruling on a target was last logged, by a hash of both: there may be many.
     rulings: BTreeMap<u64, Instant>,
-    /// Failures of plans that the API server causes.
-    failures: Throttle<(String, FailureClass)>,
+    /// Failures of plans, of live reads and of calls, by controller and cause.
+    failures: Throttle<(String, String)>,
     /// Interruptions of streams and failed discoveries.
     interruptions: Throttle<String>,
     /// The text of each controller's guests.
@@ -165,8 +166,8 @@ impl LogPolicy {
         std::mem::take(&mut self.exceeded)
     }
 
-    /// Whether to log a warning for the outcome of a plan. A problem of the API server
-    /// is not logged again for every target.
+    /// Whether to log a warning for the outcome of a plan. What fails alike for many
+    /// targets, such as a permission that is missing, is not logged for every one.
     pub(super) fn outcome(
         &mut self,
         controller: &str,
@@ -178,27 +179,48 @@ impl LogPolicy {
         if is_first_of_its_kind(plan, *step, failure) {
             return None;
         }
-        match failure.class {
+        let class = failure.class.as_str();
+        let cause = match failure.class {
             FailureClass::Timeout | FailureClass::Throttled | FailureClass::Server => {
-                let cause = (controller.to_owned(), failure.class);
-                self.failure(cause, now)
+                class.to_owned()
             }
-            _ => Some(SuppressedCount(0)),
-        }
+            _ => {
+                let verb = plan.steps.get(*step as usize).map_or("none", Step::verb);
+                let target = &plan.target;
+                format!("{class} {verb} {} {}", target.api_version, target.kind)
+            }
+        };
+        self.failures.admit((controller.to_owned(), cause), now)
     }
 
-    /// Whether to log a warning for a failure that the API server causes.
-    pub(super) fn failure(
+    /// Whether to log a warning for a live read that the API server refused.
+    pub(super) fn read_failure(
         &mut self,
-        cause: (String, FailureClass),
+        controller: &str,
+        class: FailureClass,
         now: Instant,
     ) -> Option<SuppressedCount> {
-        self.failures.admit(cause, now)
+        let cause = format!("read: {}", class.as_str());
+        self.failures.admit((controller.to_owned(), cause), now)
+    }
+
+    /// Whether to log a warning for a call that failed: the cause has had none for a
+    /// while, and there is room for the guest's text.
+    pub(super) fn call_failure(
+        &mut self,
+        controller: &str,
+        failure: &CallFailure,
+        now: Instant,
+    ) -> Option<SuppressedCount> {
+        let cause = format!("call: {}", failure.kind.as_str());
+        let suppressed = self.failures.admit((controller.to_owned(), cause), now)?;
+        let bytes = failure.message.len() + failure.guest_message.len();
+        self.has_room(controller, bytes, now).then_some(suppressed)
     }
 
     /// Whether to log a warning for an interruption of a stream or of discovery.
     pub(super) fn interruption(&mut self, cause: &str, now: Instant) -> Option<SuppressedCount> {
-        self.interruptions.admit(cause.to_owned(), now)
+        self.interruptions.admit(cause_of(cause), now)
     }
 }
 
@@ -215,6 +237,7 @@ fn is_first_of_its_kind(plan: &Plan, step: u32, failure: &Failure) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::circuit::CallFailureKind;
     use crate::object::ObjectRef;
     use crate::plan::{DeleteOptions, Patch};
 
@@ -259,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_server_is_not_logged_for_every_target() {
+    fn a_failure_is_not_logged_for_every_target() {
         let mut policy = LogPolicy::default();
         let mut warnings = |class| {
             let (plan, outcome) = failed(Step::Delete(DeleteOptions::default()), class);
@@ -270,7 +293,23 @@ mod tests {
         };
         assert_eq!(warnings(FailureClass::Timeout), 1);
         assert_eq!(warnings(FailureClass::Throttled), 1);
-        assert_eq!(warnings(FailureClass::Invalid), 1_000);
+        assert_eq!(warnings(FailureClass::Forbidden), 1);
+        assert_eq!(warnings(FailureClass::Invalid), 1);
+        assert_eq!(warnings(FailureClass::Conflict), 1);
+    }
+
+    #[test]
+    fn each_kind_of_failed_call_has_a_line_of_its_own() {
+        let mut policy = LogPolicy::default();
+        let mut lines = |kind| {
+            let failure = CallFailure::new(kind, "unreachable");
+            let times = (0..1_000).map(|number| Instant::from_nanos(9_000_000 * number));
+            times
+                .filter(|now| policy.call_failure("a", &failure, *now).is_some())
+                .count()
+        };
+        assert_eq!(lines(CallFailureKind::Trap), 1);
+        assert_eq!(lines(CallFailureKind::Timeout), 1);
     }
 
     #[test]

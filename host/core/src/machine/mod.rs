@@ -53,13 +53,6 @@ use streams::Streams;
 /// How often gauges are reported and lapsed expectations dropped.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
-/// The settings of a machine.
-#[derive(Clone, Debug)]
-pub struct MachineSettings {
-    /// Distinguishes the decisions of this run from those of other runs.
-    pub run: String,
-}
-
 /// The state of every controller that runs. `G` is a guest, which only the driver
 /// can call.
 #[derive(Debug)]
@@ -92,7 +85,7 @@ pub struct Machine<G> {
 impl<G: Clone> Machine<G> {
     /// A machine without controllers.
     #[must_use]
-    pub fn new(now: Now, settings: MachineSettings) -> Self {
+    pub fn new(now: Now) -> Self {
         Self {
             store: Store::default(),
             streams: Streams::default(),
@@ -101,7 +94,7 @@ impl<G: Clone> Machine<G> {
             calls: BTreeMap::new(),
             reads: BTreeMap::new(),
             unlisted: None,
-            outbox: Outbox::new(settings.run),
+            outbox: Outbox::new(),
             reachable: true,
             leadership: Leadership::default(),
             discover_at: Some(now.instant),

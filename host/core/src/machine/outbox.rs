@@ -8,7 +8,7 @@ use super::exchange::{Effect, Execute};
 use super::log::LogPolicy;
 use super::report::Report;
 use crate::account::Account;
-use crate::controller::{self, Controller, ControllerId, Outcome, PlanId};
+use crate::controller::{self, Controller, ControllerId, DecisionId, Outcome, PlanId};
 use crate::gate::Mode;
 use crate::mapping::Mapping;
 use crate::plan::{Plan, Step};
@@ -21,8 +21,6 @@ pub(super) struct Outbox<G> {
     /// The plans in execution, including those of removed controllers.
     executing: BTreeMap<PlanId, PlanInFlight>,
     pub(super) log: LogPolicy,
-    /// Distinguishes the decisions of this run from those of other runs.
-    run: String,
     /// Nothing starts any more.
     pub(super) stopping: bool,
 }
@@ -32,17 +30,16 @@ pub(super) struct Outbox<G> {
 struct PlanInFlight {
     controller: String,
     revision: Arc<str>,
-    decision: String,
+    decision: DecisionId,
     plan: Arc<Plan>,
 }
 
 impl<G: Clone> Outbox<G> {
-    pub(super) fn new(run: String) -> Self {
+    pub(super) fn new() -> Self {
         Self {
             effects: VecDeque::new(),
             executing: BTreeMap::new(),
             log: LogPolicy::default(),
-            run,
             stopping: false,
         }
     }
@@ -107,6 +104,7 @@ impl<G: Clone> Outbox<G> {
                 controller::Effect::Execute {
                     id,
                     revision,
+                    decision,
                     plan,
                     records_events,
                 } => {
@@ -115,7 +113,7 @@ impl<G: Clone> Outbox<G> {
                         controller: controller_name,
                         account: account.cloned(),
                         revision,
-                        decision: format!("{}-{id}", self.run),
+                        decision,
                         plan,
                         records_events,
                         mapping: Arc::clone(mapping),
@@ -126,6 +124,7 @@ impl<G: Clone> Outbox<G> {
                     role,
                     revision,
                     item,
+                    decision,
                     plan,
                     ruling,
                 } => {
@@ -136,68 +135,35 @@ impl<G: Clone> Outbox<G> {
                         dry_run: controller.settings().mode_of(&revision) == Mode::DryRun,
                         revision,
                         item,
+                        decision,
                         plan,
                         ruling,
                         is_news,
                     });
                 }
-                controller::Effect::Measure(measure) => self.report(Report::Measured {
-                    controller: controller_name,
-                    measure,
-                }),
-                controller::Effect::SeriesDropped(series) => {
-                    self.report(Report::SeriesDropped {
-                        controller: controller_name,
-                        series,
-                    });
-                }
                 controller::Effect::Called {
+                    call,
                     role,
                     failure,
                     took,
                 } => {
-                    let is_news = failure.as_ref().is_some_and(|failure| {
-                        let bytes = failure.message.len() + failure.guest_message.len();
-                        self.log.has_room(name, bytes, now)
-                    });
+                    let failed = failure.as_ref();
+                    let warning =
+                        failed.and_then(|failed| self.log.call_failure(name, failed, now));
                     self.report(Report::Called {
                         controller: controller_name,
+                        call,
                         role,
                         failure,
-                        is_news,
+                        warning,
                         took,
                     });
                 }
-                controller::Effect::CircuitOpened {
-                    role,
-                    pause,
-                    reason,
-                } => self.report(Report::CircuitOpened {
-                    controller: controller_name,
-                    role,
-                    pause,
-                    reason,
-                }),
-                controller::Effect::Retried { role, item, reason } => {
-                    self.report(Report::Retried {
-                        controller: controller_name,
-                        role,
-                        item,
-                        reason,
-                    });
+                effect => {
+                    if let Some(report) = passed_on(controller_name, effect) {
+                        self.report(report);
+                    }
                 }
-                controller::Effect::Reconciled { queue, duration } => {
-                    self.report(Report::Reconciled {
-                        controller: controller_name,
-                        queue,
-                        took: duration,
-                    });
-                }
-                controller::Effect::Dequeued { queue, waited } => self.report(Report::Dequeued {
-                    controller: controller_name,
-                    queue,
-                    waited,
-                }),
             }
         }
     }
@@ -206,7 +172,7 @@ impl<G: Clone> Outbox<G> {
         let executing = PlanInFlight {
             controller: execute.controller.clone(),
             revision: Arc::clone(&execute.revision),
-            decision: execute.decision.clone(),
+            decision: execute.decision,
             plan: Arc::clone(&execute.plan),
         };
         self.executing.insert(execute.id, executing);
@@ -249,6 +215,61 @@ impl<G: Clone> Outbox<G> {
             is_news,
         });
     }
+}
+
+/// The report of an effect that needs nothing else; none for every other effect.
+fn passed_on(controller: String, effect: controller::Effect) -> Option<Report> {
+    Some(match effect {
+        controller::Effect::Measure(measure) => Report::Measured {
+            controller,
+            measure,
+        },
+        controller::Effect::SeriesDropped(series) => Report::SeriesDropped { controller, series },
+        controller::Effect::CircuitOpened {
+            role,
+            pause,
+            reason,
+        } => Report::CircuitOpened {
+            controller,
+            role,
+            pause,
+            reason,
+        },
+        controller::Effect::Retried {
+            role,
+            item,
+            decision,
+            reason,
+        } => Report::Retried {
+            controller,
+            role,
+            item,
+            decision,
+            reason,
+        },
+        controller::Effect::Reconciled {
+            role,
+            decision,
+            finish,
+            queue,
+            duration,
+        } => Report::Reconciled {
+            controller,
+            role,
+            decision,
+            finish,
+            queue,
+            took: duration,
+        },
+        controller::Effect::Dequeued { queue, waited } => Report::Dequeued {
+            controller,
+            queue,
+            waited,
+        },
+        controller::Effect::Execute { .. }
+        | controller::Effect::Ruled { .. }
+        | controller::Effect::Called { .. } => return None,
+    })
 }
 
 /// Whether a plan writes to the cluster, besides events. The log has every such plan.

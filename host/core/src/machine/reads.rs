@@ -37,6 +37,7 @@ impl<G: Clone> Machine<G> {
         self.reads.insert(read, call);
         self.outbox.push(Effect::Read {
             read,
+            call,
             controller,
             account,
             request,
@@ -59,8 +60,8 @@ impl<G: Clone> Machine<G> {
                 if caller == Some(Role::Stable) {
                     hosted.note_refusal(&failure.message, now);
                 }
-                let cause = (name.clone(), failure.class);
-                if let Some(suppressed) = self.outbox.log.failure(cause, now) {
+                let log = &mut self.outbox.log;
+                if let Some(suppressed) = log.read_failure(name, failure.class, now) {
                     self.outbox.report(Report::ReadForbidden {
                         controller: name.clone(),
                         failure: failure.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::account::Account;
 use crate::bounds::SeriesKey;
 use crate::circuit::CallFailure;
-use crate::controller::Outcome;
+use crate::controller::{CallId, DecisionId, Outcome};
 use crate::failure::Failure;
 use crate::gate::Ruling;
 use crate::manifest::Manifest;
@@ -82,6 +82,8 @@ pub enum Report {
         dry_run: bool,
         /// The work item.
         item: QueueKey,
+        /// The decision that the plan is a part of.
+        decision: DecisionId,
         /// The plan.
         plan: Arc<Plan>,
         /// The ruling.
@@ -96,8 +98,8 @@ pub enum Report {
         controller: String,
         /// The name of the revision that decided it.
         revision: Arc<str>,
-        /// Identifies the decision.
-        decision: String,
+        /// The decision that the plan is a part of.
+        decision: DecisionId,
         /// The plan.
         plan: Arc<Plan>,
         /// The outcome.
@@ -129,12 +131,14 @@ pub enum Report {
     Called {
         /// The controller.
         controller: String,
+        /// The call.
+        call: CallId,
         /// The role of the revision.
         role: Role,
         /// Why it failed, if it did.
         failure: Option<CallFailure>,
         /// Whether to log the failure.
-        is_news: bool,
+        warning: Option<SuppressedCount>,
         /// The duration of the call.
         took: Duration,
     },
@@ -166,6 +170,8 @@ pub enum Report {
         role: Role,
         /// The item.
         item: QueueKey,
+        /// The decision about it.
+        decision: DecisionId,
         /// The guest's reason.
         reason: String,
     },
@@ -189,6 +195,12 @@ pub enum Report {
     Reconciled {
         /// The controller.
         controller: String,
+        /// The role of the revision.
+        role: Role,
+        /// The decision about the item.
+        decision: DecisionId,
+        /// What happens to the item now: `done`, `retry`, `requeue` or `put-back`.
+        finish: &'static str,
         /// Its queue.
         queue: String,
         /// The duration of the reconcile, including its writes.

@@ -108,9 +108,13 @@ pub(super) fn call<G>(
     Call {
         id: request.id,
         controller: name.into(),
+        revision: request.revision,
+        role: request.role,
         guest: request.guest,
         now,
         items: request.items,
+        reasons: request.reasons,
+        continues: request.continues,
         snapshot: request.snapshot,
         views: request.views,
         pending: request.pending,

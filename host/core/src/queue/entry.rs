@@ -18,6 +18,69 @@ pub enum Origin {
     Relist,
 }
 
+/// What made an item due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EnqueueReason {
+    /// The declared fields of a watch changed.
+    Change {
+        /// The name of the watch.
+        watch: Arc<str>,
+    },
+    /// A watch had to list again.
+    List,
+    /// A resync, or a change of the resources that the API server serves.
+    Resync,
+    /// Its tick.
+    Tick,
+    /// A command of a decision.
+    Command,
+    /// Its back-off ended.
+    Retry,
+    /// The pause that its decision asked for ended.
+    Requeue,
+    /// The cache has observed the writes that it waited for.
+    Observed,
+}
+
+impl EnqueueReason {
+    /// In a word.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Change { .. } => "change",
+            Self::List => "list",
+            Self::Resync => "resync",
+            Self::Tick => "tick",
+            Self::Command => "command",
+            Self::Retry => "retry",
+            Self::Requeue => "requeue",
+            Self::Observed => "observed",
+        }
+    }
+}
+
+/// The lane of an item, and the reason for it.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// Determines the lane.
+    pub origin: Origin,
+    /// What made the item due.
+    pub reason: EnqueueReason,
+}
+
+/// A change of a watch without a name, or a list.
+impl From<Origin> for Source {
+    fn from(origin: Origin) -> Self {
+        let reason = match origin {
+            Origin::Fresh => EnqueueReason::Change {
+                watch: Arc::default(),
+            },
+            Origin::Relist => EnqueueReason::List,
+        };
+        Self { origin, reason }
+    }
+}
+
 /// First due, first out; for the same time, first added first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
@@ -37,6 +100,8 @@ pub(super) struct Place {
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub(super) place: Place,
+    /// What makes it due at its time.
+    pub(super) reason: EnqueueReason,
     pub(super) created_at: Instant,
     pub(super) attempt: u32,
     pub(super) failures: Arc<[PlanFailure]>,
@@ -47,9 +112,10 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(place: Place, created_at: Instant) -> Self {
+    pub(super) fn new(place: Place, reason: EnqueueReason, created_at: Instant) -> Self {
         Self {
             place,
+            reason,
             created_at,
             attempt: 0,
             failures: Arc::default(),
@@ -69,6 +135,7 @@ impl Entry {
         if mine > now && theirs < mine {
             self.place.order = wish.place.order;
             self.place.lane = wish.place.lane;
+            self.reason = wish.reason.clone();
         } else if theirs <= mine.max(now) {
             self.place.lane = self.place.lane.min(wish.place.lane);
         }

@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::entry::{Origin, PendingItem, PendingSnapshot};
+pub use self::entry::{EnqueueReason, Origin, PendingItem, PendingSnapshot, Source};
 use self::single::Queue;
 use crate::manifest::{QueueSpec, Rate, TickSpec};
 use crate::plan::{Enqueue, PlanFailure, QueueKey, WorkItem};
@@ -61,6 +61,8 @@ pub struct Batch {
     /// At least one, in the order of the queue; exactly one if it must be alone
     /// ([`Finish::PutBackAlone`]).
     pub items: Vec<WorkItem>,
+    /// What made each item due, in the same order.
+    pub reasons: Vec<EnqueueReason>,
     /// How many of them are from the re-list lane.
     pub relisted: usize,
 }
@@ -98,6 +100,19 @@ pub enum Finish {
     /// [`Self::PutBack`], but it is dequeued by itself until it is done or is
     /// requeued without a failure.
     PutBackAlone,
+}
+
+impl Finish {
+    /// In a word.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Retry { .. } => "retry",
+            Self::RequeueAfter(_) => "requeue",
+            Self::PutBack | Self::PutBackAlone => "put-back",
+        }
+    }
 }
 
 /// An item after its reconcile.
@@ -297,9 +312,9 @@ impl Queues {
         now: Instant,
         queue: &str,
         key: &str,
-        origin: Origin,
+        source: impl Into<Source>,
     ) -> Result<(), QueueError> {
-        self.queue(queue)?.add(now, key, origin);
+        self.queue(queue)?.add(now, key, source.into());
         Ok(())
     }
 
@@ -404,12 +419,13 @@ impl Queues {
             ready.min_by_key(|(_, known)| (Reverse(known.queue.priority()), known.turn))?;
         self.last_turn += 1;
         known.turn = self.last_turn;
-        let (items, relisted) = known.queue.dequeue(now);
+        let dequeued = known.queue.dequeue(now);
         Some(Batch {
             queue: name.to_string(),
             dequeued_at: now,
-            items,
-            relisted,
+            items: dequeued.items,
+            reasons: dequeued.reasons,
+            relisted: dequeued.relisted,
         })
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{Entries, Entry, Order, Origin, Place};
+use super::entry::{EnqueueReason, Entries, Entry, Order, Origin, Place, Source};
 use super::schedule::Schedule;
 use super::{Finish, FinishedItem, QueueStats, QueueUsage};
 use crate::manifest::{QueueSpec, Rate};
@@ -36,6 +36,16 @@ pub(super) struct Queue {
 struct ProcessingItem {
     started: Instant,
     entry: Entry,
+}
+
+/// The items of one call.
+#[derive(Debug, Default)]
+pub(super) struct DequeuedItems {
+    pub(super) items: Vec<WorkItem>,
+    /// What made each of them due.
+    pub(super) reasons: Vec<EnqueueReason>,
+    /// How many of them are from the re-list lane.
+    pub(super) relisted: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -179,14 +189,19 @@ impl Queue {
         }
     }
 
-    pub(super) fn add(&mut self, now: Instant, key: &str, origin: Origin) {
+    pub(super) fn add(&mut self, now: Instant, key: &str, source: Source) {
+        let Source { origin, reason } = source;
         let place = self.place(now, origin, Arc::default());
-        self.request(now, key, Entry::new(place, now));
+        self.request(now, key, Entry::new(place, reason, now));
     }
 
     pub(super) fn hasten(&mut self, now: Instant, key: &str) {
         if self.waiting.contains_key(key) {
-            self.add(now, key, Origin::Relist);
+            let source = Source {
+                origin: Origin::Relist,
+                reason: EnqueueReason::Resync,
+            };
+            self.add(now, key, source);
         }
     }
 
@@ -200,7 +215,12 @@ impl Queue {
     ) {
         self.retries += 1;
         let place = self.place(now.after(after), Origin::Fresh, Arc::from(group));
-        self.request(now, key, Entry::new(place, created_at.unwrap_or(now)));
+        let created_at = created_at.unwrap_or(now);
+        self.request(
+            now,
+            key,
+            Entry::new(place, EnqueueReason::Command, created_at),
+        );
     }
 
     /// Removes a pending item. A tick skips a run.
@@ -220,30 +240,23 @@ impl Queue {
         self.schedule.is_ready(now, lane)
     }
 
-    /// The next items for one call, and how many of them are from the re-list
-    /// lane.
-    pub(super) fn dequeue(&mut self, now: Instant) -> (Vec<WorkItem>, usize) {
+    /// The next items for one call.
+    pub(super) fn dequeue(&mut self, now: Instant) -> DequeuedItems {
         self.pass(now);
         let most = self.free_workers().min(self.spec.batch as usize);
-        let mut items = Vec::new();
-        let mut relisted = 0;
-        while items.len() < most
+        let mut dequeued = DequeuedItems::default();
+        while dequeued.items.len() < most
             && let Some(next) = self.schedule.peek(now)
         {
             let alone = self.waiting.get(next).is_some_and(|entry| entry.alone);
-            if alone && !items.is_empty() {
+            if alone && !dequeued.items.is_empty() {
                 break;
             }
-            let Some((item, lane)) = self.dequeue_one(now) else {
-                break;
-            };
-            items.push(item);
-            relisted += usize::from(lane == Origin::Relist);
-            if alone {
+            if !self.dequeue_one(now, &mut dequeued) || alone {
                 break;
             }
         }
-        (items, relisted)
+        dequeued
     }
 
     /// Ends the reconcile of an item; none if it was not dequeued.
@@ -287,7 +300,7 @@ impl Queue {
         let place = self.place(now, Origin::Fresh, Arc::default());
         let resumed = ProcessingItem {
             started: now,
-            entry: Entry::new(place, now),
+            entry: Entry::new(place, EnqueueReason::Resync, now),
         };
         let key: Arc<str> = Arc::from(key);
         self.bytes += resumed.entry.bytes(&key);
@@ -323,10 +336,17 @@ impl Queue {
         (self.spec.workers as usize).saturating_sub(self.work.len())
     }
 
-    fn dequeue_one(&mut self, now: Instant) -> Option<(WorkItem, Origin)> {
-        let key = self.schedule.pop(now)?;
-        let entry = self.waiting.remove(&*key)?;
-        let item = WorkItem {
+    /// Dequeues the next item; false if there is none.
+    fn dequeue_one(&mut self, now: Instant, dequeued: &mut DequeuedItems) -> bool {
+        let Some(key) = self.schedule.pop(now) else {
+            return false;
+        };
+        let Some(entry) = self.waiting.remove(&*key) else {
+            return false;
+        };
+        dequeued.reasons.push(entry.reason.clone());
+        dequeued.relisted += usize::from(entry.place.lane == Origin::Relist);
+        dequeued.items.push(WorkItem {
             queue: self.spec.name.clone(),
             key: key.to_string(),
             attempt: entry.attempt,
@@ -334,10 +354,10 @@ impl Queue {
             due_at: entry.place.order.due_at,
             failures: entry.failures.to_vec(),
             cursor: String::new(),
-        };
-        let (started, lane) = (now, entry.place.lane);
+        });
+        let started = now;
         self.work.insert(key, ProcessingItem { started, entry });
-        Some((item, lane))
+        true
     }
 
     /// The item as its verdict alone requeues it. None for a tick that is gone
@@ -357,7 +377,8 @@ impl Queue {
                 self.retries += 1;
                 let Place { lane, group, .. } = entry.place;
                 let place = self.place(now.after(pause), lane, group);
-                Some(Entry::new(place, entry.created_at))
+                let reason = EnqueueReason::Requeue;
+                Some(Entry::new(place, reason, entry.created_at))
             }
             Finish::Retry {
                 mut failures,
@@ -377,6 +398,7 @@ impl Queue {
         let Place { lane, group, .. } = entry.place;
         Entry {
             place: self.place(due_at, lane, group),
+            reason: EnqueueReason::Retry,
             created_at: entry.created_at,
             attempt: entry.attempt.saturating_add(1),
             failures: failures.into(),
@@ -404,7 +426,7 @@ impl Queue {
         let place = self.place(due_at, Origin::Fresh, Arc::default());
         Entry {
             armed: true,
-            ..Entry::new(place, created_at)
+            ..Entry::new(place, EnqueueReason::Tick, created_at)
         }
     }
 

@@ -38,6 +38,49 @@ fn a_key_enqueued_during_its_reconcile_is_reconciled_afterwards() {
     assert_eq!(queues.next_due(at(5)), None);
 }
 
+/// The reason follows the due time: what comes later to a pending item changes neither,
+/// unless it makes the item due earlier.
+#[test]
+fn an_item_has_the_reason_that_made_it_due() {
+    let mut queues = queues();
+    fresh(&mut queues, at(1), "changed");
+    relist(&mut queues, at(1), "listed");
+    relist(&mut queues, at(2), "changed");
+    queues.enqueue(at(1), &enqueue("timer", 60)).unwrap();
+    queues.enqueue(at(1), &enqueue("hastened", 60)).unwrap();
+    fresh(&mut queues, at(3), "hastened");
+    let mut reasons = std::collections::BTreeMap::new();
+    while let Some(batch) = queues.dequeue(at(100)) {
+        for (item, reason) in batch.items.iter().zip(&batch.reasons) {
+            reasons.insert(item.key.clone(), reason.as_str());
+        }
+    }
+    let expected = [
+        ("changed", "change"),
+        ("hastened", "change"),
+        ("listed", "list"),
+        ("timer", "command"),
+    ];
+    assert_eq!(
+        reasons,
+        expected
+            .map(|(key, reason)| (key.to_owned(), reason))
+            .into()
+    );
+    let retry = Finish::Retry {
+        failures: vec![],
+        retry_after: None,
+    };
+    done(&mut queues, at(100), "timer", retry);
+    done(&mut queues, at(100), "listed", Finish::RequeueAfter(SECOND));
+    let mut again = Vec::new();
+    while let Some(batch) = queues.dequeue(at(10_000)) {
+        again.extend(batch.reasons.iter().map(|reason| reason.as_str()));
+    }
+    again.sort_unstable();
+    assert_eq!(again, ["requeue", "retry"]);
+}
+
 #[test]
 fn undeclared_queues_are_an_error() {
     let mut queues = queues();

@@ -189,7 +189,6 @@ impl Driver<'_> {
             name: "simulated".to_owned(),
         };
         let settings = HostSettings {
-            run: run.clone(),
             namespace: NAMESPACE.to_owned(),
             identity: self.world.records().are_shared.then_some(identity),
             trust: TrustPolicy {

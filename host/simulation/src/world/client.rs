@@ -180,6 +180,7 @@ impl Link<'_> {
                 request,
                 mapping,
                 most_bytes,
+                ..
             } => self.read(
                 read,
                 &controller,

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::controller::{ControllerId, Outcome, PlanId};
+use davit_core::controller::{CallId, ControllerId, DecisionId, Outcome, PlanId};
 use davit_core::expectation::WriteResult;
 use davit_core::failure::FailureClass;
 use davit_core::machine::{Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest};
@@ -103,7 +103,13 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
         controller: "podgc".into(),
         account: None,
         revision: "1".into(),
-        decision: String::new(),
+        decision: DecisionId {
+            call: CallId {
+                controller: PODGC,
+                number: 0,
+            },
+            position: 0,
+        },
         plan: deletion(target),
         records_events: true,
         mapping: mapping(world),

@@ -68,7 +68,7 @@ fn every_write_names_its_controller_revision_and_decision() {
             } = report
             {
                 assert_eq!(*decided_by, *revision);
-                decisions.push(decision);
+                decisions.push(decision.to_string());
             }
         }
         let mut written: Vec<String> = Vec::new();
@@ -76,7 +76,11 @@ fn every_write_names_its_controller_revision_and_decision() {
             assert_eq!(text(event, "/reason"), "TaintManagerEviction");
             let annotations = &event["metadata"]["annotations"];
             assert_eq!(annotations["davit.dev/revision"], json!(revision));
-            written.push(text(annotations, "/davit.dev~1decision"));
+            // The annotation names the run of the host too.
+            let name = text(annotations, "/davit.dev~1decision");
+            let (run, decision) = name.split_once('-').unwrap();
+            assert_eq!(run.len(), 10, "{name}");
+            written.push(decision.to_owned());
         }
         decisions.sort();
         written.sort();

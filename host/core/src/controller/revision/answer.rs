@@ -11,9 +11,11 @@ use std::time::Duration;
 use std::vec;
 
 use super::admission::{Count, Part};
-use super::{CallInFlight, Revision};
+use super::{CallInFlight, Revision, decisions_of};
 use crate::bounds::text;
-use crate::controller::exchange::{CallId, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, World};
+use crate::controller::exchange::{
+    CallId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL, World,
+};
 use crate::controller::execution::ItemExecution;
 use crate::controller::items::key;
 use crate::controller::shared::Shared;
@@ -88,7 +90,7 @@ pub(super) struct Executing {
     throttled_until: Option<Instant>,
     /// The pending items of the other revision.
     other: PendingSnapshot,
-    decisions: vec::IntoIter<(WorkItem, Decision)>,
+    decisions: vec::IntoIter<(WorkItem, DecisionId, Decision)>,
     current: Option<Begun>,
 }
 
@@ -96,6 +98,7 @@ pub(super) struct Executing {
 #[derive(Debug)]
 struct Begun {
     item: QueueKey,
+    id: DecisionId,
     next_page: Option<WorkItem>,
     commands: vec::IntoIter<Command>,
     /// The pending items that the commands cancelled.
@@ -206,6 +209,7 @@ impl<G: Clone> Revision<G> {
     ) -> Option<Answer> {
         let CallInFlight {
             items,
+            continues,
             relisted,
             permit,
             started,
@@ -219,10 +223,12 @@ impl<G: Clone> Revision<G> {
         if relisted > 0 {
             self.resync.call_took(world.now, took);
         }
-        shared.called(self.role, None, took);
+        shared.called(id, self.role, None, took);
         let rollout = shared.rollout.as_ref();
         let other = rollout.map(|rollout| rollout.others(self.role));
-        let each: Vec<_> = items.into_iter().zip(decisions).collect();
+        let each = items.into_iter().zip(decisions_of(id, continues));
+        let each = each.zip(decisions);
+        let each: Vec<_> = each.map(|((work, id), it)| (work, id, it)).collect();
         Some(Answer::Executing(Box::new(Executing {
             snapshot,
             started,
@@ -243,8 +249,8 @@ impl<G: Clone> Revision<G> {
     ) -> Option<Answer> {
         loop {
             let Some(current) = &mut answer.current else {
-                let (work, decision) = answer.decisions.next()?;
-                answer.current = Some(Begun::new(work, decision));
+                let (work, id, decision) = answer.decisions.next()?;
+                answer.current = Some(Begun::new(work, id, decision));
                 continue;
             };
             if !slice.take() {
@@ -294,6 +300,7 @@ impl<G: Clone> Revision<G> {
             shared.effects.push_back(Effect::Retried {
                 role: self.role,
                 item: item.clone(),
+                decision: decision.id,
                 reason: reason.clone(),
             });
         }
@@ -302,7 +309,8 @@ impl<G: Clone> Revision<G> {
             asked => asked.min(MOST_PARALLEL),
         };
         let decided_on = answer.snapshot.clone();
-        let mut page = ItemExecution::new(decision.decided, decided_on, parallel, verdict);
+        let mut page =
+            ItemExecution::new(decision.id, decision.decided, decided_on, parallel, verdict);
         page.next_page = decision.next_page;
         if let Some(until) = answer.throttled_until {
             page.throttle(until.since(now));
@@ -375,7 +383,7 @@ impl<G: Clone> Revision<G> {
                     self.plan_bytes -= decided.iter().map(|plan| plan.bytes()).sum::<usize>();
                     items.push(item);
                 }
-                items.extend(answer.decisions.map(|(work, _)| key(&work)));
+                items.extend(answer.decisions.map(|(work, ..)| key(&work)));
             }
         }
         items
@@ -383,7 +391,7 @@ impl<G: Clone> Revision<G> {
 }
 
 impl Begun {
-    fn new(mut work: WorkItem, mut decision: Decision) -> Self {
+    fn new(mut work: WorkItem, id: DecisionId, mut decision: Decision) -> Self {
         text::cut_verdict(&mut decision.verdict);
         let item = key(&work);
         let next_page = match &decision.verdict {
@@ -395,6 +403,7 @@ impl Begun {
         };
         Self {
             item,
+            id,
             next_page,
             commands: decision.commands.into_iter(),
             cancelled: BTreeSet::new(),

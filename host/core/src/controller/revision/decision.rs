@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Revision;
 use super::answer::Slice;
-use crate::controller::exchange::{Effect, Outcome, World};
+use crate::controller::exchange::{DecisionId, Effect, Outcome, World};
 use crate::controller::execution::{ItemExecution, RequeueTrigger};
 use crate::controller::items::Trigger;
 use crate::controller::shared::{PlanInFlight, Shared};
@@ -12,7 +12,6 @@ use crate::expectation::LAPSE;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, QueueKey};
 use crate::queue::Finish;
-use crate::rollout::Role;
 use crate::time::Instant;
 
 impl<G: Clone> Revision<G> {
@@ -52,7 +51,7 @@ impl<G: Clone> Revision<G> {
             RequeueTrigger::Observed => self.items.wait_to_observe(item, execution.unseen),
             RequeueTrigger::Resync => self.items.wait_for(item, Trigger::Resync),
         }
-        self.finish_item(world.now, item, finish, shared);
+        self.finish_item(world.now, item, execution.decision, finish, shared);
     }
 
     fn is_tick(&self, item: &QueueKey) -> bool {
@@ -69,6 +68,7 @@ impl<G: Clone> Revision<G> {
         &mut self,
         now: Instant,
         item: &QueueKey,
+        decision: DecisionId,
         mut finish: Finish,
         shared: &mut Shared,
     ) {
@@ -80,11 +80,13 @@ impl<G: Clone> Revision<G> {
                 failures.clear();
             }
         }
+        let word = finish.as_str();
         let finished = self.queues.done(now, &item.queue, &item.key, finish);
-        if let Some(finished) = finished
-            && self.role == Role::Stable
-        {
+        if let Some(finished) = finished {
             shared.effects.push_back(Effect::Reconciled {
+                role: self.role,
+                decision,
+                finish: word,
                 queue: item.queue.clone(),
                 duration: finished.work_duration,
             });

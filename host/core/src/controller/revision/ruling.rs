@@ -48,6 +48,7 @@ impl<G: Clone> Revision<G> {
                 shared.effects.push_back(Effect::Execute {
                     id,
                     revision: Arc::clone(&self.name),
+                    decision: execution.decision,
                     records_events: execution.decided_on.has(&plan.target),
                     plan: Arc::clone(&plan),
                 });
@@ -75,6 +76,7 @@ impl<G: Clone> Revision<G> {
             role: self.role,
             revision: Arc::clone(&self.name),
             item: item.clone(),
+            decision: execution.decision,
             plan,
             ruling,
         });

@@ -43,6 +43,33 @@ fn the_next_page_is_called_for_when_the_plans_of_the_last_have_ended() {
     assert!(bench.call().is_none());
 }
 
+/// So that all reports of a decision name the same one.
+#[test]
+fn the_pages_of_a_decision_share_its_id() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let first = bench.call().unwrap();
+    assert_eq!((first.continues, first.reasons.len()), (None, 1));
+    bench.answer(first.id, vec![continue_from(vec![delete("a")], "b")]);
+    let (plan, _) = bench.carried()[0];
+    bench.outcome(plan, succeeded(WriteResult::Gone));
+    let next = bench.call().unwrap();
+    let id = DecisionId {
+        call: first.id,
+        position: 0,
+    };
+    assert_eq!((next.continues, next.reasons.len()), (Some(id), 0));
+    bench.answer(next.id, vec![decide(vec![], Verdict::Done)]);
+    let effects = bench.effects();
+    let ended = effects.iter().find_map(|effect| match effect {
+        Effect::Reconciled {
+            decision, finish, ..
+        } => Some((*decision, *finish)),
+        _ => None,
+    });
+    assert_eq!(ended, Some((id, "done")));
+}
+
 /// Whatever the verdict of the last page, and although its own plans succeed.
 #[test]
 fn a_failure_in_any_page_is_retried_after_the_last_page() {
@@ -152,7 +179,12 @@ fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
 #[test]
 fn an_item_waits_once_for_an_object_however_many_plans_are_held() {
     let snapshot = Store::default().snapshot();
-    let mut execution = ItemExecution::new(vec![], snapshot, 1, Verdict::Done);
+    let call = CallId {
+        controller: ControllerId(1),
+        number: 1,
+    };
+    let id = DecisionId { call, position: 0 };
+    let mut execution = ItemExecution::new(id, vec![], snapshot, 1, Verdict::Done);
     for _ in 0..1000 {
         execution.hold(Uid::new("a"));
     }

@@ -54,9 +54,8 @@ impl Bench {
             instant: Instant::ZERO,
             wall: Wall(1_795_176_000_000),
         };
-        let settings = MachineSettings { run: "run".into() };
         let mut bench = Self {
-            machine: Machine::new(now, settings),
+            machine: Machine::new(now),
             now,
             streams: BTreeMap::new(),
             calls: VecDeque::new(),

@@ -34,7 +34,8 @@ fn a_plan_is_executed_by_the_controllers_account() {
     let execute = bench.executes.pop_front().unwrap();
     assert_eq!(execute.account, Some(account("gc")));
     assert_eq!(execute.controller, "test");
-    assert_eq!(execute.decision, format!("run-{}", execute.id));
+    assert_eq!(execute.decision.call.controller, execute.id.controller);
+    assert_eq!(execute.decision.position, 0);
     let name = revision("one", manifest()).identity.to_string();
     assert_eq!(*execute.revision, *name);
 }
@@ -470,7 +471,10 @@ fn the_text_of_a_guest_in_the_log_has_a_bound() {
     let news = bench.reports.iter().any(|report| {
         matches!(
             report,
-            Report::Called { is_news: true, .. } | Report::LogExceeded { .. }
+            Report::Called {
+                warning: Some(_),
+                ..
+            } | Report::LogExceeded { .. }
         )
     });
     assert!(!news);
