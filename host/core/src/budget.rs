@@ -395,13 +395,18 @@ fn parts(used: &VecDeque<CountedPlan>, now: Instant) -> [u32; PARTS] {
     parts
 }
 
-/// The plans of this host and of another one, each part as late as it can have been. A part
-/// that both know counts once.
+/// The plans of this host and of another one, each as late as it can have been. Plans that both
+/// know count once: what was recorded is older by now, so the larger sum of the latest parts
+/// holds.
 fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDeque<CountedPlan> {
     let mut plans = VecDeque::new();
     let mut at = now;
+    let (mut own_sum, mut recorded_sum, mut counted) = (0_usize, 0_usize, 0_usize);
     for (own, recorded) in own.iter().zip(recorded) {
-        let amount = (*own).max(*recorded) as usize;
+        own_sum = own_sum.saturating_add(*own as usize);
+        recorded_sum = recorded_sum.saturating_add(*recorded as usize);
+        let amount = own_sum.max(recorded_sum).saturating_sub(counted);
+        counted = counted.saturating_add(amount);
         if amount > 0 {
             plans.push_front(CountedPlan {
                 at,

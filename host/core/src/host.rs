@@ -187,7 +187,13 @@ impl<G: Clone> Host<G> {
     pub fn waiting(&self) -> Option<String> {
         let leases = self.leases.as_ref();
         let failure = leases.and_then(Leases::failure);
-        failure.or_else(|| self.machine.waiting())
+        let unprepared = || {
+            let name = self.control.unprepared()?;
+            Some(format!("{name}: its modules are being loaded"))
+        };
+        failure
+            .or_else(unprepared)
+            .or_else(|| self.machine.waiting())
     }
 
     /// The targets on which the revisions of a controller disagree; none without a

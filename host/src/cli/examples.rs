@@ -59,7 +59,7 @@ Examples:
 
 pub(super) const STOP: &str = "\
 The command sets the mode of the Controllers to Disabled, also while no host answers: a
-host reads the mode before it writes. It exits 1 if a Controller cannot be changed, and 3
+host that starts reads the mode first. It exits 1 if a Controller cannot be changed, and 3
 if no host has confirmed a change within --wait. Requests that a host has sent already end.
 
 A tool that applies manifests from a repository restores the former mode: suspend it.

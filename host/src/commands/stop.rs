@@ -1,12 +1,13 @@
 //! `davit stop` and `davit start`: controllers stop writing, and continue.
 //!
-//! Both change `spec.mode` in the cluster, so that they work while no host answers: a host
-//! that does not reach the API server writes nothing, and reads the mode before it does.
+//! Both change `spec.mode` in the cluster, so that they work while no host answers: a host that
+//! starts reads the mode first, and one that does not reach the API server writes nothing.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use futures::future::join_all;
+use futures::stream::{self, StreamExt as _};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
@@ -18,6 +19,8 @@ use crate::resource::{controllers, describe};
 
 /// The annotation with the mode that `davit start` restores.
 const FORMER_MODE: &str = "davit.dev/stopped-mode";
+/// How many Controllers are changed at the same time.
+const AT_ONCE: usize = 20;
 const DISABLED: &str = "Disabled";
 
 /// The Controllers that a command is about.
@@ -33,8 +36,8 @@ pub enum Selection<'a> {
 /// the command waits for a host. Prints a line for each, and fails with the first error.
 pub async fn stop(client: &Client, selection: Selection<'_>, wait: Duration) -> Result<()> {
     let found = select(client, selection).await?;
-    let changes = found.iter().map(|one| one.set_mode(Mode::Disabled));
-    report(&found, join_all(changes).await, "stop", wait).await
+    let changed = change_all(&found, Mode::Disabled).await;
+    report(&found, changed, "stop", wait).await
 }
 
 /// Restores the modes that Controllers had before `davit stop`.
@@ -43,8 +46,8 @@ pub async fn start(client: &Client, selection: Selection<'_>, wait: Duration) ->
     if matches!(selection, Selection::All) {
         found.retain(|one| one.former_mode().is_some());
     }
-    let changes = found.iter().map(|one| one.set_mode(Mode::Former));
-    report(&found, join_all(changes).await, "start", wait).await
+    let changed = change_all(&found, Mode::Former).await;
+    report(&found, changed, "start", wait).await
 }
 
 /// The mode that a command sets.
@@ -59,6 +62,12 @@ struct ModeChange {
     /// What has changed: `Disabled (was Enforce)`.
     text: String,
     generation: Option<i64>,
+}
+
+/// Changes the Controllers, a few at a time: the API server limits a user's requests.
+async fn change_all(found: &[ControllerObject], mode: Mode) -> Vec<Result<ModeChange>> {
+    let changes = found.iter().map(|one| one.set_mode(mode));
+    stream::iter(changes).buffered(AT_ONCE).collect().await
 }
 
 async fn select(client: &Client, selection: Selection<'_>) -> Result<Vec<ControllerObject>> {
@@ -152,6 +161,10 @@ impl ControllerObject {
             (Mode::Disabled, _) => {
                 let text = format!("Disabled (was {present}); davit start {name} restores it");
                 (text, Some((json!(present), DISABLED)))
+            }
+            (Mode::Former, Some(_)) if present != DISABLED => {
+                // Somebody has set another mode since.
+                (format!("{present} as before"), Some((Value::Null, present)))
             }
             (Mode::Former, Some(former)) => {
                 (format!("{former} again"), Some((Value::Null, former)))

@@ -355,3 +355,14 @@ fn plans_of_another_host_count_for_the_percentage_of_every_kind() {
     budget.assume(&recorded, at(100));
     assert_eq!(admitted(&mut budget, of_hundred, 101, 9), 3);
 }
+
+/// It led before, recorded that at once, and could not reach the API server for a while.
+#[test]
+fn plans_that_have_become_older_since_they_were_recorded_count_once() {
+    let mut budget = Budget::new(deletes(100));
+    assert_eq!(admitted(&mut budget, STABLE, 100, 60), 60);
+    let recorded = budget.recent_writes(at(101));
+    assert_eq!(recorded.deletes, [60, 0, 0, 0, 0, 0]);
+    budget.assume(&recorded, at(118));
+    assert_eq!(admitted(&mut budget, STABLE, 119, 50), 40);
+}

@@ -88,6 +88,8 @@ pub(super) struct Controller<G> {
     pub(super) unrecorded: Option<String>,
     /// Whether the decision on the last declaration is recorded, or known not to be.
     pub(super) is_settled: bool,
+    /// Whether, as a follower, this replica has once been able to take over.
+    pub(super) was_prepared: bool,
     /// Another host that has written the status, and when this host noticed that.
     pub(super) other_host: Option<(HostStatus, Instant)>,
     reported: ReportedState,
@@ -147,6 +149,7 @@ impl<G: Clone> Controller<G> {
             recording: Recording::new(status.clone()),
             unrecorded: None,
             is_settled: false,
+            was_prepared: false,
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
@@ -166,19 +169,24 @@ impl<G: Clone> Controller<G> {
             ..recorded
         };
         self.rest.end();
-        self.rollout = Rollout::restore(&status);
+        let former = std::mem::replace(&mut self.rollout, Rollout::restore(&status));
+        let names = |rollout: &Rollout| {
+            let stable = rollout.stable()?;
+            Some((stable.revision.clone(), stable.digest.clone()))
+        };
+        let is_same = names(&former) == names(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.recorded_writes = recorded_writes(&status);
         self.recording = Recording::new(status.clone());
         self.unrecorded = None;
-        self.failure = None;
+        self.failure = self.failure.take().filter(|_| is_same);
         self.named = self.named.max(last_name(&status));
         self.status = status;
         let decided = self.rollout.stable();
         let is_it = |one: &Revision<G>| decided.is_some_and(|decided| one.is_recorded_as(decided));
         self.stable = self.stable.take().filter(is_it);
         self.take_stable();
-        if self.stable.is_none() {
+        if self.stable.is_none() && !is_same {
             self.loading.restore_again(now);
         }
     }
@@ -221,7 +229,8 @@ impl<G: Clone> Controller<G> {
     pub(super) fn run_in_the_dark(&mut self, seen: Option<&Observation>) {
         self.drop_needs();
         self.take_stable();
-        self.is_settled = self.is_prepared();
+        self.is_settled = true;
+        self.was_prepared |= self.is_prepared();
         self.rest.note_reconcile(seen, false);
     }
 
@@ -236,6 +245,11 @@ impl<G: Clone> Controller<G> {
     /// Decides from now on, from what another replica has recorded.
     pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Instant) {
         self.continue_from(recorded, now);
+        if self.stable.is_none() {
+            // What failed may be possible by now.
+            self.failure = None;
+            self.loading.restore_again(now);
+        }
         if let Some(candidate) = self.rollout.candidate_mut() {
             candidate.counts.take_over();
         }

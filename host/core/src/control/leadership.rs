@@ -64,6 +64,25 @@ impl<G: Clone> Control<G> {
             || known.is_some_and(|known| known.leads() && !known.is_recorded())
     }
 
+    /// A controller that this replica follows and could not run yet, because its modules are
+    /// still being loaded for the first time.
+    pub(crate) fn unprepared(&self) -> Option<&str> {
+        let unprepared = self.controllers.iter().find(|(_, entry)| {
+            let known = entry.known();
+            known.is_some_and(|one| !one.leads() && !one.was_prepared)
+        });
+        unprepared.map(|(name, _)| name.as_str())
+    }
+
+    /// Whether the data half has the revision of a controller that is recorded as stable.
+    pub(crate) fn has_applied_stable(&self, controller: &str) -> bool {
+        let known = self.controllers.get(controller).and_then(Entry::known);
+        known.is_some_and(|one| {
+            let both = one.stable.as_ref().zip(one.applied.as_ref());
+            both.is_some_and(|(stable, applied)| *stable.identity() == applied.stable.identity)
+        })
+    }
+
     /// The names of all declared controllers.
     pub(crate) fn names(&self) -> impl Iterator<Item = &String> {
         self.controllers.keys()

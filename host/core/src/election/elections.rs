@@ -71,9 +71,13 @@ struct Election {
     preferred: String,
     /// How long this replica leaves a free lease to others.
     patience: Duration,
+    /// Since when that one is preferred.
+    preferred_since: Instant,
+    /// Another replica that can run the controller, if this one cannot.
+    substitute: Option<String>,
     /// Whether the lease has existed.
     has_existed: bool,
-    /// The replica that this one gave the lease to, since a replica last came or went. It
+    /// The replica that this one gave the lease to, since it became the preferred one. It
     /// gets the lease once: one that does not take it cannot lead the controller.
     given: Option<String>,
     /// Since when this replica holds the lease, and cannot lead the controller or cannot run
@@ -96,8 +100,8 @@ pub struct Elections {
     read_at: Instant,
     /// Why the leases could not be read at the last attempt.
     read_failure: Option<String>,
-    /// Why a lease could not be written at the last attempt.
-    write_failure: Option<String>,
+    /// Why leases could not be written at the last attempt.
+    write_failures: BTreeMap<LeaseName, String>,
     writes: BTreeMap<LeaseRequestId, LeaseName>,
     is_stopping: bool,
     /// When a replica that stops does not wait for its leases any more: then others acquire
@@ -118,12 +122,12 @@ impl Elections {
             timing,
             controllers: BTreeMap::new(),
             presence: Elector::new(identity, timing, now),
-            members: Members::new(identity, timing.renew_deadline, now),
+            members: Members::new(identity, timing.renew_deadline),
             strays: Strays::default(),
             reading: None,
             read_at: now,
             read_failure: None,
-            write_failure: None,
+            write_failures: BTreeMap::new(),
             writes: BTreeMap::new(),
             is_stopping: false,
             stopped_at: Instant::FAR_FUTURE,
@@ -135,17 +139,23 @@ impl Elections {
     /// Takes part in the elections of these controllers and of no others.
     pub fn set_controllers(&mut self, names: &BTreeSet<String>, now: Instant) {
         self.controllers.retain(|name, _| names.contains(name));
+        self.write_failures.retain(|lease, _| match lease {
+            LeaseName::Controller(name) => names.contains(name),
+            LeaseName::Replica(_) => true,
+        });
         for name in names {
             if !self.controllers.contains_key(name) {
                 let mut election = Election {
                     elector: Elector::new(&self.identity, self.timing, now),
                     preferred: String::new(),
                     patience: Duration::ZERO,
+                    preferred_since: now,
+                    substitute: None,
                     has_existed: false,
                     given: None,
                     unable_since: None,
                 };
-                election.set_preferred(name, &self.members, self.timing);
+                election.set_preferred(name, &self.members, self.timing, now);
                 self.controllers.insert(name.clone(), election);
                 // The lease is unknown.
                 self.read_at = self.read_at.min(now);
@@ -192,7 +202,8 @@ impl Elections {
     /// Why leases cannot be read or written at present.
     #[must_use]
     pub fn failure(&self) -> Option<&str> {
-        let failure = self.read_failure.as_ref().or(self.write_failure.as_ref());
+        let mut writes = self.write_failures.values();
+        let failure = self.read_failure.as_ref().or_else(|| writes.next());
         failure.map(String::as_str)
     }
 
@@ -229,11 +240,9 @@ impl Elections {
             }
             LeaseAnswer::Deleted => {}
             LeaseAnswer::Written(result) => {
-                self.write_failure = match &result {
-                    Err(LeaseWriteError::Failed(error)) => Some(error.clone()),
-                    Ok(_) | Err(LeaseWriteError::Conflict) => None,
-                };
-                let elector = match self.writes.remove(&id) {
+                let name = self.writes.remove(&id);
+                self.note_write(name.as_ref(), &result);
+                let elector = match name {
                     Some(LeaseName::Replica(_)) => Some(&mut self.presence),
                     Some(LeaseName::Controller(name)) => {
                         let election = self.controllers.get_mut(&name);
@@ -247,6 +256,23 @@ impl Elections {
                 if elector.is_some_and(|elector| elector.handle(result, now.instant)) {
                     self.read_at = self.read_at.min(now.instant);
                 }
+            }
+        }
+    }
+
+    /// Notes whether a lease could be written.
+    fn note_write(
+        &mut self,
+        name: Option<&LeaseName>,
+        result: &Result<StoredLease, LeaseWriteError>,
+    ) {
+        let Some(name) = name else { return };
+        match result {
+            Err(LeaseWriteError::Failed(error)) => {
+                self.write_failures.insert(name.clone(), error.clone());
+            }
+            Ok(_) | Err(LeaseWriteError::Conflict) => {
+                self.write_failures.remove(name);
             }
         }
     }
@@ -281,7 +307,7 @@ impl Elections {
         let presence = replicas.get(&self.identity);
         self.presence.observe(presence, requested, now);
         if self.members.observe(&replicas, now) {
-            self.choose_preferred();
+            self.choose_preferred(now);
         }
         for (name, election) in &mut self.controllers {
             let stored = controllers.get(name);
@@ -291,10 +317,9 @@ impl Elections {
     }
 
     /// Chooses the replica that should hold each lease.
-    fn choose_preferred(&mut self) {
+    fn choose_preferred(&mut self, now: Instant) {
         for (name, election) in &mut self.controllers {
-            election.set_preferred(name, &self.members, self.timing);
-            election.given = None;
+            election.set_preferred(name, &self.members, self.timing, now);
         }
     }
 
@@ -303,9 +328,9 @@ impl Elections {
         let ready = self.controllers.keys();
         let ready = ready.filter(|name| activity(name).is_ready).cloned();
         let ready: BTreeSet<String> = ready.collect();
-        if self.members.set_ready(&ready, now) {
+        if self.members.set_ready(&ready) {
             self.presence.announce(ready);
-            self.choose_preferred();
+            self.choose_preferred(now);
         }
     }
 
@@ -378,25 +403,26 @@ impl Elections {
         let patience = self.timing.retry_period * 2;
         for (name, election) in &mut self.controllers {
             let is_holder = election.elector.holder() == Some(&self.identity);
-            let can_lead = activity(name).history != ControllerHistory::Unknown;
-            let substitute = self.members.substitute(name);
-            if !is_holder || (can_lead && substitute.is_none()) {
+            let can_lead = || activity(name).history != ControllerHistory::Unknown;
+            if !is_holder || (election.substitute.is_none() && can_lead()) {
                 election.unable_since = None;
             } else if now.since(*election.unable_since.get_or_insert(now)) >= patience {
-                let other = substitute.map(ToOwned::to_owned);
+                let other = election.substitute.clone();
                 election.elector.give_up(other, now);
             }
         }
     }
 
-    /// Gives leases to the replicas that should hold them, once no replica has come or
-    /// gone for a while.
+    /// Gives leases to the replicas that should hold them, once that has been so for a while.
     fn balance(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
         let settles = self.timing.duration * 2;
-        if self.is_stopping || self.members.settled_for(now) < settles {
+        if self.is_stopping {
             return;
         }
         for (name, election) in &mut self.controllers {
+            if now.since(election.preferred_since) < settles {
+                continue;
+            }
             let Election {
                 elector,
                 preferred,
@@ -436,13 +462,22 @@ impl Elections {
 impl Election {
     /// Chooses the replica that should hold the lease of this controller. The others wait
     /// for it, longest those that cannot run the controller.
-    fn set_preferred(&mut self, controller: &str, members: &Members, timing: LeaseTiming) {
-        members
-            .preferred(controller)
-            .clone_into(&mut self.preferred);
+    fn set_preferred(
+        &mut self,
+        controller: &str,
+        members: &Members,
+        timing: LeaseTiming,
+        now: Instant,
+    ) {
+        let preferred = members.preferred(controller);
+        if *preferred != self.preferred {
+            preferred.clone_into(&mut self.preferred);
+            (self.preferred_since, self.given) = (now, None);
+        }
+        self.substitute = members.substitute(controller).map(ToOwned::to_owned);
         self.patience = if members.is_own(&self.preferred) {
             Duration::ZERO
-        } else if members.substitute(controller).is_none() {
+        } else if self.substitute.is_none() {
             timing.retry_period
         } else {
             timing.retry_period * 2

@@ -18,8 +18,6 @@ pub(super) struct Members {
     lasts: Duration,
     /// The version of each replica's own lease, and since when it has that version.
     others: BTreeMap<String, Presence>,
-    /// When a replica last came or went, or what it can run has changed.
-    changed: Instant,
 }
 
 #[derive(Debug)]
@@ -33,13 +31,12 @@ struct Presence {
 
 impl Members {
     /// This replica alone.
-    pub(super) fn new(identity: &str, renew_deadline: Duration, now: Instant) -> Self {
+    pub(super) fn new(identity: &str, renew_deadline: Duration) -> Self {
         Self {
             identity: identity.to_owned(),
             lasts: renew_deadline,
             ready: BTreeSet::new(),
             others: BTreeMap::new(),
-            changed: now,
         }
     }
 
@@ -49,11 +46,10 @@ impl Members {
     }
 
     /// Sets which controllers this replica can run. Returns whether that has changed.
-    pub(super) fn set_ready(&mut self, ready: &BTreeSet<String>, now: Instant) -> bool {
+    pub(super) fn set_ready(&mut self, ready: &BTreeSet<String>) -> bool {
         let has_changed = self.ready != *ready;
         if has_changed {
             self.ready.clone_from(ready);
-            self.changed = now;
         }
         has_changed
     }
@@ -88,16 +84,7 @@ impl Members {
             }
             known.is_live &= now.since(known.since) < self.lasts;
         }
-        let has_changed = before != live(self);
-        if has_changed {
-            self.changed = now;
-        }
-        has_changed
-    }
-
-    /// For how long no replica has come or gone, and each could run the same controllers.
-    pub(super) fn settled_for(&self, now: Instant) -> Duration {
-        now.since(self.changed)
+        before != live(self)
     }
 
     /// The replica that should hold the lease of a controller: one that can run it, if
@@ -184,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_replica_that_does_not_renew_its_lease_gets_nothing() {
-        let mut members = Members::new("a", Duration::from_secs(10), at(0));
+        let mut members = Members::new("a", Duration::from_secs(10));
         members.observe(&read(&[("b", 1)]), at(0));
         assert!(
             preferred(&members).iter().all(|one| one == "a"),
@@ -192,7 +179,6 @@ mod tests {
         );
         members.observe(&read(&[("b", 2)]), at(5));
         assert!(preferred(&members).iter().any(|one| one == "b"));
-        assert_eq!(members.settled_for(at(8)), Duration::from_secs(3));
         members.observe(&read(&[("b", 2)]), at(20));
         assert!(preferred(&members).iter().all(|one| one == "a"));
         members.observe(&read(&[("b", 3)]), at(21));
@@ -207,7 +193,7 @@ mod tests {
     #[test]
     fn replicas_share_the_leases_and_move_no_more_than_needed() {
         let members_of = |identity: &str, others: &[&str]| {
-            let mut members = Members::new(identity, Duration::from_secs(10), at(0));
+            let mut members = Members::new(identity, Duration::from_secs(10));
             for version in 1..=2 {
                 let read = read(&others.iter().map(|one| (*one, version)).collect::<Vec<_>>());
                 members.observe(&read, at(u64::from(version)));

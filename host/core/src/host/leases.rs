@@ -147,6 +147,6 @@ fn activity<G: Clone>(
         history: control.history(controller),
         is_executing: is_recording || machine.is_executing(controller),
         is_recording,
-        is_ready: machine.is_ready(controller),
+        is_ready: control.has_applied_stable(controller) && machine.is_ready(controller),
     }
 }

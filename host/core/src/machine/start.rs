@@ -192,7 +192,9 @@ fn start_stable<G: Clone>(
     for tripped in &hosted.tripped {
         controller.resume_trip(tripped.resumed(now));
     }
-    controller.assume_writes(&hosted.recent, now.instant);
+    if hosted.decides {
+        controller.assume_writes(&hosted.recent, now.instant);
+    }
     hosted.controller = Some(controller);
 }
 

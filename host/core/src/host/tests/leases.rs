@@ -522,3 +522,35 @@ fn a_new_leader_counts_what_the_former_one_admitted() {
     assert_eq!(pair.deleted.len(), 3, "a fourth deletion within a minute");
     assert_eq!(pair.status().tripped.len(), 1);
 }
+
+/// A guardrail of five: three before the follower starts, two after it leads.
+#[test]
+fn what_was_admitted_before_a_follower_started_counts_once() {
+    let guarded = ControllerSpec {
+        guardrails: GuardrailConfig {
+            deletes_per_minute: Some(5),
+            ..GuardrailConfig::default()
+        },
+        ..spec(1, &[])
+    };
+    let mut pair = Pair::start(guarded);
+    let leader = pair.holder();
+    for pod in ["a", "b", "c"] {
+        pair.create(pod);
+    }
+    pair.pass(12 * SECOND);
+    assert_eq!(pair.deleted.len(), 3);
+    pair.kill(1 - leader);
+    pair.start_replica(1 - leader);
+    pair.pass(12 * SECOND);
+    pair.with(leader, |bench| {
+        bench.input(Input::Machine(machine::Input::Stop));
+    });
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.holder(), 1 - leader);
+    pair.create("d");
+    pair.create("e");
+    pair.pass(10 * SECOND);
+    assert_eq!(pair.deleted.len(), 5);
+    assert!(pair.status().tripped.is_empty());
+}
