@@ -54,7 +54,7 @@ fn an_operator_changes_the_filter_of_the_log_while_the_host_runs() {
     assert_eq!(done(&log(&cluster, port, "davit-operator", &[])), filter);
 
     // Who reads the metrics neither reads nor changes the filter.
-    for (filter, verb) in [(&[][..], "get"), (&["trace"], "put")] {
+    for (filter, verb) in [(&[][..], "get"), (&["trace"][..], "put")] {
         let denied = log(&cluster, port, "davit-viewer", filter);
         assert!(
             failure(&denied).contains(&format!("cannot {verb} /log")),
