@@ -13,7 +13,7 @@ impl Story {
             .chapter("Six nodes with four running pods each appear");
         self.cluster.populate()?;
         self.screen.action(
-            "PodGC starts: threshold 12, a pass every second, and it waits 2 s for a missing \
+            "PodGC starts: threshold 12, a pass every second, and it waits 1 s for a missing \
              node before it deletes the node's pods",
         );
         self.run(podgc(12)).await?;
@@ -28,7 +28,7 @@ impl Story {
             .chapter("node-6 is deleted, and its kubelet is gone");
         let pods = self.cluster.remove_node("node-6")?;
         self.screen.action(&format!(
-            "{} pods are bound to a missing node: PodGC waits 2 s, confirms with a live read that \
+            "{} pods are bound to a missing node: PodGC waits 1 s, confirms with a live read that \
              the node is gone, then deletes them",
             pods.len()
         ));
@@ -163,7 +163,7 @@ impl Story {
 
 /// PodGC with short periods and this threshold.
 pub(super) fn podgc(threshold: u32) -> String {
-    let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 2s}}");
+    let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 1s}}");
     controller("podgc", &config)
 }
 

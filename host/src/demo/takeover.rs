@@ -12,11 +12,11 @@ const REASON: &str = "not-tolerated";
 const NODE: &str = "node-2";
 /// How long the API server takes for each write to a pod: long enough to kill a replica in
 /// between.
-const SLOW: [&str; 2] = ["patch pods delay=15ms", "delete pods delay=15ms"];
+const SLOW: [&str; 2] = ["patch pods delay=20ms", "delete pods delay=20ms"];
 /// How many pods more the tainted node has.
-const PODS: u32 = 36;
+const PODS: u32 = 20;
 /// How many are deleted before the holder is killed.
-const BEFORE: usize = 12;
+const BEFORE: usize = 8;
 
 impl Story {
     /// The holder of a Lease is killed in the middle of its evictions.

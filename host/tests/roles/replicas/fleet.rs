@@ -160,7 +160,7 @@ impl<'a> Fleet<'a> {
         };
         self.cluster
             .until("another replica writes", |_| first().is_some());
-        first().unwrap() - since
+        first().unwrap().saturating_sub(since)
     }
 }
 
