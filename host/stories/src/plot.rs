@@ -33,14 +33,10 @@ impl Size {
     /// The command that repeats the story of a seed.
     pub(crate) fn command(self, seed: u64) -> String {
         let usual = Self::default();
-        let mut command = format!("cargo xtask simulate --seed {seed}");
-        if self.steps != usual.steps {
-            command += &format!(" --steps {}", self.steps);
-        }
-        if self.hosts != usual.hosts {
-            command += &format!(" --hosts {}", self.hosts);
-        }
-        command
+        let steps = (self.steps != usual.steps).then(|| format!(" --steps {}", self.steps));
+        let hosts = (self.hosts != usual.hosts).then(|| format!(" --hosts {}", self.hosts));
+        let [steps, hosts] = [steps, hosts].map(Option::unwrap_or_default);
+        format!("cargo xtask simulate --seed {seed}{steps}{hosts}")
     }
 }
 

@@ -59,7 +59,7 @@ pub(super) struct Controller<G> {
     /// The requests in force: those that fit the state and have no final answer.
     in_force: Requests,
     rollout: Rollout,
-    stable: Option<Revision<G>>,
+    pub(super) stable: Option<Revision<G>>,
     /// The revision that the spec describes; the former one until that is loaded.
     desired: Option<Revision<G>>,
     pub(super) loading: Loading,
@@ -88,8 +88,6 @@ pub(super) struct Controller<G> {
     pub(super) unrecorded: Option<String>,
     /// Whether the decision on the last declaration is recorded, or known not to be.
     pub(super) is_settled: bool,
-    /// Whether, as a follower, this replica has once been able to take over.
-    pub(super) was_prepared: bool,
     /// Another host that has written the status, and when this host noticed that.
     pub(super) other_host: Option<(HostStatus, Instant)>,
     reported: ReportedState,
@@ -149,7 +147,6 @@ impl<G: Clone> Controller<G> {
             recording: Recording::new(status.clone()),
             unrecorded: None,
             is_settled: false,
-            was_prepared: false,
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
@@ -230,7 +227,7 @@ impl<G: Clone> Controller<G> {
         self.drop_needs();
         self.take_stable();
         self.is_settled = true;
-        self.was_prepared |= self.is_prepared();
+        self.loading.was_complete |= self.is_prepared();
         self.rest.note_reconcile(seen, false);
     }
 

@@ -69,7 +69,7 @@ impl<G: Clone> Control<G> {
     pub(crate) fn unprepared(&self) -> Option<&str> {
         let unprepared = self.controllers.iter().find(|(_, entry)| {
             let known = entry.known();
-            known.is_some_and(|one| !one.leads() && !one.was_prepared)
+            known.is_some_and(|one| !one.leads() && !one.loading.was_complete)
         });
         unprepared.map(|(name, _)| name.as_str())
     }

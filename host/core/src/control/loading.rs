@@ -253,6 +253,8 @@ pub(super) struct Loading {
     /// The attempt to load a recorded revision, and its role.
     recorded: Option<(LoadId, Role)>,
     pause: Duration,
+    /// Whether, as a follower, this replica has once loaded what it would run as the leader.
+    pub(super) was_complete: bool,
 }
 
 /// The meaning of the result of an attempt.
@@ -281,6 +283,7 @@ impl Loading {
             restore_at: Some(now),
             recorded: None,
             pause: RETRY_FIRST,
+            was_complete: false,
         }
     }
 
