@@ -58,9 +58,8 @@ impl LogFilter {
     /// Replaces the filter. A line of the log names the new one, unless the former one
     /// leaves the line out.
     pub fn replace(&self, text: &str) -> Result<(), FilterError> {
-        let filter = parse(text)?;
+        let (filter, text) = parse(text)?;
         let mut current = self.text.lock().unwrap_or_else(PoisonError::into_inner);
-        let text = text.trim();
         tracing::warn!(
             former = *current,
             filter = text,
@@ -68,7 +67,7 @@ impl LogFilter {
         );
         let replaced = self.handle.reload(filter);
         replaced.map_err(|error| FilterError::Ended(error.to_string()))?;
-        text.clone_into(&mut current);
+        *current = text;
         Ok(())
     }
 }

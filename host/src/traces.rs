@@ -91,8 +91,8 @@ impl SampleRatio {
     /// Whether the trace with this id is sent. Every host decides the same about it.
     #[must_use]
     pub fn has(self, trace: [u8; 16]) -> bool {
-        let [.., a, b, c, d, e, f, g, h] = trace;
-        let place = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 11;
+        // The lower half, as OpenTelemetry's own sampler.
+        let place = (u128::from_be_bytes(trace) & u128::from(u64::MAX)) >> 11;
         // Both have 53 bits, so that the product is exact.
         #[allow(clippy::cast_precision_loss, reason = "a number of 53 bits is exact")]
         let place = place as f64;
