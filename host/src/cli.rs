@@ -11,7 +11,6 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
 
-use crate::commands::stop::Selection;
 use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
@@ -386,16 +385,6 @@ pub struct StopArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
-}
-
-impl StopArguments {
-    pub(crate) fn selection(&self) -> Selection<'_> {
-        if self.all {
-            Selection::All
-        } else {
-            Selection::Names(&self.names)
-        }
-    }
 }
 
 fn duration(text: &str) -> Result<Duration, String> {

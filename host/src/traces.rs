@@ -91,9 +91,8 @@ impl SampleRatio {
     /// Whether the trace with this id is sent. Every host decides the same about it.
     #[must_use]
     pub fn has(self, trace: [u8; 16]) -> bool {
-        // The last eight bytes.
-        #[allow(clippy::cast_possible_truncation, reason = "that is meant")]
-        let place = u128::from_be_bytes(trace) as u64 >> 11;
+        // The lower half, as OpenTelemetry's own sampler.
+        let place = (u128::from_be_bytes(trace) & u128::from(u64::MAX)) >> 11;
         // Both have 53 bits, so that the product is exact.
         #[allow(clippy::cast_precision_loss, reason = "a number of 53 bits is exact")]
         let place = place as f64;

@@ -25,7 +25,7 @@ pub struct TraceArguments {
 /// `davit log`
 #[derive(Debug, Args)]
 pub struct LogArguments {
-    /// Level, or levels of parts of the program, such as info,davit_cluster=debug
+    /// Level, or levels of parts of the program, such as `info,davit_cluster=debug`
     /// [default: shows the present filter]
     #[arg(value_name = "FILTER")]
     pub filter: Option<String>,

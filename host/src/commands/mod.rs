@@ -59,14 +59,16 @@ pub async fn pause(arguments: RequestArguments) -> Result<()> {
 
 /// `davit stop`
 pub async fn stop(arguments: StopArguments) -> Result<()> {
-    let client = connect(arguments.cluster.clone()).await?;
-    stop::stop(&client, arguments.selection(), arguments.wait).await
+    let selection = stop::Selection::of(arguments.names, arguments.all);
+    let client = connect(arguments.cluster).await?;
+    stop::stop(&client, &selection, arguments.wait).await
 }
 
 /// `davit start`
 pub async fn start(arguments: StopArguments) -> Result<()> {
-    let client = connect(arguments.cluster.clone()).await?;
-    stop::start(&client, arguments.selection(), arguments.wait).await
+    let selection = stop::Selection::of(arguments.names, arguments.all);
+    let client = connect(arguments.cluster).await?;
+    stop::start(&client, &selection, arguments.wait).await
 }
 
 /// `davit resume`

@@ -24,24 +24,32 @@ const AT_ONCE: usize = 20;
 const DISABLED: &str = "Disabled";
 
 /// The Controllers that a command is about.
-#[derive(Clone, Copy, Debug)]
-pub enum Selection<'a> {
+#[derive(Clone, Debug)]
+pub enum Selection {
     /// All of the cluster.
     All,
     /// These.
-    Names(&'a [String]),
+    Names(Vec<String>),
+}
+
+impl Selection {
+    /// The Controllers of these names, or all.
+    #[must_use]
+    pub fn of(names: Vec<String>, all: bool) -> Self {
+        if all { Self::All } else { Self::Names(names) }
+    }
 }
 
 /// Disables Controllers: their hosts call no guest and execute no plan. All are changed before
 /// the command waits for a host. Prints a line for each, and fails with the first error.
-pub async fn stop(client: &Client, selection: Selection<'_>, wait: Duration) -> Result<()> {
+pub async fn stop(client: &Client, selection: &Selection, wait: Duration) -> Result<()> {
     let found = select(client, selection).await?;
     let changed = change_all(&found, Mode::Disabled).await;
     report(&found, changed, "stop", wait).await
 }
 
 /// Restores the modes that Controllers had before `davit stop`.
-pub async fn start(client: &Client, selection: Selection<'_>, wait: Duration) -> Result<()> {
+pub async fn start(client: &Client, selection: &Selection, wait: Duration) -> Result<()> {
     let mut found = select(client, selection).await?;
     if matches!(selection, Selection::All) {
         found.retain(|one| one.former_mode().is_some());
@@ -70,7 +78,7 @@ async fn change_all(found: &[ControllerObject], mode: Mode) -> Vec<Result<ModeCh
     stream::iter(changes).buffered(AT_ONCE).collect().await
 }
 
-async fn select(client: &Client, selection: Selection<'_>) -> Result<Vec<ControllerObject>> {
+async fn select(client: &Client, selection: &Selection) -> Result<Vec<ControllerObject>> {
     let api = controllers(client.clone());
     match selection {
         Selection::All => {
