@@ -55,13 +55,13 @@ impl LeaseDriver {
                 | LeaseAnswer::Read(Ok(_))
                 | LeaseAnswer::Written(Ok(_) | Err(LeaseWriteError::Conflict)) => None,
             };
-            if let Some(error) = failure {
-                if let Some(suppressed) = failures.admit(error) {
-                    tracing::warn!(
-                        error,
-                        "leader election: a request failed; the host tries again{suppressed}"
-                    );
-                }
+            if let Some(error) = failure
+                && let Some(suppressed) = failures.admit(error)
+            {
+                tracing::warn!(
+                    error,
+                    "leader election: a request failed; will retry{suppressed}"
+                );
             }
             // The host may have stopped.
             let _ = inbox.send(Message::Input(Input::Lease(id, answer)));

@@ -122,7 +122,8 @@ fn attributes(all: &[KeyValue]) -> BTreeMap<String, Value> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    digits.concat()
 }
 
 /// The spans of one trace.

@@ -75,7 +75,12 @@ fn an_item_has_the_reason_that_made_it_due() {
     done(&mut queues, at(100), "listed", Finish::RequeueAfter(SECOND));
     let mut again = Vec::new();
     while let Some(batch) = queues.dequeue(at(10_000)) {
-        again.extend(batch.reasons.iter().map(|reason| reason.as_str()));
+        again.extend(
+            batch
+                .reasons
+                .iter()
+                .map(davit_core::queue::EnqueueReason::as_str),
+        );
     }
     again.sort_unstable();
     assert_eq!(again, ["requeue", "retry"]);

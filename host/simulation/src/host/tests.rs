@@ -24,6 +24,7 @@ impl NativeGuest for Watcher {
     }
 }
 
+#[allow(clippy::unnecessary_wraps, reason = "a catalogue may fail")]
 fn describe(program: &str, _: &[u8]) -> DescribeResult {
     let pods = WatchSpec {
         name: "pods".to_owned(),
