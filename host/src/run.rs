@@ -143,7 +143,7 @@ fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSet
         renew_deadline: arguments.leader_elect_renew_deadline,
         retry_period: arguments.leader_elect_retry_period,
     };
-    timing.check().context("--leader-elect")?;
+    timing.check().context("--leader-elect-…")?;
     let identity = identity::of_replica(arguments.replica_id.as_deref());
     tracing::info!(identity, "taking part in leader election");
     Ok(Some(LeaseSettings { identity, timing }))

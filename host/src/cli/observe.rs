@@ -1,8 +1,10 @@
 //! The arguments about what a host tells of its work.
 
+use std::path::PathBuf;
+
 use clap::Args;
 
-use super::ServerArguments;
+use crate::http::address::ServerAddress;
 use crate::traces::{CollectorUrl, SampleRatio};
 
 /// Traces.
@@ -29,7 +31,15 @@ pub struct LogArguments {
     /// [default: shows the present filter]
     #[arg(value_name = "FILTER")]
     pub filter: Option<String>,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub server: ServerArguments,
+    /// Address of the host, such as `http://127.0.0.1:8080`: each replica has a log of its
+    /// own.
+    #[arg(long, value_name = "URL")]
+    pub server: ServerAddress,
+    /// File with the bearer token for --server.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+    /// File with the certificates, in PEM, that sign the one of --server [default:
+    /// those of the system]
+    #[arg(long, value_name = "FILE")]
+    pub certificate_authority: Option<PathBuf>,
 }

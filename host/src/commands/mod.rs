@@ -194,11 +194,13 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
 
 /// `davit log`
 pub async fn log(arguments: LogArguments) -> Result<()> {
-    let Some(address) = &arguments.server.server else {
-        bail!("--server is required: each replica has a log of its own");
+    let address = arguments.server.clone();
+    let server = ServerArguments {
+        server: Some(arguments.server),
+        token_file: arguments.token_file,
+        certificate_authority: arguments.certificate_authority,
     };
-    let client = server::at(&arguments.server)?;
-    let client = client.context("--server is required")?;
+    let client = server::at(&server)?.context("--server is required")?;
     let path = crate::http::LOG_PATH;
     let request = match arguments.filter {
         None => Request::get(path).body(Vec::new())?,

@@ -26,11 +26,11 @@ pub(super) struct TraceIds {
 }
 
 impl DecisionNames {
-    /// Ten digits of the time at which the host started distinguish its decisions from
-    /// those of another run.
+    /// The time at which the host started distinguishes its decisions from those of another
+    /// run.
     pub(super) fn of_this_run() -> Self {
         let millis = jiff::Timestamp::now().as_millisecond();
-        let run = format!("{millis:010x}").into();
+        let run = format!("{millis:x}").into();
         Self { run }
     }
 

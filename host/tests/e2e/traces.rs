@@ -316,7 +316,7 @@ fn a_collector_gets_each_decision_as_a_trace_that_its_log_lines_name() {
     assert_eq!(parent.unwrap().name, "call");
     let request = spans
         .iter()
-        .find(|span| span.parent_span_id == read.span_id);
+        .find(|span| span.parent_span_id == read.span_id && span.name == "GET");
     let shown = attributes(&request.unwrap().attributes);
     assert_eq!(shown["url.path"], "/api/v1/nodes/no-such-node");
     assert_eq!(shown["http.response.status_code"], 404);
