@@ -215,6 +215,14 @@ pub struct ServerArguments {
     /// cluster, which has the Controllers and the Service davit]
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
     pub server: Option<ServerAddress>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub credentials: CredentialArguments,
+}
+
+/// How a command proves who asks, and whom it trusts, at --server.
+#[derive(Debug, Args)]
+pub struct CredentialArguments {
     /// File with the bearer token for --server.
     #[arg(long, value_name = "FILE", requires = "server")]
     pub token_file: Option<PathBuf>,

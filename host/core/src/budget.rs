@@ -47,6 +47,13 @@ pub enum Cooldown {
     UntilReset,
 }
 
+impl Guardrails {
+    /// Whether one of them limits deletions and evictions.
+    fn limit_deletions(&self) -> bool {
+        self.deletes_per_minute.is_some() || self.deletes_percent_per_minute.is_some()
+    }
+}
+
 impl Default for Cooldown {
     fn default() -> Self {
         Self::After(Duration::from_mins(5))
@@ -229,12 +236,10 @@ impl Budget {
     pub fn assume(&mut self, recent: &RecentWrites, now: Instant) {
         let own = self.recent_writes(now);
         let limits = &self.guardrails;
-        let has_deletes =
-            limits.deletes_per_minute.is_some() || limits.deletes_percent_per_minute.is_some();
         if limits.writes_per_minute.is_some() && own.writes != recent.writes {
             self.writes = assumed(&own.writes, &recent.writes, now);
         }
-        if has_deletes && own.deletes != recent.deletes {
+        if limits.limit_deletions() && own.deletes != recent.deletes {
             self.deletes = assumed(&own.deletes, &recent.deletes, now);
         }
     }
@@ -314,10 +319,7 @@ impl Budget {
         if limits.writes_per_minute.is_some() && amount(Guardrail::Writes, plan) > 0 {
             self.writes.push_back(used(Guardrail::Writes));
         }
-        let deletes = limits.deletes_per_minute.is_some();
-        if (deletes || limits.deletes_percent_per_minute.is_some())
-            && amount(Guardrail::Deletes, plan) > 0
-        {
+        if limits.limit_deletions() && amount(Guardrail::Deletes, plan) > 0 {
             self.deletes.push_back(used(Guardrail::Deletes));
         }
     }

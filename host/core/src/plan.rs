@@ -160,9 +160,7 @@ impl Step {
             Self::Event(_) => "event",
         }
     }
-}
 
-impl Step {
     fn bytes(&self) -> usize {
         let bytes = match self {
             Self::Patch(patch) => patch.body.len(),

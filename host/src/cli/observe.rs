@@ -1,9 +1,8 @@
 //! The arguments about what a host tells of its work.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
+use super::CredentialArguments;
 use crate::http::address::ServerAddress;
 use crate::traces::{CollectorUrl, SampleRatio};
 
@@ -35,11 +34,7 @@ pub struct LogArguments {
     /// own.
     #[arg(long, value_name = "URL")]
     pub server: ServerAddress,
-    /// File with the bearer token for --server.
-    #[arg(long, value_name = "FILE")]
-    pub token_file: Option<PathBuf>,
-    /// File with the certificates, in PEM, that sign the one of --server [default:
-    /// those of the system]
-    #[arg(long, value_name = "FILE")]
-    pub certificate_authority: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub credentials: CredentialArguments,
 }

@@ -194,13 +194,8 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
 
 /// `davit log`
 pub async fn log(arguments: LogArguments) -> Result<()> {
-    let address = arguments.server.clone();
-    let server = ServerArguments {
-        server: Some(arguments.server),
-        token_file: arguments.token_file,
-        certificate_authority: arguments.certificate_authority,
-    };
-    let client = server::at(&server)?.context("--server is required")?;
+    let address = &arguments.server;
+    let client = server::of_host(address, &arguments.credentials)?;
     let path = crate::http::LOG_PATH;
     let request = match arguments.filter {
         None => Request::get(path).body(Vec::new())?,

@@ -12,8 +12,9 @@ use kube::{Api, Client};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use crate::cli::ServerArguments;
+use crate::cli::{CredentialArguments, ServerArguments};
 use crate::http::access::PROXIED;
+use crate::http::address::ServerAddress;
 use crate::resource::describe;
 
 /// The `ServiceAccount` that may read everything on the host's port, as `deploy/base`
@@ -24,22 +25,27 @@ const TOKEN_LIFE: i64 = 600;
 
 /// A client of the host at the address of `--server`; none without that argument.
 pub(super) fn at(arguments: &ServerArguments) -> Result<Option<Client>> {
-    let Some(server) = &arguments.server else {
-        return Ok(None);
-    };
+    let server = arguments.server.as_ref();
+    server
+        .map(|server| of_host(server, &arguments.credentials))
+        .transpose()
+}
+
+/// A client of the host at this address.
+pub(super) fn of_host(server: &ServerAddress, credentials: &CredentialArguments) -> Result<Client> {
     let mut config = kube::Config::new(server.uri().clone());
-    if let Some(file) = &arguments.token_file {
+    if let Some(file) = &credentials.token_file {
         let token = std::fs::read_to_string(file);
         let token = token.with_context(|| format!("--token-file {}", file.display()))?;
         config.auth_info.token = Some(token.trim().to_owned().into());
     }
-    if let Some(file) = &arguments.certificate_authority {
+    if let Some(file) = &credentials.certificate_authority {
         let certificates = certificates(file);
         let certificates =
             certificates.with_context(|| format!("--certificate-authority {}", file.display()))?;
         config.root_cert = Some(certificates);
     }
-    Ok(Some(connect::client(config)?))
+    Ok(connect::client(config)?)
 }
 
 fn certificates(file: &Path) -> Result<Vec<Vec<u8>>> {

@@ -44,8 +44,7 @@ impl Selection {
 /// the command waits for a host. Prints a line for each, and fails with the first error.
 pub async fn stop(client: &Client, selection: &Selection, wait: Duration) -> Result<()> {
     let found = select(client, selection).await?;
-    let changed = change_all(&found, Mode::Disabled).await;
-    report(&found, changed, "stop", wait).await
+    change_all(&found, Verb::Stop, wait).await
 }
 
 /// Restores the modes that Controllers had before `davit stop`.
@@ -54,15 +53,25 @@ pub async fn start(client: &Client, selection: &Selection, wait: Duration) -> Re
     if matches!(selection, Selection::All) {
         found.retain(|one| one.former_mode().is_some());
     }
-    let changed = change_all(&found, Mode::Former).await;
-    report(&found, changed, "start", wait).await
+    change_all(&found, Verb::Start, wait).await
 }
 
-/// The mode that a command sets.
-#[derive(Clone, Copy)]
-enum Mode {
-    Disabled,
-    Former,
+/// What a command does with each Controller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    /// Disables it.
+    Stop,
+    /// Restores its mode.
+    Start,
+}
+
+impl Verb {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Stop => "stop",
+            Self::Start => "start",
+        }
+    }
 }
 
 /// The change of one Controller.
@@ -72,10 +81,12 @@ struct ModeChange {
     generation: Option<i64>,
 }
 
-/// Changes the Controllers, a few at a time: the API server limits a user's requests.
-async fn change_all(found: &[ControllerObject], mode: Mode) -> Vec<Result<ModeChange>> {
-    let changes = found.iter().map(|one| one.set_mode(mode));
-    stream::iter(changes).buffered(AT_ONCE).collect().await
+/// Changes the Controllers, a few at a time: the API server limits a user's requests. Then waits
+/// for the hosts.
+async fn change_all(found: &[ControllerObject], verb: Verb, wait: Duration) -> Result<()> {
+    let changes = found.iter().map(|one| one.set_mode(verb));
+    let changed = stream::iter(changes).buffered(AT_ONCE).collect().await;
+    report(found, changed, verb, wait).await
 }
 
 async fn select(client: &Client, selection: &Selection) -> Result<Vec<ControllerObject>> {
@@ -87,15 +98,15 @@ async fn select(client: &Client, selection: &Selection) -> Result<Vec<Controller
                 anyhow!("the Controllers cannot be listed: {}", describe(&error))
             })?;
             let objects = all.items.into_iter().map(|object| {
-                let name = object.metadata.name.clone().unwrap_or_default();
-                Ok(ControllerObject {
+                let name = object.metadata.name.as_deref().unwrap_or_default();
+                ControllerObject {
                     api: api.clone(),
                     // A status that nobody can read does not keep it from being stopped.
-                    status: status_of(&name, &object).unwrap_or_default(),
+                    status: status_of(name, &object).unwrap_or_default(),
                     object,
-                })
+                }
             });
-            objects.collect()
+            Ok(objects.collect())
         }
         Selection::Names(names) => {
             let mut found = Vec::new();
@@ -110,15 +121,16 @@ async fn select(client: &Client, selection: &Selection) -> Result<Vec<Controller
 async fn report(
     found: &[ControllerObject],
     changed: Vec<Result<ModeChange>>,
-    verb: &str,
+    verb: Verb,
     wait: Duration,
 ) -> Result<()> {
+    let word = verb.as_str();
     if found.is_empty() {
-        return print::out(&format!("there is no Controller to {verb}"));
+        return print::out(&format!("there is no Controller to {word}"));
     }
     let answers = found.iter().zip(changed).map(async |(one, change)| {
         let ModeChange { text, generation } = change?;
-        let (name, action) = (one.name(), format!("{verb} the controller"));
+        let (name, action) = (one.name(), format!("{word} the controller"));
         if wait.is_zero() {
             return Ok(requested(name, &action));
         }
@@ -141,7 +153,7 @@ async fn report(
     };
     let others: Vec<String> = failures.map(|other| format!("{other:#}; ")).collect();
     let others = others.concat();
-    let advice = if verb == "stop" {
+    let advice = if verb == Verb::Stop {
         "to end every host, run kubectl --namespace davit-system scale deployment/davit \
          --replicas=0; "
     } else {
@@ -161,23 +173,21 @@ impl ControllerObject {
         Some(annotations.get(FORMER_MODE)?.as_str())
     }
 
-    async fn set_mode(&self, mode: Mode) -> Result<ModeChange> {
+    async fn set_mode(&self, verb: Verb) -> Result<ModeChange> {
         let name = self.name();
         let present = self.spec("/mode").as_str().unwrap_or_default();
-        let (text, change) = match (mode, self.former_mode()) {
-            (Mode::Disabled, _) if present == DISABLED => ("Disabled already".to_owned(), None),
-            (Mode::Disabled, _) => {
+        let (text, change) = match (verb, self.former_mode()) {
+            (Verb::Stop, _) if present == DISABLED => ("Disabled already".to_owned(), None),
+            (Verb::Stop, _) => {
                 let text = format!("Disabled (was {present}); davit start {name} restores it");
                 (text, Some((json!(present), DISABLED)))
             }
-            (Mode::Former, Some(_)) if present != DISABLED => {
+            (Verb::Start, Some(_)) if present != DISABLED => {
                 // Somebody has set another mode since.
                 (format!("{present} as before"), Some((Value::Null, present)))
             }
-            (Mode::Former, Some(former)) => {
-                (format!("{former} again"), Some((Value::Null, former)))
-            }
-            (Mode::Former, None) => {
+            (Verb::Start, Some(former)) => (format!("{former} again"), Some((Value::Null, former))),
+            (Verb::Start, None) => {
                 bail!("{name}: davit stop has not stopped it: set spec.mode, which is {present}")
             }
         };

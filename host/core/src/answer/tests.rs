@@ -9,10 +9,6 @@ use crate::plan::Enqueue;
 fn manifest() -> Manifest {
     Manifest {
         name: "test".to_owned(),
-        version: String::new(),
-        summary: String::new(),
-        watches: Vec::new(),
-        triggers: Vec::new(),
         queues: vec![QueueSpec {
             name: "work".to_owned(),
             workers: 1,
@@ -22,10 +18,7 @@ fn manifest() -> Manifest {
             retry_max: Duration::from_secs(1),
             rate: None,
         }],
-        ticks: Vec::new(),
-        permissions: Vec::new(),
-        metrics: Vec::new(),
-        config_schema: String::new(),
+        ..Manifest::default()
     }
 }
 

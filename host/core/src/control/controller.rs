@@ -59,7 +59,7 @@ pub(super) struct Controller<G> {
     /// The requests in force: those that fit the state and have no final answer.
     in_force: Requests,
     rollout: Rollout,
-    pub(super) stable: Option<Revision<G>>,
+    stable: Option<Revision<G>>,
     /// The revision that the spec describes; the former one until that is loaded.
     desired: Option<Revision<G>>,
     pub(super) loading: Loading,
@@ -167,11 +167,7 @@ impl<G: Clone> Controller<G> {
         };
         self.rest.end();
         let former = std::mem::replace(&mut self.rollout, Rollout::restore(&status));
-        let names = |rollout: &Rollout| {
-            let stable = rollout.stable()?;
-            Some((stable.revision.clone(), stable.digest.clone()))
-        };
-        let is_same = names(&former) == names(&self.rollout);
+        let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.recorded_writes = recorded_writes(&status);
         self.recording = Recording::new(status.clone());
@@ -237,6 +233,12 @@ impl<G: Clone> Controller<G> {
         let has_stable = self.stable.is_some() || self.failure.is_some();
         let has_described = self.described().is_some() || self.problem.is_some();
         (has_stable || self.rollout.stable().is_none()) && (has_described || self.spec.is_none())
+    }
+
+    /// Whether the data half has the revision that is recorded as stable.
+    pub(super) fn has_applied_stable(&self) -> bool {
+        let both = self.stable.as_ref().zip(self.applied.as_ref());
+        both.is_some_and(|(stable, applied)| *stable.identity() == applied.stable.identity)
     }
 
     /// Decides from now on, from what another replica has recorded.
@@ -373,6 +375,12 @@ impl<G: Clone> Controller<G> {
     pub(super) fn candidate(&self) -> Option<(&Candidate, &ControllerSpec)> {
         self.rollout.candidate().zip(self.spec.as_ref())
     }
+}
+
+/// The revision that a record names as stable, and its module.
+fn recorded_stable(rollout: &Rollout) -> Option<(&str, &str)> {
+    let stable = rollout.stable()?;
+    Some((&stable.revision, &stable.digest))
 }
 
 /// What the guardrails of another host have admitted.

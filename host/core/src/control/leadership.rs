@@ -77,10 +77,7 @@ impl<G: Clone> Control<G> {
     /// Whether the data half has the revision of a controller that is recorded as stable.
     pub(crate) fn has_applied_stable(&self, controller: &str) -> bool {
         let known = self.controllers.get(controller).and_then(Entry::known);
-        known.is_some_and(|one| {
-            let both = one.stable.as_ref().zip(one.applied.as_ref());
-            both.is_some_and(|(stable, applied)| *stable.identity() == applied.stable.identity)
-        })
+        known.is_some_and(Controller::has_applied_stable)
     }
 
     /// The names of all declared controllers.

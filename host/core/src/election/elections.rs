@@ -325,13 +325,15 @@ impl Elections {
 
     /// Notes which controllers this replica can run, for itself and for the others.
     fn announce(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
-        let ready = self.controllers.keys();
-        let ready = ready.filter(|name| activity(name).is_ready).cloned();
-        let ready: BTreeSet<String> = ready.collect();
-        if self.members.set_ready(&ready) {
-            self.presence.announce(ready);
-            self.choose_preferred(now);
+        let controllers = self.controllers.keys();
+        let ready = controllers.filter(|name| activity(name).is_ready);
+        if ready.clone().eq(self.members.ready()) {
+            return;
         }
+        let ready: BTreeSet<String> = ready.cloned().collect();
+        self.presence.announce(ready.clone());
+        self.members.set_ready(ready);
+        self.choose_preferred(now);
     }
 
     /// The next request; none if nothing is due. `activity` is that of a controller.

@@ -45,25 +45,25 @@ impl Members {
         self.identity == identity
     }
 
-    /// Sets which controllers this replica can run. Returns whether that has changed.
-    pub(super) fn set_ready(&mut self, ready: &BTreeSet<String>) -> bool {
-        let has_changed = self.ready != *ready;
-        if has_changed {
-            self.ready.clone_from(ready);
-        }
-        has_changed
+    /// The controllers that this replica can run.
+    pub(super) fn ready(&self) -> &BTreeSet<String> {
+        &self.ready
+    }
+
+    /// Sets which controllers this replica can run.
+    pub(super) fn set_ready(&mut self, ready: BTreeSet<String>) {
+        self.ready = ready;
     }
 
     /// Handles a reading of the leases of all replicas, by their identities. Returns whether
     /// a replica has come or gone, or what it can run has changed.
     pub(super) fn observe(&mut self, read: &BTreeMap<String, StoredLease>, now: Instant) -> bool {
-        let live = |members: &Self| -> Vec<(String, BTreeSet<String>)> {
-            let live = members.others.iter().filter(|(_, one)| one.is_live);
-            live.map(|(identity, one)| (identity.clone(), one.ready.clone()))
-                .collect()
-        };
-        let before = live(self);
-        self.others.retain(|one, _| read.contains_key(one));
+        let mut has_changed = false;
+        self.others.retain(|identity, one| {
+            let stays = read.contains_key(identity);
+            has_changed |= one.is_live && !stays;
+            stays
+        });
         for (identity, stored) in read.iter().filter(|(one, _)| **one != self.identity) {
             let StoredLease { lease, version } = stored;
             let is_held = lease.holder.as_ref() == Some(identity);
@@ -74,7 +74,9 @@ impl Members {
                 is_live: false,
                 ready: lease.ready.clone(),
             });
+            let was_live = known.is_live;
             if known.version != *version {
+                has_changed |= was_live && known.ready != lease.ready;
                 *known = Presence {
                     version: version.clone(),
                     since: now,
@@ -83,8 +85,9 @@ impl Members {
                 };
             }
             known.is_live &= now.since(known.since) < self.lasts;
+            has_changed |= known.is_live != was_live;
         }
-        before != live(self)
+        has_changed
     }
 
     /// The replica that should hold the lease of a controller: one that can run it, if

@@ -14,7 +14,7 @@ use crate::object::ApiResource;
 use crate::path::FieldPath;
 
 /// Everything that a controller needs from the host.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Manifest {
     /// The controller's name in Kubernetes' style: `podgc`.
     pub name: String,

@@ -204,10 +204,6 @@ fn manifest() -> Manifest {
     };
     Manifest {
         name: "fuzzed".to_owned(),
-        version: String::new(),
-        summary: String::new(),
-        watches: Vec::new(),
-        triggers: Vec::new(),
         queues: vec![QueueSpec {
             name: "pods".to_owned(),
             workers: 1,
@@ -217,14 +213,12 @@ fn manifest() -> Manifest {
             retry_max: Duration::from_secs(1),
             rate: None,
         }],
-        ticks: Vec::new(),
-        permissions: Vec::new(),
         metrics: vec![
             metric("total", MetricKind::Counter, &["reason"]),
             metric("seconds", MetricKind::Histogram, &[]),
             metric("size", MetricKind::Gauge, &[]),
         ],
-        config_schema: String::new(),
+        ..Manifest::default()
     }
 }
 

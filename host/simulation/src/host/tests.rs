@@ -38,15 +38,8 @@ fn describe(program: &str, _: &[u8]) -> DescribeResult {
     };
     let manifest = Manifest {
         name: program.to_owned(),
-        version: String::new(),
-        summary: String::new(),
         watches: vec![pods],
-        triggers: Vec::new(),
-        queues: Vec::new(),
-        ticks: Vec::new(),
-        permissions: Vec::new(),
-        metrics: Vec::new(),
-        config_schema: String::new(),
+        ..Manifest::default()
     };
     Ok((Arc::new(Watcher), manifest))
 }

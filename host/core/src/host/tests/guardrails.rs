@@ -8,7 +8,7 @@ const MINUTE: Duration = Duration::from_mins(1);
 const COOLDOWN: Cooldown = Cooldown::After(Duration::from_mins(10));
 
 /// A controller that deletes every pod, with this limit a minute.
-fn guarded(deletes: u32, cooldown: Cooldown) -> ControllerSpec {
+pub(super) fn guarded(deletes: u32, cooldown: Cooldown) -> ControllerSpec {
     ControllerSpec {
         guardrails: GuardrailConfig {
             deletes_per_minute: Some(deletes),

@@ -1,7 +1,7 @@
 //! Two replicas: one writes, the other runs in the dark and takes over.
 
 use super::*;
-use crate::api::GuardrailConfig;
+use crate::budget::Cooldown;
 use crate::election::{LeaseAnswer, LeaseName, LeaseTiming, LeaseWrite, LeaseWriteError};
 use crate::election::{LeaseRequest, StoredLease};
 
@@ -62,6 +62,13 @@ impl Pair {
         let mut bench = Bench::start_at(wall, self.records.clone(), trust, Some(leases));
         bench.declare_all(vec![self.declared.clone()]);
         self.replicas[replica] = Some(bench);
+    }
+
+    /// As SIGTERM does.
+    fn stop(&mut self, replica: usize) {
+        self.with(replica, |bench| {
+            bench.input(Input::Machine(machine::Input::Stop));
+        });
     }
 
     fn kill(&mut self, replica: usize) {
@@ -257,9 +264,7 @@ fn a_leader_that_stops_passes_the_lease_on_at_once() {
     let mut pair = Pair::start(spec(1, &[]));
     let leader = pair.holder();
     pair.pass(10 * SECOND);
-    pair.with(leader, |bench| {
-        bench.input(Input::Machine(machine::Input::Stop));
-    });
+    pair.stop(leader);
     let at = pair.time;
     pair.create("a");
     pair.pass(5 * SECOND);
@@ -373,9 +378,7 @@ fn a_lease_does_not_pass_on_while_its_record_is_written() {
     });
     pair.pass(SECOND);
     assert_eq!(pair.replica(leader).writes.len(), 1);
-    pair.with(leader, |bench| {
-        bench.input(Input::Machine(machine::Input::Stop));
-    });
+    pair.stop(leader);
     pair.pass(3 * SECOND);
     let holds = |pair: &Pair, replica: usize| {
         let bench = pair.replicas[replica].as_ref();
@@ -495,26 +498,24 @@ fn nothing_is_executed_by_a_leader_whose_term_ends() {
     assert!(!bench.terms.contains_key(NAME));
 }
 
-/// A guardrail of three deletions: the former leader has made them.
-#[test]
-fn a_new_leader_counts_what_the_former_one_admitted() {
-    let guarded = ControllerSpec {
-        guardrails: GuardrailConfig {
-            deletes_per_minute: Some(3),
-            ..GuardrailConfig::default()
-        },
-        ..spec(1, &[])
-    };
-    let mut pair = Pair::start(guarded);
+/// Two replicas with a guardrail of so many deletions, of which the leader has made three and
+/// recorded them. Returns the leader too.
+fn after_three_deletions(limit: u32) -> (Pair, usize) {
+    let mut pair = Pair::start(guardrails::guarded(limit, Cooldown::default()));
     let leader = pair.holder();
     for pod in ["a", "b", "c"] {
         pair.create(pod);
     }
     pair.pass(12 * SECOND);
     assert_eq!(pair.deleted.len(), 3);
-    pair.with(leader, |bench| {
-        bench.input(Input::Machine(machine::Input::Stop));
-    });
+    (pair, leader)
+}
+
+/// A guardrail of three deletions: the former leader has made them.
+#[test]
+fn a_new_leader_counts_what_the_former_one_admitted() {
+    let (mut pair, leader) = after_three_deletions(3);
+    pair.stop(leader);
     pair.pass(5 * SECOND);
     assert_eq!(pair.holder(), 1 - leader);
     pair.create("d");
@@ -526,26 +527,11 @@ fn a_new_leader_counts_what_the_former_one_admitted() {
 /// A guardrail of five: three before the follower starts, two after it leads.
 #[test]
 fn what_was_admitted_before_a_follower_started_counts_once() {
-    let guarded = ControllerSpec {
-        guardrails: GuardrailConfig {
-            deletes_per_minute: Some(5),
-            ..GuardrailConfig::default()
-        },
-        ..spec(1, &[])
-    };
-    let mut pair = Pair::start(guarded);
-    let leader = pair.holder();
-    for pod in ["a", "b", "c"] {
-        pair.create(pod);
-    }
-    pair.pass(12 * SECOND);
-    assert_eq!(pair.deleted.len(), 3);
+    let (mut pair, leader) = after_three_deletions(5);
     pair.kill(1 - leader);
     pair.start_replica(1 - leader);
     pair.pass(12 * SECOND);
-    pair.with(leader, |bench| {
-        bench.input(Input::Machine(machine::Input::Stop));
-    });
+    pair.stop(leader);
     pair.pass(5 * SECOND);
     assert_eq!(pair.holder(), 1 - leader);
     pair.create("d");

@@ -20,19 +20,13 @@ pub(super) fn manifest() -> Manifest {
     };
     Manifest {
         name: CONTROLLER.to_owned(),
-        version: String::new(),
-        summary: String::new(),
         watches: vec![pods],
-        triggers: Vec::new(),
-        queues: Vec::new(),
-        ticks: Vec::new(),
         permissions: vec![Permission {
             verb: "delete".to_owned(),
             group: String::new(),
             resource: "pods".to_owned(),
         }],
-        metrics: Vec::new(),
-        config_schema: String::new(),
+        ..Manifest::default()
     }
 }
 

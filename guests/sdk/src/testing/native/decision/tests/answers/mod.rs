@@ -42,10 +42,6 @@ pub(super) fn manifest() -> Manifest {
     };
     Manifest {
         name: "test".to_owned(),
-        version: String::new(),
-        summary: String::new(),
-        watches: Vec::new(),
-        triggers: Vec::new(),
         queues: vec![QueueSpec {
             name: "work".to_owned(),
             workers: 1,
@@ -55,15 +51,13 @@ pub(super) fn manifest() -> Manifest {
             retry_max: Duration::from_secs(1),
             rate: None,
         }],
-        ticks: Vec::new(),
-        permissions: Vec::new(),
         metrics: vec![
             metric("total", MetricKind::Counter, &["reason"]),
             metric("size", MetricKind::Gauge, &[]),
             metric("seconds", MetricKind::Histogram, &[]),
             metric("errors", MetricKind::SyncErrors, &[]),
         ],
-        config_schema: String::new(),
+        ..Manifest::default()
     }
 }
 
