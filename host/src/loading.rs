@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_core::api::{ControllerSpec, ControllerStatus};
-use davit_core::control::{
-    Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, Owner, SourceVersion,
-};
+use davit_core::control::{Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion};
+use davit_core::record::Owner;
 use davit_engine::{CallError, CompileError, DescribeError, Guest, LoadError};
 use tokio::time::timeout;
 

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
-use davit_core::control::{ControllerRecord, Owner, Record, RevisionRecord};
+use davit_core::record::{ControllerRecord, Owner, Record, RevisionRecord};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 

@@ -34,6 +34,7 @@ pub mod plan;
 pub mod project;
 pub mod queue;
 pub mod reach;
+pub mod record;
 pub mod refusal;
 pub mod request;
 pub mod revision;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use davit_core::api::{
     CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult, RequestStatus,
 };
-use davit_core::control::{ControllerRecord, Owner, Record, StoredRecord, in_use};
+use davit_core::record::{ControllerRecord, Owner, Record, StoredRecord, in_use};
 
 const GONE: &str = "the Controller is gone";
 

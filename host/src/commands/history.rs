@@ -18,7 +18,7 @@ use davit_core::api::ControllerStatus;
 use davit_core::api::ModuleConfig;
 use davit_core::control::RequestKind;
 use davit_core::control::requests::swap;
-use davit_core::control::{Owner, RevisionRecord};
+use davit_core::record::{Owner, RevisionRecord};
 
 /// The fields of a spec that identify a revision: a rollback restores them.
 const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];

@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use super::chapters::podgc;
 use super::{PATIENCE, Story};
 use davit_core::api::{CandidateStatus, ControllerStatus};
-use davit_core::control::Owner;
+use davit_core::record::Owner;
 
 const PODGC: &str = "podgc";
 /// How often the rollout's status is read.

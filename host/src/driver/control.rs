@@ -9,9 +9,10 @@ use davit_cluster::api::{Api, chain};
 use davit_cluster::events::Recorder;
 use davit_core::api::ControllerStatus;
 use davit_core::control::{
-    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report, StoredRecord,
+    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report,
 };
 use davit_core::object::ObjectRef;
+use davit_core::record::StoredRecord;
 use davit_engine::Guest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use super::{CONTROLLER_LABEL, RecordError};
 use crate::resource::{Controller, controllers, describe};
 use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
-use davit_core::control::{Activation, Owner, RevisionRecord, in_use, surplus};
+use davit_core::record::{Activation, Owner, RevisionRecord, in_use, surplus};
 
 /// The time at which the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
-use davit_core::control::{ControllerRecord, Owner, Record};
+use davit_core::record::{ControllerRecord, Owner, Record};
 use davit_engine::cache_files::write_whole;
 use tokio::sync::oneshot;
 

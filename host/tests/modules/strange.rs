@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use davit::host::Host;
 use davit_core::api::ControllerSpec;
-use davit_core::control::{Declaration, Owner, Requests};
+use davit_core::control::{Declaration, Requests};
+use davit_core::record::Owner;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tempfile::tempdir;

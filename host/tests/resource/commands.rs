@@ -14,7 +14,7 @@ use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::control::Requests;
-use davit_core::control::{Activation, Owner, Record};
+use davit_core::record::{Activation, Owner, Record};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;

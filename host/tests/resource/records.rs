@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use davit::records::{RecordError, Records};
 use davit_core::api::ControllerSpec;
 use davit_core::api::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
-use davit_core::control::{Activation, Owner, Record};
+use davit_core::record::{Activation, Owner, Record};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 

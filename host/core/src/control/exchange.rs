@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::declaration::{Declaration, Owner};
+use super::declaration::Declaration;
 use super::file::{Change, ChangeError};
 use super::loading::{Load, LoadId, LoadProblem, LoadResult};
 use super::notice::Notice;
-use super::record::{Record, RecordId, StoredRecord};
 use super::reviews::ReviewId;
 use crate::account::Account;
 use crate::api::{ControllerSpec, HostStatus};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
+use crate::record::Owner;
+use crate::record::{Record, RecordId, StoredRecord};
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::LoadedRevision;
 use crate::throttle::SuppressedCount;

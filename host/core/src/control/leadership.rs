@@ -8,13 +8,13 @@ use std::collections::BTreeSet;
 
 use super::controller::Controller;
 use super::decision::Decision;
-use super::declaration::Owner;
 use super::part::Part;
-use super::record::{RecordId, StoredRecord};
 use super::{Control, ControlEffect, Entry, READ_AGAIN, known};
 use crate::api::ControllerStatus;
 use crate::election::ControllerHistory;
 use crate::mutant::Mutant;
+use crate::record::Owner;
+use crate::record::{RecordId, StoredRecord};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {

@@ -6,11 +6,11 @@
 
 use std::time::Duration;
 
-use super::declaration::Owner;
 use super::revision::is_same_revision;
 use super::text::one_line;
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::digest::ModuleDigest;
+use crate::record::Owner;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
 use crate::time::Instant;

@@ -22,7 +22,6 @@ mod modules;
 mod notice;
 mod part;
 mod progress;
-mod record;
 mod recording;
 mod reported;
 pub mod requests;
@@ -43,7 +42,7 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-pub use declaration::{Declaration, Owner};
+pub use declaration::Declaration;
 pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,
@@ -53,10 +52,6 @@ pub use file::{Change, ChangeError};
 pub use loading::{Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, SourceVersion};
 pub use notice::Notice;
 pub use progress::StepProgress;
-pub use record::{
-    Activation, ControllerRecord, MOST_REVISIONS, Record, RecordId, RevisionRecord, StoredRecord,
-    in_use, surplus,
-};
 pub use requests::{RequestKind, Requests};
 pub use reviews::ReviewId;
 pub use revision::is_same_revision;
@@ -66,6 +61,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
+use crate::record::{Owner, Record, RecordId};
 use crate::throttle::{Throttle, cause_of};
 use crate::time::{Instant, Now};
 use changes::{PendingChange, Stage};

@@ -1,6 +1,6 @@
 //! The part of this replica in the decisions about a controller.
 
-use super::record::RecordId;
+use crate::record::RecordId;
 use crate::time::Instant;
 
 /// The part of this replica in the decisions about a controller.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use super::decision::Decision;
 use super::exchange::HostIdentity;
-use super::record::{Activation, Record, RecordId};
 use crate::api::{CandidateStatus, ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
+use crate::record::{Activation, Record, RecordId};
 use crate::time::{Instant, Now};
 use crate::times::time;
 

@@ -1,11 +1,11 @@
 //! Reading the records of controllers that were declared: each continues from its record.
 
 use super::controller::Controller;
-use super::declaration::Owner;
-use super::record::{RecordId, StoredRecord};
 use super::{
     Control, ControlEffect, ControlSettings, DeclaredController, Entry, READ_AGAIN, Report,
 };
+use crate::record::Owner;
+use crate::record::{RecordId, StoredRecord};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {

@@ -13,10 +13,7 @@ use std::time::Duration;
 use super::*;
 use crate::api::{ModuleSource, RolloutConfig, encode_config};
 use crate::circuit::{CallFailure, CallFailureKind};
-use crate::control::{
-    ControllerRecord, Declaration, DeclaredController, LoadResult, LoadTarget, Owner, Record,
-    RecordId, Requests, StoredRecord, requests,
-};
+use crate::control::{Declaration, DeclaredController, LoadResult, LoadTarget, Requests, requests};
 use crate::controller::Outcome;
 use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
@@ -26,6 +23,7 @@ use crate::manifest::Source;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::plan::{Decision, Verdict};
+use crate::record::{ControllerRecord, Owner, Record, RecordId, StoredRecord};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::stream::{Batch, StreamId, Update};
 use crate::time::Wall;

@@ -3,10 +3,8 @@
 use std::time::Duration;
 
 use davit_core::api::HostStatus;
-use davit_core::control::{
-    ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, Record, RecordId,
-    StoredRecord,
-};
+use davit_core::control::{ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem};
+use davit_core::record::{Record, RecordId, StoredRecord};
 
 use super::{Driver, Reminder};
 use crate::fault::FaultKind;

@@ -13,11 +13,11 @@ use std::time::Duration;
 use davit_core::api::{
     CandidateStatus, ControllerStatus, ModuleSource, RejectedStatus, RevisionStatus, TrippedStatus,
 };
-use davit_core::control::{Activation, Owner, Record};
 use davit_core::controller::{ControllerId, Outcome};
 use davit_core::expectation::WriteResult;
 use davit_core::object::{ObjectRef, ProjectedObject, Uid};
 use davit_core::plan::{DeleteOptions, Patch, PatchKind, Plan};
+use davit_core::record::{Activation, Owner, Record};
 use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::Wall;
 use davit_sim::Time;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use davit_core::account::Account;
-use davit_core::control::{Owner, Record, RecordId, ReviewId};
+use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
 use davit_core::failure::Failure;
 use davit_core::machine::ReadId;
 use davit_core::object::{ObjectRecord, ObjectRef};
 use davit_core::plan::{GetRequest, Plan};
+use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
 use davit_core::request::{Method, Repeats, Request, RequestError, Route};

@@ -23,10 +23,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::api::HostStatus;
-use davit_core::control::{RecordId, ReviewId, StoredRecord};
+use davit_core::control::ReviewId;
 use davit_core::election::{LeaseAnswer, LeaseRequestId};
 use davit_core::machine::Input;
 use davit_core::manifest::Rate;
+use davit_core::record::{RecordId, StoredRecord};
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};

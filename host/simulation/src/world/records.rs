@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use davit_core::api::HostStatus;
-use davit_core::control::{Owner, Record, RecordId, StoredRecord};
+use davit_core::record::{Owner, Record, RecordId, StoredRecord};
 
 use super::in_flight::RecordCall;
 use super::{Link, Notice, ScheduledEvent, WorldEvent};

@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use davit::records::Records;
 use davit_core::api::{CandidateStatus, ControllerStatus};
-use davit_core::control::{Declaration, Owner, Requests};
+use davit_core::control::{Declaration, Requests};
+use davit_core::record::Owner;
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, PATIENCE, Running, Setup, deploy, parse};

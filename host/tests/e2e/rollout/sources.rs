@@ -6,7 +6,7 @@ use std::time::Duration;
 use davit::records::Records;
 use davit_core::api::encode_config;
 use davit_core::api::{ControllerStatus, RevisionStatus};
-use davit_core::control::{Activation, Owner, Record};
+use davit_core::record::{Activation, Owner, Record};
 use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::host::Report;
-use davit_core::control::Owner;
+use davit_core::record::Owner;
 use http::Request;
 use kube::client::Body;
 use serde_json::json;

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::bench::{Bench, identity, name_of, spec};
 use crate::api::ControllerSpec;
-use crate::control::ControllerRecord;
+use crate::record::ControllerRecord;
 
 const SHADOW: &[&str] = &["shadow 10s", "weight 10 for 10s"];
 

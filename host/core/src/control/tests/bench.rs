@@ -10,15 +10,16 @@ use crate::api::{
     StepConfig, encode_config,
 };
 use crate::control::{
-    Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration,
-    DeclaredController, HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult,
-    LoadTarget, Output, Owner, Record, RecordId, Requests, ReviewId, SourceVersion, StoredRecord,
+    Control, ControlEffect, ControlInput, ControlSettings, Declaration, DeclaredController,
+    HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, Output, Requests,
+    ReviewId, SourceVersion,
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::manifest::{Manifest, Permission, Source, WatchSpec};
 use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
+use crate::record::{ControllerRecord, Owner, Record, RecordId, StoredRecord};
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;

@@ -6,8 +6,9 @@ use super::bench::{NAME, spec};
 use crate::api::ControllerStatus;
 use crate::control::{
     Change, ChangeError, ChangeId, Control, ControlEffect, ControlInput, ControlSettings,
-    FileController, Output, RecordId, StoredRecord,
+    FileController, Output,
 };
+use crate::record::{RecordId, StoredRecord};
 use crate::time::{Instant, Now, Wall};
 
 const NOW: Now = Now {

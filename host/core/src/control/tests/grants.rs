@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 
 use super::bench::{Bench, identity, name_of, spec};
 use crate::api::{ControllerSpec, ModuleSource};
-use crate::control::ControllerRecord;
 use crate::grant::Permissions;
+use crate::record::ControllerRecord;
 
 const SHADOW: &[&str] = &["shadow 10s", "weight 10 for 10s"];
 

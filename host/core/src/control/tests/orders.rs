@@ -2,8 +2,9 @@
 
 use super::bench::{Bench, NAME, identity, module, name_of, spec};
 use crate::api::{ControllerSpec, ControllerStatus, ModuleSource, RequestResult};
+use crate::control::LoadTarget;
 use crate::control::requests::{abort, promote_fully, promote_step, retry, swap};
-use crate::control::{ControllerRecord, LoadTarget, Record};
+use crate::record::{ControllerRecord, Record};
 
 /// The stable revision.
 fn first() -> ControllerSpec {

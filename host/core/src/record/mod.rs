@@ -1,7 +1,11 @@
 //! The record of a controller, from which the next host continues: its status, and the
 //! specs that were active.
 
+mod owner;
+
 use serde::{Deserialize, Serialize};
+
+pub use owner::Owner;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 
