@@ -38,6 +38,13 @@ pub struct Guardrails {
     pub cooldown: Cooldown,
 }
 
+impl Guardrails {
+    /// Whether one of them limits deletions and evictions.
+    fn limit_deletions(&self) -> bool {
+        self.deletes_per_minute.is_some() || self.deletes_percent_per_minute.is_some()
+    }
+}
+
 /// When a tripped guardrail admits plans again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cooldown {
@@ -45,13 +52,6 @@ pub enum Cooldown {
     After(Duration),
     /// When an operator resets it.
     UntilReset,
-}
-
-impl Guardrails {
-    /// Whether one of them limits deletions and evictions.
-    fn limit_deletions(&self) -> bool {
-        self.deletes_per_minute.is_some() || self.deletes_percent_per_minute.is_some()
-    }
 }
 
 impl Default for Cooldown {

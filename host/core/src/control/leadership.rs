@@ -13,8 +13,7 @@ use super::{Control, ControlEffect, Entry, READ_AGAIN, known};
 use crate::api::ControllerStatus;
 use crate::election::ControllerHistory;
 use crate::mutant::Mutant;
-use crate::record::Owner;
-use crate::record::{RecordId, StoredRecord};
+use crate::record::{Owner, RecordId, StoredRecord};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {

@@ -4,8 +4,7 @@ use super::controller::Controller;
 use super::{
     Control, ControlEffect, ControlSettings, DeclaredController, Entry, READ_AGAIN, Report,
 };
-use crate::record::Owner;
-use crate::record::{RecordId, StoredRecord};
+use crate::record::{Owner, RecordId, StoredRecord};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {

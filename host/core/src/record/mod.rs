@@ -5,9 +5,8 @@ mod owner;
 
 use serde::{Deserialize, Serialize};
 
-pub use owner::Owner;
-
 use crate::api::{ControllerSpec, ControllerStatus};
+pub use owner::Owner;
 
 /// The number of specs in a record. The specs of the stable revision and of the
 /// candidate stay however old they are.
