@@ -8,7 +8,7 @@ use davit_cluster::api::Api;
 use davit_cluster::clock::Clock;
 use davit_cluster::leases;
 use davit_cluster::term::Term;
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseWriteError};
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseTerm, LeaseWriteError};
 use davit_core::host::{Input, LeaseSettings};
 use davit_core::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -105,9 +105,9 @@ impl Terms {
 
     /// Whether this replica leads a controller; none if there are no other replicas.
     pub(super) fn leads(&self, controller: &str) -> Option<bool> {
-        self.grace?;
+        let grace = self.grace?;
         let until = self.until.get(controller).and_then(|until| *until.borrow());
-        Some(until.is_some_and(|until| self.clock.instant() < until))
+        Some(LeaseTerm { until, grace }.holds(self.clock.instant()))
     }
 
     /// The term of a controller.

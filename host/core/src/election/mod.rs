@@ -11,6 +11,7 @@ mod members;
 mod model_tests;
 mod name;
 mod strays;
+mod term;
 #[cfg(test)]
 mod tests;
 
@@ -20,3 +21,4 @@ pub use elections::{
 pub use elector::{Circumstances, Elector};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError, LeaseWrite, LeaseWriteError, StoredLease};
 pub use name::LeaseName;
+pub use term::LeaseTerm;

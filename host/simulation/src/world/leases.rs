@@ -1,6 +1,6 @@
 //! Leader election: requests for leases, and until when the host leads.
 
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId, LeaseTiming};
+use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId, LeaseTerm, LeaseTiming};
 use davit_core::request::{Method, RequestError, lease};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
@@ -43,10 +43,14 @@ impl Link<'_> {
         if self.client.identity.is_none() {
             return Instant::FAR_FUTURE;
         }
-        let end = self.client.terms.get(controller);
-        let end = end.copied().unwrap_or(Instant::ZERO);
-        let grace = LeaseTiming::default().grace();
-        self.client.clocks.world(end.after(grace))
+        self.client.clocks.world(self.term(controller).ends())
+    }
+
+    fn term(&self, controller: &str) -> LeaseTerm {
+        LeaseTerm {
+            until: self.client.terms.get(controller).copied(),
+            grace: LeaseTiming::default().grace(),
+        }
     }
 
     /// A plan's write is sent by the holder of the lease, as the server knows it.
@@ -76,11 +80,7 @@ impl Link<'_> {
 
     /// Whether requests of a controller may be sent now.
     pub(super) fn is_in_term(&self, controller: &str) -> bool {
-        if self.client.identity.is_none() {
-            return true;
-        }
-        let until = self.client.terms.get(controller);
-        until.is_some_and(|until| self.now().instant < *until)
+        self.client.identity.is_none() || self.term(controller).holds(self.now().instant)
     }
 
     pub(super) fn lease_answered(
