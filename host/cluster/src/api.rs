@@ -259,7 +259,7 @@ impl Api {
                 return Err(lost);
             }
             let sent_at = self.clock.instant();
-            let sent = self.exchange(request).await;
+            let sent = self.exchange(request, term).await;
             if let Some(journal) = &self.journal {
                 let times = RequestTimes {
                     asked,
@@ -297,13 +297,21 @@ impl Api {
 
     /// Sends a request once, without waiting for a turn.
     pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, RequestError> {
-        self.exchange(request).await.map(|(_, body)| body)
+        let sent = self.exchange(request, &Term::unlimited()).await;
+        sent.map(|(_, body)| body)
     }
 
-    async fn exchange(&self, request: &Request) -> Result<(StatusCode, Bytes), RequestError> {
+    async fn exchange(
+        &self,
+        request: &Request,
+        term: &Term,
+    ) -> Result<(StatusCode, Bytes), RequestError> {
         let exchange = async {
             let user = self.user.as_ref().map(|user| &user.header);
-            let response = send(&self.client, request, user).await?;
+            let mut encoded = encode(request, user)?;
+            // For the last check, at the connection.
+            encoded.extensions_mut().insert(term.clone());
+            let response = answer(&self.client, encoded).await?;
             let status = response.status();
             Ok((status, read(response).await?))
         };
@@ -324,6 +332,21 @@ pub(crate) async fn send(
     request: &Request,
     user: Option<&HeaderValue>,
 ) -> Result<Response<Body>, RequestError> {
+    answer(client, encode(request, user)?).await
+}
+
+async fn answer(
+    client: &kube::Client,
+    request: http::Request<Body>,
+) -> Result<Response<Body>, RequestError> {
+    let answer = client.send(request).await;
+    answer.map_err(|error| RequestError::NoAnswer(no_answer(&error)))
+}
+
+fn encode(
+    request: &Request,
+    user: Option<&HeaderValue>,
+) -> Result<http::Request<Body>, RequestError> {
     let mut builder = http::Request::builder()
         .method(request.method.as_str())
         .uri(&request.uri)
@@ -335,13 +358,9 @@ pub(crate) async fn send(
     if let Some(user) = user {
         builder = builder.header("impersonate-user", user);
     }
-    let request = builder
+    builder
         .body(Body::from(request.body.clone()))
-        .map_err(|error| RequestError::NoAnswer(unsendable(&error)))?;
-    client
-        .send(request)
-        .await
-        .map_err(|error| RequestError::NoAnswer(no_answer(&error)))
+        .map_err(|error| RequestError::NoAnswer(unsendable(&error)))
 }
 
 /// Reads a whole answer.

@@ -6,6 +6,8 @@ use std::io;
 use davit_core::failure::chain;
 use davit_core::request::{Cause, NoAnswer};
 
+use crate::term::TermOver;
+
 /// The request cannot be encoded.
 pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> NoAnswer {
     NoAnswer {
@@ -17,6 +19,9 @@ pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> NoAnswer {
 
 /// There was no head of an answer.
 pub(crate) fn no_answer(error: &(dyn Error + 'static)) -> NoAnswer {
+    if causes(error).any(|error| error.is::<TermOver>()) {
+        return term_over(error);
+    }
     let unsent = causes(error).any(is_about_connecting);
     describe(error, unsent)
 }
@@ -27,6 +32,21 @@ pub(crate) fn broken_off(error: &(dyn Error + 'static)) -> NoAnswer {
     NoAnswer {
         detail,
         ..describe(error, false)
+    }
+}
+
+/// The host did not send the request, or only a part of it. That shows nothing about the
+/// server.
+fn term_over(error: &(dyn Error + 'static)) -> NoAnswer {
+    let hyper = |error: &(dyn Error + 'static)| {
+        let error = error.downcast_ref::<hyper::Error>();
+        error.is_some_and(hyper::Error::is_user)
+    };
+    NoAnswer {
+        cause: Cause::Unsendable,
+        // Its own body failed. A connection breaks also for another request.
+        unsent: causes(error).any(hyper),
+        detail: innermost(error),
     }
 }
 

@@ -4,9 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::header::{HeaderValue, USER_AGENT};
-use kube::client::ClientBuilder;
+use hyper_util::client::legacy::connect::HttpConnector;
+use kube::client::{ClientBuilder, ConfigExt as _};
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::Layer as _;
+use tower::util::option_layer;
 
+use crate::connections::connections;
 use crate::observe::{ObserveLayer, RequestObserver};
 
 /// The cluster and the user.
@@ -62,8 +66,7 @@ pub async fn connect_in(
     build(config, Some(observer))
 }
 
-/// Creates a client without kube's own retries: they would repeat a write that may have
-/// been executed, and a create that was.
+/// Creates a client.
 pub fn client(config: Config) -> Result<kube::Client, ConnectError> {
     build(config, None)
 }
@@ -73,24 +76,32 @@ fn build(
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
-    config.default_retry = false;
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));
     let server = config.cluster_url.clone();
-    match ClientBuilder::try_from(config) {
-        Ok(builder) => Ok(match observer {
-            Some(observer) => {
-                let layer = ObserveLayer::new(observer, &server);
-                builder.with_layer(&layer).build()
-            }
-            None => builder.build(),
-        }),
-        Err(source) => Err(ConnectError::Client {
-            url: server.to_string(),
-            source: Box::new(source),
-        }),
+    let observe = observer.map(|observer| ObserveLayer::new(observer, &server));
+    layered(config, observe).map_err(|source| ConnectError::Client {
+        url: server.to_string(),
+        source: Box::new(source),
+    })
+}
+
+/// The layers of kube's own client around connections that check terms. Kube's retries are
+/// left out: they would repeat a write that may have been executed, and a create that was.
+fn layered(config: Config, observe: Option<ObserveLayer>) -> Result<kube::Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // Kube's error names the feature that a proxy needs.
+        return Ok(ClientBuilder::try_from(config)?.build());
     }
+    let mut tcp = HttpConnector::new();
+    tcp.enforce_http(false);
+    let connections = connections(&config, tcp)?;
+    let service = config.extra_headers_layer()?.layer(connections);
+    let service = option_layer(config.auth_layer()?).layer(service);
+    let service = config.base_uri_layer().layer(service);
+    let service = option_layer(observe).layer(service);
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
 async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError> {

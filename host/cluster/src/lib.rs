@@ -20,6 +20,8 @@ pub mod term;
 pub mod write;
 
 mod cause;
+mod connections;
+mod fence;
 mod limiter;
 
 #[cfg(test)]

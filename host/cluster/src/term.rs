@@ -3,12 +3,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use davit_core::election::LeaseTerm;
 use davit_core::request::{Cause, NoAnswer, RequestError};
 use davit_core::time::Instant;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
 use crate::clock::Clock;
+
+/// A request is not sent, or not to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("this replica does not lead the controller any more")]
+pub(crate) struct TermOver;
 
 /// The term of one controller. It changes while requests are sent.
 #[derive(Clone, Debug)]
@@ -43,7 +49,18 @@ impl Term {
     /// Whether requests may be sent now.
     #[must_use]
     pub fn holds(&self) -> bool {
-        self.0.as_ref().is_none_or(|limit| limit.end().is_some())
+        self.0
+            .as_ref()
+            .is_none_or(|limit| limit.current().is_some())
+    }
+
+    /// Whether both are the term of the same controller.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (&self.0, &other.0) {
+            (Some(one), Some(other)) => one.until.same_channel(&other.until),
+            (None, None) => true,
+            _ => false,
+        }
     }
 
     /// Fails unless requests may be sent now. A request may have waited for its turn, or be
@@ -65,8 +82,8 @@ impl Term {
         let Some(limit) = &self.0 else {
             return request.await;
         };
-        let end = limit.end().ok_or_else(|| lost(true))?;
-        let deadline = limit.clock.deadline(end.after(limit.grace));
+        let current = limit.current().ok_or_else(|| lost(true))?;
+        let deadline = limit.clock.deadline(current.ends());
         let answer = timeout_at(deadline, request).await;
         answer.unwrap_or_else(|_| Err(lost(false)))
     }
@@ -78,8 +95,8 @@ impl Term {
         let Some(limit) = &self.0 else {
             return Some(None);
         };
-        let end = limit.end()?.after(limit.grace);
-        Some(Some(limit.clock.deadline(end)))
+        let current = limit.current()?;
+        Some(Some(limit.clock.deadline(current.ends())))
     }
 }
 
@@ -88,15 +105,16 @@ fn lost(unsent: bool) -> RequestError {
     RequestError::NoAnswer(NoAnswer {
         cause: Cause::Other,
         unsent,
-        detail: "this replica does not lead the controller any more".to_owned(),
+        detail: TermOver.to_string(),
     })
 }
 
 impl Limit {
-    /// The end of the term, if it has not passed.
-    fn end(&self) -> Option<Instant> {
+    /// The term, if it is not over.
+    fn current(&self) -> Option<LeaseTerm> {
         let until = *self.until.borrow();
-        until.filter(|until| self.clock.instant() < *until)
+        let grace = self.grace;
+        Some(LeaseTerm { until, grace }).filter(|term| term.holds(self.clock.instant()))
     }
 }
 

@@ -1,0 +1,68 @@
+//! The connections to the API server: TCP, TLS and HTTP, as kube's own client has them. They
+//! send no request after its term.
+
+use std::task::{Context, Poll};
+
+use futures::future::BoxFuture;
+use http::{Request, Response, Uri};
+use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::connect::{Connect, Connection};
+use hyper_util::client::legacy::{Builder, Client};
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ConfigExt as _};
+use kube::config::Config;
+use tower::{BoxError, Service};
+
+use crate::fence::{FencedBody, FencedConnector, fenced};
+
+/// An HTTP client.
+#[derive(Clone)]
+pub(crate) struct Connections<C> {
+    client: Client<C, FencedBody>,
+}
+
+/// The connections to the server of a configuration, without a proxy, on what `tcp` connects.
+pub(crate) fn connections<T>(
+    config: &Config,
+    tcp: T,
+) -> Result<Connections<impl Connect + Clone + Send + Sync + 'static>, kube::Error>
+where
+    T: Service<Uri> + Clone + Send + Sync + 'static,
+    T::Response: Connection + Read + Write + Send + Unpin + 'static,
+    T::Future: Send + 'static,
+    T::Error: std::error::Error + Send + Sync + 'static,
+{
+    let tls = config.rustls_https_connector_with_connector(FencedConnector::new(tcp))?;
+    let mut connector = TimeoutConnector::new(tls);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    let client = Builder::new(TokioExecutor::new()).build(connector);
+    Ok(Connections { client })
+}
+
+impl<C> Service<Request<Body>> for Connections<C>
+where
+    C: Connect + Clone + Send + Sync + 'static,
+{
+    type Response = Response<Incoming>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Incoming>, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (request, passage) = fenced(request);
+        let sent = self.client.request(request);
+        Box::pin(async move {
+            let answer = sent.await?;
+            passage.answered();
+            Ok(answer)
+        })
+    }
+}
