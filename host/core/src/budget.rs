@@ -18,7 +18,8 @@ use crate::plan::{Plan, Step};
 use crate::rollout::Role;
 use crate::time::Instant;
 
-const WINDOW: Duration = Duration::from_mins(1);
+/// What guardrails count in.
+pub(crate) const WINDOW: Duration = Duration::from_mins(1);
 /// The parts of a window in [`RecentWrites`].
 const PARTS: usize = 6;
 const PART: Duration = Duration::from_secs(10);

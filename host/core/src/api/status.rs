@@ -6,6 +6,8 @@ use crate::budget::RecentWrites;
 use crate::grant::Permissions;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
+use crate::time::Wall;
+use crate::times::time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -223,6 +225,9 @@ pub struct TrippedStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecentWritesStatus {
+    /// When they were counted, RFC 3339. More than six minutes later they count no more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<String>,
     /// The writes in each ten seconds, the latest first, if a guardrail limits them.
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub writes: Vec<u32>,
@@ -233,9 +238,12 @@ pub struct RecentWritesStatus {
 }
 
 impl RecentWritesStatus {
-    /// The status; none if nothing counts.
+    /// The status; none if nothing counts. The same counts as before keep their time: it is
+    /// not earlier than the last write.
     #[must_use]
-    pub fn of(recent: RecentWrites) -> Option<Self> {
+    pub fn of(recent: RecentWrites, before: Option<&Self>, now: Wall) -> Option<Self> {
+        let before = before.filter(|before| before.parts() == recent);
+        let at = before.map_or_else(|| Some(time(now)), |before| before.at.clone());
         let trimmed = |parts: &[u32]| {
             let length = parts
                 .iter()
@@ -244,6 +252,7 @@ impl RecentWritesStatus {
             parts.iter().take(length).copied().collect()
         };
         (recent != RecentWrites::default()).then(|| Self {
+            at,
             writes: trimmed(&recent.writes),
             deletes: trimmed(&recent.deletes),
         })

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use self::needs::Needs;
 use super::answers;
+use super::carried::CarriedWrites;
 use super::declaration::Declaration;
 use super::loading::{LoadProblem, Loading};
 use super::notice::Notice;
@@ -27,8 +28,7 @@ use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::transition::LoadFailureOfStable;
 use super::trips::Trips;
-use crate::api::{ControllerSpec, ControllerStatus, HostStatus, RecentWritesStatus, SpecError};
-use crate::budget::RecentWrites;
+use crate::api::{ControllerSpec, ControllerStatus, HostStatus, SpecError};
 use crate::desired::DesiredController;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
@@ -76,9 +76,8 @@ pub(super) struct Controller<G> {
     /// How many of its requests were refused as forbidden, when it was last observed.
     forbidden: u64,
     trips: Trips,
-    /// What guardrails had admitted in 60 seconds, as another host has recorded it; nothing
-    /// once it counts here.
-    recorded_writes: RecentWrites,
+    /// What guardrails have admitted elsewhere; nothing once it counts here.
+    carried: CarriedWrites,
     /// Whether the controller has a lease: there are other replicas.
     pub(super) has_lease: bool,
     /// The part of this replica in the decisions.
@@ -115,7 +114,7 @@ impl<G: Clone> Controller<G> {
         home: &str,
         recorded: ControllerStatus,
         trust: TrustPolicy,
-        now: Instant,
+        now: Now,
     ) -> Self {
         let status = ControllerStatus {
             host: None,
@@ -133,7 +132,7 @@ impl<G: Clone> Controller<G> {
             rollout: Rollout::restore(&status),
             stable: None,
             desired: None,
-            loading: Loading::new(now),
+            loading: Loading::new(now.instant),
             needs: Vec::new(),
             have_needs_changed: true,
             problem: None,
@@ -141,7 +140,7 @@ impl<G: Clone> Controller<G> {
             reviewed: Arc::default(),
             forbidden: 0,
             trips: Trips::restore(&status.tripped),
-            recorded_writes: recorded_writes(&status),
+            carried: CarriedWrites::recorded(&status, now),
             has_lease: false,
             part: Part::Leader,
             recording: Recording::new(status.clone()),
@@ -160,7 +159,7 @@ impl<G: Clone> Controller<G> {
 
     /// Continues from what another replica has recorded, with the revisions that are loaded
     /// and run.
-    pub(super) fn continue_from(&mut self, recorded: ControllerStatus, now: Instant) {
+    pub(super) fn continue_from(&mut self, recorded: ControllerStatus, now: Now) {
         let status = ControllerStatus {
             host: None,
             ..recorded
@@ -169,7 +168,7 @@ impl<G: Clone> Controller<G> {
         let former = std::mem::replace(&mut self.rollout, Rollout::restore(&status));
         let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
-        self.recorded_writes = recorded_writes(&status);
+        self.carried = CarriedWrites::recorded(&status, now);
         self.recording = Recording::new(status.clone());
         self.unrecorded = None;
         self.failure = self.failure.take().filter(|_| is_same);
@@ -180,12 +179,12 @@ impl<G: Clone> Controller<G> {
         self.stable = self.stable.take().filter(is_it);
         self.take_stable();
         if self.stable.is_none() && !is_same {
-            self.loading.restore_again(now);
+            self.loading.restore_again(now.instant);
         }
     }
 
     /// The status that the leader has recorded, if that is another replica.
-    pub(super) fn follow_status(&mut self, recorded: ControllerStatus, now: Instant) {
+    pub(super) fn follow_status(&mut self, recorded: ControllerStatus, now: Now) {
         let status = ControllerStatus {
             host: None,
             ..recorded
@@ -242,12 +241,12 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Decides from now on, from what another replica has recorded.
-    pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Instant) {
+    pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Now) {
         self.continue_from(recorded, now);
         if self.stable.is_none() {
             // What failed may be possible by now.
             self.failure = None;
-            self.loading.restore_again(now);
+            self.loading.restore_again(now.instant);
         }
         if let Some(candidate) = self.rollout.candidate_mut() {
             candidate.counts.take_over();
@@ -308,14 +307,13 @@ impl<G: Clone> Controller<G> {
         self.note_unsigned();
         self.judge(seen, passed, now.wall, &mut notices);
         self.trips.observe(seen, &mut notices);
-        let counts = self.applied.as_ref().is_some_and(|applied| applied.leads);
-        if counts && seen.is_some_and(|seen| seen.recent.is_some()) {
-            self.recorded_writes = RecentWrites::default();
-        }
+        let leads = self.applied.as_ref().is_some_and(|applied| applied.leads);
+        self.carried.observe(seen, leads, now.instant);
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);
-        let changes_with_time = self.other_host.is_some() || self.rollout.candidate().is_some();
+        let has_end = self.other_host.is_some() || !self.carried.is_empty();
+        let changes_with_time = has_end || self.rollout.candidate().is_some();
         let is_changed = changes_with_time || !notices.is_empty() || self.status != status;
         self.rest.note_reconcile(seen, is_changed);
         self.status = status;
@@ -381,12 +379,6 @@ impl<G: Clone> Controller<G> {
 fn recorded_stable(rollout: &Rollout) -> Option<(&str, &str)> {
     let stable = rollout.stable()?;
     Some((&stable.revision, &stable.digest))
-}
-
-/// What the guardrails of another host have admitted.
-fn recorded_writes(status: &ControllerStatus) -> RecentWrites {
-    let recorded = status.recent_writes.as_ref();
-    recorded.map(RecentWritesStatus::parts).unwrap_or_default()
 }
 
 /// Whether a controller's stable revision runs on this host.

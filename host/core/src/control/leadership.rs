@@ -18,7 +18,7 @@ use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {
     /// This replica holds the leases of these controllers and of no others.
-    pub(crate) fn lead(&mut self, now: Instant, held: BTreeSet<String>) {
+    pub(crate) fn lead(&mut self, now: Now, held: BTreeSet<String>) {
         if self.held.as_ref() == Some(&held) {
             return;
         }
@@ -33,7 +33,7 @@ impl<G: Clone> Control<G> {
             self.report_recording(&name, None);
         }
         self.held = Some(held);
-        self.due = now;
+        self.due = now.instant;
     }
 
     /// Where a controller has run, as far as this replica knows.
@@ -141,7 +141,7 @@ impl<G: Clone> Control<G> {
                 };
             }
             Ok(status) => {
-                controller.take_over(status.clone(), now.instant);
+                controller.take_over(status.clone(), now);
                 self.due = now.instant;
                 self.report_recording(&name, None);
             }
@@ -173,7 +173,7 @@ impl<G: Clone> Controller<G> {
 
     /// Another replica decides from now on, about what is recorded. Returns whether this
     /// one did until now, or was about to.
-    fn follow(&mut self, now: Instant) -> bool {
+    fn follow(&mut self, now: Now) -> bool {
         if self.part == Part::Follower {
             return false;
         }

@@ -8,6 +8,7 @@
 //! withdrawal of a candidate and an operator's settings do not wait for the record.
 
 mod answers;
+mod carried;
 mod changes;
 mod conditions;
 mod controller;
@@ -298,7 +299,7 @@ impl<G: Clone> Control<G> {
             Some(Entry::Restored(controller)) => {
                 let mut declaration = declared.declaration;
                 if let Some(status) = declaration.status.take() {
-                    controller.follow_status(status, now.instant);
+                    controller.follow_status(status, now);
                 }
                 // With leases, a status that another replica wrote declares the same again.
                 let is_known = controller.has_lease && controller.is_declared(&declaration);

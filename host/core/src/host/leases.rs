@@ -107,7 +107,7 @@ impl<G: Clone> Host<G> {
         }
         if leases.follow(now.instant) {
             let held = leases.terms.keys().cloned().collect();
-            self.control.lead(now.instant, held);
+            self.control.lead(now, held);
             self.machine.set_terms(now, leases.terms.clone());
         }
     }

@@ -115,6 +115,10 @@ impl Bench {
     /// Ends this host. A minute later it starts another one, which lists the remaining
     /// pods.
     fn crash(self, declaration: Declaration) -> Self {
+        self.restart_after(Duration::from_mins(1), declaration)
+    }
+
+    fn restart_after(self, pause: Duration, declaration: Declaration) -> Self {
         let Self {
             now,
             records,
@@ -122,7 +126,8 @@ impl Bench {
             trust,
             ..
         } = self;
-        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records, trust, None);
+        let pause = i64::try_from(pause.as_millis()).unwrap();
+        let mut next = Self::start_at(Wall(now.wall.0 + pause), records, trust, None);
         next.declare_all(vec![declaration]);
         let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
         next.list(&pods);

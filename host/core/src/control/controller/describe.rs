@@ -24,7 +24,11 @@ impl<G: Clone> Controller<G> {
         let mut status = ControllerStatus {
             observed_generation: self.generation,
             tripped: self.trips.statuses().to_vec(),
-            recent_writes: RecentWritesStatus::of(self.recent_writes(seen)),
+            recent_writes: RecentWritesStatus::of(
+                self.recent_writes(seen),
+                self.status.recent_writes.as_ref(),
+                now,
+            ),
             ..ControllerStatus::default()
         };
         self.rollout
@@ -57,10 +61,10 @@ impl<G: Clone> Controller<G> {
 
     /// What the guardrails have admitted, here or, until it counts here, elsewhere.
     fn recent_writes(&self, seen: Option<&Observation>) -> RecentWrites {
-        if self.recorded_writes == RecentWrites::default() {
+        if self.carried.is_empty() {
             seen.and_then(|seen| seen.recent).unwrap_or_default()
         } else {
-            self.recorded_writes
+            self.carried.recent()
         }
     }
 

@@ -69,7 +69,7 @@ impl<G: Clone> Controller<G> {
             },
             candidate,
             tripped: self.trips.resumed().to_vec(),
-            recent: self.recorded_writes,
+            recent: self.carried.recent(),
         };
         Some(Unrecorded::new(Decision::of(&self.status), desired))
     }

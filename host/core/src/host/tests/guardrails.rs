@@ -1,5 +1,7 @@
 //! Guardrails in the whole host: which one trips, for how long, and what resets it.
 
+use serde_json::json;
+
 use super::*;
 use crate::api::{CooldownConfig, GuardrailConfig, RequestResult, RequestStatus, TrippedStatus};
 use crate::budget::Cooldown;
@@ -235,6 +237,54 @@ fn a_crash_does_not_double_a_guardrail() {
     next.work(Duration::from_secs(3));
     assert_eq!(next.pods.len(), 1, "a fourth deletion within a minute");
     assert!(next.is_tripped());
+}
+
+/// The clock of the next host may be wrong by some minutes, not by an hour.
+#[test]
+fn what_was_admitted_an_hour_before_a_start_does_not_count() {
+    let spec = guarded(3, COOLDOWN);
+    for (pause, left) in [(5 * MINUTE, 1), (60 * MINUTE, 0)] {
+        let mut bench = Bench::new();
+        bench.declare(spec.clone(), Requests::default());
+        bench.list(&["a", "b", "c"]);
+        bench.work(Duration::from_secs(12));
+        assert!(bench.status().recent_writes.is_some());
+        let mut next = bench.restart_after(pause, declaration(NAME, spec.clone()));
+        next.list(&["d"]);
+        next.work(Duration::from_secs(3));
+        assert_eq!(next.pods.len(), left, "after {pause:?}");
+    }
+}
+
+#[test]
+fn what_was_admitted_counts_after_the_grant_was_withdrawn_for_some_seconds() {
+    let granting = |reads: &[&str]| {
+        let reads: Vec<Value> = reads.iter().map(|one| json!({"resource": one})).collect();
+        let writes = json!([{"verb": "delete", "resource": "pods"}]);
+        let rules = json!({"reads": reads, "writes": writes});
+        ControllerSpec {
+            permissions: Some(serde_json::from_value(rules).unwrap()),
+            ..guarded(3, COOLDOWN)
+        }
+    };
+    let mut bench = Bench::new();
+    bench.declare(granting(&["pods"]), Requests::default());
+    bench.list(&["a", "b", "c"]);
+    bench.work(Duration::from_secs(3));
+    assert!(bench.pods.is_empty());
+    bench.declare(granting(&[]), Requests::default());
+    bench.work(Duration::from_secs(15));
+    let recent = bench.status().recent_writes.clone();
+    assert_eq!(recent.unwrap().deletes.iter().sum::<u32>(), 3);
+    bench.declare(granting(&["pods"]), Requests::default());
+    bench.list(&["d"]);
+    bench.work(Duration::from_secs(3));
+    assert_eq!(bench.pods.len(), 1, "a fourth deletion within a minute");
+    assert!(bench.is_tripped());
+    // Not for longer than a minute since it stopped.
+    bench.declare(granting(&[]), Requests::default());
+    bench.work(2 * MINUTE);
+    assert_eq!(bench.status().recent_writes, None);
 }
 
 #[test]

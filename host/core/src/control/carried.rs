@@ -1,0 +1,127 @@
+//! What guardrails have admitted elsewhere: by a host that led before, or by this one before
+//! the controller stopped. It counts when the controller starts.
+
+use std::time::Duration;
+
+use crate::api::{ControllerStatus, RecentWritesStatus};
+use crate::budget::{RecentWrites, WINDOW};
+use crate::observation::Observation;
+use crate::time::{Instant, Now};
+use crate::times;
+
+/// How far the clock of the host that wrote a record may be ahead or behind. A record says
+/// when it was written; nobody knows whose clock is right.
+const CLOCK_ERROR: Duration = Duration::from_mins(5);
+
+/// Writes that count until a minute is over since this host has learned of them.
+#[derive(Debug)]
+pub(super) struct CarriedWrites {
+    recent: RecentWrites,
+    until: Instant,
+    /// What counts here, when the controller was last observed.
+    admitted: Option<RecentWrites>,
+}
+
+impl CarriedWrites {
+    /// What a record has, unless it is certainly older than a minute.
+    pub(super) fn recorded(status: &ControllerStatus, now: Now) -> Self {
+        let recorded = status.recent_writes.as_ref();
+        let recorded = recorded.filter(|recorded| !is_over(recorded, now));
+        Self {
+            recent: recorded.map(RecentWritesStatus::parts).unwrap_or_default(),
+            until: now.instant.after(WINDOW),
+            admitted: None,
+        }
+    }
+
+    /// What has to count once the controller starts, or this host leads it.
+    pub(super) fn recent(&self) -> RecentWrites {
+        self.recent
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.recent == RecentWrites::default()
+    }
+
+    /// Follows a controller, which counts what is carried if it runs and this host leads it.
+    pub(super) fn observe(&mut self, seen: Option<&Observation>, leads: bool, now: Instant) {
+        match seen.and_then(|seen| seen.recent) {
+            Some(recent) if leads => {
+                self.recent = RecentWrites::default();
+                self.admitted = Some(recent);
+            }
+            Some(_) => {}
+            // It was stopped, perhaps for lack of a grant.
+            None => {
+                if let Some(admitted) = self.admitted.take() {
+                    (self.recent, self.until) = (admitted, now.after(WINDOW));
+                }
+            }
+        }
+        if self.until <= now {
+            self.recent = RecentWrites::default();
+        }
+    }
+}
+
+/// Whether nothing of a record counts, whatever the clocks say. A record of a later time, or
+/// without one, may be of this moment.
+fn is_over(recorded: &RecentWritesStatus, now: Now) -> bool {
+    let at = recorded.at.as_deref().and_then(times::read);
+    let age = at.map_or(0, |at| now.wall.0.saturating_sub(at.0));
+    u64::try_from(age).is_ok_and(|age| Duration::from_millis(age) > WINDOW + CLOCK_ERROR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Wall;
+    use crate::times::time;
+
+    const HOUR: i64 = 60 * 60 * 1000;
+    const MINUTE: i64 = 60 * 1000;
+    const THEN: Wall = Wall(1_700_000_000_000);
+
+    fn recent() -> RecentWrites {
+        RecentWrites {
+            deletes: [3, 0, 2, 0, 0, 0],
+            ..RecentWrites::default()
+        }
+    }
+
+    fn carried(written: Option<Wall>, read: Wall) -> CarriedWrites {
+        let mut recorded = RecentWritesStatus::of(recent(), None, THEN).unwrap();
+        recorded.at = written.map(time);
+        let status = ControllerStatus {
+            recent_writes: Some(recorded),
+            ..ControllerStatus::default()
+        };
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: read,
+        };
+        CarriedWrites::recorded(&status, now)
+    }
+
+    #[test]
+    fn a_record_of_an_hour_ago_does_not_count() {
+        let after = |millis: i64| Wall(THEN.0 + millis);
+        assert!(carried(Some(THEN), after(HOUR)).is_empty());
+        // Clocks may be wrong by some minutes, and by any time in the other direction.
+        for read in [after(0), after(MINUTE), after(5 * MINUTE), after(-HOUR)] {
+            assert_eq!(carried(Some(THEN), read).recent(), recent(), "{read:?}");
+        }
+        // Of a former version.
+        assert_eq!(carried(None, after(HOUR)).recent(), recent());
+    }
+
+    #[test]
+    fn what_is_carried_counts_for_a_minute() {
+        let mut carried = carried(Some(THEN), THEN);
+        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
+        carried.observe(None, false, at(59));
+        assert_eq!(carried.recent(), recent());
+        carried.observe(None, false, at(60));
+        assert!(carried.is_empty());
+    }
+}
