@@ -7,6 +7,7 @@ use super::elector::{Circumstances, Elector};
 use super::lease::{LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
 use super::members::Members;
 use super::name::LeaseName;
+use super::ready::ReadyControllers;
 use super::strays::Strays;
 use crate::time::{Instant, Now};
 
@@ -331,8 +332,9 @@ impl Elections {
             return;
         }
         let ready: BTreeSet<String> = ready.cloned().collect();
-        self.presence.announce(ready.clone());
-        self.members.set_ready(ready);
+        let listed = ReadyControllers::new(&ready);
+        self.presence.announce(listed.clone());
+        self.members.set_ready(ready, listed);
         self.choose_preferred(now);
     }
 

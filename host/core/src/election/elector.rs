@@ -14,10 +14,10 @@
 //!   replica that creates it again leads only after the whole duration, unless the
 //!   controller has never run anywhere.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::lease::{Lease, LeaseTiming, LeaseWrite, LeaseWriteError, StoredLease};
+use super::ready::ReadyControllers;
 use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
 
@@ -40,7 +40,7 @@ pub struct Elector {
     not_before: Instant,
     goal: Goal,
     /// What its next write of the lease says in [`Lease::ready`].
-    ready: BTreeSet<String>,
+    ready: ReadyControllers,
 }
 
 /// What a replica knows of the lease.
@@ -90,7 +90,7 @@ impl Elector {
             due: now,
             not_before: now,
             goal: Goal::Hold,
-            ready: BTreeSet::new(),
+            ready: ReadyControllers::default(),
         }
     }
 
@@ -131,7 +131,7 @@ impl Elector {
 
     /// Writes into the lease which controllers this replica can run, soon after that has
     /// changed.
-    pub fn announce(&mut self, ready: BTreeSet<String>) {
+    pub fn announce(&mut self, ready: ReadyControllers) {
         self.ready = ready;
         if let (Some(ended), false) = (self.ended, self.is_announced()) {
             self.due = self.due.min(ended.after(self.timing.retry_period));

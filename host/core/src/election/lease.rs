@@ -1,9 +1,9 @@
 //! Leases as the API server stores them, and their timing.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
+use super::ready::ReadyControllers;
 use crate::time::Wall;
 
 /// A Lease of `coordination.k8s.io/v1`, as far as leader election uses it.
@@ -21,7 +21,7 @@ pub struct Lease {
     pub transitions: u32,
     /// In the lease of a replica: the controllers that it has loaded, and whose watches it
     /// has synced. It takes over their leases first.
-    pub ready: BTreeSet<String>,
+    pub ready: ReadyControllers,
 }
 
 /// A Lease with its resource version.

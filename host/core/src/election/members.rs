@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::lease::StoredLease;
+use super::ready::ReadyControllers;
 use crate::digest::ModuleDigest;
 use crate::time::Instant;
 
@@ -13,6 +14,8 @@ pub(super) struct Members {
     identity: String,
     /// The controllers that this replica can run.
     ready: BTreeSet<String>,
+    /// Those of them that the others know.
+    listed: ReadyControllers,
     /// How long after a renewal a replica counts. It is shorter than the duration: a replica
     /// that acquires the lease of one that has died does not give it back.
     lasts: Duration,
@@ -26,7 +29,7 @@ struct Presence {
     since: Instant,
     is_live: bool,
     /// The controllers that it can run.
-    ready: BTreeSet<String>,
+    ready: ReadyControllers,
 }
 
 impl Members {
@@ -36,6 +39,7 @@ impl Members {
             identity: identity.to_owned(),
             lasts: renew_deadline,
             ready: BTreeSet::new(),
+            listed: ReadyControllers::default(),
             others: BTreeMap::new(),
         }
     }
@@ -50,9 +54,9 @@ impl Members {
         &self.ready
     }
 
-    /// Sets which controllers this replica can run.
-    pub(super) fn set_ready(&mut self, ready: BTreeSet<String>) {
-        self.ready = ready;
+    /// Sets which controllers this replica can run, and which of them the others know.
+    pub(super) fn set_ready(&mut self, ready: BTreeSet<String>, listed: ReadyControllers) {
+        (self.ready, self.listed) = (ready, listed);
     }
 
     /// Handles a reading of the leases of all replicas, by their identities. Returns whether
@@ -95,7 +99,7 @@ impl Members {
     /// share the leases, and a replica that comes or goes moves no lease between the others
     /// (rendezvous hashing).
     pub(super) fn preferred(&self, controller: &str) -> &str {
-        let own = (self.identity.as_str(), &self.ready);
+        let own = (self.identity.as_str(), &self.listed);
         let preferred = first(controller, self.others().chain([own]));
         preferred.unwrap_or(&self.identity)
     }
@@ -118,7 +122,7 @@ impl Members {
 
     /// The other replicas that renew their leases, each with the controllers that it can
     /// run.
-    fn others(&self) -> impl Iterator<Item = (&str, &BTreeSet<String>)> {
+    fn others(&self) -> impl Iterator<Item = (&str, &ReadyControllers)> {
         let live = self.others.iter().filter(|(_, one)| one.is_live);
         live.map(|(identity, one)| (identity.as_str(), &one.ready))
     }
@@ -127,7 +131,7 @@ impl Members {
 /// The first of these replicas for the lease of a controller.
 fn first<'a>(
     controller: &str,
-    replicas: impl Iterator<Item = (&'a str, &'a BTreeSet<String>)>,
+    replicas: impl Iterator<Item = (&'a str, &'a ReadyControllers)>,
 ) -> Option<&'a str> {
     let first = replicas
         .max_by_key(|(replica, ready)| (ready.contains(controller), rank(controller, replica)));
@@ -156,7 +160,7 @@ mod tests {
                 acquired: Wall(0),
                 renewed: Wall(0),
                 transitions: 0,
-                ready: BTreeSet::new(),
+                ready: ReadyControllers::default(),
             },
             version: version.to_string(),
         };

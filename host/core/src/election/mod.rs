@@ -10,6 +10,7 @@ mod members;
 #[cfg(test)]
 mod model_tests;
 mod name;
+mod ready;
 mod strays;
 mod term;
 #[cfg(test)]
@@ -21,4 +22,5 @@ pub use elections::{
 pub use elector::{Circumstances, Elector};
 pub use lease::{Lease, LeaseTiming, LeaseTimingError, LeaseWrite, LeaseWriteError, StoredLease};
 pub use name::LeaseName;
+pub use ready::ReadyControllers;
 pub use term::LeaseTerm;

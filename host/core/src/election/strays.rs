@@ -46,10 +46,8 @@ impl Strays {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
-    use crate::election::Lease;
+    use crate::election::{Lease, ReadyControllers};
     use crate::time::Wall;
 
     fn at(minutes: u64) -> Instant {
@@ -63,7 +61,7 @@ mod tests {
             acquired: Wall(0),
             renewed: Wall(0),
             transitions: 0,
-            ready: BTreeSet::new(),
+            ready: ReadyControllers::default(),
         };
         let stored = versions.iter().map(|(name, version)| {
             let stored = StoredLease {

@@ -12,7 +12,9 @@ use serde_json::{Map, Value, json};
 
 use super::path::with_query;
 use super::{JSON, Method, Request, RequestError};
-use crate::election::{Lease, LeaseName, LeaseWrite, LeaseWriteError, StoredLease};
+use crate::election::{
+    Lease, LeaseName, LeaseWrite, LeaseWriteError, ReadyControllers, StoredLease,
+};
 use crate::failure::{Failure, FailureClass};
 use crate::time::Wall;
 use crate::times::{micro_time, read};
@@ -21,7 +23,7 @@ const API_VERSION: &str = "coordination.k8s.io/v1";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The label of Davit's leases, for selectors.
 const LABEL: &str = "davit.dev/lease";
-/// The annotation of a replica's lease with the controllers that it can run, comma-separated.
+/// The annotation of a replica's lease with the controllers that it can run.
 const READY: &str = "davit.dev/ready";
 const CONTROLLER: &str = "controller";
 const REPLICA: &str = "replica";
@@ -58,8 +60,7 @@ pub fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
         ("labels".to_owned(), json!({LABEL: kind})),
     ]);
     if matches!(name, LeaseName::Replica(_)) {
-        let ready: Vec<&str> = write.lease().ready.iter().map(String::as_str).collect();
-        let annotations = json!({READY: ready.join(",")});
+        let annotations = json!({READY: write.lease().ready.text()});
         metadata.insert("annotations".to_owned(), annotations);
     }
     let (method, uri, content_type) = match write {
@@ -207,8 +208,7 @@ impl Object {
             lease_transitions,
         } = self.spec;
         let ready = self.metadata.annotations.get(READY);
-        let ready = ready.into_iter().flat_map(|names| names.split(','));
-        let ready = ready.filter(|name| !name.is_empty());
+        let ready = ready.map(|text| ReadyControllers::read(text));
         let time = |text: Option<String>| text.as_deref().and_then(read).unwrap_or(Wall(0));
         StoredLease {
             lease: Lease {
@@ -218,7 +218,7 @@ impl Object {
                 acquired: time(acquire_time),
                 renewed: time(renew_time),
                 transitions: lease_transitions.unwrap_or_default(),
-                ready: ready.map(ToOwned::to_owned).collect(),
+                ready: ready.unwrap_or_default(),
             },
             version: self.metadata.resource_version,
         }
@@ -227,8 +227,6 @@ impl Object {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use super::*;
     use crate::refusal::ErrorResponse;
     use crate::request::NoAnswer;
@@ -240,7 +238,7 @@ mod tests {
             acquired: Wall(1_795_176_000_000),
             renewed: Wall(1_795_176_005_000),
             transitions: 3,
-            ready: BTreeSet::new(),
+            ready: ReadyControllers::default(),
         }
     }
 
@@ -257,11 +255,11 @@ mod tests {
 
     #[test]
     fn a_lease_is_read_as_it_is_written() {
-        let ready = BTreeSet::from(["gc".to_owned(), "podgc".to_owned()]);
+        let ready = ReadyControllers::read("gc,podgc");
         let replica = || LeaseName::Replica("davit-7d9f-x".to_owned());
         let leases = [
-            (podgc(), BTreeSet::new()),
-            (replica(), BTreeSet::new()),
+            (podgc(), ReadyControllers::default()),
+            (replica(), ReadyControllers::default()),
             (replica(), ready),
         ];
         for (name, ready) in leases {
