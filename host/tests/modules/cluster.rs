@@ -20,7 +20,7 @@ const SECRET: &str = "registry";
 pub(crate) fn api_server(objects: &[Value]) -> (Allowed, kube::Client) {
     let sim = deploy::sim("2026-11-20T10:00:00Z".parse().unwrap());
     let api_version = "rbac.authorization.k8s.io/v1";
-    // What an operator grants who uses a pull secret: see docs/operating.md.
+    // What an operator grants who uses a pull secret: see docs/access.md.
     let grant = [
         json!({
             "apiVersion": api_version, "kind": "Role",

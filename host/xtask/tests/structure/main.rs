@@ -9,6 +9,7 @@
 )]
 
 mod cycles;
+mod links;
 mod modules;
 mod purity;
 mod security;
