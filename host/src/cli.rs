@@ -182,8 +182,8 @@ pub struct LeaseArguments {
 /// The ports of a host.
 #[derive(Debug, Args)]
 pub struct PortArguments {
-    /// Address that serves /metrics, /controllers/NAME/disagreements, /livez,
-    /// /readyz, and requests such as promote for the controllers of a file:
+    /// Address that serves /metrics, /controllers/NAME/disagreements, /log,
+    /// /livez, /readyz, and requests such as promote for the controllers of a file:
     /// 127.0.0.1:8080, localhost:8080, or :8080 for every address. A client
     /// needs a bearer token whose user may get the path.
     #[arg(long, value_name = "ADDRESS")]
@@ -435,7 +435,7 @@ pub struct GrantArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub controller: ControllerArguments,
-    /// Adds the rules to the Controller after it has shown them.
+    /// Adds the rules to the Controller and prints them.
     #[arg(long)]
     pub apply: bool,
     /// With --apply: how long to wait for the host; with 0, do not wait.

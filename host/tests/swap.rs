@@ -284,7 +284,7 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
             std::mem::replace(&mut host.reports, nothing),
         ));
         host.apply(&config(0)).await;
-        until(&ledger, "it did not begin", |ledger| ledger.begun == 1).await;
+        until(&ledger, "no call has started", |ledger| ledger.begun == 1).await;
 
         let stop = Arc::new(AtomicBool::new(false));
         let load = {

@@ -112,7 +112,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether a read has shown that the owner is gone, in the dependent's
+    /// Whether a read has proven that the owner is gone, in the dependent's
     /// namespace or cluster-scoped. The scope of its kind does not matter, so
     /// that the answer holds after the kind is gone too, like that of a custom
     /// resource.

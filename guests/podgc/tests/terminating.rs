@@ -364,7 +364,7 @@ fn pgc_37_duplicated_keys_in_a_pod_do_not_matter() {
             panic!("one plan was executed");
         };
         let Some(Step::Patch(patch)) = plan.plan.steps.first() else {
-            panic!("it begins with a patch");
+            panic!("the first step is a patch");
         };
         assert_eq!(
             (&*patch.kind, &*patch.subresource),

@@ -106,7 +106,7 @@ impl serde::de::Error for Error {
 }
 
 impl Error {
-    /// A number with a fraction is shown without its digits: the code that
+    /// The error has no digits of a number with a fraction: the code that
     /// writes them is 14 kB.
     fn unfit(found: Unexpected<'_>, expected: &dyn Expected, is_range: bool) -> Self {
         let expected = in_words(&expected.to_string(), is_range);

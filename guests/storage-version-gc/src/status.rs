@@ -3,7 +3,7 @@
 use davit_guest::Time;
 use serde::{Deserialize, Serialize};
 
-/// The condition that tells whether all API servers encode in one version.
+/// The condition that says whether all API servers encode in one version.
 pub const ALL_EQUAL: &str = "AllEncodingVersionsEqual";
 
 /// The status of a `StorageVersion`: all of its fields, since a merge patch

@@ -32,7 +32,7 @@ const SLACK: Instant = 500;
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// Decides about the pods of a node whose taints changed. If a live read has
-/// shown that the cache is wrong about the node, another live read decides.
+/// proven that the cache is wrong about the node, another live read decides.
 pub(crate) fn reconcile_node(
     config: &Config,
     cx: &Context<'_>,
@@ -528,7 +528,7 @@ impl<'a> Timers<'a> {
         self.has_cancelled = true;
     }
 
-    /// An item with cancellations is requeued at once: two items can be about
+    /// An item with cancellations is requeued immediately: two items can be about
     /// one pod at the same time, and this one may have read the older state.
     fn decision(self) -> Decision {
         let decision = match self.unread {

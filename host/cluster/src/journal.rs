@@ -21,7 +21,7 @@ pub struct SentRequest {
     pub method: Method,
     /// The path, without the query.
     pub path: String,
-    /// When the request began to wait for its turn.
+    /// The start of the request's wait for its turn.
     pub asked: Instant,
     /// When it was sent.
     pub sent: Instant,

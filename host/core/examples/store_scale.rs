@@ -67,7 +67,7 @@ fn main() -> Outcome<()> {
         store.segment_bytes(pods) / PODS as usize,
     );
     println!(
-        "shown: {} pods, {} nodes",
+        "snapshot: {} pods, {} nodes",
         store.view(pods_view).map_or(0, |view| view.len()),
         store.view(nodes_view).map_or(0, |view| view.len())
     );

@@ -68,8 +68,8 @@ pub struct Trip {
     pub guardrail: Guardrail,
     /// Its limit in any 60 seconds, in units of the guardrail.
     pub limit: u32,
-    /// The role of the revision whose plans it holds back. A trip of the stable
-    /// revision holds back both.
+    /// The role of the revision whose plans the trip defers. A trip of the stable
+    /// revision defers those of both.
     pub role: Role,
     /// When it tripped; none if an earlier host recorded it.
     pub since: Option<Instant>,
@@ -260,7 +260,7 @@ impl Budget {
         }
     }
 
-    /// The guardrails that hold plans back at present.
+    /// The guardrails that defer plans at present.
     pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Trip> {
         let tripped = self.tripped.iter();
         tripped.filter(move |trip| trip.until.is_none_or(|until| now < until))
@@ -294,7 +294,7 @@ impl Budget {
         })
     }
 
-    /// Trips a guardrail: it holds back further plans.
+    /// Trips a guardrail: it defers further plans.
     pub fn trip(&mut self, trip: Trip, now: Instant) {
         self.expire(now);
         if !self.tripped.contains(&trip) {
@@ -424,8 +424,8 @@ fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDequ
     plans
 }
 
-/// A trip of the whole limit holds back both revisions, a trip of the candidate's share
-/// only the candidate.
+/// A trip of the whole limit defers plans of both revisions, a trip of the candidate's
+/// share only those of the candidate.
 fn holds_back(trip: &Trip, role: Role) -> bool {
     trip.role == Role::Stable || role == Role::Candidate
 }

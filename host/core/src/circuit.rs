@@ -122,7 +122,7 @@ fn quoted(guest_message: &str) -> String {
 
 /// What happens to each of the `items` items of a failed call.
 ///
-/// If there are several, each is reconciled again at once in a call of its own, until
+/// If there are several, each is reconciled again immediately in a call of its own, until
 /// it is done. A single item is retried after the back-off of its queue. If the guest
 /// does not start, no item is to blame: they return to their queue unchanged.
 #[must_use]

@@ -26,8 +26,8 @@ pub struct DesiredController<G> {
     pub cohort: Cohort,
     /// The candidate, and the step of its rollout.
     pub candidate: Option<(LoadedRevision<G>, CandidateStep)>,
-    /// The guardrails that were tripped when an earlier host ended: they hold
-    /// plans back from the start.
+    /// The guardrails that were tripped when an earlier host ended: they defer
+    /// plans from the start.
     pub tripped: Vec<TrippedGuardrail>,
     /// What guardrails had admitted when another host ended or lost the lease: it counts
     /// from the start, or from the time when this replica leads.
@@ -71,7 +71,7 @@ pub struct TrippedGuardrail {
 }
 
 impl TrippedGuardrail {
-    /// The trip on the clock of this host. It holds back both revisions: the
+    /// The trip on the clock of this host. It defers plans of both revisions: the
     /// candidate's share of a limit ends with the candidate.
     #[must_use]
     pub fn resumed(self, now: Now) -> Trip {

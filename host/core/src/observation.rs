@@ -23,7 +23,7 @@ pub struct Observation {
     pub circuit_open: Option<String>,
     /// The candidate that runs beside it.
     pub candidate: Option<CandidateObservation>,
-    /// The guardrails that hold plans back.
+    /// The guardrails that defer plans.
     pub tripped: Vec<Trip>,
     /// What the guardrails have admitted in the last 60 seconds; none if the controller does
     /// not run.

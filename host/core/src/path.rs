@@ -116,7 +116,7 @@ impl FromStr for FieldPath {
         }
         match segments.first() {
             Some(Segment::Field(_)) => Ok(Self(segments)),
-            _ => Err(error("it does not begin with a field of the object")),
+            _ => Err(error("it does not start with a field of the object")),
         }
     }
 }

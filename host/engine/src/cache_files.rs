@@ -79,7 +79,7 @@ pub fn touch(path: &Path) {
 }
 
 /// Deletes the least recently used files of a directory beyond the limit.
-/// `is_in_use` tells for a file's name whether the file must stay; none for a
+/// `is_in_use` returns for a file's name whether the file must stay; none for a
 /// file that does not belong to the cache.
 pub fn prune(directory: &Path, room: Room, is_in_use: impl Fn(&str) -> Option<bool>) {
     let mut kept = match list(directory, is_in_use) {

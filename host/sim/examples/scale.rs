@@ -110,7 +110,7 @@ async fn follow(
     Ok(())
 }
 
-/// Follows a watch until it has shown so many events; answers their size.
+/// Follows a watch until it has sent so many events; returns their size.
 async fn watch(sim: &Sim, version: u64, events: usize) -> usize {
     let path = format!("/api/v1/pods?watch=true&resourceVersion={version}");
     let Ok(request) = http::Request::get(path).body(Empty::new()) else {

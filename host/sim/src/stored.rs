@@ -130,7 +130,7 @@ impl StoredObject {
     }
 }
 
-/// `{"kind":…,"apiVersion":…,`: how every served object begins.
+/// `{"kind":…,"apiVersion":…,`: how every served object starts.
 #[must_use]
 pub fn type_prefix(kind: &str, api_version: &str) -> Vec<u8> {
     // Kinds and versions are DNS names: nothing needs escaping. The capacity fits a

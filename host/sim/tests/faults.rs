@@ -173,7 +173,7 @@ async fn a_watch_that_is_waited_on_is_disturbed() {
         let open = sim.disturb(&Match::new("watch", "configmaps"), fault);
         assert_eq!(open, 1);
         let last = timeout(Duration::from_secs(1), waiting).await;
-        assert_eq!(last.expect("it ends at once").unwrap(), end);
+        assert_eq!(last.expect("it ends immediately").unwrap(), end);
     }
 }
 

@@ -19,7 +19,7 @@ impl Trace {
     #[must_use]
     pub fn new(keep: bool) -> Self {
         Self {
-            // FNV-1a: good enough for a test to tell two traces apart.
+            // FNV-1a: good enough for a test to distinguish two traces.
             hash: 0xcbf2_9ce4_8422_2325,
             lines: 0,
             kept: keep.then(Vec::new),

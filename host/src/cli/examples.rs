@@ -130,7 +130,7 @@ Examples:
 pub(super) const LOG: &str = "\
 Examples:
   kubectl --namespace davit-system create token davit-operator > token
-  kubectl --namespace davit-system port-forward pod/davit-0 8080 &
+  kubectl --namespace davit-system port-forward pod/NAME 8080 &
 
   # The present filter
   davit log --server http://127.0.0.1:8080 --token-file token

@@ -1,4 +1,4 @@
-//! The arguments about what a host tells of its work.
+//! The arguments about what a host reports of its work.
 
 use clap::Args;
 

@@ -140,7 +140,7 @@ impl Grant {
         }
         let name = &self.name;
         bail!(
-            "the Controller {name} changed after these rules were shown, and was left as it is: \
+            "the Controller {name} changed meanwhile, and no rule was added: \
              davit grant {name} shows the rules that it lacks now"
         )
     }

@@ -32,7 +32,7 @@ struct Versions {
     host_error: Option<String>,
 }
 
-/// The part of an API server's version that is shown.
+/// The part of an API server's version that the command prints.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Server {

@@ -1,6 +1,6 @@
 //! The traces of decisions: the machine's effects and reports as spans.
 //!
-//! A trace begins when its item became due, and ends when the item is reconciled. The
+//! A trace starts when its item became due, and ends when the item is reconciled. The
 //! spans of a plan and of a live read are made in their own tasks. Without a collector
 //! there is no [`Traces`], and nothing here runs.
 

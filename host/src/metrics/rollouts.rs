@@ -46,7 +46,7 @@ impl RolloutMetrics {
             )?,
             tripped: registrar.gauge(
                 "davit_guardrail_tripped",
-                "1 while a guardrail holds plans back.",
+                "1 while a guardrail is tripped and defers plans.",
                 &[CONTROLLER, "guardrail"],
             )?,
             events: registrar.counter(

@@ -465,7 +465,7 @@ impl Running {
             async { while !matches!(self.reports.recv().await, Some(Report::Started { .. })) {} };
         tokio::time::timeout(PATIENCE, waiting)
             .await
-            .expect("the controller did not begin");
+            .expect("the controller did not start");
     }
 
     /// The reports about starts, rulings and plans since the last call.

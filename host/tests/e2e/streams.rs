@@ -53,7 +53,7 @@ fn a_controller_that_needs_more_fields_delays_no_other() {
         bench.pod("evicted", &node, "Running").await;
         let deadline = begun + 3 * LIST;
         while !started(&mut host, "taint-eviction") {
-            assert!(Instant::now() < deadline, "it does not begin");
+            assert!(Instant::now() < deadline, "the controller does not start");
             sleep(Duration::from_secs(1)).await;
         }
         let taint = json!({"spec": {"taints": [{"key": "k", "effect": "NoExecute"}]}});

@@ -165,7 +165,7 @@ async fn inaccessible_version(cluster: Cluster, child_first: bool) {
     cluster.until_gone(&[&good]).await;
     sleep(Duration::from_mins(10)).await;
     cluster.stay(&[&child]).await;
-    // No request could tell anything about it.
+    // No request could prove anything about it.
     assert_eq!(
         cluster.sim.count(&Match {
             name: "child".into(),

@@ -65,7 +65,7 @@ async fn a_grant_for_a_controller_that_has_changed_is_refused() {
     let before = cluster.get("podgc");
     assert_eq!(
         grant.apply(NO_WAIT).await.unwrap_err().to_string(),
-        "the Controller podgc changed after these rules were shown, and was left as it is: \
+        "the Controller podgc changed meanwhile, and no rule was added: \
          davit grant podgc shows the rules that it lacks now"
     );
     assert_eq!(cluster.get("podgc"), before);

@@ -188,7 +188,7 @@ fn writes(cluster: &Cluster) -> usize {
         .count()
 }
 
-/// The role of the account is withdrawn while the controller works, and given back.
+/// The role of the account is withdrawn while the controller works, and granted again.
 #[test]
 fn an_account_that_loses_its_permissions_stops_its_controller() {
     let story = podgc();

@@ -32,7 +32,7 @@ pub(crate) fn check(workspace: &Path, required: bool) -> Result<()> {
     Ok(())
 }
 
-/// Whether cargo succeeds with these arguments; its output is not shown.
+/// Whether cargo succeeds with these arguments; its output is not printed.
 fn runs<const N: usize>(workspace: &Path, arguments: [&str; N]) -> bool {
     let status = Command::new(env!("CARGO"))
         .args(arguments)

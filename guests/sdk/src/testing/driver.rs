@@ -206,7 +206,7 @@ impl<C: Controller> Driver<C> {
         }
     }
 
-    /// Takes the machine's effects. An effect that is answered at once is an input, after
+    /// Takes the machine's effects. An effect that is answered immediately is an input, after
     /// which the machine is asked again.
     fn poll(&mut self) {
         let mut answered = true;
@@ -389,7 +389,7 @@ impl<C: Controller> Driver<C> {
         self.machine.handle(now, input);
     }
 
-    /// Updates of streams that the test made or held back.
+    /// Updates of streams that the test made or delayed.
     pub(super) fn deliver(&mut self, updates: BTreeMap<StreamId, Update>) {
         for (stream, update) in updates {
             let updates = vec![update];

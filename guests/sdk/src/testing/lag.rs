@@ -7,7 +7,7 @@ use davit_core::stream::{StreamId, Update};
 
 use super::cluster::Id;
 
-/// The updates that tests hold back, by the object and the stream: the last of each.
+/// The updates that tests delay, by the object and the stream: the last of each.
 #[derive(Debug, Default)]
 pub(super) struct Lag(BTreeMap<Id, BTreeMap<StreamId, Update>>);
 
@@ -26,7 +26,7 @@ impl Lag {
         self.0.remove(id).unwrap_or_default()
     }
 
-    /// Takes the updates that are held back out of those of a stream of a kind.
+    /// Removes the delayed updates from those of a stream of a kind.
     pub(super) fn filter(&mut self, stream: StreamId, kind: &str, updates: &mut Vec<Update>) {
         if self.0.is_empty() {
             return;

@@ -284,7 +284,7 @@ impl<C: Controller> Harness<C> {
     }
 
     /// Fails every live read of an object with this class. A class that no answer of the
-    /// API server has (`unmappable`, or one of a later host) is shown to the guest in
+    /// API server has (`unmappable`, or one of a later host) reaches the guest in
     /// place of the answer.
     pub fn fail_reads(&mut self, kind: &str, key: &str, class: &str) {
         let driver = self.driver.get_mut();

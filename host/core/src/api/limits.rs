@@ -19,11 +19,11 @@ use super::strict::{expected_text, percent, text};
 pub const MOST_INSTANCES: u32 = 16;
 
 /// The shortest cooldown. A guardrail counts over 60 seconds: after a shorter cooldown
-/// it would trip again at once.
+/// it would trip again immediately.
 const LEAST_COOLDOWN: Duration = Duration::from_secs(10);
 
 /// Limits on the writes of the controller. When a plan would exceed a limit, the
-/// guardrail trips: it holds plans back for the cooldown.
+/// guardrail trips: it defers plans for the cooldown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct GuardrailConfig {
@@ -42,13 +42,13 @@ pub struct GuardrailConfig {
     )]
     #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
-    /// How long a tripped guardrail holds plans back: a duration of at least `10s`,
+    /// How long a tripped guardrail defers plans: a duration of at least `10s`,
     /// or `until reset` for until an operator runs `davit reset`. The default is `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<CooldownConfig>,
 }
 
-/// How long a tripped guardrail holds plans back.
+/// How long a tripped guardrail defers plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = "^(until reset|([0-9]+(h|m|s|ms))+)$"))]
@@ -118,7 +118,7 @@ impl From<&GuardrailConfig> for Guardrails {
 
 /// The resources that one call of the guest may use, and the most that the host keeps for
 /// the guest. A change of `memoryMib`, `callMillis` or `instances` is another revision;
-/// any other limit applies at once. A call that would exceed a limit fails with the name
+/// any other limit applies immediately. A call that would exceed a limit fails with the name
 /// of the limit, unless the limit says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]

@@ -20,7 +20,7 @@ use super::strict::{expected_text, percent, text};
 pub struct RolloutConfig {
     /// The steps of a rollout, such as `shadow 10m`, `weight 10 for 10m` or
     /// `weight 50 until promoted`. Without steps, a new revision replaces the stable
-    /// one at once.
+    /// one immediately.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub steps: Vec<StepConfig>,

@@ -45,7 +45,7 @@ pub struct ControllerSpec {
     /// for the guest.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitConfig,
-    /// How a new revision replaces the stable one. If absent, at once.
+    /// How a new revision replaces the stable one. If absent, immediately.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rollout: RolloutConfig,
     /// The ServiceAccount that the controller reads and writes as, in Davit's own

@@ -40,7 +40,7 @@ pub struct ControllerStatus {
     /// the spec changes or an operator retries it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RejectedStatus>,
-    /// The guardrails that have tripped and hold plans back.
+    /// The guardrails that have tripped and defer plans.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",

@@ -356,7 +356,7 @@ fn plans_of_another_host_count_for_the_percentage_of_every_kind() {
     assert_eq!(admitted(&mut budget, of_hundred, 101, 9), 3);
 }
 
-/// It led before, recorded that at once, and could not reach the API server for a while.
+/// It led before, recorded that immediately, and could not reach the API server for a while.
 #[test]
 fn plans_that_have_become_older_since_they_were_recorded_count_once() {
     let mut budget = Budget::new(deletes(100));

@@ -96,7 +96,7 @@ fn update<'a>(
 }
 
 impl<G: Clone> Host<G> {
-    /// Tells both halves of the host for which controllers they may work.
+    /// Passes to both halves of the host for which controllers they may work.
     pub(super) fn note_terms(&mut self, now: Now) {
         let Some(leases) = self.leases.as_mut().filter(|one| one.due <= now.instant) else {
             return;

@@ -90,7 +90,7 @@ pub struct Counts {
     pub only_candidate: u64,
     /// Both do something, but not the same.
     pub different: u64,
-    /// The target was gone too early to tell.
+    /// The target was gone before both had decided.
     pub unknown: u64,
 }
 

@@ -67,7 +67,7 @@ pub struct Progress {
 pub enum Request {
     /// Start the next step, whatever the analysis says.
     Promote,
-    /// Promote the candidate at once.
+    /// Promote the candidate immediately.
     PromoteFully,
     /// Roll the candidate back.
     Abort,

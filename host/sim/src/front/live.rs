@@ -55,7 +55,7 @@ pub(super) struct Live {
 }
 
 enum State {
-    /// The objects it began with that are still to be sent, and whether a
+    /// The initial objects that are still to be sent, and whether a
     /// bookmark follows them.
     Initial(std::vec::IntoIter<StoredObject>, bool),
     Following,

@@ -47,7 +47,7 @@ impl Access {
 }
 
 impl Model {
-    /// Stores the roles and bindings that every cluster begins with.
+    /// Stores the roles and bindings that every cluster starts with.
     pub(super) fn bootstrap_roles(&mut self, now: Time) -> Result<()> {
         for (plural, object) in bootstrap::objects() {
             let Some(resource) = self.resource(GROUP, "v1", plural) else {

@@ -233,7 +233,7 @@ pub struct ListOptions {
     pub watch: bool,
     /// Send bookmarks.
     pub bookmarks: bool,
-    /// Begin a watch with the state.
+    /// Start a watch with the state.
     pub send_initial_events: Option<bool>,
     /// Seconds after which a watch ends.
     pub timeout_seconds: Option<u64>,

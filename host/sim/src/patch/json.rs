@@ -1,5 +1,6 @@
 //! RFC 6902 JSON patches, as the API server's library applies them: to remove an absent
-//! value, or to add to a missing parent, is an error.
+//! value, or to add to a missing parent, is an error. docs/adr/0011-json-patches-of-the-sim.md
+//! says why no library of ours does.
 
 use serde_json::{Map, Value};
 

@@ -15,7 +15,7 @@ use reader::{Field, Reader};
 /// The media type.
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.kubernetes.protobuf";
 
-/// What the bytes of an object begin with.
+/// The first bytes of every object.
 const MAGIC: &[u8] = b"k8s\0";
 
 /// How deep messages may nest.

@@ -27,7 +27,7 @@ pub(super) struct KnownRecord {
     running: Option<String>,
     /// The rolled-back revisions.
     rejected: BTreeSet<String>,
-    /// The guardrails that hold plans back.
+    /// The guardrails that defer plans.
     trips: BTreeMap<TripName, Hold>,
     tripping: BTreeMap<TripName, Hold>,
     /// Every trip that the host has read or decided to record.
@@ -47,7 +47,7 @@ pub(super) struct KnownRecord {
 /// The field of a guardrail, and when it tripped.
 type TripName = (String, String);
 
-/// Until when a guardrail holds plans back; none: until a reset.
+/// Until when a guardrail defers plans; none: until a reset.
 type Hold = Option<Instant>;
 
 impl KnownRecord {
@@ -283,7 +283,7 @@ impl KnownRecord {
         ))
     }
 
-    /// The tripped guardrail that should hold back a plan that writes.
+    /// The tripped guardrail that should defer a plan that writes.
     pub(super) fn held_back(&self, controller: &str, plan: &Plan, now: Instant) -> Option<String> {
         let deletes = plan
             .steps

@@ -70,7 +70,7 @@ impl HostIndex {
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "an occurrence is handled at once, and most are notices"
+    reason = "an occurrence is handled immediately, and most are notices"
 )]
 pub enum Occurrence {
     /// Something reaches a host.

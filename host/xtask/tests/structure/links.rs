@@ -1,5 +1,5 @@
 //! The pages that a text names exist: links of the documentation with their sections, and
-//! `docs/NAME.md` in sources and manifests.
+//! the pages of `docs/` in sources and manifests.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -38,8 +38,8 @@ fn a_section_has_the_name_of_its_heading_and_code_has_no_links() {
     assert_eq!(sections(&text), ["a-b-of-cs".to_owned()].into());
     assert_eq!(links(&text), ["d.md", "f.md#g", "#i"]);
     assert_eq!(
-        pages("// see docs/a-b.md#c.\n/docs/examples"),
-        ["docs/a-b.md#c"]
+        pages("// see docs/sim.md#faults.\n/docs/examples"),
+        ["docs/sim.md#faults"]
     );
 }
 

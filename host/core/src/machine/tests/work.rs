@@ -66,7 +66,7 @@ fn a_removed_controllers_plans_are_withdrawn_and_come_to_their_end() {
     assert_ne!(another.id.controller, execute.id.controller);
 }
 
-/// Permissions are withdrawn and given back while a request is under way.
+/// Permissions are withdrawn and granted again while a request is under way.
 #[test]
 fn a_controller_that_starts_again_waits_for_the_plans_of_the_former_one() {
     let mut bench = Bench::running(&["a"]);
@@ -141,7 +141,11 @@ fn a_large_answer_of_one_controller_does_not_hold_up_another() {
     );
     bench.machine.handle(now, answered(&small, true));
     bench.run();
-    assert_eq!(bench.deleting(), ["a"], "the other one is executed at once");
+    assert_eq!(
+        bench.deleting(),
+        ["a"],
+        "the other one is executed immediately"
+    );
     let ruled = |bench: &Bench| {
         let is_of_large = |report: &&Report| matches!(report, Report::Ruled { controller, .. } if controller == "test");
         bench.reports.iter().filter(is_of_large).count()

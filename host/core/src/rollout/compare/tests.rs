@@ -397,7 +397,7 @@ fn plans_that_are_compared_have_a_bound_in_bytes() {
         assert!(targets <= 2 * 20_000 && disagreements <= 20_000);
     }
     assert!(bench.comparison.targets.len() > 10, "the newest are kept");
-    // Half were compared at once. Of the others, most were dropped before their windows
+    // Half were compared immediately. Of the others, most were dropped before their windows
     // ended: nobody knows what the stable revision would have done.
     let counts = bench.counts(100);
     assert_eq!(counts.different, 50);
@@ -405,7 +405,7 @@ fn plans_that_are_compared_have_a_bound_in_bytes() {
     assert!(counts.unknown > 25, "{counts:?}");
 }
 
-/// A guest chooses the keys of its items, and may be done with each at once.
+/// A guest chooses the keys of its items, and may be done with each immediately.
 #[test]
 fn items_that_were_reconciled_have_a_bound_in_bytes() {
     let mut bench = Bench::new();

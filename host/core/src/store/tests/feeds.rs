@@ -50,7 +50,7 @@ struct World {
     lines: BTreeMap<StreamId, (Line, VecDeque<Output>)>,
     /// Views with the fields that they read.
     views: Vec<(ViewId, &'static str)>,
-    /// The version of the state that was last shown.
+    /// The version of the state that was last visible.
     shown: u64,
     streaming: (bool, bool),
     served: bool,
@@ -363,7 +363,7 @@ fn the_current_stream_continues_until_its_successor_has_caught_up() {
     two.change(0, 1, 5, false);
     two.change(0, 2, 6, true);
     assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
-    // Older than the shown state: the deleted object does not return.
+    // Older than the visible state: the deleted object does not return.
     two.list(1, &[(1, 1), (2, 2)], "4");
     assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
     two.change(1, 1, 5, false);
@@ -468,7 +468,7 @@ fn a_restarted_stream_keeps_the_shown_objects() {
     assert_eq!(two.streams(), [0; 0]);
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [2]);
-    // The stream lists the first view's field only. This view is shown too.
+    // The stream lists the first view's field only. This view is visible too.
     two.views[1] = join(&mut two.store, "b").0;
     assert_eq!(two.shown(), [state(&[(1, 1)]), state(&[(1, 1)])]);
     two.feeds.follow(&two.store, |_| true);

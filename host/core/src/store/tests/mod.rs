@@ -279,7 +279,7 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
         });
         let mut changes = Vec::new();
         store.attach(view, &segment("pods"), &mut changes).unwrap();
-        assert_eq!(changes.len(), 1, "it shows the pod at once");
+        assert_eq!(changes.len(), 1, "the view has the pod immediately");
         view
     };
     let candidate = attach(&["spec.nodeName"]);

@@ -98,7 +98,7 @@ fn other_limits_release_what_tripped_before() {
     // A write that was under way still names the trip.
     trace.record(trip.clone());
     passes(&trace.execute(STABLE, patch("a")));
-    // A trip of before the change that the host notices after it.
+    // A trip from before the change that the host notices after it.
     trace.record(tripped("writesPerMinute", &unnoticed, None));
     passes(&trace.execute(STABLE, patch("d")));
     trace.record(trip.clone());
