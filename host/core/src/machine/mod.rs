@@ -124,10 +124,6 @@ impl<G: Clone> Machine<G> {
                 outcome,
                 took,
             } => self.handle_outcome(now.instant, plan, outcome, took),
-            Input::Leadership { held } => {
-                self.leadership.withheld = !held;
-                self.judge_leadership(now);
-            }
             Input::Stop => {
                 self.outbox.stopping = true;
                 self.withdraw_all(now.instant);
