@@ -133,7 +133,7 @@ fn decision(plans: Vec<Plan>, commands: Vec<Command>) -> Decision {
 struct Bench {
     controller: Controller<()>,
     snapshot: Snapshot,
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
 }
 
 impl Bench {
@@ -151,13 +151,13 @@ impl Bench {
         Self {
             controller,
             snapshot: Store::default().snapshot(),
-            mapping: Mapping::new([ServedResource {
+            mapping: Arc::new(Mapping::new([ServedResource {
                 resource: ApiResource::new("", "v1", "pods"),
                 kind: "Pod".to_owned(),
                 namespaced: true,
                 verbs: vec!["delete".to_owned()],
                 preferred: true,
-            }]),
+            }])),
         }
     }
 
@@ -175,7 +175,7 @@ impl Bench {
         let snapshot = self.snapshot.clone();
         let call = self
             .controller
-            .poll_call(Instant::ZERO, Role::Stable, &snapshot);
+            .poll_call(Instant::ZERO, Role::Stable, &snapshot, &self.mapping);
         Ok(call.ok_or("the ticks are due")?.id)
     }
 

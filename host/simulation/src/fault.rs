@@ -83,7 +83,7 @@ kinds! {
     Reboot,
     /// The host's wall clock jumps.
     ClockJump,
-    /// The host loses leadership.
+    /// A host loses the lease of a controller.
     LostLeadership,
     /// One of several hosts stops.
     Stop,
@@ -100,7 +100,6 @@ impl FaultKind {
     #[must_use]
     pub fn is_possible(self, hosts: usize) -> bool {
         match self {
-            Self::LostLeadership => hosts == 1,
             Self::Stop | Self::Suspension | Self::LostRequest | Self::LostAnswer => hosts > 1,
             _ => true,
         }

@@ -22,6 +22,8 @@ pub struct Simulation {
     executed: Vec<ExecutedPlan>,
     /// The number of starts of hosts.
     starts: u64,
+    /// Whether the hosts take part in leader election.
+    elects: bool,
 }
 
 /// Why [`Simulation::run`] returned.
@@ -45,6 +47,7 @@ impl Simulation {
             hosts: vec![Host::new(HostIndex::FIRST)],
             executed: Vec::new(),
             starts: 0,
+            elects: false,
         }
     }
 
@@ -89,16 +92,28 @@ impl Simulation {
     /// Adds a host whose monotonic clock is too fast by so many parts per million. With
     /// several hosts, all take part in leader election.
     pub fn add_host(&mut self, drift: i32) -> HostIndex {
-        self.world.records_mut().are_elected = true;
+        self.elect();
         let index = self.world.add_host(drift);
         self.hosts.push(Host::new(index));
         index
     }
 
+    /// The hosts that start from now on take part in leader election, also a single one.
+    pub fn elect(&mut self) {
+        self.elects = true;
+        self.world.records_mut().are_elected = true;
+    }
+
+    /// Whether the hosts take part in leader election.
+    #[must_use]
+    pub const fn elects(&self) -> bool {
+        self.elects
+    }
+
     /// Starts a host.
     pub fn start(&mut self, host: HostIndex) {
         self.starts += 1;
-        let (run, elects) = (self.starts, self.hosts.len() > 1);
+        let (run, elects) = (self.starts, self.elects);
         self.driver(host).start(run, elects);
     }
 

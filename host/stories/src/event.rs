@@ -90,8 +90,9 @@ pub(crate) enum Event {
     CrashSoon,
     /// The host's wall clock jumps by so many milliseconds.
     WallClock(i64),
-    /// The host gains or loses leadership.
-    Lead(bool),
+    /// Whether the server answers requests for leases: without them, a host leads until its
+    /// terms end.
+    Leases(bool),
     /// The host crashes, and starts again on a machine that has just started. Says
     /// whether the module cache is still there.
     Reboot(bool),
@@ -276,8 +277,8 @@ impl fmt::Display for Event {
             }
             Self::CrashSoon => f.write_str("crash the host after one of its next effects"),
             Self::WallClock(millis) => write!(f, "move the host's wall clock by {millis} ms"),
-            Self::Lead(true) => f.write_str("the host gains leadership"),
-            Self::Lead(false) => f.write_str("the host loses leadership"),
+            Self::Leases(true) => f.write_str("answer requests for leases"),
+            Self::Leases(false) => f.write_str("answer no requests for leases"),
             Self::Reboot(true) => f.write_str("reboot the host's machine"),
             Self::Reboot(false) => f.write_str("start the host on a machine without modules"),
             Self::Authorize(of, allowed) => f.write_str(&permissions(*of, *allowed)),

@@ -43,10 +43,10 @@ struct DeclaredSpec {
 }
 
 impl Operators {
-    /// Draws the controllers. The entries of a file have one host.
-    pub(crate) fn new(dice: &mut Dice, hosts: usize) -> Self {
+    /// Draws the controllers. The entries of a file have one host, and no leases.
+    pub(crate) fn new(dice: &mut Dice, elects: bool) -> Self {
         let mut operators = Self {
-            in_cluster: dice.chance(0.8) || hosts > 1,
+            in_cluster: dice.chance(0.8) || elects,
             declared: BTreeMap::new(),
             builds: BTreeMap::new(),
             counted: 0,
@@ -142,8 +142,8 @@ impl Operators {
             Action::Remove => self.remove(index, simulation),
             Action::Create(rollout) => self.create(index, rollout, simulation),
             Action::Provide(build) => self.provide(index, *build, simulation),
-            // With several hosts, one of them does.
-            Action::OtherHost if simulation.indexes().count() > 1 => {}
+            // With leases, only their holder does.
+            Action::OtherHost if simulation.elects() => {}
             Action::OtherHost => {
                 let other = HostStatus {
                     id: "another".to_owned(),

@@ -10,6 +10,8 @@ pub(crate) struct Plot {
     pub(crate) seed: u64,
     /// The number of hosts. Several elect a leader for each controller.
     pub(crate) hosts: usize,
+    /// Whether the hosts take part in leader election.
+    pub(crate) elects: bool,
     pub(crate) steps: Vec<Step>,
 }
 
@@ -51,6 +53,8 @@ impl Plot {
         Self {
             seed,
             hosts: size.hosts,
+            // Every second single host, as if its replicas were gone.
+            elects: size.hosts > 1 || Dice::new(seed.rotate_left(7)).chance(0.5),
             steps,
         }
     }

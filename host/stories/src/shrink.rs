@@ -59,6 +59,7 @@ mod tests {
         let plot = Plot {
             seed: 1,
             hosts: 1,
+            elects: false,
             steps: steps.map(step).into(),
         };
         let problems = run(&plot, false).problems;

@@ -12,6 +12,8 @@ use crate::replica;
 
 /// So long after its kubelet fell silent, a node has lost its pods.
 const UNRESPONSIVE: Duration = Duration::from_secs(150);
+/// So long after its last renewal, a term has ended.
+const ENDED: Duration = Duration::from_secs(11);
 /// How likely something happens to a host after a step.
 const OFTEN: f64 = 0.12;
 /// The steps of a story after the rest.
@@ -74,10 +76,10 @@ pub(crate) fn insert_replica_events(dice: &mut Dice, hosts: usize, steps: &mut V
 
 fn step(dice: &mut Dice, event: impl Fn(&mut Dice) -> Event) -> Step {
     let event = event(dice);
-    let pause = if matches!(event, Event::Silence(_)) && dice.chance(0.4) {
-        UNRESPONSIVE
-    } else {
-        pause(dice)
+    let pause = match event {
+        Event::Silence(_) if dice.chance(0.4) => UNRESPONSIVE,
+        Event::Leases(false) if dice.chance(0.5) => ENDED,
+        _ => pause(dice),
     };
     Step { event, pause }
 }
@@ -125,7 +127,7 @@ fn event(dice: &mut Dice) -> Event {
             let millis = i64::try_from(dice.below(7_200_000)).unwrap_or(0);
             Event::WallClock(millis - 3_600_000)
         }
-        98..101 => Event::Lead(dice.chance(0.6)),
+        98..101 => Event::Leases(dice.chance(0.6)),
         101..102 => Event::Reboot(dice.chance(0.7)),
         102..104 => Event::Records {
             fail: some(dice, 0.4),
@@ -181,7 +183,7 @@ fn last_event(dice: &mut Dice) -> Event {
             Event::Break(verb, fault)
         }
         69..73 => Event::Heal,
-        73..75 => Event::Lead(dice.chance(0.6)),
+        73..75 => Event::Leases(dice.chance(0.6)),
         _ => {
             // The garbage collector has the most to do.
             let controller = dice.one_of(&[1, 1, 1, 2, 3]);

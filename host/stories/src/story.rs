@@ -12,7 +12,7 @@ use davit_core::time::Instant;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use davit_sim::model::DeletionKind;
 use davit_sim::{Time, direct};
-use davit_simulation::{Conditions, Dice, HostIndex, Simulation, StopReason, World};
+use davit_simulation::{Conditions, Dice, Simulation, StopReason, World};
 
 use crate::cluster::{self, Kubelets};
 #[cfg(test)]
@@ -152,7 +152,7 @@ impl Story {
         let mut dice = Dice::new(plot.seed ^ 0x5bd1_e995);
         let model = cluster::model(plot.seed, start)?;
         let mut story = Self {
-            operators: Operators::new(&mut dice, plot.hosts),
+            operators: Operators::new(&mut dice, plot.elects),
             simulation: Simulation::new(
                 World::new(model, start, dice.bits(), keep_trace),
                 guests::describe,
@@ -172,6 +172,9 @@ impl Story {
             forgot: plot.hosts > 1,
             choices: Dice::new(!plot.seed),
         };
+        if plot.elects {
+            story.simulation.elect();
+        }
         for _ in 1..plot.hosts {
             let drift = i32::try_from(story.choices.below(2 * MOST_DRIFT)).unwrap_or(0);
             let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
@@ -285,6 +288,7 @@ impl Story {
                 self.world().faults().add(fault);
             }
             Event::Network { .. }
+            | Event::Leases(_)
             | Event::Records { .. }
             | Event::Unlist(_)
             | Event::Unreach(_) => self.degrade(event),
@@ -301,7 +305,6 @@ impl Story {
             | Event::CrashSoon
             | Event::Reboot(_)
             | Event::WallClock(_)
-            | Event::Lead(_)
             | Event::Replica(..) => self.happens_to_host(event),
             Event::Authorize(controller, allowed) => {
                 if let Some(name) = CONTROLLERS.get(*controller) {
@@ -343,6 +346,11 @@ impl Story {
                 conditions.unreachable = *unreachable;
                 conditions.hold_up = *hold_up;
                 conditions.no_discovery = *no_discovery;
+            }
+            Event::Leases(answered) => {
+                // A request whose term ends has no answer.
+                self.forgot |= self.simulation.elects();
+                self.world().conditions_mut().no_leases = !answered;
             }
             Event::Records {
                 fail,
@@ -398,14 +406,11 @@ impl Story {
         self.connect();
     }
 
-    /// Ends all faults, silence of nodes and loss of leadership.
+    /// Ends all faults and the silence of nodes.
     fn repair(&mut self) {
         self.heal();
         for node in 0..NODES {
             self.resume(node);
-        }
-        if !self.has_replicas() {
-            self.simulation.driver(HostIndex::FIRST).lead(true);
         }
     }
 

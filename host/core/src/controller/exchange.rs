@@ -136,6 +136,8 @@ pub struct CallRequest<G> {
     pub views: Arc<BTreeMap<String, ViewId>>,
     /// The cache.
     pub snapshot: Snapshot,
+    /// The resources that the API server serves.
+    pub mapping: Arc<Mapping>,
     /// The work items.
     pub items: Vec<WorkItem>,
     /// What made each item due; none for a page.

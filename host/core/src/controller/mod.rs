@@ -17,7 +17,6 @@ mod shared;
 mod tally;
 mod trigger;
 mod views;
-mod waiters;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +30,7 @@ use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
 use crate::gate::Mode;
+use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Decision, Enqueue, Plan, QueueKey, WorkItem};
@@ -397,6 +397,7 @@ impl<G: Clone> Controller<G> {
         now: Instant,
         role: Role,
         snapshot: &Snapshot,
+        mapping: &Arc<Mapping>,
     ) -> Option<CallRequest<G>> {
         if self.shared.settings.mode == Mode::Disabled {
             return None;
@@ -405,13 +406,19 @@ impl<G: Clone> Controller<G> {
             Role::Stable => &mut self.stable,
             Role::Candidate => self.candidate.as_mut()?,
         };
-        revision.poll_call(now, snapshot, &mut self.shared)
+        revision.poll_call(now, snapshot, mapping, &mut self.shared)
     }
 
     /// What a call of the stable revision about this item would be made with. An answer
     /// to it is void.
-    pub(crate) fn preview(&mut self, snapshot: &Snapshot, item: WorkItem) -> CallRequest<G> {
-        self.stable.request(snapshot, vec![item], &mut self.shared)
+    pub(crate) fn preview(
+        &mut self,
+        snapshot: &Snapshot,
+        mapping: &Arc<Mapping>,
+        item: WorkItem,
+    ) -> CallRequest<G> {
+        self.stable
+            .request(snapshot, mapping, vec![item], &mut self.shared)
     }
 
     /// Enqueues an item of the stable revision, as its guest would.
@@ -427,6 +434,13 @@ impl<G: Clone> Controller<G> {
             revision.is_some_and(|revision| revision.has_called(id))
         };
         Role::ALL.into_iter().find(has_called)
+    }
+
+    /// The mapping that the guest of a call reads; none if the call is void.
+    #[must_use]
+    pub(crate) fn mapping_of(&self, id: CallId) -> Option<&Arc<Mapping>> {
+        let mut revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
+        revisions.find_map(|revision| revision.mapping_of(id))
     }
 
     /// The API server throttled a live read of a call: items that the guest then retries

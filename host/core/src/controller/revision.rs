@@ -11,61 +11,28 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{CallId, CallRequest, DecisionId, Effect, Notes, RevisionId, Settings};
-use super::items::{WorkItems, key};
+use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, Settings};
+use super::items::{CallInFlight, EarlyWake, WorkItems, decisions_of};
 use super::resync::{Pace, Resync};
 use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use crate::bounds::{BoundExceeded, Bounds, Series};
-use crate::circuit::{CallFailure, CircuitBreaker, CircuitState, Permit, after_failed_call};
+use crate::bounds::{Bounds, Series};
+use crate::circuit::{CallFailure, CircuitBreaker, CircuitState, after_failed_call};
 use crate::gate::Mode;
 use crate::manifest::Manifest;
+use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Enqueue, QueueKey, WorkItem};
-use crate::queue::{EnqueueReason, Finish, Origin, PendingSnapshot, QueueStats, Queues, Source};
+use crate::queue::{EnqueueReason, Origin, PendingSnapshot, QueueStats, Queues, Source};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
 
 use answer::Answer;
-
-/// A call in flight.
-#[derive(Debug)]
-struct CallInFlight {
-    items: Vec<WorkItem>,
-    /// The decision whose next page it asks for.
-    continues: Option<DecisionId>,
-    /// The number of items from the re-list lane.
-    relisted: usize,
-    permit: Permit,
-    started: Instant,
-    snapshot: Snapshot,
-    /// Until when the API server throttles reads of the call.
-    throttled_until: Option<Instant>,
-    /// The bytes of objects that the call has read live.
-    live_read_bytes: usize,
-    /// The bound that a live read of the call exceeded.
-    exceeded: Option<BoundExceeded>,
-}
-
-/// The decisions about the items of a call, in their order. A page is alone.
-fn decisions_of(call: CallId, continues: Option<DecisionId>) -> impl Iterator<Item = DecisionId> {
-    let own = move |position| DecisionId { call, position };
-    (0..).map(move |position| continues.unwrap_or_else(|| own(position)))
-}
-
-/// The items of the next call.
-struct NextItems {
-    items: Vec<WorkItem>,
-    /// What made each of them due; none for a page.
-    reasons: Vec<EnqueueReason>,
-    continues: Option<DecisionId>,
-    relisted: usize,
-}
 
 /// A watch of the manifest.
 #[derive(Debug)]
@@ -97,7 +64,6 @@ pub struct Revision<G> {
     complete: bool,
     /// Whether changes of the cache were not enqueued: a resync follows.
     missed: bool,
-    queues: Queues,
     notes: Notes,
     /// The bytes of the notes and their keys.
     note_bytes: usize,
@@ -107,10 +73,9 @@ pub struct Revision<G> {
     plan_bytes: usize,
     circuit: CircuitBreaker,
     tally: Tally,
-    calls: BTreeMap<CallId, CallInFlight>,
     /// The answers that are not executed yet, in their order.
     answers: VecDeque<Answer>,
-    items: WorkItems,
+    pub(super) items: WorkItems,
     resync: Resync,
 }
 
@@ -123,7 +88,8 @@ impl<G: Clone> Revision<G> {
         views: Views,
     ) -> Self {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let mut revision = Self::with(id, Role::Stable, loaded, views, queues);
+        let items = WorkItems::new(queues);
+        let mut revision = Self::with(id, Role::Stable, loaded, views, items);
         revision.begin_resync(Pace::Brisk);
         revision
     }
@@ -133,7 +99,7 @@ impl<G: Clone> Revision<G> {
         role: Role,
         loaded: LoadedRevision<G>,
         views: Views,
-        queues: Queues,
+        items: WorkItems,
     ) -> Self {
         Self {
             id,
@@ -148,16 +114,14 @@ impl<G: Clone> Revision<G> {
             manifest: loaded.manifest,
             complete: true,
             missed: false,
-            queues,
             notes: Notes::default(),
             note_bytes: 0,
             series: Series::default(),
             plan_bytes: 0,
             circuit: CircuitBreaker::default(),
             tally: Tally::default(),
-            calls: BTreeMap::new(),
             answers: VecDeque::new(),
-            items: WorkItems::default(),
+            items,
             resync: Resync::default(),
         }
     }
@@ -200,7 +164,7 @@ impl<G: Clone> Revision<G> {
     fn has_room(&self, bounds: &Bounds) -> bool {
         self.complete
             && self.answers.is_empty()
-            && self.calls.len() < self.identity.limits().instances as usize
+            && self.items.calls().len() < self.identity.limits().instances as usize
             && self.plan_bytes < bounds.plan_bytes
     }
 
@@ -239,7 +203,7 @@ impl<G: Clone> Revision<G> {
 
     /// The state of its queues.
     pub fn queue_stats(&mut self, now: Instant) -> Vec<QueueStats> {
-        self.queues.stats(now)
+        self.items.stats(now)
     }
 
     /// Replaces the views, and starts a resync.
@@ -253,9 +217,7 @@ impl<G: Clone> Revision<G> {
     /// missed.
     pub(super) fn start_resync(&mut self, now: Instant) {
         self.begin_resync(Pace::Easy);
-        for item in self.items.resync() {
-            self.queues.hasten(now, &item.queue, &item.key);
-        }
+        self.items.resync(now);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             let source = Source {
@@ -268,9 +230,7 @@ impl<G: Clone> Revision<G> {
 
     /// The mapping changed: items that wait for it become due.
     pub(super) fn handle_mapping(&mut self, now: Instant) {
-        for item in self.items.mapping_changed() {
-            self.queues.hasten(now, &item.queue, &item.key);
-        }
+        self.items.mapping_changed(now);
     }
 
     fn begin_resync(&mut self, pace: Pace) {
@@ -288,7 +248,7 @@ impl<G: Clone> Revision<G> {
     /// Triggers have room for as many items as the guest, so that it cannot shut them out.
     fn listens(&self, settings: &Settings) -> bool {
         let most = settings.bounds.queue_items.saturating_mul(2);
-        settings.mode != Mode::Disabled && self.complete && self.queues.usage().items < most
+        settings.mode != Mode::Disabled && self.complete && self.items.queues().usage().items < most
     }
 
     /// Enqueues the next page of the resync, unless the last page is still pending.
@@ -304,7 +264,7 @@ impl<G: Clone> Revision<G> {
         if mem::take(&mut self.missed) {
             self.start_resync(now);
         }
-        let is_crowded = self.queues.has_relisted(now);
+        let is_crowded = self.items.queues().has_relisted(now);
         if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
             for key in keys {
                 let source = Source {
@@ -348,7 +308,7 @@ impl<G: Clone> Revision<G> {
 
     fn add(&mut self, now: Instant, queue: &str, key: &str, source: Source) {
         // A valid manifest names only queues that it declares.
-        let added = self.queues.add(now, queue, key, source);
+        let added = self.items.add(now, queue, key, source);
         debug_assert!(added.is_ok(), "{added:?}");
     }
 
@@ -356,31 +316,39 @@ impl<G: Clone> Revision<G> {
         &mut self,
         now: Instant,
         snapshot: &Snapshot,
+        mapping: &Arc<Mapping>,
         shared: &mut Shared,
     ) -> Option<CallRequest<G>> {
         if !self.has_room(&shared.settings.bounds) {
             return None;
         }
         let permit = self.circuit.begin(now)?;
-        let Some(next) = self.next_items(now, shared) else {
+        let Some((batch, continues)) = self.items.dequeue(now) else {
             self.circuit.abandoned(now, permit);
             return None;
         };
-        let mut request = self.request(snapshot, next.items, shared);
-        request.reasons = next.reasons;
-        request.continues = next.continues;
+        if self.role == Role::Stable && continues.is_none() {
+            for waited in batch.waited() {
+                let queue = batch.queue.clone();
+                shared.effects.push_back(Effect::Dequeued { queue, waited });
+            }
+        }
+        let mut request = self.request(snapshot, mapping, batch.items, shared);
+        request.reasons = batch.reasons;
+        request.continues = continues;
         let call = CallInFlight {
             items: request.items.clone(),
-            continues: next.continues,
-            relisted: next.relisted,
+            continues,
+            relisted: batch.relisted,
             permit,
             started: now,
             snapshot: snapshot.clone(),
+            mapping: Arc::clone(mapping),
             throttled_until: None,
             live_read_bytes: 0,
             exceeded: None,
         };
-        self.calls.insert(request.id, call);
+        self.items.start_call(request.id, call);
         if let Some(rollout) = &mut shared.rollout {
             rollout.pending.insert(self.role, request.pending.clone());
         }
@@ -391,6 +359,7 @@ impl<G: Clone> Revision<G> {
     pub(super) fn request(
         &self,
         snapshot: &Snapshot,
+        mapping: &Arc<Mapping>,
         items: Vec<WorkItem>,
         shared: &mut Shared,
     ) -> CallRequest<G> {
@@ -404,6 +373,7 @@ impl<G: Clone> Revision<G> {
             guest: self.guest.clone(),
             views: Arc::clone(&self.views_by_name),
             snapshot: snapshot.clone(),
+            mapping: Arc::clone(mapping),
             items,
             reasons: Vec::new(),
             continues: None,
@@ -415,48 +385,26 @@ impl<G: Clone> Revision<G> {
 
     pub(super) fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) {
         // Who asks has checked that the queue is declared.
-        let added = self.queues.enqueue(now, enqueue);
+        let added = self.items.enqueue(now, enqueue);
         debug_assert!(added.is_ok(), "{added:?}");
-    }
-
-    /// The items of the next call. A page of a started decision comes first, in a call of
-    /// its own.
-    fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<NextItems> {
-        if let Some((page, decision)) = self.items.enter_page() {
-            return Some(NextItems {
-                items: vec![page],
-                reasons: Vec::new(),
-                continues: Some(decision),
-                relisted: 0,
-            });
-        }
-        let batch = self.queues.dequeue(now)?;
-        if self.role == Role::Stable {
-            for waited in batch.waited() {
-                let queue = batch.queue.clone();
-                shared.effects.push_back(Effect::Dequeued { queue, waited });
-            }
-        }
-        self.items.enter_call(&batch.items);
-        Some(NextItems {
-            items: batch.items,
-            reasons: batch.reasons,
-            continues: None,
-            relisted: batch.relisted,
-        })
     }
 
     /// The pending items.
     pub(super) fn pending(&self) -> PendingSnapshot {
-        self.queues.pending()
+        self.items.queues().pending()
     }
 
     pub(super) fn has_called(&self, id: CallId) -> bool {
-        self.calls.contains_key(&id)
+        self.items.call(id).is_some()
+    }
+
+    /// The mapping that a call reads.
+    pub(super) fn mapping_of(&self, id: CallId) -> Option<&Arc<Mapping>> {
+        self.items.call(id).map(|call| &call.mapping)
     }
 
     pub(super) fn handle_throttled_read(&mut self, id: CallId, until: Instant) {
-        if let Some(called) = self.calls.get_mut(&id) {
+        if let Some(called) = self.items.call_mut(id) {
             called.throttled_until = called.throttled_until.max(Some(until));
         }
     }
@@ -469,7 +417,7 @@ impl<G: Clone> Revision<G> {
         took: Duration,
         shared: &mut Shared,
     ) {
-        let Some(called) = self.calls.remove(&id) else {
+        let Some(called) = self.items.end_call(id) else {
             return;
         };
         // The guest may have failed because it did not get what it read.
@@ -491,26 +439,14 @@ impl<G: Clone> Revision<G> {
         let decisions = decisions_of(id, called.continues);
         for (WorkItem { queue, key, .. }, decision) in called.items.into_iter().zip(decisions) {
             let item = QueueKey { queue, key };
-            self.items.leave_call(&item);
-            self.finish_item(now, &item, decision, finish.clone(), shared);
+            let wake = EarlyWake::default();
+            self.finish_item(now, &item, decision, finish.clone(), wake, shared);
         }
     }
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
-        if let Some(called) = self.calls.remove(&id) {
+        if let Some(called) = self.items.void_call(now, id) {
             self.circuit.abandoned(now, called.permit);
-            self.send_back(now, called.items.iter().map(key));
-        }
-    }
-
-    fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = QueueKey>) {
-        if Mutant::ForgetVoidCalls.is_active() {
-            return;
-        }
-        for item in items {
-            self.queues
-                .done(now, &item.queue, &item.key, Finish::PutBack);
-            self.items.leave_call(&item);
         }
     }
 
@@ -522,13 +458,10 @@ impl<G: Clone> Revision<G> {
         if !self.has_room(bounds) {
             return None;
         }
-        let item = || {
-            if self.items.has_page() {
-                return Some(now);
-            }
-            self.queues.next_due(now)
+        let call = || {
+            let item = self.items.next_due(now)?;
+            Some(item.max(self.circuit.opens_at(now)?))
         };
-        let call = || Some(item()?.max(self.circuit.opens_at(now)?));
         [self.resync.due_at(now), call()]
             .into_iter()
             .flatten()
@@ -549,17 +482,8 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.items.awaits(uid) {
-            return;
-        }
-        if !shared.is_open(uid, snapshot, now) {
-            for item in self.items.observed(uid) {
-                let source = Source {
-                    origin: Origin::Fresh,
-                    reason: EnqueueReason::Observed,
-                };
-                self.add(now, &item.queue, &item.key, source);
-            }
+        if self.items.awaits(uid) && !shared.is_open(uid, snapshot, now) {
+            self.items.observed(now, uid);
         }
     }
 }

@@ -74,11 +74,6 @@ pub enum Input {
         /// The duration of the execution, without the wait for its turn.
         took: Duration,
     },
-    /// Whether this replica may write. Initially true.
-    Leadership {
-        /// Whether it may write.
-        held: bool,
-    },
     /// Stop: make no more calls and start no more plans. Plans that have started end.
     Stop,
 }

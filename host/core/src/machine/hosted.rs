@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::account::Account;
 use crate::budget::RecentWrites;
-use crate::controller::{CallId, Controller, Settings, Views};
+use crate::controller::{Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
 use crate::manifest::{Manifest, WatchSpec};
 use crate::revision::LoadedRevision;
@@ -103,12 +103,6 @@ impl<G: Clone> HostedController<G> {
     pub(super) fn refusal(&self, now: Instant) -> Option<&str> {
         let (message, last) = self.refusal.as_ref()?;
         (now.since(*last) < REFUSED_FOR).then_some(message)
-    }
-
-    /// Whether one of its revisions that run made a call.
-    pub(super) fn has_called(&self, call: CallId) -> bool {
-        let controller = self.controller.as_ref();
-        controller.is_some_and(|controller| controller.caller(call).is_some())
     }
 
     /// The watches of these revisions, each with its view.

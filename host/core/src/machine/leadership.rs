@@ -19,8 +19,6 @@ pub(super) struct Leadership {
     terms: Option<BTreeMap<String, Instant>>,
     /// When the next term ends.
     pub(super) ends: Instant,
-    /// Whether nothing is led, whatever the leases are.
-    pub(super) withheld: bool,
 }
 
 impl Default for Leadership {
@@ -28,7 +26,6 @@ impl Default for Leadership {
         Self {
             terms: None,
             ends: Instant::FAR_FUTURE,
-            withheld: false,
         }
     }
 }
@@ -41,7 +38,7 @@ impl Leadership {
             let until = terms.get(controller);
             until.is_some_and(|until| now < *until)
         };
-        !self.withheld && terms.is_none_or(holds)
+        terms.is_none_or(holds)
     }
 
     fn next_end(&self, now: Instant) -> Instant {

@@ -62,9 +62,6 @@ pub struct Machine<G> {
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
     controllers: BTreeMap<String, HostedController<G>>,
-    /// The mapping of each call without an answer: the resources that the API server
-    /// served when the call was made.
-    calls: BTreeMap<CallId, Arc<Mapping>>,
     /// The call of each live read without an answer.
     reads: BTreeMap<ReadId, CallId>,
     /// The resources of which views may lack objects; none if it has to be computed
@@ -91,7 +88,6 @@ impl<G: Clone> Machine<G> {
             streams: Streams::default(),
             mapping: None,
             controllers: BTreeMap::new(),
-            calls: BTreeMap::new(),
             reads: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(),
@@ -128,10 +124,6 @@ impl<G: Clone> Machine<G> {
                 outcome,
                 took,
             } => self.handle_outcome(now.instant, plan, outcome, took),
-            Input::Leadership { held } => {
-                self.leadership.withheld = !held;
-                self.judge_leadership(now);
-            }
             Input::Stop => {
                 self.outbox.stopping = true;
                 self.withdraw_all(now.instant);
@@ -235,7 +227,6 @@ impl<G: Clone> Machine<G> {
         logged: usize,
         took: Duration,
     ) {
-        self.calls.remove(&call);
         let Some((name, hosted)) = find(&mut self.controllers, call.controller) else {
             return;
         };

@@ -20,11 +20,14 @@ impl<G: Clone> Machine<G> {
     /// or lets the guest decide on it. Nothing changes, and an answer would be void.
     pub fn preview(&mut self, now: Now, controller: &str, item: WorkItem) -> Option<Call<G>> {
         let mapping = self.mapping.clone()?;
-        let inputs = self.call_inputs(mapping, now);
+        let unlisted = self.unlisted(&mapping, now.instant);
         let snapshot = self.store.snapshot();
         let hosted = self.controllers.get_mut(controller)?;
-        let request = hosted.controller.as_mut()?.preview(&snapshot, item);
-        Some(work::call(controller, request, &inputs, now))
+        let request = hosted
+            .controller
+            .as_mut()?
+            .preview(&snapshot, &mapping, item);
+        Some(work::call(controller, request, &unlisted, now))
     }
 
     /// Enqueues an item of a controller's stable revision. A guest enqueues with a

@@ -23,17 +23,18 @@ impl<G: Clone> Machine<G> {
         request: ReadRequest,
     ) {
         let hosted = self.controllers.get(&*controller);
-        let Some(hosted) = hosted.filter(|hosted| hosted.has_called(call)) else {
+        let caller = hosted.and_then(|hosted| Some((hosted, hosted.controller.as_ref()?)));
+        let caller = caller.and_then(|(hosted, caller)| {
+            let mapping = caller.mapping_of(call)?;
+            Some((hosted.account.clone(), caller.live_read_room(call), mapping))
+        });
+        let Some((account, most_bytes, mapping)) = caller else {
             let answer = request.void();
             self.outbox.push(Effect::Resume { read, answer });
             return;
         };
-        let account = hosted.account.clone();
-        let most_bytes = hosted.controller.as_ref();
-        let most_bytes = most_bytes.map_or(usize::MAX, |caller| caller.live_read_room(call));
         // The guest has read that mapping during the call.
-        let mapping = self.calls.get(&call).or(self.mapping.as_ref());
-        let mapping = mapping.cloned().unwrap_or_default();
+        let mapping = Arc::clone(mapping);
         self.reads.insert(read, call);
         self.outbox.push(Effect::Read {
             read,

@@ -10,12 +10,6 @@ use crate::mapping::Mapping;
 use crate::rollout::Role;
 use crate::time::{Instant, Now};
 
-/// The inputs that all calls share.
-pub(super) struct CallInputs {
-    mapping: Arc<Mapping>,
-    unlisted: UnlistedByView,
-}
-
 impl<G: Clone> Machine<G> {
     /// Executes a slice of every controller's answers, makes the calls, and takes the
     /// controllers' effects.
@@ -25,17 +19,10 @@ impl<G: Clone> Machine<G> {
         };
         if !self.outbox.stopping {
             self.continue_answers(now.instant, &mapping);
-            self.call_all(now, mapping);
+            self.call_all(now, &mapping);
         }
         // After the calls, because dequeueing items is an effect too.
         self.settle(now.instant);
-    }
-
-    pub(super) fn call_inputs(&mut self, mapping: Arc<Mapping>, now: Now) -> CallInputs {
-        CallInputs {
-            unlisted: self.unlisted(&mapping, now.instant),
-            mapping,
-        }
     }
 
     /// Executes a slice of each controller's answers.
@@ -54,7 +41,7 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    fn call_all(&mut self, now: Now, mapping: Arc<Mapping>) {
+    fn call_all(&mut self, now: Now, mapping: &Arc<Mapping>) {
         let snapshot = self.store.snapshot();
         let mut requests = Vec::new();
         for (name, hosted) in &mut self.controllers {
@@ -63,7 +50,9 @@ impl<G: Clone> Machine<G> {
             };
             controller.continue_resync(now.instant, &snapshot);
             for role in Role::ALL {
-                while let Some(request) = controller.poll_call(now.instant, role, &snapshot) {
+                while let Some(request) =
+                    controller.poll_call(now.instant, role, &snapshot, mapping)
+                {
                     requests.push((name.clone(), request));
                 }
             }
@@ -71,11 +60,10 @@ impl<G: Clone> Machine<G> {
         if requests.is_empty() {
             return;
         }
-        let inputs = self.call_inputs(mapping, now);
+        let unlisted = self.unlisted(mapping, now.instant);
         for (name, request) in requests {
-            let mut call = call(&name, request, &inputs, now);
+            let mut call = call(&name, request, &unlisted, now);
             call.log_bytes = self.outbox.log.room(&name, now.instant);
-            self.calls.insert(call.id, Arc::clone(&call.mapping));
             self.outbox.push(Effect::Call(Box::new(call)));
         }
     }
@@ -102,7 +90,7 @@ impl<G: Clone> Machine<G> {
 pub(super) fn call<G>(
     name: &str,
     request: CallRequest<G>,
-    inputs: &CallInputs,
+    unlisted: &UnlistedByView,
     now: Now,
 ) -> Call<G> {
     Call {
@@ -120,8 +108,8 @@ pub(super) fn call<G>(
         pending: request.pending,
         notes: request.notes,
         grant: request.grant,
-        mapping: Arc::clone(&inputs.mapping),
-        unlisted: Arc::clone(&inputs.unlisted),
+        mapping: request.mapping,
+        unlisted: Arc::clone(unlisted),
         log_bytes: usize::MAX,
     }
 }

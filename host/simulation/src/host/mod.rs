@@ -55,7 +55,6 @@ pub struct Host {
     /// continues it.
     pauses: BTreeMap<String, (ChangeId, bool)>,
     watchdog: Watchdog,
-    leading: bool,
     /// Whether the core's host knows that the API server answers.
     reachable: bool,
     last_id: u64,
@@ -92,7 +91,6 @@ impl Host {
             answers: VecDeque::new(),
             pauses: BTreeMap::new(),
             watchdog: Watchdog::default(),
-            leading: true,
             reachable: true,
             last_id: 1 << 32,
         }
@@ -206,9 +204,6 @@ impl Driver<'_> {
         let now = self.now();
         self.host.core = Some(davit_core::host::Host::new(now, settings));
         self.host.reachable = true;
-        if !self.host.leading {
-            self.handle(machine::Input::Leadership { held: false });
-        }
     }
 
     /// The host receives the declarations of all controllers.
@@ -264,21 +259,6 @@ impl Driver<'_> {
         });
     }
 
-    /// The host gains or loses leadership.
-    pub fn lead(&mut self, held: bool) {
-        self.host.leading = held;
-        self.host.watchdog.leads(held);
-        let change = if held { "gains" } else { "loses" };
-        self.link()
-            .note(format_args!("the host {change} leadership"));
-        if !held {
-            self.world.count(FaultKind::LostLeadership);
-        }
-        self.handle(machine::Input::Leadership { held });
-        self.pump();
-        self.link().allow_writes(held);
-    }
-
     /// The host stops: it starts no more plans and passes its leases on. It has stopped
     /// once [`Host::has_stopped`] says so.
     pub fn stop(&mut self) {
@@ -325,7 +305,10 @@ impl Driver<'_> {
                 Effect::Term { controller, until } => {
                     match until {
                         Some(_) => self.host.watchdog.elected(&controller),
-                        None => self.host.watchdog.follows(&controller),
+                        None => {
+                            self.host.watchdog.follows(&controller);
+                            self.world.count(FaultKind::LostLeadership);
+                        }
                     }
                     self.link().set_term(controller, until);
                 }
@@ -337,6 +320,7 @@ impl Driver<'_> {
                 break;
             }
         }
+        self.link().check_withdrawn();
         self.host.watchdog.settle();
     }
 

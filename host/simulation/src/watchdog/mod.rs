@@ -43,8 +43,6 @@ pub(crate) struct Watchdog {
     manifests: BTreeMap<Arc<str>, Manifest>,
     /// The plans in execution.
     executing: BTreeMap<PlanId, PlanInFlight>,
-    /// Whether the host has lost leadership.
-    lost_leadership: bool,
     /// Whether the host takes part in leader election: it decides only about controllers
     /// whose record it has read since it got the lease.
     elects: bool,
@@ -314,11 +312,6 @@ impl Watchdog {
         self.answers.receive(review, result);
     }
 
-    /// The host gains or loses leadership.
-    pub(crate) fn leads(&mut self, held: bool) {
-        self.lost_leadership = !held;
-    }
-
     /// The host receives an input.
     pub(crate) fn receives(&mut self, input: &Input, now: Instant) {
         match input {
@@ -353,11 +346,6 @@ impl Watchdog {
             |other: &PlanInFlight| other.controller == *controller && other.uid == target.uid;
         if self.executing.values().any(is_same) {
             problems.push(format!("{controller} executes two plans on {target}"));
-        }
-        if self.lost_leadership {
-            problems.push(format!(
-                "{controller} executes without leadership: {target}"
-            ));
         }
         let in_flight = PlanInFlight {
             controller: controller.clone(),

@@ -130,6 +130,23 @@ impl Trace {
     fn restart(&mut self) {
         self.watchdog.restarted(false);
         self.declare();
+        self.read();
+    }
+
+    /// The host crashes, and the next one takes part in leader election.
+    fn restart_with_election(&mut self) {
+        self.watchdog.restarted(true);
+        self.declare();
+        self.read();
+    }
+
+    /// The host gets the lease, and reads the record.
+    fn lead(&mut self) {
+        self.watchdog.elected(CONTROLLER);
+        self.read();
+    }
+
+    fn read(&mut self) {
         let (records, now) = (&self.records, self.now);
         self.watchdog.record_read(CONTROLLER, records, now);
         self.watchdog.settle();

@@ -111,7 +111,9 @@ impl Link<'_> {
             answer: None,
             is_over: false,
         };
-        if self.shared.dice.chance(self.shared.conditions.unreachable) {
+        let is_lost =
+            self.shared.conditions.no_leases && matches!(exchange.call.caller, Caller::Lease(_));
+        if self.shared.dice.chance(self.shared.conditions.unreachable) || is_lost {
             exchange.end(unreachable());
             self.shared.count(FaultKind::NoConnection);
             self.schedule(way, ScheduledEvent::Answer(id));

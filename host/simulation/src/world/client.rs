@@ -44,7 +44,6 @@ pub(super) struct Client {
     /// Until when requests of each controller may be sent, on the host's clock.
     pub(super) terms: BTreeMap<String, Instant>,
     pub(super) record_calls: BTreeMap<u64, RecordCall>,
-    pub(super) may_write: bool,
     /// Whether the server answers.
     pub(super) reach: Reachability,
     /// The number of crashes. Answers to requests of an earlier run reach nobody.
@@ -146,7 +145,6 @@ impl Client {
             identity: None,
             terms: BTreeMap::new(),
             record_calls: BTreeMap::new(),
-            may_write: true,
             reach: Reachability::default(),
             incarnation: 0,
         }

@@ -16,6 +16,8 @@ pub struct Conditions {
     pub starvation: Range<Duration>,
     /// How likely a request gets no connection to the server.
     pub unreachable: f64,
+    /// Whether requests for leases get no connection to the server.
+    pub no_leases: bool,
     /// How likely a request takes [`Self::holdup`] longer to the server.
     pub hold_up: f64,
     /// The additional time of such a request: mostly longer than the host waits.
@@ -49,6 +51,7 @@ impl Default for Conditions {
             starve: 0.0,
             starvation: Duration::from_secs(1)..Duration::from_secs(40),
             unreachable: 0.0,
+            no_leases: false,
             hold_up: 0.0,
             holdup: Duration::from_secs(5)..Duration::from_secs(60),
             no_discovery: 0.0,

@@ -55,9 +55,20 @@ impl Link<'_> {
         }
     }
 
-    /// Whether plans may start from now on: without leadership, they may not.
-    pub fn allow_writes(&mut self, allowed: bool) {
-        self.client.may_write = allowed;
+    /// The host has done all that it does now: it has withdrawn the plans that wait for
+    /// their turn and whose controllers it does not lead.
+    pub(crate) fn check_withdrawn(&mut self) {
+        if self.client.identity.is_none() {
+            return;
+        }
+        let terms = &self.client.terms;
+        let mut waiting = self.client.executions.values();
+        let waiting = waiting
+            .find(|one| one.started.is_none() && !terms.contains_key(one.sender.controller()));
+        if let Some(execution) = waiting {
+            let what = format!("{} waits without leadership", execution.plan.target);
+            self.shared.violated(what);
+        }
     }
 
     /// Whether a request may be sent now: not that of a plan after the term.
@@ -74,12 +85,7 @@ impl Link<'_> {
         if let Caller::Execution(id) = caller
             && let Some(execution) = self.client.executions.get_mut(&id)
         {
-            if execution.started.is_none() && !self.client.may_write {
-                let what = format!("{} starts without leadership", execution.plan.target);
-                self.shared.violated(what);
-            } else {
-                execution.started.get_or_insert(self.shared.instant);
-            }
+            execution.started.get_or_insert(self.shared.instant);
         }
     }
 

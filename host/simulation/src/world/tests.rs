@@ -307,21 +307,39 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
 }
 
 #[test]
-fn a_plan_has_its_turn_only_with_leadership() {
+fn a_plan_that_waits_is_withdrawn_when_its_controller_is_led_no_longer() {
     let mut world = world(7);
     let target = create(&mut world, "a");
     let other = create(&mut world, "b");
-    let first = start(&mut world, &target);
-    // The first plan has started, and may end.
-    world.link(HostIndex::FIRST).allow_writes(false);
-    assert!(ended(&mut world, first).is_success());
+    // The server asks for a pause, so the second plan waits for its turn.
+    let refuse = Action::Refuse(Refusal::TooManyRequests(2));
+    fault(&mut world, "delete", When::First(1), refuse);
+    start(&mut world, &target);
+    let until = world.instant().after(Duration::from_secs(1));
+    assert!(world.next(until).is_none());
+    start(&mut world, &other);
+    let mut link = world.link(HostIndex::FIRST);
+    link.check_withdrawn();
+    link.elect(Some("run1".to_owned()));
+    link.set_term("podgc".to_owned(), Some(Instant::FAR_FUTURE));
+    link.check_withdrawn();
     assert_eq!(world.violations(), [] as [String; 0]);
-    let second = start(&mut world, &other);
-    ended(&mut world, second);
+    // The first plan has started, and may end.
+    let mut link = world.link(HostIndex::FIRST);
+    link.set_term("podgc".to_owned(), None);
+    link.check_withdrawn();
     let [violation] = world.violations() else {
         panic!("{:?}", world.violations());
     };
-    assert!(violation.contains("starts without leadership"));
+    assert!(
+        violation.contains("/b (") && violation.contains("waits without leadership"),
+        "{violation}"
+    );
+    world
+        .link(HostIndex::FIRST)
+        .perform(Effect::<()>::Withdraw(PODGC));
+    world.link(HostIndex::FIRST).check_withdrawn();
+    assert_eq!(world.violations().len(), 1);
 }
 
 #[test]

@@ -30,7 +30,7 @@ impl Story {
         self.simulation.indexes().collect()
     }
 
-    /// Whether the hosts elect a leader.
+    /// Whether there are several hosts.
     pub(super) fn has_replicas(&self) -> bool {
         self.simulation.indexes().count() > 1
     }
@@ -128,9 +128,6 @@ impl Story {
                 let host = self.some_host();
                 self.simulation.shift_wall_clock(host, *millis);
             }
-            // Several hosts elect a leader.
-            Event::Lead(_) if self.has_replicas() => {}
-            Event::Lead(held) => self.simulation.driver(HostIndex::FIRST).lead(*held),
             Event::Replica(host, event) => self.happens(*host, *event),
             _ => {}
         }
@@ -198,7 +195,7 @@ impl Story {
 
     /// Waits until leaders are elected. Returns the controllers without one.
     pub(super) fn elect(&mut self) -> Vec<String> {
-        if !self.has_replicas() {
+        if !self.simulation.elects() {
             return Vec::new();
         }
         self.pass(ELECTED);
@@ -208,7 +205,7 @@ impl Story {
     /// The controllers that nobody leads.
     pub(super) fn leaderless(&self) -> Vec<String> {
         let world = &self.simulation.world;
-        let is_left = |name: &&str| self.has_replicas() && world.leader(name).is_none();
+        let is_left = |name: &&str| self.simulation.elects() && world.leader(name).is_none();
         let names = CONTROLLERS.into_iter().filter(is_left);
         names
             .map(|name| format!("no host leads {name} although all are healthy"))

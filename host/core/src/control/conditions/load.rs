@@ -1,8 +1,9 @@
 //! The conditions of loading a revision: from its source to a guest that can run.
 
+use super::findings::say_bad_spec;
 use super::{
     Condition, ConditionInputs, ConditionStatus, Effort, Finding, INVALID_SPEC, LoadedModule,
-    Readiness, Topic, say_bad_spec,
+    Readiness, Topic,
 };
 use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, LoadProblem, RESOLVED, VERIFIED};
 use crate::control::text::one_line;

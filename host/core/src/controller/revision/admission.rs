@@ -57,7 +57,7 @@ impl<G: Clone> Revision<G> {
     /// What the host keeps for this revision.
     #[must_use]
     pub fn ledger(&self) -> Ledger {
-        let queues = self.queues.usage();
+        let queues = self.items.queues().usage();
         Ledger {
             notes: self.notes.len(),
             note_bytes: self.note_bytes,
@@ -70,7 +70,7 @@ impl<G: Clone> Revision<G> {
 
     /// The bytes of objects that the calls in flight have read live.
     pub(in crate::controller) fn live_read_bytes(&self) -> usize {
-        self.calls.values().map(|call| call.live_read_bytes).sum()
+        self.items.calls().map(|call| call.live_read_bytes).sum()
     }
 
     /// A call has read bytes live. Beyond the bound, it must not get them.
@@ -81,7 +81,7 @@ impl<G: Clone> Revision<G> {
         most: usize,
     ) -> Result<(), BoundExceeded> {
         let wanted = self.live_read_bytes() + bytes;
-        let Some(called) = self.calls.get_mut(&id) else {
+        let Some(called) = self.items.call_mut(id) else {
             return Ok(());
         };
         if wanted <= most {
@@ -155,7 +155,7 @@ impl<G: Clone> Revision<G> {
     fn count_command(&self, count: &mut ExactCount, command: &Command) {
         match command {
             Command::Enqueue(Enqueue { item, group, .. }) => {
-                if !self.queues.is_pending(item) && count.items.insert(item.clone()) {
+                if !self.items.queues().is_pending(item) && count.items.insert(item.clone()) {
                     count.after.queue_items += 1;
                     count.after.queue_bytes += item.key.len();
                 }
@@ -181,7 +181,7 @@ impl<G: Clone> Revision<G> {
 
     fn count_group(&self, count: &mut ExactCount, queue: &str, group: &str) {
         // The group without a name is that of the items that name none.
-        if group.is_empty() || self.queues.has_group(queue, group) {
+        if group.is_empty() || self.items.queues().has_group(queue, group) {
             return;
         }
         if count.groups.insert((queue.to_owned(), group.to_owned())) {

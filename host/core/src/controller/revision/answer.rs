@@ -10,14 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::vec;
 
+use super::Revision;
 use super::admission::{Count, Part};
-use super::{CallInFlight, Revision, decisions_of};
 use crate::bounds::text;
 use crate::controller::exchange::{
     CallId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL, World,
 };
 use crate::controller::execution::ItemExecution;
-use crate::controller::items::key;
+use crate::controller::items::{CallInFlight, decisions_of, key};
 use crate::controller::shared::Shared;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::PendingSnapshot;
@@ -165,7 +165,7 @@ impl<G: Clone> Revision<G> {
         slice: &mut Slice,
     ) -> Option<Answer> {
         // The call may be void by now.
-        let of_reads = self.calls.get(&answer.id)?.exceeded.map_or(Ok(()), Err);
+        let of_reads = self.items.call(answer.id)?.exceeded.map_or(Ok(()), Err);
         while slice.take() {
             let bounds = &shared.settings.bounds;
             let is_refused = Self::is_refused(&answer.count, bounds);
@@ -216,7 +216,7 @@ impl<G: Clone> Revision<G> {
             snapshot,
             throttled_until,
             ..
-        } = self.calls.remove(&id)?;
+        } = self.items.end_call(id)?;
         debug_assert_eq!(items.len(), decisions.len(), "the engine counts them");
         self.circuit.succeeded(world.now, permit);
         self.tally.call_took(took);
@@ -328,12 +328,12 @@ impl<G: Clone> Revision<G> {
         shared: &mut Shared,
     ) {
         let done = match command {
-            Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
+            Command::Enqueue(enqueue) => self.items.enqueue(now, &enqueue),
             Command::SetRate { queue, group, rate } => {
-                self.queues.set_rate(now, &queue, &group, rate)
+                self.items.set_rate(now, &queue, &group, rate)
             }
             Command::Cancel(item) => {
-                if self.queues.cancel(now, &item.queue, &item.key) {
+                if self.items.cancel(now, &item) {
                     cancelled.insert(item);
                 }
                 Ok(())
@@ -372,21 +372,16 @@ impl<G: Clone> Revision<G> {
         self.answers.push_front(answer);
     }
 
-    /// Drops the answers that are not executed yet. Returns the items that no decision
-    /// has been executed for.
-    pub(super) fn drop_answers(&mut self) -> Vec<QueueKey> {
-        let mut items = Vec::new();
+    /// Drops the answers that are not executed yet.
+    pub(super) fn drop_answers(&mut self) {
         for answer in mem::take(&mut self.answers) {
-            // The items of an answer that is counted are those of its call.
-            if let Answer::Executing(answer) = answer {
-                if let Some(Begun { item, decided, .. }) = answer.current {
-                    self.plan_bytes -= decided.iter().map(|plan| plan.bytes()).sum::<usize>();
-                    items.push(item);
-                }
-                items.extend(answer.decisions.map(|(work, ..)| key(&work)));
+            if let Answer::Executing(answer) = answer
+                && let Some(current) = answer.current
+            {
+                let decided = current.decided.iter();
+                self.plan_bytes -= decided.map(|plan| plan.bytes()).sum::<usize>();
             }
         }
-        items
     }
 }
 

@@ -6,7 +6,7 @@ use super::Revision;
 use super::answer::Slice;
 use crate::controller::exchange::{DecisionId, Effect, Outcome, World};
 use crate::controller::execution::{ItemExecution, RequeueTrigger};
-use crate::controller::items::Trigger;
+use crate::controller::items::{EarlyWake, Trigger};
 use crate::controller::shared::{PlanInFlight, Shared};
 use crate::expectation::LAPSE;
 use crate::object::Uid;
@@ -42,16 +42,17 @@ impl<G: Clone> Revision<G> {
             self.items.wait_for_page(item, execution, page);
             return;
         }
-        if execution.waits_for_kind() {
-            self.items.wait_for(item, Trigger::Mapping);
-        }
+        let mut wake = EarlyWake {
+            trigger: execution.waits_for_kind().then_some(Trigger::Mapping),
+            ..EarlyWake::default()
+        };
         let (finish, trigger) = execution.finish(world.now, LAPSE, self.is_tick(item));
         match trigger {
             RequeueTrigger::Never => {}
-            RequeueTrigger::Observed => self.items.wait_to_observe(item, execution.unseen),
-            RequeueTrigger::Resync => self.items.wait_for(item, Trigger::Resync),
+            RequeueTrigger::Observed => wake.observed = execution.unseen,
+            RequeueTrigger::Resync => wake.trigger = Some(Trigger::Resync),
         }
-        self.finish_item(world.now, item, execution.decision, finish, shared);
+        self.finish_item(world.now, item, execution.decision, finish, wake, shared);
     }
 
     fn is_tick(&self, item: &QueueKey) -> bool {
@@ -70,10 +71,11 @@ impl<G: Clone> Revision<G> {
         item: &QueueKey,
         decision: DecisionId,
         mut finish: Finish,
+        wake: EarlyWake,
         shared: &mut Shared,
     ) {
         if let Finish::Retry { failures, .. } = &mut finish {
-            let usage = self.queues.usage();
+            let usage = self.items.queues().usage();
             let bytes: usize = failures.iter().map(PlanFailure::bytes).sum();
             // The item is retried all the same.
             if usage.bytes + usage.group_bytes + bytes > shared.settings.bounds.queue_bytes {
@@ -81,7 +83,7 @@ impl<G: Clone> Revision<G> {
             }
         }
         let word = finish.as_str();
-        let finished = self.queues.done(now, &item.queue, &item.key, finish);
+        let finished = self.items.finish(now, item, finish, wake);
         if let Some(finished) = finished {
             shared.effects.push_back(Effect::Reconciled {
                 role: self.role,

@@ -5,13 +5,11 @@ use crate::bounds::Series;
 use crate::circuit::CircuitBreaker;
 use crate::controller::exchange::{Notes, RevisionId};
 use crate::controller::former::Former;
-use crate::controller::items::key;
 use crate::controller::resync::Pace;
 use crate::controller::tally::Tally;
 use crate::controller::views::Views;
 use crate::manifest::Manifest;
-use crate::plan::QueueKey;
-use crate::queue::{Finish, Queues};
+use crate::queue::Queues;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
 use crate::time::Instant;
@@ -27,15 +25,14 @@ impl<G: Clone> Revision<G> {
         loaded: LoadedRevision<G>,
         views: Views,
     ) -> Self {
-        let mut queues = self.queues.fork(now);
-        queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
-        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues);
+        let Manifest { queues, ticks, .. } = &*loaded.manifest;
+        let items = self.items.fork(now, queues, ticks);
+        let mut fork = Self::with(id, Role::Candidate, loaded, views, items);
         fork.notes = self.notes.clone();
         fork.note_bytes = self.note_bytes;
         if fork.manifest.metrics == self.manifest.metrics {
             fork.series = self.series.clone();
         }
-        fork.items = self.items.fork();
         fork.begin_resync(Pace::Easy);
         fork
     }
@@ -55,24 +52,10 @@ impl<G: Clone> Revision<G> {
             identity,
             ..
         } = loaded;
-        let answered = self.drop_answers();
-        self.send_back(now, answered);
-        for called in std::mem::take(&mut self.calls).into_values() {
-            self.send_back(now, called.items.iter().map(key));
-        }
-        for QueueKey { queue, key } in self.items.drop_pages() {
-            self.queues.done(now, &queue, &key, Finish::PutBack);
-        }
-        self.plan_bytes -= self.items.supersede();
-        let gone = self
-            .queues
+        self.drop_answers();
+        self.plan_bytes -= self
+            .items
             .reconfigure(now, &manifest.queues, &manifest.ticks);
-        self.items.forget(&gone);
-        // A queue that was gone may be declared again while plans of its items are
-        // executed: a key is reconciled at most once at a time.
-        for item in self.items.executing() {
-            self.queues.resume(now, item);
-        }
         self.id = id;
         self.name = identity.to_string().into();
         self.identity = identity;
@@ -93,7 +76,7 @@ impl<G: Clone> Revision<G> {
     pub(in crate::controller) fn state(&self) -> Former {
         Former {
             identity: self.identity.clone(),
-            queues: self.queues.state(),
+            queues: self.items.queues().state(),
             notes: self.notes.clone(),
             note_bytes: self.note_bytes,
             series: self.series.clone(),
@@ -104,8 +87,9 @@ impl<G: Clone> Revision<G> {
     /// replaced it.
     pub(in crate::controller) fn return_to(&mut self, now: Instant, former: &Former) {
         let Manifest { queues, ticks, .. } = &*self.manifest;
-        let queues = self.queues.returned(now, queues, ticks, &former.queues);
-        self.replace_queues(now, queues);
+        let present = self.items.queues();
+        let queues = present.returned(now, queues, ticks, &former.queues);
+        self.plan_bytes -= self.items.replace_queues(now, queues);
         self.notes = former.notes.clone();
         self.note_bytes = former.note_bytes;
         self.series = former.series.clone();
@@ -113,22 +97,14 @@ impl<G: Clone> Revision<G> {
 
     /// Clears queues and notes, and starts a resync. Calls in flight are void.
     pub(in crate::controller) fn clear(&mut self, now: Instant) {
-        for called in std::mem::take(&mut self.calls).into_values() {
+        for called in self.items.take_calls() {
             self.circuit.abandoned(now, called.permit);
         }
         self.drop_answers();
         let queues = Queues::new(now, &self.manifest.queues, &self.manifest.ticks);
-        self.replace_queues(now, queues);
+        self.plan_bytes -= self.items.replace_queues(now, queues);
         self.notes = Notes::default();
         self.note_bytes = 0;
         self.start_resync(now);
-    }
-
-    fn replace_queues(&mut self, now: Instant, queues: Queues) {
-        self.queues = queues;
-        self.plan_bytes -= self.items.clear();
-        for item in self.items.executing() {
-            self.queues.resume(now, item);
-        }
     }
 }

@@ -3,6 +3,7 @@
 mod bounds;
 mod candidate;
 mod handover;
+mod lives;
 mod outcomes;
 mod pages;
 mod resync;
@@ -41,7 +42,7 @@ const SECOND: Duration = Duration::from_secs(1);
 struct Bench {
     store: Store,
     segment: SegmentId,
-    mapping: Mapping,
+    mapping: Arc<Mapping>,
     controller: Controller<()>,
     view: ViewId,
     now: Instant,
@@ -156,7 +157,7 @@ impl Bench {
         Self {
             store,
             segment,
-            mapping,
+            mapping: Arc::new(mapping),
             controller,
             view,
             now: Instant::ZERO,
@@ -226,7 +227,8 @@ impl Bench {
         for _ in 0..100 {
             self.controller.continue_resync(self.now, &snapshot);
         }
-        self.controller.poll_call(self.now, role, &snapshot)
+        self.controller
+            .poll_call(self.now, role, &snapshot, &self.mapping)
     }
 
     fn timeout(&self) -> Option<Instant> {

@@ -393,7 +393,7 @@ fn an_item_is_requeued_when_the_kind_of_its_plan_is_served_again() {
     for by_gate in [true, false] {
         let mut bench = Bench::enforcing();
         if by_gate {
-            bench.mapping = Mapping::default();
+            bench.mapping = Arc::default();
             bench.see("a", 1, "");
             let (call, _, keys) = bench.keys().unwrap();
             assert_eq!(keys, ["ns/a"]);
@@ -422,7 +422,7 @@ fn an_item_is_requeued_when_the_kind_of_its_plan_is_served_again() {
 #[test]
 fn an_item_whose_kind_is_not_served_is_reconciled_periodically() {
     let mut bench = Bench::enforcing();
-    bench.mapping = Mapping::default();
+    bench.mapping = Arc::default();
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);

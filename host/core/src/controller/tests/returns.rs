@@ -80,7 +80,7 @@ impl Bench {
             failures: vec![],
             cursor: String::new(),
         };
-        let notes = controller.preview(&snapshot, item).notes;
+        let notes = controller.preview(&snapshot, &self.mapping, item).notes;
         let due = |key| {
             let item = pending.get("pods", key);
             item.map(|item| item.due_at.as_nanos() / 1_000_000_000)

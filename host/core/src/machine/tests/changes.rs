@@ -126,7 +126,8 @@ fn without_leadership_nothing_is_executed() {
     bench.answer(&call, true);
     assert_eq!(bench.executes.len(), 1);
     let execute = bench.executes.pop_front().unwrap();
-    bench.input(Input::Leadership { held: false });
+    bench.lead(&[]);
+    bench.run();
     assert_eq!(bench.withdrawn, [execute.id.controller]);
     bench.executed(&execute);
     bench.answer_all(true);
@@ -142,7 +143,8 @@ fn without_leadership_nothing_is_executed() {
     };
     assert!(bench.reports.iter().any(waits));
     // With leadership, plans that were not executed are decided again.
-    bench.input(Input::Leadership { held: true });
+    bench.lead(&["test"]);
+    bench.run();
     bench.pass(SECOND);
     bench.answer_all(true);
     assert_eq!(bench.deleting(), ["b"]);
@@ -160,12 +162,11 @@ fn a_plan_admitted_when_leadership_is_lost_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
     bench.execute(answered(&call, true));
-    bench
-        .machine
-        .handle(bench.now, Input::Leadership { held: false });
+    bench.lead(&[]);
     assert_eq!(left(&mut bench), (0, 1));
     // It is decided again, with leadership.
-    bench.input(Input::Leadership { held: true });
+    bench.lead(&["test"]);
+    bench.run();
     bench.pass(10 * SECOND);
     bench.answer_all(true);
     assert_eq!(bench.deleting(), ["a"]);

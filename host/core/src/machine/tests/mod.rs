@@ -107,6 +107,14 @@ impl Bench {
         self.run();
     }
 
+    /// This replica holds the leases of these controllers from now on, and no others.
+    fn lead(&mut self, controllers: &[&str]) {
+        let terms = controllers
+            .iter()
+            .map(|name| ((*name).to_owned(), Instant::FAR_FUTURE));
+        self.machine.set_terms(self.now, terms.collect());
+    }
+
     fn elapsed(&self) -> Duration {
         self.now.instant.since(Instant::ZERO)
     }

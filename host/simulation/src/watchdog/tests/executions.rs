@@ -51,14 +51,18 @@ fn a_target_has_one_plan_at_a_time() {
 #[test]
 fn nothing_starts_without_leadership() {
     let mut trace = Trace::new();
-    passes(&trace.execute(STABLE, delete("a")));
-    trace.watchdog.leads(false);
-    let problems = trace.execute(STABLE, delete("b"));
-    reports(&problems, "executes without leadership");
-    // The next host does not lead either.
-    trace.restart();
-    let problems = trace.execute(STABLE, delete("b"));
-    reports(&problems, "executes without leadership");
-    trace.watchdog.leads(true);
+    trace.restart_with_election();
+    let problems = trace.execute(STABLE, delete("a"));
+    reports(&problems, "a follower executes");
+    trace.lead();
     passes(&trace.execute(STABLE, delete("b")));
+    trace.watchdog.follows(CONTROLLER);
+    let problems = trace.execute(STABLE, delete("c"));
+    reports(&problems, "a follower executes");
+    // The next host does not lead either.
+    trace.restart_with_election();
+    let problems = trace.execute(STABLE, delete("c"));
+    reports(&problems, "a follower executes");
+    trace.lead();
+    passes(&trace.execute(STABLE, delete("c")));
 }
