@@ -82,14 +82,26 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
             add(target, path, copied.ok_or_else(|| missing("copy", from))?)
         }
         "test" => {
-            let found = at(target, path).map_or(Value::Null, |value| value.clone());
-            if found == value() {
+            if tested(target, path)? == value() {
                 Ok(())
             } else {
                 Err(unapplicable("test", path))
             }
         }
         other => Err(unapplicable(other, "unexpected operation")),
+    }
+}
+
+/// The value that a test compares: an absent field of an object that exists is `null`.
+fn tested(target: &mut Value, path: &str) -> Result<Value, PatchError> {
+    let gone = || missing("test", path);
+    if let Some(value) = at(target, path) {
+        return Ok(value.clone());
+    }
+    let (parent, _) = split(path).ok_or_else(gone)?;
+    match at(target, parent) {
+        Some(Value::Object(_)) => Ok(Value::Null),
+        _ => Err(gone()),
     }
 }
 
@@ -218,6 +230,8 @@ mod tests {
             json!({"op": "add", "path": "l", "value": 1}),
             json!({"op": "test", "path": "/l/0", "value": 2}),
             json!({"op": "copy", "from": "/none", "path": "/x"}),
+            json!({"op": "test", "path": "/none/x", "value": null}),
+            json!({"op": "test", "path": "/l/9", "value": null}),
             json!({"op": "fly", "path": "/l"}),
             json!({"op": "replace", "path": "/".repeat(1 << 20), "value": 1}),
             json!({"op": "add"}),
@@ -235,6 +249,12 @@ mod tests {
         let long = Value::from(vec![json!({"op": "remove"}); 10_001]);
         let result = patched(json!({}), &long);
         assert!(matches!(result, Err(PatchError::TooLong(_))));
+    }
+
+    #[test]
+    fn an_absent_field_is_tested_as_null() {
+        let patch = json!([{"op": "test", "path": "/none", "value": null}]);
+        assert_eq!(patched(json!({"l": []}), &patch), Ok(json!({"l": []})));
     }
 
     #[test]
