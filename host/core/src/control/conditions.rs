@@ -4,6 +4,7 @@
 //! other tools read them without knowing Davit.
 
 mod authorized;
+mod finding;
 mod findings;
 mod granted;
 mod listed;
@@ -13,7 +14,8 @@ mod rollout;
 mod tests;
 
 pub(super) use self::authorized::{Authorization, NotAuthorized, say_allowed};
-use self::findings::{Effort, Finding, findings};
+use self::finding::{Effort, Finding};
+use self::findings::findings;
 pub(super) use self::granted::{Granted, NotGranted};
 use self::load::load_conditions;
 use self::rollout::progressing;

@@ -1,32 +1,12 @@
 //! What is to say about a controller as a whole, the most urgent first.
 
+use super::finding::{Effort, Finding, fine, under_way};
 use super::rollout::{rolled_back, rolling_out};
 use super::{ConditionInputs, ConditionStatus, INVALID_SPEC, Readiness, Topic};
 use super::{authorized, granted, listed, load};
 use crate::api::{HostStatus, LostStatus, ModeConfig, SpecError};
 use crate::control::text::one_line;
 use crate::control::trips::describe as describe_trip;
-
-/// Who has to act on the state of a controller.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Effort {
-    None,
-    /// Davit is at work.
-    Reconciling,
-    /// Nothing changes unless somebody acts.
-    Stalled,
-}
-
-/// One fact about a controller as a whole.
-pub(super) struct Finding {
-    pub(super) ready: ConditionStatus,
-    pub(super) reason: &'static str,
-    pub(super) summary: String,
-    pub(super) message: String,
-    pub(super) is_degraded: bool,
-    pub(super) effort: Effort,
-    pub(super) notice: Option<(Topic, String)>,
-}
 
 /// The facts about a controller, the most urgent first; never none.
 pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
@@ -63,7 +43,7 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
 }
 
 fn invalid_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
-    let message = say_bad_spec(inputs, error);
+    let message = load::say_bad_spec(inputs, error);
     Finding {
         ready: ConditionStatus::False,
         reason: INVALID_SPEC,
@@ -73,15 +53,6 @@ fn invalid_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
         is_degraded: true,
         effort: Effort::Stalled,
     }
-}
-
-pub(super) fn say_bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> String {
-    // Mode, permissions, guardrails and account are only in the spec.
-    let consequence = match inputs.mode {
-        Some(_) => "the last valid spec still applies",
-        None => "nothing runs until the spec is valid",
-    };
-    one_line(&format!("{error}; {consequence}"))
 }
 
 fn another_host(host: &HostStatus) -> Finding {
@@ -257,30 +228,5 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
             "plans are logged and counted, not executed",
         ),
         _ => fine("Running", "Running", "plans are executed"),
-    }
-}
-
-pub(super) fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
-    Finding {
-        ready: ConditionStatus::True,
-        reason,
-        summary: summary.to_owned(),
-        message: message.to_owned(),
-        is_degraded: false,
-        effort: Effort::None,
-        notice: None,
-    }
-}
-
-pub(super) fn under_way(
-    ready: ConditionStatus,
-    reason: &'static str,
-    summary: &str,
-    message: &str,
-) -> Finding {
-    Finding {
-        ready,
-        effort: Effort::Reconciling,
-        ..fine(reason, summary, message)
     }
 }

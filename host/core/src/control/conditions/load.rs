@@ -1,10 +1,10 @@
 //! The conditions of loading a revision: from its source to a guest that can run.
 
-use super::findings::say_bad_spec;
 use super::{
     Condition, ConditionInputs, ConditionStatus, Effort, Finding, INVALID_SPEC, LoadedModule,
     Readiness, Topic,
 };
+use crate::api::SpecError;
 use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, LoadProblem, RESOLVED, VERIFIED};
 use crate::control::text::one_line;
 
@@ -155,4 +155,13 @@ pub(super) fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) 
         },
         notice: Some((Topic::Spec, problem.message.clone())),
     }
+}
+
+pub(super) fn say_bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> String {
+    // Mode, permissions, guardrails and account are only in the spec.
+    let consequence = match inputs.mode {
+        Some(_) => "the last valid spec still applies",
+        None => "nothing runs until the spec is valid",
+    };
+    one_line(&format!("{error}; {consequence}"))
 }

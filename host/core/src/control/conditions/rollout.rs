@@ -1,7 +1,7 @@
 //! What is to say about a rollout: a candidate, or one that was rolled back.
 
-use super::findings::{Finding, fine, under_way};
-use super::{Condition, ConditionInputs, ConditionStatus, Effort, Topic};
+use super::finding::{Effort, Finding, fine, under_way};
+use super::{Condition, ConditionInputs, ConditionStatus, Topic};
 use crate::api::{CandidateStatus, RejectedStatus};
 use crate::control::text::one_line;
 use crate::rollout::progress::StepWait;
