@@ -9,7 +9,7 @@ pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
 use davit_core::refusal::ErrorResponse;
-use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
+use davit_core::request::{Cause, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::traffic::{Access, Destination, LoadSignal, TurnRequest, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -237,14 +237,10 @@ impl Api {
         course: &mut Course,
         term: &Term,
     ) -> Result<Bytes, RequestError> {
-        let route = Route::of(&request.uri);
-        let access = match (course.urgency, request.method) {
-            (Urgency::Event, _) => Access::Event,
-            (_, Method::Get) => Access::Read,
-            _ => Access::Write,
-        };
-        let turn_request = self.turn_request(&route.group, access, course.urgency);
-        let kind = format!("{} {}", request.method, route.kind);
+        let group = Route::of(&request.uri).group;
+        let access = request.access(course.urgency);
+        let turn_request = self.turn_request(&group, access, course.urgency);
+        let kind = request.kind();
         let mut repeats = Repeats::default();
         loop {
             let asked = self.clock.instant();

@@ -17,6 +17,7 @@ pub mod coverage;
 pub mod desired;
 pub mod digest;
 pub mod election;
+pub mod events;
 pub mod expectation;
 pub mod failure;
 pub mod gate;

@@ -1,6 +1,6 @@
 //! Kubernetes events.
 
-use davit_cluster::events::EventStats;
+use davit_core::events::EventStats;
 use prometheus::{CounterVec, Gauge};
 
 use super::registration::{MetricError, Registrar, raise, total};
@@ -22,7 +22,7 @@ impl EventMetrics {
         Ok(Self {
             events: registrar.counter(
                 "davit_events_total",
-                "Kubernetes events, by result: sent, suppressed, failed or dropped.",
+                "Kubernetes events, by result: sent, merged, suppressed, failed or dropped.",
                 &["result"],
             )?,
             waiting: waiting.with_label_values(&[] as &[&str]),
@@ -33,6 +33,7 @@ impl EventMetrics {
     pub fn set(&self, stats: &EventStats) {
         for (result, total) in [
             ("sent", stats.sent),
+            ("merged", stats.merged),
             ("suppressed", stats.suppressed),
             ("failed", stats.failed),
             ("dropped", stats.dropped),

@@ -1,11 +1,5 @@
-//! The recorder of core/v1 `Event`s about the targets of plans.
-//!
-//! Events have the lowest priority: no plan waits for an event, and no plan fails
-//! because an event fails. Metrics count the events that are not sent.
-
-mod backlog;
-mod correlate;
-mod lru;
+//! The driver of core's recorder of events: it sends the requests that the recorder
+//! returns, and polls it at its time.
 
 #[cfg(test)]
 mod tests;
@@ -15,26 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use davit_core::failure::FailureClass;
-use davit_core::object::{ApiResource, ObjectRef};
+use davit_core::events::{self, Decision, Effect, EventStats, Occurrence, Report, SendId};
+use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
-use davit_core::request::{Attempt, JSON, Method, Request, RequestError, path};
-use davit_core::throttle::Throttle;
-use davit_core::traffic::MOST_EVENTS;
+use davit_core::request::{Request, RequestError};
+use davit_core::time::Instant;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use jiff::Timestamp;
-use serde_json::{Value, json};
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep_until, timeout};
-
-pub use correlate::{CorrelatedEvent, Correlator, Occurrence};
+use tokio::sync::{Notify, mpsc, oneshot};
+use tokio::time::sleep_until;
 
 use crate::api::{Api, Course};
-use backlog::{Backlog, CAPACITY, QueuedEvent};
-
-/// How many events are sent at once during a flush.
-const MOST_WHILE_FLUSHING: usize = 64;
 
 /// Records events. Clones share one queue. Its worker stops when the last clone is
 /// dropped and the queue is empty.
@@ -42,51 +27,17 @@ const MOST_WHILE_FLUSHING: usize = 64;
 pub struct Recorder {
     api: Api,
     shared: Arc<Shared>,
-    _open: mpsc::Sender<()>,
+    flushes: mpsc::UnboundedSender<FlushEnd>,
 }
 
-/// The decision behind a plan, as logs and events name it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The controller.
-    pub controller: String,
-    /// The revision of the controller.
-    pub revision: String,
-    /// The decision's identifier.
-    pub id: String,
-}
-
-/// Counts of events.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EventStats {
-    /// Sent.
-    pub sent: u64,
-    /// Dropped by the spam filter, or because a controller sends too many.
-    pub suppressed: u64,
-    /// Refused by the API server, or dropped because it could not be reached.
-    pub failed: u64,
-    /// Dropped because the queue was full, or because the host stopped.
-    pub dropped: u64,
-    /// Not sent yet.
-    pub waiting: u64,
-}
+/// The worker drops it when a flush ends.
+type FlushEnd = oneshot::Sender<()>;
 
 #[derive(Debug, Default)]
 struct Shared {
-    state: Mutex<State>,
+    recorder: Mutex<events::Recorder>,
     /// Wakes the worker.
     changed: Notify,
-    /// The queue is empty.
-    emptied: Notify,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    correlator: Correlator,
-    backlog: Backlog,
-    stats: EventStats,
-    troubles: Throttle<&'static str>,
-    flushing: bool,
 }
 
 impl fmt::Debug for Recorder {
@@ -100,12 +51,12 @@ impl Recorder {
     #[must_use]
     pub fn start(api: Api) -> Self {
         let shared = Arc::<Shared>::default();
-        let (open, closed) = mpsc::channel(1);
-        tokio::spawn(work(api.clone(), Arc::clone(&shared), closed));
+        let (flushes, requested) = mpsc::unbounded_channel();
+        tokio::spawn(work(api.clone(), Arc::clone(&shared), requested));
         Self {
             api,
             shared,
-            _open: open,
+            flushes,
         }
     }
 
@@ -117,227 +68,97 @@ impl Recorder {
             event: event.clone(),
             decision: decision.cloned(),
         };
-        let now = self.api.clock().instant();
-        let mut state = self.shared.state();
-        let Some(correlated) = state
-            .correlator
-            .correlate(occurrence, Timestamp::now(), now)
-        else {
-            state.stats.suppressed += 1;
-            return;
-        };
-        if state.backlog.push(correlated).is_ok() {
-            drop(state);
-            self.shared.changed.notify_one();
-            return;
-        }
-        state.stats.dropped += 1;
-        if let Some(left_out) = state.troubles.admit("full", now) {
-            tracing::warn!(
-                object = %involved,
-                reason = event.reason,
-                "an event was dropped: {CAPACITY} are waiting to be sent{left_out}"
-            );
-        }
+        let now = self.api.clock().now();
+        self.shared.recorder().record(occurrence, now);
+        self.shared.changed.notify_one();
     }
 
     /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> EventStats {
-        let state = self.shared.state();
-        EventStats {
-            waiting: state.backlog.len() as u64,
-            ..state.stats
-        }
+        self.shared.recorder().stats()
     }
 
     /// Sends the queued events as fast as the server accepts them, for a host that
     /// stops. After `within`, drops the rest.
     pub async fn flush(&self, within: Duration) {
-        self.shared.state().flushing = true;
         self.api.flush_events();
-        self.shared.changed.notify_one();
-        let emptied = async {
-            while self.shared.state().backlog.len() > 0 {
-                self.shared.emptied.notified().await;
-            }
-        };
-        if timeout(within, emptied).await.is_ok() {
-            return;
-        }
-        let mut state = self.shared.state();
-        let left = state.backlog.len();
-        state.stats.dropped += left as u64;
-        tracing::warn!("{left} events were dropped: they could not be sent within {within:?}");
+        let now = self.api.clock().instant();
+        self.shared.recorder().flush(within, now);
+        let (end, ended) = oneshot::channel();
+        // Both fail if the worker has ended: then nothing is sent any more.
+        let _ = self.flushes.send(end);
+        let _ = ended.await;
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn recorder(&self) -> MutexGuard<'_, events::Recorder> {
+        self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Sends queued events, a few at once.
-async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
-    let mut under_way = FuturesUnordered::new();
-    let mut is_closed = false;
+/// Executes the recorder's effects.
+async fn work(api: Api, shared: Arc<Shared>, mut requested: mpsc::UnboundedReceiver<FlushEnd>) {
     let clock = api.clock();
+    let mut under_way = FuturesUnordered::new();
+    let mut flushes = Vec::new();
+    let mut is_closed = false;
     loop {
-        let again = {
-            let mut state = shared.state();
-            let most = if state.flushing {
-                MOST_WHILE_FLUSHING
-            } else {
-                MOST_EVENTS
-            };
-            while state.backlog.sending() < most
-                && let Some(event) = state.backlog.take(clock.instant())
-            {
-                under_way.push(send(&api, event));
-            }
-            if state.backlog.len() == 0 {
-                shared.emptied.notify_one();
-                if is_closed {
-                    return;
+        let wake = {
+            let mut recorder = shared.recorder();
+            while let Some(effect) = recorder.poll(clock.instant()) {
+                match effect {
+                    Effect::Send { id, request } => under_way.push(send(&api, id, request)),
+                    Effect::Report(report) => log(&report),
                 }
             }
-            state.backlog.poll_timeout()
+            if !recorder.is_flushing() {
+                flushes.clear();
+            }
+            if is_closed && recorder.is_empty() {
+                return;
+            }
+            recorder.next_wake()
         };
-        let again = clock.deadline(again.unwrap_or(davit_core::time::Instant::FAR_FUTURE));
+        let wake = clock.deadline(wake.unwrap_or(Instant::FAR_FUTURE));
         tokio::select! {
-            Some((event, sent)) = under_way.next() => shared.state().take_end(&api, event, sent),
+            Some((id, answer)) = under_way.next() => {
+                shared.recorder().handle(id, answer.as_deref(), clock.instant());
+            }
             () = shared.changed.notified() => {}
-            () = sleep_until(again) => {}
-            _ = closed.recv(), if !is_closed => is_closed = true,
-        }
-    }
-}
-
-/// Sends one event: patches the event of its name, if the API server has one.
-async fn send(api: &Api, waiting: QueuedEvent) -> (QueuedEvent, Result<Bytes, RequestError>) {
-    let event = &waiting.event;
-    let mut course = Course::of_events();
-    let sent = if waiting.is_known {
-        let patched = api.call(&patch(event), &mut course).await;
-        if is_not_found(&patched) {
-            api.call(&create(event), &mut course).await
-        } else {
-            patched
-        }
-    } else {
-        api.call(&create(event), &mut course).await
-    };
-    (waiting, sent)
-}
-
-impl State {
-    fn take_end(&mut self, api: &Api, waiting: QueuedEvent, sent: Result<Bytes, RequestError>) {
-        let now = api.clock().instant();
-        let involved = waiting.event.involved.clone();
-        let attempt = Attempt {
-            verb: "record an event on",
-            object: &involved,
-        };
-        let failure = match sent {
-            Ok(_) => {
-                self.stats.sent += 1;
-                self.backlog.done(&involved);
-                return;
+            () = sleep_until(wake) => {}
+            flush = requested.recv(), if !is_closed => {
+                is_closed = flush.is_none();
+                flushes.extend(flush);
             }
-            Err(error) => error.failure(&attempt),
-        };
-        let can_be_mended = [FailureClass::Timeout, FailureClass::Throttled];
-        if can_be_mended.contains(&failure.class) {
-            tracing::debug!("{}", failure.message);
-            if self.backlog.retry(waiting, now).is_none() {
-                return;
-            }
-        } else {
-            self.backlog.done(&involved);
-        }
-        self.stats.failed += 1;
-        if let Some(left_out) = self.troubles.admit(failure.class.as_str(), now) {
-            tracing::warn!("{}: the event is dropped{left_out}", failure.message);
         }
     }
 }
 
-fn is_not_found(sent: &Result<Bytes, RequestError>) -> bool {
-    matches!(sent, Err(RequestError::Refused(refused)) if refused.class() == FailureClass::NotFound)
+async fn send(api: &Api, id: SendId, request: Request) -> (SendId, Result<Bytes, RequestError>) {
+    (id, api.call(&request, &mut Course::of_events()).await)
 }
 
-fn create(event: &CorrelatedEvent) -> Request {
-    let involved = &event.involved;
-    let body = json!({
-        "apiVersion": "v1",
-        "kind": "Event",
-        "metadata": {
-            "name": event.name,
-            "namespace": Event::namespace(involved),
-            "annotations": annotations(event),
-        },
-        "involvedObject": {
-            "apiVersion": involved.api_version,
-            "kind": involved.kind,
-            "name": involved.name,
-            "namespace": involved.namespace,
-            "uid": involved.uid,
-        },
-        "source": {"component": event.event.component},
-        "reportingComponent": event.event.component,
-        "type": event.event.event_type,
-        "reason": event.event.reason,
-        "message": event.event.message,
-        "count": event.count,
-        "firstTimestamp": seconds(event.first),
-        "lastTimestamp": seconds(event.last),
-    });
-    request(Method::Post, event, "", JSON, &body)
-}
-
-fn patch(event: &CorrelatedEvent) -> Request {
-    let body = json!({
-        "metadata": {"annotations": annotations(event)},
-        "count": event.count,
-        "lastTimestamp": seconds(event.last),
-        "message": event.event.message,
-    });
-    let media_type = "application/strategic-merge-patch+json";
-    request(Method::Patch, event, &event.name, media_type, &body)
-}
-
-/// The decision that caused the last occurrence.
-fn annotations(event: &CorrelatedEvent) -> Value {
-    match &event.decision {
-        None => json!({}),
-        Some(Decision { revision, id, .. }) => json!({
-            "davit.dev/revision": revision,
-            "davit.dev/decision": id,
-        }),
+fn log(report: &Report) {
+    match report {
+        Report::Full {
+            object,
+            reason,
+            waiting,
+            suppressed,
+        } => tracing::warn!(
+            %object,
+            reason,
+            "an event was dropped: {waiting} are waiting to be sent{suppressed}"
+        ),
+        Report::Retried { message } => tracing::debug!("{message}"),
+        Report::Failed {
+            message,
+            suppressed,
+        } => tracing::warn!("{message}: the event is dropped{suppressed}"),
+        Report::Left { count, within } => {
+            tracing::warn!("{count} events were dropped: they could not be sent within {within:?}")
+        }
     }
-}
-
-fn request(
-    method: Method,
-    event: &CorrelatedEvent,
-    name: &str,
-    content_type: &'static str,
-    body: &Value,
-) -> Request {
-    let events = ApiResource::new("", "v1", "events");
-    Request {
-        method,
-        uri: path(&events, Event::namespace(&event.involved), name, ""),
-        accept: JSON,
-        content_type,
-        body: body.to_string().into(),
-    }
-}
-
-/// Kubernetes' `Time` has no fractions of a second.
-fn seconds(time: Timestamp) -> String {
-    Timestamp::from_second(time.as_second())
-        .unwrap_or(time)
-        .to_string()
 }

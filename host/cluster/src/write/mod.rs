@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use davit_core::account::Account;
 use davit_core::controller::Outcome;
+use davit_core::events::Decision;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
 use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent};
@@ -14,8 +15,6 @@ use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent
 use crate::api::{Api, Course};
 use crate::events::Recorder;
 use crate::term::Term;
-
-pub use crate::events::Decision;
 
 /// Writes for one controller.
 #[derive(Clone)]

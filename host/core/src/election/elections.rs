@@ -27,6 +27,16 @@ pub enum LeaseRequest {
     Delete(LeaseRequestId, LeaseName, String),
 }
 
+impl LeaseRequest {
+    /// Identifies the request.
+    #[must_use]
+    pub const fn id(&self) -> LeaseRequestId {
+        match self {
+            Self::Read(id) | Self::Write(id, ..) | Self::Delete(id, ..) => *id,
+        }
+    }
+}
+
 /// The result of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseAnswer {

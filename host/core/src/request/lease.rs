@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 use super::path::with_query;
 use super::{JSON, Method, Request, RequestError};
 use crate::election::{
-    Lease, LeaseName, LeaseWrite, LeaseWriteError, ReadyControllers, StoredLease,
+    Lease, LeaseAnswer, LeaseName, LeaseRequest, LeaseWrite, LeaseWriteError, ReadyControllers,
+    StoredLease,
 };
 use crate::failure::{Failure, FailureClass};
 use crate::time::Wall;
@@ -28,15 +29,44 @@ const READY: &str = "davit.dev/ready";
 const CONTROLLER: &str = "controller";
 const REPLICA: &str = "replica";
 
-/// The request that reads all leases of Davit in its namespace.
+/// The request that a replica wants to be sent.
 #[must_use]
-pub fn read_all(namespace: &str) -> Request {
+pub fn request(namespace: &str, wanted: &LeaseRequest) -> Request {
+    match wanted {
+        LeaseRequest::Read(_) => read_all(namespace),
+        LeaseRequest::Write(_, name, lease) => write(namespace, name, lease),
+        LeaseRequest::Delete(_, name, version) => delete(namespace, name, version),
+    }
+}
+
+/// The answer to [`request`].
+#[must_use]
+pub fn answer(
+    namespace: &str,
+    wanted: &LeaseRequest,
+    answer: Result<&[u8], &RequestError>,
+) -> LeaseAnswer {
+    match wanted {
+        LeaseRequest::Read(_) => {
+            let all = all(namespace, answer);
+            LeaseAnswer::Read(all.map_err(|error| error.message))
+        }
+        LeaseRequest::Write(_, name, lease) => {
+            LeaseAnswer::Written(written(namespace, name, lease, answer))
+        }
+        // Another replica may have deleted it. If not, this one does in an hour.
+        LeaseRequest::Delete(..) => LeaseAnswer::Deleted,
+    }
+}
+
+/// The request that reads all leases of Davit in its namespace.
+fn read_all(namespace: &str) -> Request {
     let query = [("labelSelector", LABEL)];
     Request::get(with_query(path(namespace), &query), JSON)
 }
 
 /// The answer to [`read_all`].
-pub fn all(
+fn all(
     namespace: &str,
     answer: Result<&[u8], &RequestError>,
 ) -> Result<BTreeMap<LeaseName, StoredLease>, Failure> {
@@ -52,8 +82,7 @@ pub fn all(
 
 /// The request that writes a lease. A lease that anybody has written since that version is
 /// not replaced.
-#[must_use]
-pub fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
+fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
     let (kind, object_name) = (kind(name), object_name(name));
     let mut metadata = Map::from_iter([
         ("name".to_owned(), json!(object_name)),
@@ -85,8 +114,7 @@ pub fn write(namespace: &str, name: &LeaseName, write: &LeaseWrite) -> Request {
 }
 
 /// The request that deletes a lease, if it still has this version.
-#[must_use]
-pub fn delete(namespace: &str, name: &LeaseName, version: &str) -> Request {
+fn delete(namespace: &str, name: &LeaseName, version: &str) -> Request {
     let options = json!({
         "apiVersion": "v1", "kind": "DeleteOptions",
         "preconditions": {"resourceVersion": version},
@@ -101,7 +129,7 @@ pub fn delete(namespace: &str, name: &LeaseName, version: &str) -> Request {
 }
 
 /// The answer to [`write()`].
-pub fn written(
+fn written(
     namespace: &str,
     name: &LeaseName,
     write: &LeaseWrite,

@@ -5,6 +5,7 @@
 //! - [`stream`] lists and watches a resource.
 //! - [`read`] answers the live reads of a guest.
 //! - [`review`] asks what an account may do.
+//! - [`event`] creates and patches events.
 //! - [`lease`] reads and writes the leases of leader election.
 //! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
 //!   and decides whether the request may be sent again.
@@ -12,6 +13,7 @@
 mod attempt;
 mod body;
 mod error;
+pub mod event;
 pub mod lease;
 mod path;
 pub mod plan;
@@ -25,6 +27,8 @@ use std::fmt;
 pub use attempt::Attempt;
 pub use error::{Cause, NoAnswer, Repeats, RequestError};
 pub use path::{Route, path, with_query};
+
+use crate::traffic::{Access, Urgency};
 
 /// Plain JSON.
 pub const JSON: &str = "application/json";
@@ -93,6 +97,22 @@ impl Request {
             content_type: "",
             body: Vec::new(),
         }
+    }
+
+    /// The kind of access that a pause of the server holds for.
+    #[must_use]
+    pub fn access(&self, urgency: Urgency) -> Access {
+        match (urgency, self.method) {
+            (Urgency::Event, _) => Access::Event,
+            (_, Method::Get) => Access::Read,
+            _ => Access::Write,
+        }
+    }
+
+    /// Requests of one kind cause similar work for a server: `PATCH /v1/pods/*/status`.
+    #[must_use]
+    pub fn kind(&self) -> String {
+        format!("{} {}", self.method, Route::of(&self.uri).kind)
     }
 }
 

@@ -14,10 +14,14 @@
 //! first, then reads, because a guest waits for them, then the first requests of plans.
 //! Events go when no other request waits, at a rate of their own. An event that has
 //! waited long goes between other requests, so that constant load does not delay it
-//! forever.
+//! forever. Events delay no other request: they take places that are free, another
+//! request goes as if they were not under way, and the limit does not depend on their
+//! answers. Many clusters have a separate store for events, which may be slow or away.
 
 mod limit;
 
+#[cfg(test)]
+mod event_tests;
 #[cfg(test)]
 mod tests;
 
@@ -196,11 +200,9 @@ impl Traffic {
         if let Some(paused) = self.poll_paused(now) {
             return Some(paused);
         }
-        if self.under_way.len() >= self.limit.allowed() {
-            return None;
-        }
+        let has_place = self.others_under_way() < self.limit.allowed();
         let request = match self.next_line() {
-            Some(request) if self.rate.next_token() <= now => {
+            Some(request) if has_place && self.rate.next_token() <= now => {
                 self.rate.take(now);
                 request
             }
@@ -245,14 +247,14 @@ impl Traffic {
             at,
             is_measure,
         } = sent;
+        if request.urgency == Urgency::Event {
+            self.events_under_way -= 1;
+            return;
+        }
         match ended {
             LoadSignal::Answered => self.limit.answered(kind, at, is_measure, now),
             LoadSignal::Overloaded => self.limit.overloaded(at, now),
             LoadSignal::Unknown => {}
-        }
-        if request.urgency == Urgency::Event {
-            self.events_under_way -= 1;
-            return;
         }
         if let Some(share) = self.controllers.get_mut(&request.controller) {
             share.under_way -= 1;
@@ -286,6 +288,11 @@ impl Traffic {
         Some((self.take(&request)?, Turn::Paused(left)))
     }
 
+    /// The requests under way that are no events. Events take no place of others.
+    fn others_under_way(&self) -> usize {
+        self.under_way.len() - self.events_under_way
+    }
+
     fn is_paused(&self, request: &TurnRequest) -> bool {
         self.pauses.contains_key(&request.destination)
     }
@@ -302,7 +309,7 @@ impl Traffic {
     /// first.
     fn next_line(&self) -> Option<TurnRequest> {
         let most = self.limit.allowed().div_ceil(2);
-        let is_scarce = self.under_way.len() >= most;
+        let is_scarce = self.others_under_way() >= most;
         let share = |request: &TurnRequest| self.controllers.get(&request.controller).copied();
         let lines = self.open_lines().filter_map(|(request, line)| {
             let share = share(request).unwrap_or_default();
@@ -316,6 +323,9 @@ impl Traffic {
     }
 
     fn next_event_line(&self, now: Instant) -> Option<TurnRequest> {
+        if self.under_way.len() >= self.limit.allowed() {
+            return None;
+        }
         let lines = self.lines.iter().filter_map(|(request, line)| {
             let (first, since) = line.first_key_value()?;
             let is_open = request.urgency == Urgency::Event && !self.is_paused(request);
@@ -354,9 +364,11 @@ impl Traffic {
     }
 
     fn send(&mut self, ticket: Ticket, request: TurnRequest, now: Instant) {
+        let mut is_measure = false;
         if request.urgency == Urgency::Event {
             self.events_under_way += 1;
         } else {
+            is_measure = self.limit.sent(self.others_under_way() + 1);
             self.turns += 1;
             if self.controllers.len() >= MOST_CONTROLLERS {
                 self.controllers.retain(|_, share| share.under_way > 0);
@@ -369,7 +381,7 @@ impl Traffic {
         let sent = RequestInFlight {
             request,
             at: now,
-            is_measure: self.limit.sent(self.under_way.len() + 1),
+            is_measure,
         };
         self.under_way.insert(ticket, sent);
     }

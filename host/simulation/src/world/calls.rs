@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::election::LeaseTiming;
-use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError, Route};
+use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
 use davit_core::traffic::{Turn, Urgency};
 
@@ -247,8 +247,7 @@ impl Link<'_> {
 
     /// Ends a request's turn. Returns whether the request is sent again.
     fn may_repeat(&mut self, call: &mut Call, result: &Result<Vec<u8>, RequestError>) -> bool {
-        let route = Route::of(&call.request.uri);
-        let kind = format!("{} {}", call.request.method, route.kind);
+        let kind = call.request.kind();
         if let Some(ticket) = call.ticket.take() {
             let ended = RequestError::ended(result);
             self.client

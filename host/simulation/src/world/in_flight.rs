@@ -13,10 +13,10 @@ use davit_core::plan::{GetRequest, Plan};
 use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
-use davit_core::request::{Method, Repeats, Request, RequestError, Route};
+use davit_core::request::{Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
-use davit_core::traffic::{Access, Destination, Ticket, TurnRequest, Urgency};
+use davit_core::traffic::{Destination, Ticket, TurnRequest, Urgency};
 
 use super::Notice;
 use crate::server::Answer;
@@ -192,17 +192,13 @@ impl RecordCall {
 }
 
 fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {
-    let access = match request.method {
-        Method::Get => Access::Read,
-        _ => Access::Write,
-    };
     TurnRequest {
         controller: Arc::clone(&sender.controller),
         urgency,
         destination: Destination {
             user: sender.user().into(),
             group: Route::of(&request.uri).group.into(),
-            access,
+            access: request.access(urgency),
         },
     }
 }

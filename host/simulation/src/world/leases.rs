@@ -1,6 +1,6 @@
 //! Leader election: requests for leases, and until when the host leads.
 
-use davit_core::election::{LeaseAnswer, LeaseRequest, LeaseRequestId, LeaseTerm, LeaseTiming};
+use davit_core::election::{LeaseRequest, LeaseRequestId, LeaseTerm, LeaseTiming};
 use davit_core::request::{Method, RequestError, lease};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
@@ -14,13 +14,7 @@ use crate::namespace::NAMESPACE;
 impl Link<'_> {
     /// Sends a request for leases. The answer is a [`Notice::Lease`].
     pub fn lease(&mut self, request: LeaseRequest) {
-        let (id, sent) = match &request {
-            LeaseRequest::Read(id) => (*id, lease::read_all(NAMESPACE)),
-            LeaseRequest::Write(id, name, write) => (*id, lease::write(NAMESPACE, name, write)),
-            LeaseRequest::Delete(id, name, version) => {
-                (*id, lease::delete(NAMESPACE, name, version))
-            }
-        };
+        let (id, sent) = (request.id(), lease::request(NAMESPACE, &request));
         self.client.lease_requests.insert(id, request);
         self.ask(Caller::Lease(id), &Sender::host(), Urgency::Read, sent);
     }
@@ -92,16 +86,7 @@ impl Link<'_> {
             return;
         };
         let answer = result.as_ref().map(Vec::as_slice);
-        let answer = match &request {
-            LeaseRequest::Read(_) => {
-                let all = lease::all(NAMESPACE, answer);
-                LeaseAnswer::Read(all.map_err(|error| error.message))
-            }
-            LeaseRequest::Write(_, name, write) => {
-                LeaseAnswer::Written(lease::written(NAMESPACE, name, write, answer))
-            }
-            LeaseRequest::Delete(..) => LeaseAnswer::Deleted,
-        };
+        let answer = lease::answer(NAMESPACE, &request, answer);
         self.client.notices.push_back(Notice::Lease { id, answer });
     }
 }

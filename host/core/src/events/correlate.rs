@@ -5,15 +5,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_core::bucket::Bucket;
-use davit_core::manifest::Rate;
-use davit_core::object::ObjectRef;
-use davit_core::plan::Event;
-use davit_core::time::Instant;
-use jiff::Timestamp;
-
-use super::Decision;
 use super::lru::Lru;
+use crate::bucket::Bucket;
+use crate::manifest::Rate;
+use crate::object::ObjectRef;
+use crate::plan::Event;
+use crate::request::event::{CorrelatedEvent, Decision};
+use crate::time::{Instant, Now, Wall};
 
 /// How many keys each table keeps.
 const CAPACITY: usize = 4096;
@@ -48,32 +46,14 @@ pub struct Occurrence {
     pub decision: Option<Decision>,
 }
 
-/// An event to send, after correlation.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CorrelatedEvent {
-    /// The name of the Event object, in the involved object's namespace.
-    pub name: String,
-    /// The object that it is about.
-    pub involved: ObjectRef,
-    /// The type, the reason and the message; an aggregate's message has a prefix.
-    pub event: Event,
-    /// The decision that caused its last occurrence, if one did.
-    pub decision: Option<Decision>,
-    /// The number of occurrences so far.
-    pub count: u32,
-    /// The time of the first occurrence.
-    pub first: Timestamp,
-    /// The time of the last occurrence.
-    pub last: Timestamp,
-}
-
 /// Keeps what it needs to know of recent events.
 #[derive(Debug)]
-pub struct Correlator {
+pub(super) struct Correlator {
     aggregates: Lru<AggregateKey, Aggregate>,
     series: Lru<SeriesKey, Option<Series>>,
     spam: Lru<SpamKey, Option<Bucket>>,
     controllers: Lru<String, Option<Bucket>>,
+    names: Names,
 }
 
 /// Events that differ only in their message.
@@ -86,14 +66,23 @@ type SeriesKey = (AggregateKey, Option<String>);
 #[derive(Debug, Default)]
 struct Aggregate {
     messages: BTreeSet<String>,
-    last: Option<Timestamp>,
+    last: Option<Instant>,
+}
+
+/// Names events like client-go: the involved object's name with the time in
+/// nanoseconds.
+#[derive(Debug, Default)]
+struct Names {
+    /// The time in the last name. Another event has a later one, even if the clock stands
+    /// still or jumps back: the API server would refuse it, or mix it up with the first.
+    last: u64,
 }
 
 #[derive(Debug)]
 struct Series {
     name: String,
     count: u32,
-    first: Timestamp,
+    first: Wall,
 }
 
 impl Default for Correlator {
@@ -103,19 +92,19 @@ impl Default for Correlator {
             series: Lru::new(CAPACITY),
             spam: Lru::new(CAPACITY),
             controllers: Lru::new(CAPACITY),
+            names: Names::default(),
         }
     }
 }
 
 impl Correlator {
     /// Returns the event to send for an occurrence; none if the spam filter drops it, or
-    /// the rate of its controller does. If the count is above 1, the API server may have the event: the recorder patches it.
-    /// An event shows the wall clock's time `at`; the spam filter measures with `now`.
-    pub fn correlate(
+    /// the rate of its controller does. If the count is above 1, the API server may have
+    /// the event.
+    pub(super) fn correlate(
         &mut self,
         occurrence: Occurrence,
-        at: Timestamp,
-        now: Instant,
+        now: Now,
     ) -> Option<CorrelatedEvent> {
         let Occurrence {
             involved,
@@ -126,7 +115,7 @@ impl Correlator {
             && !take(
                 self.controllers.entry(decision.controller.clone()),
                 OF_CONTROLLER,
-                now,
+                now.instant,
             )
         {
             return None;
@@ -137,7 +126,7 @@ impl Correlator {
             event.event_type.clone(),
         );
         let aggregate: AggregateKey = (spam.clone(), event.reason.clone());
-        let aggregated = self.aggregates(aggregate.clone(), &event.message, at);
+        let aggregated = self.aggregates(aggregate.clone(), &event.message, now.instant);
         let message = (!aggregated).then(|| event.message.clone());
         if aggregated {
             event.message.insert_str(0, AGGREGATE_PREFIX);
@@ -145,10 +134,10 @@ impl Correlator {
         let series = self
             .series
             .entry((aggregate, message))
-            .get_or_insert(Series {
-                name: event_name(&involved, at),
+            .get_or_insert_with(|| Series {
+                name: self.names.name(&involved, now),
                 count: 0,
-                first: at,
+                first: now.wall,
             });
         series.count = series.count.saturating_add(1);
         let correlated = CorrelatedEvent {
@@ -158,18 +147,18 @@ impl Correlator {
             decision,
             count: series.count,
             first: series.first,
-            last: at,
+            last: now.wall,
         };
-        take(self.spam.entry(spam), SPAM, now).then_some(correlated)
+        take(self.spam.entry(spam), SPAM, now.instant).then_some(correlated)
     }
 
     /// Whether the event belongs to an aggregate, because there are too many different
     /// messages.
-    fn aggregates(&mut self, key: AggregateKey, message: &str, now: Timestamp) -> bool {
+    fn aggregates(&mut self, key: AggregateKey, message: &str, now: Instant) -> bool {
         let aggregate = self.aggregates.entry(key);
         if aggregate
             .last
-            .is_some_and(|last| since(last, now) > AGGREGATION_INTERVAL)
+            .is_some_and(|last| now.since(last) > AGGREGATION_INTERVAL)
         {
             aggregate.messages.clear();
         }
@@ -185,6 +174,18 @@ impl Correlator {
     }
 }
 
+impl Names {
+    fn name(&mut self, involved: &ObjectRef, now: Now) -> String {
+        const MILLISECOND: u64 = 1_000_000;
+        let millis = u64::try_from(now.wall.0).unwrap_or_default();
+        // The wall clock shows whole milliseconds.
+        let fraction = now.instant.as_nanos() % MILLISECOND;
+        let nanos = millis.saturating_mul(MILLISECOND).saturating_add(fraction);
+        self.last = nanos.max(self.last.saturating_add(1));
+        format!("{}.{:x}", involved.name, self.last)
+    }
+}
+
 /// Takes a token, if there is one.
 fn take(bucket: &mut Option<Bucket>, rate: Rate, now: Instant) -> bool {
     let bucket = bucket.get_or_insert_with(|| Bucket::full(Some(rate)));
@@ -193,15 +194,6 @@ fn take(bucket: &mut Option<Bucket>, rate: Rate, now: Instant) -> bool {
         bucket.take(now);
     }
     has_token
-}
-
-/// The involved object's name with the time in it, as client-go names events.
-fn event_name(involved: &ObjectRef, now: Timestamp) -> String {
-    format!("{}.{:x}", involved.name, now.as_nanosecond())
-}
-
-fn since(earlier: Timestamp, now: Timestamp) -> Duration {
-    now.duration_since(earlier).try_into().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -230,15 +222,15 @@ mod tests {
     fn correlate(
         correlator: &mut Correlator,
         occurrence: Occurrence,
-        at: Timestamp,
+        at: Wall,
     ) -> Option<CorrelatedEvent> {
-        let now = u64::try_from(at.as_second()).unwrap();
-        let now = Instant::ZERO.after(Duration::from_secs(now));
-        correlator.correlate(occurrence, at, now)
+        let since = u64::try_from(at.0).unwrap();
+        let instant = Instant::ZERO.after(Duration::from_millis(since));
+        correlator.correlate(occurrence, Now { instant, wall: at })
     }
 
-    fn at(second: i64) -> Timestamp {
-        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    fn at(second: i64) -> Wall {
+        Wall((1_700_000_000 + second) * 1000)
     }
 
     #[test]
@@ -275,6 +267,21 @@ mod tests {
                 ..first
             }
         );
+    }
+
+    /// Two events of one plan are recorded at the same time.
+    #[test]
+    fn events_of_the_same_moment_have_names_of_their_own() {
+        let mut correlator = Correlator::default();
+        let mut name = |message: &str, at| {
+            let event = correlate(&mut correlator, occurrence(message), at);
+            event.unwrap().name
+        };
+        assert_eq!(name("m", at(0)), "p.17979cfe362a0000");
+        assert_eq!(name("another", at(0)), "p.17979cfe362a0001");
+        // The wall clock jumps back.
+        assert_eq!(name("a third", at(-1)), "p.17979cfe362a0002");
+        assert_eq!(name("a fourth", at(1)), "p.17979cfe71c4ca00");
     }
 
     #[test]

@@ -2,16 +2,13 @@
 //! because a repetition patches the event before it. A repetition of an event that is
 //! still in the queue replaces it: the event is sent once, with the later count.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use davit_core::object::ObjectRef;
-use davit_core::time::Instant;
+use crate::object::ObjectRef;
+use crate::request::event::CorrelatedEvent;
+use crate::time::Instant;
 
-use super::correlate::CorrelatedEvent;
-
-/// The most events in the queue.
-pub(super) const CAPACITY: usize = 10_000;
 /// How often an event is sent while the server cannot be reached.
 const MOST_ATTEMPTS: u32 = 12;
 /// The pause before a retry.
@@ -24,22 +21,30 @@ pub(super) struct QueuedEvent {
     /// Whether the API server may have it already.
     pub(super) is_known: bool,
     attempts: u32,
+    /// Whether this attempt has sent both requests.
+    is_resent: bool,
 }
 
-/// The queue has no room for another event.
+/// What happened to an event that was added.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BacklogFull;
+pub(super) enum Push {
+    /// It waits.
+    Queued,
+    /// It replaced the event that it repeats, which was not sent yet.
+    Merged,
+}
 
 /// The events in the queue, and the objects of the events that are being sent.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Backlog {
-    objects: HashMap<ObjectRef, ObjectQueue>,
+    /// The most events in the queue.
+    capacity: usize,
+    objects: BTreeMap<ObjectRef, ObjectQueue>,
     /// Objects whose next event can be sent, in the order of arrival.
     ready: VecDeque<ObjectRef>,
     /// Objects whose next event is retried at that time.
     backing_off: BTreeSet<(Instant, ObjectRef)>,
     waiting: usize,
-    sending: usize,
 }
 
 #[derive(Debug, Default)]
@@ -50,8 +55,18 @@ struct ObjectQueue {
 }
 
 impl Backlog {
-    /// Adds an event.
-    pub(super) fn push(&mut self, event: CorrelatedEvent) -> Result<(), BacklogFull> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            objects: BTreeMap::new(),
+            ready: VecDeque::new(),
+            backing_off: BTreeSet::new(),
+            waiting: 0,
+        }
+    }
+
+    /// Adds an event. Returns it instead if the queue has no room for another one.
+    pub(super) fn push(&mut self, event: CorrelatedEvent) -> Result<Push, Box<CorrelatedEvent>> {
         let line = self.objects.get_mut(&event.involved);
         let same = line.and_then(|line| {
             let mut events = line.events.iter_mut();
@@ -59,10 +74,10 @@ impl Backlog {
         });
         if let Some(waiting) = same {
             waiting.event = event;
-            return Ok(());
+            return Ok(Push::Merged);
         }
-        if self.waiting >= CAPACITY {
-            return Err(BacklogFull);
+        if self.waiting >= self.capacity {
+            return Err(event.into());
         }
         let object = event.involved.clone();
         let line = self.objects.entry(object.clone()).or_default();
@@ -70,15 +85,17 @@ impl Backlog {
             is_known: event.count > 1,
             event,
             attempts: 0,
+            is_resent: false,
         });
         self.waiting += 1;
         if !std::mem::replace(&mut line.is_queued, true) {
             self.ready.push_back(object);
         }
-        Ok(())
+        Ok(Push::Queued)
     }
 
-    /// The next event to send. The caller reports its end with `done` or `retry`.
+    /// The next event to send. The caller reports its end with `done`, `resend` or
+    /// `retry`.
     pub(super) fn take(&mut self, now: Instant) -> Option<QueuedEvent> {
         while let Some((at, _)) = self.backing_off.first()
             && *at <= now
@@ -89,13 +106,11 @@ impl Backlog {
         let object = self.ready.pop_front()?;
         let next = self.objects.get_mut(&object)?.events.pop_front()?;
         self.waiting -= 1;
-        self.sending += 1;
         Some(next)
     }
 
     /// An event was sent or dropped.
     pub(super) fn done(&mut self, object: &ObjectRef) {
-        self.sending -= 1;
         if let Some(line) = self.objects.get_mut(object) {
             if line.events.is_empty() {
                 self.objects.remove(object);
@@ -105,22 +120,43 @@ impl Backlog {
         }
     }
 
+    /// The event is sent next, with the other request. Returns the event instead if both
+    /// were sent.
+    pub(super) fn resend(&mut self, mut event: QueuedEvent) -> Option<QueuedEvent> {
+        if std::mem::replace(&mut event.is_resent, true) {
+            self.done(&event.event.involved);
+            return Some(event);
+        }
+        event.is_known = !event.is_known;
+        self.ready.push_front(event.event.involved.clone());
+        self.put_back(event);
+        None
+    }
+
     /// The server could not be reached: the event is retried after a pause. Returns the
     /// event instead if that was its last attempt.
     pub(super) fn retry(&mut self, mut event: QueuedEvent, now: Instant) -> Option<QueuedEvent> {
-        let object = event.event.involved.clone();
         event.attempts += 1;
+        event.is_resent = false;
         if event.attempts >= MOST_ATTEMPTS {
-            self.done(&object);
+            self.done(&event.event.involved);
             return Some(event);
         }
-        self.sending -= 1;
-        self.waiting += 1;
-        if let Some(line) = self.objects.get_mut(&object) {
-            line.events.push_front(event);
-            self.backing_off.insert((now.after(RETRY_PAUSE), object));
-        }
+        let object = event.event.involved.clone();
+        self.backing_off.insert((now.after(RETRY_PAUSE), object));
+        self.put_back(event);
         None
+    }
+
+    fn put_back(&mut self, event: QueuedEvent) {
+        self.waiting += 1;
+        let line = self.objects.entry(event.event.involved.clone());
+        line.or_default().events.push_front(event);
+    }
+
+    /// Drops all events.
+    pub(super) fn clear(&mut self) {
+        *self = Self::new(self.capacity);
     }
 
     /// When the next retry is due.
@@ -128,23 +164,19 @@ impl Backlog {
         self.backing_off.first().map(|(at, _)| *at)
     }
 
-    /// How many events are not sent yet.
+    /// How many events wait, without those that are being sent.
     pub(super) fn len(&self) -> usize {
-        self.waiting + self.sending
-    }
-
-    pub(super) fn sending(&self) -> usize {
-        self.sending
+        self.waiting
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use jiff::Timestamp;
-
     use super::*;
-    use crate::events::tests::event;
-    use crate::testing::pod;
+    use crate::events::tests::{event, pod};
+    use crate::time::Wall;
+
+    const CAPACITY: usize = 10_000;
 
     fn at(seconds: u64) -> Instant {
         Instant::ZERO.after(Duration::from_secs(seconds))
@@ -160,8 +192,8 @@ mod tests {
             event: event("m"),
             decision: None,
             count,
-            first: Timestamp::UNIX_EPOCH,
-            last: Timestamp::UNIX_EPOCH,
+            first: Wall(0),
+            last: Wall(0),
         }
     }
 
@@ -173,7 +205,7 @@ mod tests {
 
     #[test]
     fn a_repetition_of_a_queued_event_replaces_it() {
-        let mut backlog = Backlog::default();
+        let mut backlog = Backlog::new(CAPACITY);
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.1", 2)).unwrap();
         backlog.push(about("q", "q.1", 3)).unwrap();
@@ -191,7 +223,7 @@ mod tests {
 
     #[test]
     fn events_of_one_object_are_sent_one_after_the_other() {
-        let mut backlog = Backlog::default();
+        let mut backlog = Backlog::new(CAPACITY);
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.2", 1)).unwrap();
         backlog.push(about("q", "q.1", 1)).unwrap();
@@ -210,7 +242,7 @@ mod tests {
 
     #[test]
     fn an_event_is_retried_for_two_minutes_while_the_server_is_unreachable() {
-        let mut backlog = Backlog::default();
+        let mut backlog = Backlog::new(CAPACITY);
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.2", 1)).unwrap();
         let mut tries = 0;
@@ -231,12 +263,12 @@ mod tests {
 
     #[test]
     fn the_queue_is_bounded_and_takes_repetitions_when_full() {
-        let mut backlog = Backlog::default();
+        let mut backlog = Backlog::new(CAPACITY);
         for number in 0..CAPACITY {
             backlog.push(about(&number.to_string(), "e", 1)).unwrap();
         }
-        assert_eq!(backlog.push(about("one more", "e", 1)), Err(BacklogFull));
-        backlog.push(about("7", "e", 2)).unwrap();
+        assert!(backlog.push(about("one more", "e", 1)).is_err());
+        assert_eq!(backlog.push(about("7", "e", 2)), Ok(Push::Merged));
         assert_eq!(backlog.len(), CAPACITY);
     }
 }

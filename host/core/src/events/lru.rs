@@ -1,23 +1,22 @@
 //! A map with LRU eviction.
 
-use std::collections::{BTreeMap, HashMap};
-use std::hash::Hash;
+use std::collections::BTreeMap;
 
 /// A map of bounded size.
 #[derive(Debug)]
 pub(super) struct Lru<K, V> {
     capacity: usize,
     uses: u64,
-    values: HashMap<K, (u64, V)>,
+    values: BTreeMap<K, (u64, V)>,
     by_use: BTreeMap<u64, K>,
 }
 
-impl<K: Clone + Eq + Hash, V: Default> Lru<K, V> {
+impl<K: Clone + Ord, V: Default> Lru<K, V> {
     pub(super) fn new(capacity: usize) -> Self {
         Self {
             capacity,
             uses: 0,
-            values: HashMap::new(),
+            values: BTreeMap::new(),
             by_use: BTreeMap::new(),
         }
     }
