@@ -29,6 +29,30 @@ impl Decision {
         }
     }
 
+    /// Whether a status holds this decision.
+    pub(super) fn is_of(&self, status: &ControllerStatus) -> bool {
+        let Self {
+            generation,
+            stable,
+            candidate,
+            rejected,
+        } = self;
+        let is_same = match (candidate, &status.candidate) {
+            (Some((revision, since, step, weight)), Some(one)) => {
+                *revision == one.revision
+                    && *since == one.since
+                    && *step == one.step
+                    && *weight == one.weight
+            }
+            (None, None) => true,
+            _ => false,
+        };
+        is_same
+            && *generation == status.observed_generation
+            && *stable == status.stable
+            && *rejected == status.rejected
+    }
+
     /// Whether this is the same decision, perhaps for another generation of the spec.
     fn decides(&self, other: &Self) -> bool {
         let Self {
@@ -104,6 +128,45 @@ mod tests {
         assert_ne!(of(1), of(2), "the new one is recorded soon");
     }
 
+    #[test]
+    fn a_status_holds_its_own_decision_and_no_other() {
+        let none = ControllerStatus::default;
+        let candidate = |revision: &str, step| {
+            Some(CandidateStatus {
+                revision: revision.to_owned(),
+                step,
+                ..CandidateStatus::default()
+            })
+        };
+        let with_candidate = |candidate| ControllerStatus {
+            candidate,
+            ..none()
+        };
+        let statuses = [
+            none(),
+            with_candidate(candidate("a", 1)),
+            with_candidate(candidate("a", 2)),
+            with_candidate(candidate("b", 1)),
+            ControllerStatus {
+                observed_generation: Some(1),
+                ..none()
+            },
+            ControllerStatus {
+                stable: Some(RevisionStatus::default()),
+                ..none()
+            },
+            ControllerStatus {
+                rejected: Some(RejectedStatus::default()),
+                ..none()
+            },
+        ];
+        for (of, one) in statuses.iter().enumerate() {
+            for (other_of, other) in statuses.iter().enumerate() {
+                assert_eq!(Decision::of(one).is_of(other), of == other_of, "{one:?}");
+            }
+        }
+    }
+
     /// Counts are not a decision: nothing waits for them.
     #[test]
     fn counts_are_not_a_decision() {
@@ -117,5 +180,6 @@ mod tests {
             ..ControllerStatus::default()
         };
         assert_eq!(Decision::of(&counted(1)), Decision::of(&counted(2)));
+        assert!(Decision::of(&counted(1)).is_of(&counted(2)));
     }
 }

@@ -7,7 +7,6 @@
 use std::collections::BTreeSet;
 
 use super::controller::Controller;
-use super::decision::Decision;
 use super::part::Part;
 use super::{Control, ControlEffect, Entry, READ_AGAIN, known};
 use crate::api::ControllerStatus;
@@ -166,7 +165,8 @@ impl<G: Clone> Controller<G> {
     /// Whether the record holds what this replica has decided, but for counts and times.
     fn is_recorded(&self) -> bool {
         let recorded = self.recording.status();
-        self.recording.decision() == Some(&Decision::of(self.status()))
+        let decision = self.recording.decision();
+        decision.is_some_and(|decision| decision.is_of(self.status()))
             && recorded.tripped == self.status().tripped
             && recorded.requests == self.status().requests
     }

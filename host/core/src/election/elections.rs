@@ -94,6 +94,8 @@ struct Election {
     /// Since when this replica holds the lease, and cannot lead the controller or cannot run
     /// what another one can.
     unable_since: Option<Instant>,
+    /// What the controller did at the last poll.
+    activity: ControllerActivity,
 }
 
 /// The elections of one replica.
@@ -165,6 +167,7 @@ impl Elections {
                     has_existed: false,
                     given: None,
                     unable_since: None,
+                    activity: ControllerActivity::default(),
                 };
                 election.set_preferred(name, &self.members, self.timing, now);
                 self.controllers.insert(name.clone(), election);
@@ -183,7 +186,7 @@ impl Elections {
     /// The controllers whose requests this replica may send, each with the end of the term:
     /// also those whose leases it is about to give away, because the requests that have
     /// started end before.
-    pub fn request_terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> {
+    pub fn request_terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> + Clone {
         self.controllers.iter().filter_map(move |(name, election)| {
             let until = election.elector.sends_until(now)?;
             Some((name.as_str(), until))
@@ -191,7 +194,7 @@ impl Elections {
     }
 
     /// The controllers for which this replica may write, each with the end of its term.
-    pub fn terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> {
+    pub fn terms(&self, now: Instant) -> impl Iterator<Item = (&str, Instant)> + Clone {
         self.controllers.iter().filter_map(move |(name, election)| {
             let until = election.elector.leads_until(now)?;
             Some((name.as_str(), until))
@@ -335,9 +338,10 @@ impl Elections {
     }
 
     /// Notes which controllers this replica can run, for itself and for the others.
-    fn announce(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
-        let controllers = self.controllers.keys();
-        let ready = controllers.filter(|name| activity(name).is_ready);
+    fn announce(&mut self, now: Instant) {
+        let controllers = self.controllers.iter();
+        let ready = controllers.filter(|(_, election)| election.activity.is_ready);
+        let ready = ready.map(|(name, _)| name);
         if ready.clone().eq(self.members.ready()) {
             return;
         }
@@ -355,10 +359,13 @@ impl Elections {
         activity: impl Fn(&str) -> ControllerActivity,
     ) -> Option<LeaseRequest> {
         self.has_waited |= self.stopped_at <= now.instant;
-        self.announce(now.instant, &activity);
+        for (name, election) in &mut self.controllers {
+            election.activity = activity(name);
+        }
+        self.announce(now.instant);
         self.release_all(now.instant);
-        self.decline(now.instant, &activity);
-        self.balance(now.instant, &activity);
+        self.decline(now.instant);
+        self.balance(now.instant);
         if self.reading.is_none() && self.read_at <= now.instant {
             let id = self.next_id();
             self.reading = Some((id, now.instant));
@@ -375,7 +382,7 @@ impl Elections {
         }
         let mut due = None;
         for (name, election) in &mut self.controllers {
-            let circumstances = election.circumstances(activity(name), !self.is_stopping);
+            let circumstances = election.circumstances(!self.is_stopping);
             if let Some(write) = election.elector.poll(now, circumstances) {
                 due = Some((LeaseName::Controller(name.clone()), write));
                 break;
@@ -384,17 +391,14 @@ impl Elections {
         due.map(|(name, write)| self.write(name, write))
     }
 
-    /// When [`Self::poll`] may return a request, or a renew deadline ends.
+    /// When [`Self::poll`] may return a request, or a renew deadline ends, if the controllers
+    /// do what they did at the last poll.
     #[must_use]
-    pub fn next_wake(
-        &self,
-        now: Instant,
-        activity: impl Fn(&str) -> ControllerActivity,
-    ) -> Instant {
+    pub fn next_wake(&self, now: Instant) -> Instant {
         let reading = self.reading.is_none().then_some(self.read_at);
         let presence = self.presence.next_wake(now, self.own_circumstances());
-        let electors = self.controllers.iter().map(|(name, election)| {
-            let circumstances = election.circumstances(activity(name), !self.is_stopping);
+        let electors = self.controllers.values().map(|election| {
+            let circumstances = election.circumstances(!self.is_stopping);
             election.elector.next_wake(now, circumstances)
         });
         let stopped = (!self.has_waited).then_some(self.stopped_at);
@@ -413,12 +417,12 @@ impl Elections {
 
     /// Gives away the leases of controllers that this replica cannot lead, because it does not
     /// know them or cannot read their records, or that it cannot run while another one can.
-    fn decline(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
+    fn decline(&mut self, now: Instant) {
         let patience = self.timing.retry_period * 2;
-        for (name, election) in &mut self.controllers {
+        for election in self.controllers.values_mut() {
             let is_holder = election.elector.holder() == Some(&self.identity);
-            let can_lead = || activity(name).history != ControllerHistory::Unknown;
-            if !is_holder || (election.substitute.is_none() && can_lead()) {
+            let can_lead = election.activity.history != ControllerHistory::Unknown;
+            if !is_holder || (election.substitute.is_none() && can_lead) {
                 election.unable_since = None;
             } else if now.since(*election.unable_since.get_or_insert(now)) >= patience {
                 let other = election.substitute.clone();
@@ -428,12 +432,12 @@ impl Elections {
     }
 
     /// Gives leases to the replicas that should hold them, once that has been so for a while.
-    fn balance(&mut self, now: Instant, activity: &impl Fn(&str) -> ControllerActivity) {
+    fn balance(&mut self, now: Instant) {
         let settles = self.timing.duration * 2;
         if self.is_stopping {
             return;
         }
-        for (name, election) in &mut self.controllers {
+        for election in self.controllers.values_mut() {
             if now.since(election.preferred_since) < settles {
                 continue;
             }
@@ -441,10 +445,11 @@ impl Elections {
                 elector,
                 preferred,
                 given,
+                activity,
                 ..
             } = election;
             let is_elsewhere = *preferred != self.identity && given.as_ref() != Some(preferred);
-            if is_elsewhere && elector.leads_until(now).is_some() && !activity(name).is_recording {
+            if is_elsewhere && elector.leads_until(now).is_some() && !activity.is_recording {
                 elector.give_up(Some(preferred.clone()), now);
                 *given = Some(preferred.clone());
             }
@@ -499,11 +504,15 @@ impl Election {
     }
 
     /// The circumstances of the lease for this replica, which acquires leases or does not.
-    fn circumstances(&self, activity: ControllerActivity, acquires: bool) -> Circumstances {
-        let history = activity.history;
+    fn circumstances(&self, acquires: bool) -> Circumstances {
+        let ControllerActivity {
+            history,
+            is_executing,
+            ..
+        } = self.activity;
         Circumstances {
             is_new: history == ControllerHistory::New && !self.has_existed,
-            is_idle: !activity.is_executing,
+            is_idle: !is_executing,
             acquires: acquires && history != ControllerHistory::Unknown,
             patience: self.patience,
         }

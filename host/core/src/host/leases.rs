@@ -78,11 +78,18 @@ impl Leases {
     }
 }
 
-/// Updates the terms; returns those that have changed.
+/// Updates the terms; returns those that have changed. Both are ordered by controller.
 fn update<'a>(
     known: &mut BTreeMap<String, Instant>,
-    present: impl Iterator<Item = (&'a str, Instant)>,
+    present: impl Iterator<Item = (&'a str, Instant)> + Clone,
 ) -> Vec<(String, Option<Instant>)> {
+    let is_same = present
+        .clone()
+        .zip(&*known)
+        .all(|((name, until), (known, at))| known == name && *at == until);
+    if is_same && present.clone().count() == known.len() {
+        return Vec::new();
+    }
     let present: BTreeMap<&str, Instant> = present.collect();
     let ended = known.extract_if(.., |name, _| !present.contains_key(name.as_str()));
     let mut changes: Vec<_> = ended.map(|(name, _)| (name, None)).collect();
@@ -125,7 +132,7 @@ impl<G: Clone> Host<G> {
         let activity = |controller: &str| activity(control, machine, controller);
         let request = leases.elections.poll(now, activity);
         if request.is_none() {
-            leases.due = leases.elections.next_wake(now.instant, activity);
+            leases.due = leases.elections.next_wake(now.instant);
         }
         request.map(Effect::Lease)
     }

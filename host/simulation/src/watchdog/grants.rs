@@ -66,6 +66,8 @@ fn lacking(rules: &Permissions, manifest: &Manifest) -> Option<String> {
     let covers = |rule: &ReadRule, group: &str, resource: &str| {
         is(&rule.group, group) && is(&rule.resource, resource)
     };
+    let granted = |rule: &ReadRule| rule.fields.iter().map(ToString::to_string).collect();
+    let granted: Vec<Vec<String>> = rules.reads.iter().map(granted).collect();
     let watch = manifest.watches.iter().find(|watch| {
         let (group, resource) = match &watch.source {
             Source::One(one) => (one.group.as_str(), one.plural.as_str()),
@@ -73,11 +75,11 @@ fn lacking(rules: &Permissions, manifest: &Manifest) -> Option<String> {
         };
         let mut fields = watch.fields.iter().map(ToString::to_string);
         !fields.all(|field| {
-            rules.reads.iter().any(|rule| {
-                let mut granted = rule.fields.iter().map(ToString::to_string);
+            rules.reads.iter().zip(&granted).any(|(rule, granted)| {
+                let mut granted = granted.iter();
                 covers(rule, group, resource)
                     && rule.namespaces.is_empty()
-                    && (rule.fields.is_empty() || granted.any(|one| field.starts_with(&one)))
+                    && (rule.fields.is_empty() || granted.any(|one| field.starts_with(one)))
             })
         })
     });

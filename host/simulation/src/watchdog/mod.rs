@@ -48,6 +48,8 @@ pub(crate) struct Watchdog {
     elects: bool,
     /// Whether the wall clock has jumped: recorded times then say nothing.
     jumped: bool,
+    /// Whether [`Watchdog::settle`] has something to do.
+    is_unsettled: bool,
 }
 
 /// A plan in execution.
@@ -92,6 +94,7 @@ enum Part {
 impl Watchdog {
     /// A new host starts. It does not know what the former one did.
     pub(crate) fn restarted(&mut self, elects: bool) {
+        self.is_unsettled = true;
         self.elects = elects;
         self.observations = Observations::default();
         self.answers = Answers::default();
@@ -136,6 +139,9 @@ impl Watchdog {
 
     /// The driver has taken every effect of the inputs so far.
     pub(crate) fn settle(&mut self) {
+        if !std::mem::take(&mut self.is_unsettled) {
+            return;
+        }
         for watched in self.controllers.values_mut() {
             watched.record.settle();
             let former = watched.modes.len().saturating_sub(1);
@@ -172,6 +178,7 @@ impl Watchdog {
     }
 
     fn watched(&mut self, controller: &str, uid: Option<String>) -> &mut ControllerState {
+        self.is_unsettled = true;
         let watched = self.controllers.entry(controller.to_owned()).or_default();
         if watched.uid != uid {
             // The lease is of the name; the record is of the resource.
@@ -190,6 +197,7 @@ impl Watchdog {
 
     /// The host has read the record of a controller.
     pub(crate) fn record_read(&mut self, controller: &str, records: &Records, now: Now) {
+        self.is_unsettled = true;
         let jumped = self.jumped;
         if let Some(watched) = self.controllers.get_mut(controller) {
             let requests = watched.requests.clone();
@@ -226,6 +234,7 @@ impl Watchdog {
         records: &Records,
         now: Now,
     ) {
+        self.is_unsettled = true;
         let jumped = self.jumped;
         if let Some(watched) = self.controllers.get_mut(controller)
             && watched.uid.as_deref() == records.uid(controller)
@@ -292,7 +301,9 @@ impl Watchdog {
                 .exceeded(manifest, &self.answers)
                 .map(|what| format!("{controller}: {revision} is called, and {what}")),
         );
-        self.manifests.insert(revision.clone(), manifest.clone());
+        if !self.manifests.contains_key(revision) {
+            self.manifests.insert(revision.clone(), manifest.clone());
+        }
         // With leases, a revision may run in the dark: a follower has observed another record,
         // and a new leader may not have loaded what the record names. What counts is what
         // it executes.
@@ -309,6 +320,7 @@ impl Watchdog {
         review: &AccessReview,
         result: &Result<ReviewAnswer, String>,
     ) {
+        self.is_unsettled = true;
         self.answers.receive(review, result);
     }
 
