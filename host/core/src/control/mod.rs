@@ -14,6 +14,7 @@ mod controller;
 mod counts;
 mod decision;
 mod declaration;
+mod declarations;
 mod exchange;
 mod file;
 mod leadership;
@@ -43,6 +44,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use declaration::Declaration;
+pub use declarations::{
+    ControllerEvent, ControllerWatchFailure, DeclarationChange, Declarations, ForeignStatus,
+};
 pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,
