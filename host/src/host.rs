@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::{Api, ApiSettings};
-use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
 use davit_core::control::{
     ControlInput, Declaration, DeclaredController, FileController, is_same_revision,
@@ -78,7 +77,7 @@ impl Host {
     /// Starts a host without controllers.
     #[must_use]
     pub fn start(options: HostOptions) -> Self {
-        let clock = Clock::start();
+        let clock = options.health.clock();
         let rate = Rate {
             per_second: options.rates.qps,
             burst: options.rates.burst,

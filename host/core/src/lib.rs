@@ -21,6 +21,7 @@ pub mod expectation;
 pub mod failure;
 pub mod gate;
 pub mod grant;
+pub mod health;
 pub mod host;
 pub mod machine;
 pub mod manifest;
