@@ -23,6 +23,7 @@ pub mod gate;
 pub mod grant;
 pub mod health;
 pub mod host;
+pub mod load;
 pub mod machine;
 pub mod manifest;
 pub mod mapping;
