@@ -5,12 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::{Api, ApiSettings};
-use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
-use davit_core::control::{
-    ControlInput, Declaration, DeclaredController, FileController, is_same_revision,
-};
+use davit_core::control::{ControlInput, Declaration, DeclaredController, FileController};
 pub use davit_core::host::LeaseSettings;
+use davit_core::load;
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
 use davit_core::trust::TrustPolicy;
@@ -78,7 +76,7 @@ impl Host {
     /// Starts a host without controllers.
     #[must_use]
     pub fn start(options: HostOptions) -> Self {
-        let clock = Clock::start();
+        let clock = options.health.clock();
         let rate = Rate {
             per_second: options.rates.qps,
             burst: options.rates.burst,
@@ -123,10 +121,7 @@ impl Host {
         let specs = self.handle.specs().await;
         let loaded = configs.iter().map(async |config| {
             let ControllerConfig { name, spec } = config;
-            let former = specs.get(name);
-            let is_same = former.is_some_and(|former| is_same_revision(former, spec));
-            // The controller's condition says why a module is denied.
-            if is_same || self.trust.denies(&spec.module) {
+            if !load::precedes_file(specs.get(name), spec, self.trust) {
                 return Ok(None);
             }
             loading::load_for_file(&self.loader, &self.records, name, spec).await

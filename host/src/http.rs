@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::health::STUCK;
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use crate::driver::Handle;
-use crate::health::{Health, STUCK};
+use crate::health::Health;
 use crate::metrics::HostMetrics;
 use crate::telemetry::LogFilter;
 use access::Access;

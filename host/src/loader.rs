@@ -1,21 +1,22 @@
-//! Loads revisions: fetches a module, compiles it, and lets the guest check its
-//! configuration. The running revisions continue meanwhile, and errors do not affect
-//! them.
+//! Loads revisions: executes the steps of core's [`Preparation`], which fetches a module,
+//! compiles it, and lets the guest check its configuration. The running revisions
+//! continue meanwhile, and errors do not affect them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_core::bounds::memory::{self, MemoryExceeded};
+use davit_core::api::ControllerSpec;
+use davit_core::bounds::memory;
 use davit_core::digest::ModuleDigest;
+use davit_core::load::{LoadErrorKind, Preparation, PreparationStep, RevisionLoadError};
 use davit_core::revision::{self, CallLimits, RevisionIdentity};
-use davit_core::untrusted;
-use davit_engine::{DescribeError, Engine, Guest, InstanceUsage, Limits, LoadError, Module};
+use davit_engine::{
+    CallError, CompileError, DescribeError, Engine, Guest, InstanceUsage, Limits, LoadError, Module,
+};
 
-use crate::modules::{FetchedModule, ModuleError, Modules};
-use davit_core::api::ModuleConfig;
-use davit_core::api::{ControllerSpec, SpecError, encode_config};
+use crate::modules::Modules;
 
 /// A revision that is ready to run, with its guest.
 pub type LoadedRevision = revision::LoadedRevision<Arc<Guest>>;
@@ -31,54 +32,6 @@ pub struct ControllerLoadError {
     pub reason: RevisionLoadError,
 }
 
-/// The errors of a controller.
-#[derive(Debug, thiserror::Error)]
-pub enum RevisionLoadError {
-    /// The module cannot be found or read.
-    #[error("module")]
-    Module(#[from] ModuleError),
-    /// The guest cannot be loaded.
-    #[error("module")]
-    Load(#[from] LoadError),
-    /// The guest refuses its configuration, or returns no valid manifest.
-    #[error("config")]
-    Describe(#[from] DescribeError),
-    /// The instances do not fit into the container.
-    #[error("limits")]
-    Memory(#[from] MemoryExceeded),
-    /// The configuration cannot be written as MessagePack.
-    #[error("config")]
-    Encode(#[from] rmp_serde::encode::Error),
-}
-
-impl RevisionLoadError {
-    /// The field of the spec, and the error.
-    #[must_use]
-    pub fn in_spec(&self) -> SpecError {
-        let (field, reason) = match self {
-            Self::Module(error) => ("module", chain(error)),
-            Self::Load(error) => ("module", chain(error)),
-            Self::Memory(error) => ("limits", chain(error)),
-            Self::Encode(error) => ("config", chain(error)),
-            Self::Describe(DescribeError::Config { field, message }) => {
-                // The text of a guest.
-                let data = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
-                let error = SpecError {
-                    field: data(field),
-                    reason: data(message),
-                };
-                return error.below("config");
-            }
-            Self::Describe(error @ DescribeError::NoInstances { .. }) => {
-                ("limits.instances", chain(error))
-            }
-            Self::Describe(error) => ("module", chain(error)),
-        };
-        let field = field.to_owned();
-        SpecError { field, reason }
-    }
-}
-
 /// Loads revisions. It compiles each module once, and describes each
 /// configuration of it once, for as long as the result is in use.
 pub struct Loader {
@@ -89,6 +42,19 @@ pub struct Loader {
     memory: Option<u64>,
     /// The right to prepare a revision within that limit: one at a time.
     preparing: tokio::sync::Mutex<()>,
+}
+
+/// A module that was found.
+enum Code {
+    /// Not compiled yet, as far as the search knows.
+    Wasm(Vec<u8>),
+    Loaded(Module),
+}
+
+impl From<Vec<u8>> for Code {
+    fn from(wasm: Vec<u8>) -> Self {
+        Self::Wasm(wasm)
+    }
 }
 
 #[derive(Default)]
@@ -138,92 +104,88 @@ impl Loader {
         self.engine.prune(in_use);
     }
 
-    /// Loads the revision that a spec describes. Its module comes from the
-    /// source, also if it is pinned: see [`Modules::fetch`].
+    /// Loads the revision that a spec describes.
     pub async fn load(&self, spec: &ControllerSpec) -> Result<LoadedRevision, RevisionLoadError> {
-        let found = match self.modules.fetch(&spec.module).await {
-            Ok(fetched) => self.compile(fetched).await?,
-            Err(error) if error.is_unavailable() => match self.loaded(&spec.module).await {
-                Some(module) => (module, Some(chain(&error))),
-                None => return Err(error.into()),
-            },
-            Err(error) => return Err(error.into()),
-        };
-        self.describe(spec, found, self.memory).await
+        self.prepare(Preparation::of_spec(spec)).await
     }
 
-    /// Loads a recorded revision by its recorded digest.
+    /// Loads a recorded revision by its recorded spec.
     pub async fn load_recorded(
         &self,
         spec: &ControllerSpec,
     ) -> Result<LoadedRevision, RevisionLoadError> {
-        let found = match self.loaded(&spec.module).await {
-            Some(module) => (module, None),
-            None => {
-                self.compile(self.modules.recall(&spec.module).await?)
-                    .await?
-            }
-        };
-        self.describe(spec, found, None).await
+        self.prepare(Preparation::of_record(spec)).await
     }
 
-    /// Describes a module. The result says why it came from the module cache, if it
-    /// did.
+    /// Executes a preparation.
+    pub(crate) async fn prepare(
+        &self,
+        mut preparation: Preparation,
+    ) -> Result<LoadedRevision, RevisionLoadError> {
+        let mut step = preparation.start();
+        loop {
+            step = match step {
+                PreparationStep::Find(search) => {
+                    let loaded = |digest| self.known().module(digest).map(Code::Loaded);
+                    preparation.found(self.modules.find(search, loaded).await)
+                }
+                PreparationStep::Compile(digest, code) => {
+                    preparation.compiled(digest, self.compile(digest, code).await)
+                }
+                PreparationStep::Describe {
+                    module,
+                    identity,
+                    is_limited,
+                } => {
+                    let memory = self.memory.filter(|_| is_limited);
+                    let guest = self.describe(&module, &identity, memory).await;
+                    let described =
+                        guest.map(|guest| (Arc::clone(&guest), Arc::clone(guest.manifest())));
+                    preparation.described(identity, described)
+                }
+                PreparationStep::Done(loaded) => return loaded,
+            };
+        }
+    }
+
+    async fn compile(&self, digest: ModuleDigest, code: Code) -> Result<Module, RevisionLoadError> {
+        let known = self.known().module(digest);
+        match (code, known) {
+            (Code::Loaded(module), _) | (Code::Wasm(_), Some(module)) => Ok(module),
+            (Code::Wasm(wasm), None) => {
+                let module = self.engine.load(wasm).await;
+                let module = module.map_err(|error| not_compiled(&error))?;
+                self.known().loaded.insert(digest, module.clone());
+                Ok(module)
+            }
+        }
+    }
+
+    /// Describes a revision, within this memory limit in bytes.
     async fn describe(
         &self,
-        spec: &ControllerSpec,
-        (module, away): (Module, Option<String>),
+        module: &Module,
+        identity: &RevisionIdentity,
         memory: Option<u64>,
-    ) -> Result<LoadedRevision, RevisionLoadError> {
-        let config = encode_config(&spec.config)?.into();
-        let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
+    ) -> Result<Arc<Guest>, RevisionLoadError> {
         let _prepares = match memory {
             Some(_) => Some(self.preparing.lock().await),
             None => None,
         };
-        let known = self.known().guest(&identity);
-        let guest = if let Some(guest) = known {
-            guest
-        } else {
-            if let Some(memory) = memory {
-                memory::admit(memory, self.known().limits(), identity.limits())?;
-            }
-            let config = Arc::clone(identity.config());
-            let guest = Guest::new(&module, config, limits(identity.limits())).await?;
-            let guest = Arc::new(guest);
-            let made = (identity.clone(), Arc::downgrade(&guest));
-            self.known().guests.push(made);
-            guest
-        };
-        Ok(LoadedRevision {
-            manifest: Arc::clone(guest.manifest()),
-            guest,
-            identity,
-            away,
-            is_shipped: spec.module.source.is_builtin(),
-        })
-    }
-
-    /// The pinned module, if it is loaded already and known to have the required
-    /// signatures. Another controller may have loaded it without them.
-    async fn loaded(&self, config: &ModuleConfig) -> Option<Module> {
-        let digest = config.digest?;
-        let module = self.known().module(digest)?;
-        let is_verified = self.modules.is_verified(config, digest).await;
-        is_verified.then_some(module)
-    }
-
-    async fn compile(
-        &self,
-        fetched: FetchedModule,
-    ) -> Result<(Module, Option<String>), RevisionLoadError> {
-        let (digest, away) = (fetched.digest, fetched.unavailable);
-        if let Some(module) = self.known().module(digest) {
-            return Ok((module, away));
+        if let Some(guest) = self.known().guest(identity) {
+            return Ok(guest);
         }
-        let module = self.engine.load(fetched.wasm).await?;
-        self.known().loaded.insert(digest, module.clone());
-        Ok((module, away))
+        if let Some(memory) = memory {
+            let admitted = memory::admit(memory, self.known().limits(), identity.limits());
+            let refused = |error| RevisionLoadError::new(LoadErrorKind::Memory, chain(&error));
+            admitted.map_err(refused)?;
+        }
+        let config = Arc::clone(identity.config());
+        let guest = Guest::new(module, config, limits(identity.limits())).await;
+        let guest = Arc::new(guest.map_err(|error| not_described(&error))?);
+        let made = (identity.clone(), Arc::downgrade(&guest));
+        self.known().guests.push(made);
+        Ok(guest)
     }
 
     fn known(&self) -> MutexGuard<'_, LoaderCache> {
@@ -249,6 +211,33 @@ impl LoaderCache {
         let (_, guest) = guests.find(|(same, _)| same == identity)?;
         guest.upgrade()
     }
+}
+
+fn not_compiled(error: &LoadError) -> RevisionLoadError {
+    let kind = match error {
+        LoadError::TooLarge { .. } => LoadErrorKind::TooLarge,
+        LoadError::Compile(CompileError::Module(_)) => LoadErrorKind::NotWasm,
+        LoadError::Compile(CompileError::Limit(_)) => LoadErrorKind::CompilerLimit,
+        LoadError::Compile(CompileError::Crash(_)) => LoadErrorKind::CompilerCrash,
+        LoadError::Compile(CompileError::Process(_)) => LoadErrorKind::NoCompiler,
+        LoadError::World(_) | LoadError::Resources { .. } | LoadError::Link(_) => {
+            LoadErrorKind::NotAGuest
+        }
+    };
+    RevisionLoadError::new(kind, chain(error))
+}
+
+fn not_described(error: &DescribeError) -> RevisionLoadError {
+    let kind = match error {
+        DescribeError::Config { field, message } => LoadErrorKind::Config {
+            field: field.clone(),
+            reason: message.clone(),
+        },
+        DescribeError::NoInstances { .. } => LoadErrorKind::NoInstances,
+        DescribeError::Call(CallError::Deadline { .. }) => LoadErrorKind::Deadline,
+        DescribeError::Call(_) | DescribeError::Manifest(_) => LoadErrorKind::NoManifest,
+    };
+    RevisionLoadError::new(kind, chain(error))
 }
 
 fn limits(config: CallLimits) -> Limits {

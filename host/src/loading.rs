@@ -1,5 +1,4 @@
-//! Loads revisions for the control half, each in a task of its own: revisions that a
-//! spec describes, and recorded ones.
+//! Executes attempts to load revisions for the control half, each in a task of its own.
 //!
 //! Every attempt gets an answer, even if it panics or hangs: until then, the control
 //! half starts no other.
@@ -7,41 +6,43 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_cluster::api::chain;
-use davit_core::api::{ControllerSpec, ControllerStatus};
-use davit_core::control::{Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion};
+use davit_core::api::ControllerSpec;
+use davit_core::control::{Load, LoadProblem, LoadResult};
+use davit_core::load::{self, FILE_TIMEOUT, LoadAttempt, LoadStep, TIMEOUT};
 use davit_core::record::Owner;
-use davit_engine::{CallError, CompileError, DescribeError, Guest, LoadError};
+use davit_engine::Guest;
 use tokio::time::timeout;
 
-use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadError};
-use crate::modules::{ModuleError, OciProblem};
+use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::records::Records;
-
-/// The timeout for loading a revision: more than the timeouts of a registry's probe,
-/// manifest and blob, and the time of Cranelift for the largest module.
-const PATIENCE: Duration = Duration::from_mins(10);
-/// How long a configuration file waits for one of its modules.
-const FILE_PATIENCE: Duration = Duration::from_secs(30);
-
-type Result<T> = std::result::Result<T, LoadProblem>;
 
 /// Loads a revision.
 pub(crate) async fn load(
     loader: Arc<Loader>,
     records: Arc<Records>,
     load: Load,
-) -> Result<LoadResult<Arc<Guest>>> {
+) -> Result<LoadResult<Arc<Guest>>, LoadProblem> {
     let work = async move {
-        match load.target {
-            LoadTarget::Desired { spec, before } => desired(&loader, spec, before).await,
-            LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
-                recorded(&loader, &records, &load.owner, &revision).await
-            }
+        let mut attempt = LoadAttempt::new(load.target);
+        let mut step = attempt.start();
+        loop {
+            step = match step {
+                LoadStep::ReadSpec(revision) => {
+                    let spec = records.spec(&load.owner, &revision).await;
+                    attempt.recorded(spec.map_err(|error| error.to_string()))
+                }
+                LoadStep::Probe(spec) => {
+                    attempt.probed(loader.modules().probe(&spec.module.source).await)
+                }
+                LoadStep::Prepare(preparation) => {
+                    attempt.prepared(loader.prepare(preparation).await)
+                }
+                LoadStep::Done(result) => return result,
+            };
         }
     };
-    let answer = guarded(PATIENCE, work).await;
-    answer.unwrap_or_else(|message| Err(LoadProblem::new(LoadFailure::Unanswered, &message)))
+    let answer = guarded(TIMEOUT, work).await;
+    answer.unwrap_or_else(|reason| Err(load::unanswered(&reason)))
 }
 
 /// Loads the revision of a controller of a configuration file: none if it cannot be
@@ -51,10 +52,10 @@ pub(crate) async fn load_for_file(
     records: &Records,
     name: &str,
     spec: &ControllerSpec,
-) -> std::result::Result<Option<LoadedRevision>, ControllerLoadError> {
+) -> Result<Option<LoadedRevision>, ControllerLoadError> {
     let (loader, own) = (Arc::clone(loader), spec.clone());
     let work = async move { loader.load(&own).await };
-    let reason = match guarded(FILE_PATIENCE, work).await {
+    let reason = match guarded(FILE_TIMEOUT, work).await {
         Ok(Ok(loaded)) => return Ok(Some(loaded)),
         Ok(Err(reason)) => reason,
         Err(failure) => {
@@ -62,13 +63,12 @@ pub(crate) async fn load_for_file(
             return Ok(None);
         }
     };
-    let failure = failure(&reason);
-    let recorded = match failure {
-        LoadFailure::DigestMismatch => records.status(&Owner::named(name)).await.ok(),
-        _ => None,
+    let recorded = if load::needs_record(&reason) {
+        records.status(&Owner::named(name)).await.ok()
+    } else {
+        None
     };
-    let recorded: ControllerStatus = recorded.unwrap_or_default();
-    if failure.is_admitted(spec.module.digest, &recorded) {
+    if load::is_admitted(&reason, spec, recorded.as_ref()) {
         return Ok(None);
     }
     Err(ControllerLoadError {
@@ -81,7 +81,7 @@ pub(crate) async fn load_for_file(
 async fn guarded<T: Send + 'static>(
     patience: Duration,
     work: impl Future<Output = T> + Send + 'static,
-) -> std::result::Result<T, String> {
+) -> Result<T, String> {
     let mut task = tokio::spawn(work);
     match timeout(patience, &mut task).await {
         Ok(Ok(done)) => Ok(done),
@@ -90,129 +90,6 @@ async fn guarded<T: Send + 'static>(
             task.abort();
             Err(format!("loading the revision took more than {patience:?}"))
         }
-    }
-}
-
-/// Loads the revision that a spec describes, unless its module's source has the same
-/// version as before.
-async fn desired(
-    loader: &Loader,
-    spec: Box<ControllerSpec>,
-    before: Option<SourceVersion>,
-) -> Result<LoadResult<Arc<Guest>>> {
-    let module = &spec.module;
-    let version = if module.check_interval().is_some() {
-        match loader.modules().probe(&module.source).await {
-            Ok(version) => Some(version),
-            // The module cache may have it.
-            Err(error) if module.digest.is_some() && error.is_unavailable() => {
-                Some(SourceVersion::unavailable())
-            }
-            Err(error) => return Err(problem(&error.into())),
-        }
-    } else {
-        None
-    };
-    if version.is_some() && version == before {
-        return Ok(LoadResult::Unchanged);
-    }
-    match loader.load(&spec).await {
-        Ok(revision) => Ok(LoadResult::Loaded {
-            revision,
-            spec,
-            version,
-        }),
-        Err(reason) => Err(LoadProblem {
-            version,
-            ..problem(&reason)
-        }),
-    }
-}
-
-/// Loads a revision of the record.
-async fn recorded(
-    loader: &Loader,
-    records: &Records,
-    owner: &Owner,
-    revision: &str,
-) -> Result<LoadResult<Arc<Guest>>> {
-    let unknown = |message: String| LoadProblem::new(LoadFailure::NotRecorded, &message);
-    let spec = records.spec(owner, revision).await;
-    let spec = spec.map_err(|error| unknown(error.to_string()))?;
-    let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not recorded")))?;
-    match loader.load_recorded(&spec).await {
-        Ok(revision) => Ok(LoadResult::Loaded {
-            revision,
-            spec: Box::new(spec),
-            version: None,
-        }),
-        Err(reason) => {
-            let is_builtin = spec.module.source.is_builtin();
-            let message = describe(&reason, revision, &spec);
-            Err(LoadProblem {
-                is_builtin,
-                ..LoadProblem::new(failure(&reason), &message)
-            })
-        }
-    }
-}
-
-/// Why a revision of the record cannot be loaded.
-fn describe(reason: &RevisionLoadError, revision: &str, spec: &ControllerSpec) -> String {
-    match reason {
-        // No operator has set a digest: it is the recorded one.
-        RevisionLoadError::Module(ModuleError::DigestMismatch {
-            origin,
-            found,
-            wanted,
-        }) => format!(
-            "{origin} is the module sha256:{found} by now, and sha256:{wanted} of {revision} is \
-             not in the module cache"
-        ),
-        // An earlier version of Davit ran it.
-        RevisionLoadError::Load(error) => {
-            let digest = spec.module.digest;
-            let digest = digest.map_or_else(String::new, |digest| format!("sha256:{digest}"));
-            format!(
-                "this Davit cannot run the module of {revision}, {digest}: {}",
-                chain(error)
-            )
-        }
-        reason => chain(reason),
-    }
-}
-
-fn problem(reason: &RevisionLoadError) -> LoadProblem {
-    LoadProblem::new(failure(reason), &chain(reason))
-}
-
-fn failure(reason: &RevisionLoadError) -> LoadFailure {
-    match reason {
-        RevisionLoadError::Module(ModuleError::DigestMismatch { .. }) => {
-            LoadFailure::DigestMismatch
-        }
-        RevisionLoadError::Module(
-            ModuleError::NotSigned { .. }
-            | ModuleError::Oci {
-                problem: OciProblem::Signatures(_),
-                ..
-            },
-        ) => LoadFailure::NotSigned,
-        RevisionLoadError::Module(ModuleError::Builtin(_)) => LoadFailure::NoSuchBuiltin,
-        RevisionLoadError::Module(_) => LoadFailure::NotFound,
-        RevisionLoadError::Load(LoadError::TooLarge { .. }) => LoadFailure::TooLarge,
-        RevisionLoadError::Load(LoadError::Compile(error)) => match error {
-            CompileError::Module(_) | CompileError::Crash(_) => LoadFailure::NotWasm,
-            CompileError::Limit(_) => LoadFailure::TooLarge,
-            CompileError::Process(_) => LoadFailure::Unanswered,
-        },
-        RevisionLoadError::Load(_) => LoadFailure::NotAGuest,
-        // On a busy machine, a call takes longer.
-        RevisionLoadError::Describe(
-            DescribeError::NoInstances { .. } | DescribeError::Call(CallError::Deadline { .. }),
-        ) => LoadFailure::Busy,
-        RevisionLoadError::Memory(_) => LoadFailure::MemoryLimit,
-        RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => LoadFailure::Refused,
     }
 }
 

@@ -4,9 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use davit_core::api::{ControllerSpec, ModuleConfig, ModuleSource, encode_config};
-use davit_core::control::{Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion};
+use davit_core::api::{ControllerSpec, ModuleSource};
+use davit_core::control::{Load, LoadProblem, LoadResult, SourceVersion};
 use davit_core::digest::ModuleDigest;
+use davit_core::load::{
+    FoundModule, LoadAttempt, LoadErrorKind, LoadStep, ModuleSearch, Preparation, PreparationStep,
+    RecalledModule, RevisionLoadError, SearchStep,
+};
 use davit_core::manifest::Manifest;
 use davit_core::revision::{LoadedRevision, RevisionIdentity};
 
@@ -41,21 +45,30 @@ pub type Describe = fn(program: &str, config: &[u8]) -> DescribeResult;
 
 /// The module cache of a host's machine.
 #[derive(Debug, Default)]
-pub(crate) struct ModuleCache(BTreeMap<ModuleDigest, Module>);
+pub(crate) struct ModuleCache {
+    modules: BTreeMap<ModuleDigest, Module>,
+    /// Those whose signatures were verified.
+    verified: BTreeSet<ModuleDigest>,
+}
 
 impl ModuleCache {
     /// Another machine has none of the modules.
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        *self = Self::default();
     }
 
     /// Drops every other module.
     pub(crate) fn keep(&mut self, digests: &BTreeSet<ModuleDigest>) {
-        self.0.retain(|digest, _| digests.contains(digest));
+        self.modules.retain(|digest, _| digests.contains(digest));
+        self.verified.retain(|digest| digests.contains(digest));
     }
 
-    fn get(&self, config: &ModuleConfig) -> Option<Module> {
-        self.0.get(&config.digest?).cloned()
+    fn add(&mut self, module: Module, is_verified: bool) {
+        let digest = module.digest();
+        if is_verified {
+            self.verified.insert(digest);
+        }
+        self.modules.insert(digest, module);
     }
 }
 
@@ -75,7 +88,7 @@ impl fmt::Debug for Modules {
     }
 }
 
-type Result<T, E = LoadProblem> = std::result::Result<T, E>;
+type Result<T, E = RevisionLoadError> = std::result::Result<T, E>;
 
 impl Modules {
     /// Sources without modules.
@@ -106,7 +119,7 @@ impl Modules {
         spec: &ControllerSpec,
         cache: &mut ModuleCache,
     ) -> Option<LoadedRevision<Guest>> {
-        self.load_spec(spec, cache).ok()
+        self.prepare(Preparation::of_spec(spec), cache).ok()
     }
 
     /// The outcome of a load.
@@ -115,138 +128,121 @@ impl Modules {
         load: &Load,
         cache: &mut ModuleCache,
         records: &Records,
-    ) -> Result<LoadResult<Guest>> {
-        match &load.target {
-            LoadTarget::Desired { spec, before } => self.load_desired(spec, before.as_ref(), cache),
-            LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
-                let spec = records.spec(&load.owner, revision).ok_or_else(|| {
-                    let message = format!("the spec of {revision} is not recorded");
-                    LoadProblem::new(LoadFailure::NotRecorded, &message)
-                })?;
-                let revision = self
-                    .load_recorded(&spec, cache)
-                    .map_err(|problem| LoadProblem {
-                        is_builtin: spec.module.source.is_builtin(),
-                        ..problem
-                    })?;
-                Ok(LoadResult::Loaded {
-                    revision,
-                    spec: Box::new(spec),
-                    version: None,
-                })
-            }
-        }
-    }
-
-    /// The revision that a spec describes, unless its source is unchanged.
-    fn load_desired(
-        &mut self,
-        spec: &ControllerSpec,
-        before: Option<&SourceVersion>,
-        cache: &mut ModuleCache,
-    ) -> Result<LoadResult<Guest>> {
-        let module = &spec.module;
-        let held = self.sources.get(&module.source.to_string());
-        let version = match held {
-            _ if module.check_interval().is_none() => None,
-            Some((Some(_), number)) => Some(SourceVersion(number.to_string())),
-            _ if module.digest.is_some() => Some(SourceVersion::unavailable()),
-            _ => return Err(unavailable()),
-        };
-        if version.is_some() && version.as_ref() == before {
-            return Ok(LoadResult::Unchanged);
-        }
-        let loaded = self.load_spec(spec, cache);
-        match loaded {
-            Ok(revision) => Ok(LoadResult::Loaded {
-                revision,
-                spec: Box::new(spec.clone()),
-                version,
-            }),
-            Err(problem) => Err(LoadProblem { version, ..problem }),
-        }
-    }
-
-    fn load_spec(
-        &mut self,
-        spec: &ControllerSpec,
-        cache: &mut ModuleCache,
-    ) -> Result<LoadedRevision<Guest>> {
-        let (found, away) = match self.fetch(&spec.module) {
-            Ok(module) => (module, None),
-            Err(problem) => match cache.get(&spec.module) {
-                Some(module) if problem.failure == LoadFailure::NotFound => {
-                    (module, Some(problem.message))
+    ) -> Result<LoadResult<Guest>, LoadProblem> {
+        let mut attempt = LoadAttempt::new(load.target.clone());
+        let mut step = attempt.start();
+        loop {
+            step = match step {
+                LoadStep::ReadSpec(revision) => {
+                    attempt.recorded(Ok(records.spec(&load.owner, &revision)))
                 }
-                _ => return Err(problem),
-            },
-        };
-        self.revision(spec, &found, away, cache)
-    }
-
-    /// A revision that ran before: from the module cache, else from its source.
-    fn load_recorded(
-        &mut self,
-        spec: &ControllerSpec,
-        cache: &mut ModuleCache,
-    ) -> Result<LoadedRevision<Guest>> {
-        let found = match cache.get(&spec.module) {
-            Some(module) => module,
-            None => self.fetch(&spec.module)?,
-        };
-        self.revision(spec, &found, None, cache)
-    }
-
-    /// The module of a source, if its digest is the pinned one.
-    fn fetch(&self, config: &ModuleConfig) -> Result<Module> {
-        let held = self.sources.get(&config.source.to_string());
-        let module = held.and_then(|(module, _)| module.as_ref());
-        let module = module.ok_or_else(unavailable)?;
-        let found = module.digest();
-        if config.digest.is_some_and(|pinned| pinned != found) {
-            let message = format!("the source holds sha256:{found}");
-            return Err(LoadProblem::new(LoadFailure::DigestMismatch, &message));
+                LoadStep::Probe(spec) => attempt.probed(self.probe(&spec.module.source)),
+                LoadStep::Prepare(preparation) => {
+                    attempt.prepared(self.prepare(preparation, cache))
+                }
+                LoadStep::Done(result) => return result,
+            };
         }
-        Ok(module.clone())
     }
 
-    fn revision(
+    fn prepare(
         &mut self,
-        spec: &ControllerSpec,
-        module: &Module,
-        away: Option<String>,
+        mut preparation: Preparation,
         cache: &mut ModuleCache,
     ) -> Result<LoadedRevision<Guest>> {
-        let refused = |message: &str| LoadProblem::new(LoadFailure::Refused, message);
-        let config = encode_config(&spec.config).map_err(|error| refused(&error.to_string()))?;
-        let config: Arc<[u8]> = config.into();
-        let key = (module.program.clone(), Arc::clone(&config));
+        let mut step = preparation.start();
+        loop {
+            step = match step {
+                PreparationStep::Find(search) => preparation.found(self.find(search, cache)),
+                PreparationStep::Compile(digest, module) => {
+                    preparation.compiled(digest, Ok(module))
+                }
+                PreparationStep::Describe {
+                    module, identity, ..
+                } => {
+                    let guest = self.guest(&module, &identity);
+                    preparation.described(identity, guest)
+                }
+                PreparationStep::Done(loaded) => return loaded,
+            };
+        }
+    }
+
+    fn find(
+        &self,
+        mut search: ModuleSearch,
+        cache: &mut ModuleCache,
+    ) -> Result<(FoundModule, Module)> {
+        let source = search.module().source.clone();
+        let mut step = search.start();
+        loop {
+            step = match step {
+                SearchStep::Fetch => {
+                    let held = self.held(&source).map(|(module, _)| module.clone());
+                    search.fetched(held.map(|module| (module.digest(), module)))
+                }
+                SearchStep::Recall(digest) => {
+                    let recalled = cache.modules.get(&digest).cloned();
+                    search.recalled(recalled.map(|module| RecalledModule {
+                        module,
+                        is_verified: cache.verified.contains(&digest),
+                    }))
+                }
+                SearchStep::Keep {
+                    digest,
+                    fetched,
+                    is_verified,
+                } => {
+                    cache.add(fetched.clone(), is_verified);
+                    search.kept(digest, fetched)
+                }
+                SearchStep::Done(found) => return found,
+            };
+        }
+    }
+
+    fn probe(&self, source: &ModuleSource) -> Result<SourceVersion> {
+        let (_, number) = self.held(source)?;
+        Ok(SourceVersion(number.to_string()))
+    }
+
+    /// The module of a source, and how often it changed.
+    fn held(&self, source: &ModuleSource) -> Result<(&Module, u64)> {
+        match self.sources.get(&source.to_string()) {
+            Some((Some(module), number)) => Ok((module, *number)),
+            _ => Err(RevisionLoadError::new(
+                LoadErrorKind::Unavailable,
+                "the source cannot be read",
+            )),
+        }
+    }
+
+    /// The guest of a revision and its manifest, unless it refuses its configuration.
+    fn guest(
+        &mut self,
+        module: &Module,
+        identity: &RevisionIdentity,
+    ) -> Result<(Guest, Arc<Manifest>)> {
+        let config = identity.config();
+        let key = (module.program.clone(), Arc::clone(config));
         let (native, manifest) = if let Some(known) = self.described.get(&key) {
             known.clone()
         } else {
-            let described = (self.describe)(&module.program, &config);
-            let (native, manifest) = described.map_err(|message| refused(&message))?;
+            let described = (self.describe)(&module.program, config);
+            let (native, manifest) = described.map_err(|reason| {
+                let message = reason.clone();
+                let field = String::new();
+                RevisionLoadError::new(LoadErrorKind::Config { field, reason }, message)
+            })?;
             let made = (native, Arc::new(manifest));
             self.described.insert(key, made.clone());
             made
         };
-        cache.0.insert(module.digest(), module.clone());
-        let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
-        let revision = identity.to_string().into();
-        Ok(LoadedRevision {
-            guest: Guest {
-                revision,
-                native,
-                manifest: Arc::clone(&manifest),
-            },
-            manifest,
-            identity,
-            away,
-            is_shipped: spec.module.source.is_builtin(),
-        })
+        let guest = Guest {
+            revision: identity.to_string().into(),
+            native,
+            manifest: Arc::clone(&manifest),
+        };
+        Ok((guest, manifest))
     }
-}
-
-fn unavailable() -> LoadProblem {
-    LoadProblem::new(LoadFailure::NotFound, "the source cannot be read")
 }

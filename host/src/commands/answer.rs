@@ -135,10 +135,12 @@ impl<'a> Wait<'a> {
                     if object.metadata.uid != self.found.object.metadata.uid {
                         return Err(self.deleted());
                     }
-                    match check(&object, &status_of(name, &object)?) {
-                        Answer::Given(answer) => return Ok(answer),
-                        Answer::Pending(reason) => reason,
-                        Answer::Impossible(reason) => return Err(self.not_answered(reason)),
+                    match status_of(name, &object).map(|status| check(&object, &status)) {
+                        Ok(Answer::Given(answer)) => return Ok(answer),
+                        Ok(Answer::Pending(reason)) => reason,
+                        Ok(Answer::Impossible(reason)) => return Err(self.not_answered(reason)),
+                        // A host that answers writes another one.
+                        Err(error) => Some(error.to_string()),
                     }
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() => {

@@ -7,10 +7,11 @@ mod sources;
 use std::fmt;
 
 use anyhow::{Result, bail};
-use davit_cluster::api::{Api, ApiSettings, chain};
+use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::grant::{Grant, Permissions};
+use davit_core::load::{LoadErrorKind, LoadErrorStep};
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
@@ -23,8 +24,8 @@ use super::connect;
 use super::print::{out, serialized, table};
 use crate::cli::CheckArguments;
 use crate::engine;
-use crate::loader::{Loader, RevisionLoadError};
-use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
+use crate::loader::Loader;
+use crate::modules::{Modules, ModulesOptions};
 use crate::resource::describe;
 use access::Access;
 use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
@@ -264,17 +265,17 @@ async fn load(
         }
         Err(reason) => reason,
     };
-    let (level, check) = match &reason {
-        RevisionLoadError::Module(ModuleError::Object(ObjectError {
-            problem: ObjectProblem::NoCluster,
-            ..
-        })) => (Level::NotChecked, "module"),
-        RevisionLoadError::Module(_) => (Level::Error, "module"),
-        RevisionLoadError::Load(_) => (Level::Error, "guest"),
-        RevisionLoadError::Memory(_) => (Level::Error, "limits"),
-        RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => (Level::Error, "config"),
+    let level = match reason.kind {
+        LoadErrorKind::NoCluster => Level::NotChecked,
+        _ => Level::Error,
     };
-    findings.add(level, check, chain(&reason));
+    let check = match reason.kind.step() {
+        LoadErrorStep::Find => "module",
+        LoadErrorStep::Compile => "guest",
+        LoadErrorStep::Admit => "limits",
+        LoadErrorStep::Describe => "config",
+    };
+    findings.add(level, check, reason.to_string());
     None
 }
 

@@ -252,7 +252,16 @@ impl ControllerObject {
     }
 
     async fn read_from(api: Api<DynamicObject>, name: &str) -> Result<Self> {
-        let object = api.get(name).await.map_err(|error| {
+        let object = Self::object(&api, name).await?;
+        Ok(Self {
+            api,
+            status: status_of(name, &object)?,
+            object,
+        })
+    }
+
+    async fn object(api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject> {
+        api.get(name).await.map_err(|error| {
             let reason = describe(&error);
             // A host that runs from a file names its controllers in the message.
             let advice = match &error {
@@ -262,11 +271,6 @@ impl ControllerObject {
                 _ => "",
             };
             anyhow!("the Controller {name} cannot be read: {reason}{advice}")
-        })?;
-        Ok(Self {
-            api,
-            status: status_of(name, &object)?,
-            object,
         })
     }
 

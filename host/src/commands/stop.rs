@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
-use kube::Client;
 use kube::api::ListParams;
+use kube::core::DynamicObject;
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
 use super::answer::{NoAnswer, Wait};
 use super::requests::requested;
-use super::{ControllerObject, print, status_of};
+use super::{ControllerObject, check_name, print, status_of};
 use crate::resource::{controllers, describe};
 
 /// The annotation with the mode that `davit start` restores.
@@ -97,24 +98,28 @@ async fn select(client: &Client, selection: &Selection) -> Result<Vec<Controller
             let all = all.map_err(|error| {
                 anyhow!("the Controllers cannot be listed: {}", describe(&error))
             })?;
-            let objects = all.items.into_iter().map(|object| {
-                let name = object.metadata.name.as_deref().unwrap_or_default();
-                ControllerObject {
-                    api: api.clone(),
-                    // A status that nobody can read does not keep it from being stopped.
-                    status: status_of(name, &object).unwrap_or_default(),
-                    object,
-                }
-            });
-            Ok(objects.collect())
+            let objects = all.items.into_iter();
+            Ok(objects.map(|object| of_any_status(&api, object)).collect())
         }
         Selection::Names(names) => {
             let mut found = Vec::new();
             for name in names {
-                found.push(ControllerObject::read(client, name).await?);
+                check_name(name)?;
+                let object = ControllerObject::object(&api, name).await?;
+                found.push(of_any_status(&api, object));
             }
             Ok(found)
         }
+    }
+}
+
+/// A status that nobody can read does not keep a Controller from being stopped.
+fn of_any_status(api: &Api<DynamicObject>, object: DynamicObject) -> ControllerObject {
+    let name = object.metadata.name.as_deref().unwrap_or_default();
+    ControllerObject {
+        api: api.clone(),
+        status: status_of(name, &object).unwrap_or_default(),
+        object,
     }
 }
 

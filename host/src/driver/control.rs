@@ -7,7 +7,6 @@ use std::time::Duration;
 use davit_cluster::access;
 use davit_cluster::api::{Api, chain};
 use davit_cluster::events::Recorder;
-use davit_core::api::ControllerStatus;
 use davit_core::control::{
     Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report,
 };
@@ -84,7 +83,7 @@ impl ControlDriver {
             ControlEffect::ReadRecord { id, owner } => {
                 let (record, is_in_file) = (records.read(&owner), !records.are_shared());
                 self.spawn(async move {
-                    let record = Box::new(stored(in_time(record).await, is_in_file));
+                    let record = Box::new(StoredRecord::new(in_time(record).await, is_in_file));
                     ControlInput::RecordRead { id, record }
                 });
             }
@@ -208,24 +207,6 @@ impl ControlDriver {
                 tracing::info!(controller, request = %change, "an operator's request");
             }
         }
-    }
-}
-
-/// What was read of a record. A pause that cannot be read counts as one: the error
-/// stands for both.
-fn stored(
-    read: Result<(ControllerStatus, Option<bool>), String>,
-    is_in_file: bool,
-) -> StoredRecord {
-    match read {
-        Ok((status, paused)) => StoredRecord {
-            status: Ok(status),
-            paused: paused.map(Ok),
-        },
-        Err(error) => StoredRecord {
-            status: Err(error.clone()),
-            paused: is_in_file.then_some(Err(error)),
-        },
     }
 }
 

@@ -10,11 +10,10 @@ use davit_cluster::term::Term;
 use davit_cluster::write::Writer;
 use davit_core::controller::{ControllerId, Outcome};
 use davit_core::events::Decision;
-use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Execute, Input};
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
-use davit_core::request::plan::withdrawn;
+use davit_core::request::plan::{broken_off, withdrawn};
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
@@ -75,7 +74,7 @@ impl Executor {
             let executed = run(&writer, &mapping, &plan, decision.as_ref(), turn);
             let executed = caught(executed).await;
             let (outcome, took) =
-                executed.unwrap_or_else(|panic| (unknown(&plan, &panic), Duration::ZERO));
+                executed.unwrap_or_else(|panic| (broken_off(&plan, &panic), Duration::ZERO));
             if let Some(trace) = trace {
                 trace.end(&plan, &outcome, took, api.clock().instant());
             }
@@ -111,16 +110,6 @@ struct Turn {
     withdrawal: watch::Receiver<()>,
     /// Whether this replica leads the controller.
     term: Term,
-}
-
-/// The outcome of a plan that panicked, after an unknown number of steps: the item is
-/// reconciled again, as after a request without an answer.
-fn unknown(plan: &Plan, panic: &str) -> Outcome {
-    let message = format!("{}: {panic}", plan.target);
-    Outcome {
-        written: None,
-        failed: Some((0, Failure::new(FailureClass::Timeout, message))),
-    }
 }
 
 /// Waits for a plan's turn and executes it, unless it is withdrawn before. Returns the

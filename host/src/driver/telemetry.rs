@@ -151,7 +151,7 @@ impl Telemetry {
                     guest.sync_error();
                 }
             }
-            Report::State(state) => self.state(state, now),
+            Report::State(state) => self.state(state),
             Report::CandidateStarted { .. }
             | Report::Reconciled { .. }
             | Report::Paused { .. }
@@ -174,7 +174,7 @@ impl Telemetry {
         }
     }
 
-    fn state(&self, state: &State, now: Instant) {
+    fn state(&self, state: &State) {
         let metrics = &self.metrics;
         for controller in &state.controllers {
             let name = &controller.name;
@@ -190,10 +190,6 @@ impl Telemetry {
         }
         metrics.cache.set_bytes(state.bytes);
         metrics.events.set(&self.recorder.stats());
-        let unreachable = self.api.absence().map(|absence| {
-            let lasts = now.since(absence.since);
-            (lasts, absence.last)
-        });
-        self.health.set_unreachable(unreachable);
+        self.health.set_absence(self.api.absence());
     }
 }

@@ -1,9 +1,8 @@
 //! Fetches the module of a guest: built in, or from a file, a `ConfigMap` or an OCI
 //! registry. The module cache holds fetched modules by their digest.
 //!
-//! Nothing here decides which module runs. While a module cannot be fetched, the host
-//! runs the former one; at a start, the host recalls the recorded modules from the
-//! cache, without their sources.
+//! Nothing here decides which module runs, or where it is looked for: core's
+//! [`ModuleSearch`] does.
 
 mod builtin;
 mod cache;
@@ -25,6 +24,10 @@ use davit_core::api::{
 };
 use davit_core::control::SourceVersion;
 use davit_core::digest::ModuleDigest;
+use davit_core::load::{
+    FoundModule, LoadErrorKind, ModuleSearch, OtherModule, RecalledModule, RevisionLoadError,
+    SearchStep,
+};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -70,19 +73,6 @@ pub struct Modules {
     cluster: Cluster,
 }
 
-/// A module that was fetched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FetchedModule {
-    /// Its bytes.
-    pub wasm: Vec<u8>,
-    /// Their SHA-256.
-    pub digest: ModuleDigest,
-    /// Its source, as text.
-    pub origin: String,
-    /// Why it was loaded from the module cache: its source cannot be read.
-    pub unavailable: Option<String>,
-}
-
 /// Why a module cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
@@ -114,43 +104,41 @@ pub enum ModuleError {
         problem: SignatureError,
     },
     /// The source holds another module than the pinned one.
-    #[error(
-        "{origin} is the module sha256:{found}, and digest pins sha256:{wanted}: change digest if \
-         the source's module should run"
-    )]
-    DigestMismatch {
-        /// The source.
-        origin: String,
-        /// Its digest.
-        found: ModuleDigest,
-        /// The pinned digest.
-        wanted: ModuleDigest,
-    },
+    #[error(transparent)]
+    OtherModule(#[from] OtherModule),
 }
 
 impl ModuleError {
-    /// Whether the source could not be read, so that its content is unknown. The
-    /// directory of built-in guests is always known: a missing guest was misspelt, or
-    /// is no longer shipped.
-    #[must_use]
-    pub fn is_unavailable(&self) -> bool {
+    fn kind(&self) -> LoadErrorKind {
         match self {
-            Self::Builtin(_) | Self::DigestMismatch { .. } | Self::NotSigned { .. } => false,
-            Self::File(error) => matches!(error.problem, FileProblem::Io(_)),
-            Self::Object(error) => !matches!(
-                error.problem,
-                ObjectProblem::Text(_) | ObjectProblem::TooLarge { .. }
-            ),
-            Self::Oci { problem, .. } => !matches!(
-                problem,
+            Self::Builtin(_) => LoadErrorKind::NoSuchBuiltin,
+            Self::File(error) => match error.problem {
+                FileProblem::Io(_) => LoadErrorKind::Unavailable,
+                FileProblem::NotRegular | FileProblem::TooLarge => LoadErrorKind::NoModule,
+            },
+            Self::Object(error) => match error.problem {
+                ObjectProblem::NoCluster => LoadErrorKind::NoCluster,
+                ObjectProblem::Text(_) | ObjectProblem::TooLarge { .. } => LoadErrorKind::NoModule,
+                _ => LoadErrorKind::Unavailable,
+            },
+            Self::Oci { problem, .. } => match problem {
+                OciProblem::Signatures(_) => LoadErrorKind::NotSigned,
                 OciProblem::Index
-                    | OciProblem::NoWasm(_)
-                    | OciProblem::Several(_)
-                    | OciProblem::Manifest(_)
-                    | OciProblem::Signatures(_)
-                    | OciProblem::TooLarge(_)
-            ),
+                | OciProblem::NoWasm(_)
+                | OciProblem::Several(_)
+                | OciProblem::Manifest(_)
+                | OciProblem::TooLarge(_) => LoadErrorKind::NoModule,
+                _ => LoadErrorKind::Unavailable,
+            },
+            Self::NotSigned { .. } => LoadErrorKind::NotSigned,
+            Self::OtherModule(other) => LoadErrorKind::OtherModule(other.clone()),
         }
+    }
+}
+
+impl From<ModuleError> for RevisionLoadError {
+    fn from(error: ModuleError) -> Self {
+        Self::new(error.kind(), chain(&error))
     }
 }
 
@@ -164,70 +152,83 @@ impl Modules {
         })
     }
 
-    /// Fetches the module that a spec names from its source, and caches it. A source
-    /// that can be read and holds another module than the pinned one is an error: the
-    /// cache replaces only a source that cannot be read. Otherwise a pin would hide
-    /// that the spec names another source.
-    pub async fn fetch(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
-        let origin = module.source.to_string();
-        let wasm = match (self.read(module).await, module.digest) {
-            (Ok(wasm), _) => wasm,
-            (Err(error), Some(digest)) if error.is_unavailable() => {
-                let Some(wasm) = self.recalled(module).await else {
-                    return Err(error);
-                };
-                return Ok(FetchedModule {
-                    wasm,
-                    digest,
-                    origin,
-                    unavailable: Some(chain(&error)),
-                });
-            }
-            (Err(error), _) => return Err(error),
-        };
-        let module = module.clone();
-        let cache = self.cache.clone();
-        blocking(move || {
-            let digest = ModuleDigest::of(&wasm);
-            check_digest(&origin, digest, module.digest)?;
-            if let Some(cache) = cache {
-                cache.add(digest, &wasm);
-                if let Some(verify) = &module.verify {
-                    cache.note_verified(digest, verify);
+    /// Executes a search: finds the content of a module, or the module that `loaded`
+    /// returns for its digest.
+    pub async fn find<M: From<Vec<u8>>>(
+        &self,
+        mut search: ModuleSearch,
+        loaded: impl Fn(ModuleDigest) -> Option<M>,
+    ) -> Result<(FoundModule, M), RevisionLoadError> {
+        let config = search.module().clone();
+        let mut step = search.start();
+        loop {
+            step = match step {
+                SearchStep::Fetch => search.fetched(self.fetch(&config).await),
+                SearchStep::Recall(digest) => {
+                    let module = match loaded(digest) {
+                        Some(module) => Some(module),
+                        None => self.cached(digest).await.map(M::from),
+                    };
+                    let recalled = match module {
+                        Some(module) => Some(RecalledModule {
+                            module,
+                            is_verified: self.is_verified(&config, digest).await,
+                        }),
+                        None => None,
+                    };
+                    search.recalled(recalled)
                 }
-            }
-            Ok(FetchedModule {
-                wasm,
-                digest,
-                origin,
-                unavailable: None,
-            })
-        })
-        .await
+                SearchStep::Keep {
+                    digest,
+                    fetched,
+                    is_verified,
+                } => {
+                    let verified = config.verify.clone().filter(|_| is_verified);
+                    let kept = self.keep(digest, fetched, verified).await;
+                    search.kept(digest, kept.into())
+                }
+                SearchStep::Done(found) => return found,
+            };
+        }
     }
 
-    /// Fetches a recorded module by its digest: from the cache, otherwise from its
-    /// source. The cache replaces the verification of signatures only if this host's
-    /// user has verified them before.
-    pub async fn recall(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
-        if let Some(digest) = module.digest
-            && let Some(wasm) = self.recalled(module).await
-        {
-            return Ok(FetchedModule {
-                wasm,
-                digest,
-                origin: module.source.to_string(),
-                unavailable: None,
-            });
-        }
-        self.fetch(module).await
+    async fn fetch(
+        &self,
+        config: &ModuleConfig,
+    ) -> Result<(ModuleDigest, Vec<u8>), RevisionLoadError> {
+        let wasm = self.read(config).await?;
+        Ok(blocking(move || (ModuleDigest::of(&wasm), wasm)).await)
+    }
+
+    /// Adds a module to the cache, and that these signatures were verified.
+    async fn keep(
+        &self,
+        digest: ModuleDigest,
+        wasm: Vec<u8>,
+        verified: Option<VerifyConfig>,
+    ) -> Vec<u8> {
+        let Some(cache) = self.cache.clone() else {
+            return wasm;
+        };
+        blocking(move || {
+            cache.add(digest, &wasm);
+            if let Some(verify) = verified {
+                cache.note_verified(digest, &verify);
+            }
+            wasm
+        })
+        .await
     }
 
     /// The current version of a source: while it stays the same, the source has the
     /// same module. This costs a request unless the source is a file;
     /// [`ModuleConfig::check_interval`] is the period.
-    pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, ModuleError> {
-        let version = match source {
+    pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, RevisionLoadError> {
+        Ok(SourceVersion(self.version(source).await?))
+    }
+
+    async fn version(&self, source: &ModuleSource) -> Result<String, ModuleError> {
+        Ok(match source {
             ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
             ModuleSource::File(path) => file::version(MODULE, path).await?,
             ModuleSource::ConfigMap(at) => self.cluster.version(at).await?,
@@ -235,8 +236,7 @@ impl Modules {
                 let artefact = self.artefact(oci).await?;
                 bounded(oci, artefact.manifest_digest()).await?
             }
-        };
-        Ok(SourceVersion(version))
+        })
     }
 
     /// Removes the least recently used modules if the cache has too many, except those
@@ -249,7 +249,7 @@ impl Modules {
 
     /// Whether a module with this digest is known to have the required signatures,
     /// without its source.
-    pub async fn is_verified(&self, module: &ModuleConfig, digest: ModuleDigest) -> bool {
+    async fn is_verified(&self, module: &ModuleConfig, digest: ModuleDigest) -> bool {
         let Some(verify) = module.verify.clone() else {
             return true;
         };
@@ -283,11 +283,12 @@ impl Modules {
         let artefact = self.artefact(oci).await?;
         let manifest = bounded(oci, artefact.manifest()).await?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != manifest.module) {
-            let mismatch = ModuleError::DigestMismatch {
+            let mismatch = OtherModule {
                 origin: format!("the artefact {}", oci.reference),
                 found: manifest.module,
                 wanted,
             };
+            let mismatch = ModuleError::from(mismatch);
             if verify.is_some() {
                 return Err(mismatch);
             }
@@ -378,33 +379,9 @@ impl Modules {
         bounded(oci, Artefact::open(oci, ca_cert, credentials)).await
     }
 
-    /// The pinned module from the cache, if it is known to have the required signatures.
-    async fn recalled(&self, module: &ModuleConfig) -> Option<Vec<u8>> {
-        let digest = module.digest?;
-        if !self.is_verified(module, digest).await {
-            return None;
-        }
-        self.cached(digest).await
-    }
-
     async fn cached(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
         let cache = self.cache.clone()?;
         blocking(move || cache.load(digest)).await
-    }
-}
-
-fn check_digest(
-    origin: &str,
-    found: ModuleDigest,
-    wanted: Option<ModuleDigest>,
-) -> Result<(), ModuleError> {
-    match wanted {
-        Some(wanted) if wanted != found => Err(ModuleError::DigestMismatch {
-            origin: origin.to_owned(),
-            found,
-            wanted,
-        }),
-        _ => Ok(()),
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::time::timeout;
 
-use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, recall, refusal};
 
 #[tokio::test]
 async fn a_module_whose_file_is_gone_is_loaded_from_the_cache_by_its_digest() {
@@ -97,7 +97,7 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
         }
         // The record names the former revision.
         let recorded = module(pinned(source));
-        assert_eq!(restarted.recall(&recorded).await.unwrap().wasm, WASM);
+        assert_eq!(recall(&restarted, &recorded).await.unwrap().wasm, WASM);
     }
     // No such guest is shipped: that source is not unavailable, but wrong.
     let misspelt = refusal(&restarted, pinned(json!({"builtin": "secnod"}))).await;

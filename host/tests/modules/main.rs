@@ -34,8 +34,10 @@ mod strange;
 
 use std::path::Path;
 
-use davit::modules::{FetchedModule, Modules, ModulesOptions};
+use davit::modules::{Modules, ModulesOptions};
 use davit_core::api::ModuleConfig;
+use davit_core::digest::ModuleDigest;
+use davit_core::load::ModuleSearch;
 use serde_json::Value;
 
 /// The smallest component: a header.
@@ -62,12 +64,38 @@ fn podgc() -> Vec<u8> {
 }
 
 fn digest(wasm: &[u8]) -> String {
-    format!("sha256:{}", davit_core::digest::ModuleDigest::of(wasm))
+    format!("sha256:{}", ModuleDigest::of(wasm))
+}
+
+/// A module that was found.
+struct FetchedModule {
+    wasm: Vec<u8>,
+    digest: ModuleDigest,
+    /// Its source, as text.
+    origin: String,
+    /// Why it was recalled from the module cache: its source cannot be read.
+    unavailable: Option<String>,
+}
+
+async fn find(modules: &Modules, search: ModuleSearch) -> Result<FetchedModule, String> {
+    let origin = search.module().source.to_string();
+    let found = modules.find(search, |_| None::<Vec<u8>>).await;
+    let (found, wasm) = found.map_err(|error| error.message)?;
+    Ok(FetchedModule {
+        wasm,
+        digest: found.digest,
+        origin,
+        unavailable: found.away,
+    })
 }
 
 async fn fetch(modules: &Modules, value: Value) -> Result<FetchedModule, String> {
-    let fetched = modules.fetch(&module(value)).await;
-    fetched.map_err(|error| format!("{:#}", anyhow::Error::new(error)))
+    find(modules, ModuleSearch::of_spec(&module(value))).await
+}
+
+/// The module of a recorded revision.
+async fn recall(modules: &Modules, module: &ModuleConfig) -> Result<FetchedModule, String> {
+    find(modules, ModuleSearch::of_record(module)).await
 }
 
 /// The error of a module that cannot be loaded, with its causes.

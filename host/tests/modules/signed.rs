@@ -191,21 +191,21 @@ async fn without_its_registry_a_module_is_recalled_only_if_it_was_verified() {
     drop(registry);
 
     let restarted = modules(directory.path(), None);
-    let recall = async |modules: &Modules, source: &Value| {
-        let recalled = modules.recall(&module(source.clone())).await;
+    let recalled = async |modules: &Modules, source: &Value| {
+        let recalled = recall(modules, &module(source.clone())).await;
         let recalled = recalled.map(|module| module.wasm);
         let fetched = fetch(modules, source.clone()).await;
         let fetched = fetched.map(|module| module.wasm);
         assert_eq!(recalled.as_ref().ok(), fetched.as_ref().ok());
         fetched
     };
-    assert_eq!(recall(&restarted, &good).await.unwrap(), WASM);
-    assert_eq!(recall(&restarted, &unverified).await.unwrap(), OTHER_WASM);
+    assert_eq!(recalled(&restarted, &good).await.unwrap(), WASM);
+    assert_eq!(recalled(&restarted, &unverified).await.unwrap(), OTHER_WASM);
     for source in [by_bob, unsigned] {
-        let error = recall(&restarted, &source).await.unwrap_err();
+        let error = recalled(&restarted, &source).await.unwrap_err();
         assert!(error.contains("cannot be reached"), "{error}");
     }
-    let error = recall(&without_seals, &good).await.unwrap_err();
+    let error = recalled(&without_seals, &good).await.unwrap_err();
     assert!(error.contains("cannot be reached"), "{error}");
 }
 

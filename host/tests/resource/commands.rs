@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use anyhow::Result;
 use davit::cli::Format;
+use davit::commands::answer::NoAnswer;
 use davit::commands::diff::{self, Server};
 use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
+use davit::commands::stop::{self, Selection};
 use davit::http::disagreements::Page;
 use davit::records::Records;
 use davit_core::api::ControllerSpec;
@@ -239,6 +241,34 @@ async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
         .unwrap();
     assert!(printed.contains("clear the queues and notes"), "{printed}");
     assert_eq!(subject(requests_of(&cluster).reset.as_deref()), before);
+}
+
+/// A later version of Davit, or an operator, has written the status.
+#[tokio::test]
+async fn a_controller_is_stopped_and_started_whatever_its_status() {
+    let mut candidate = candidate("bbbb", 1);
+    candidate["step"] = json!(1_u64 << 40);
+    let cluster = controller(json!({"candidate": candidate})).await;
+    let client = &cluster.client;
+    let other = error(requests::reset(client, "podgc", NO_WAIT).await);
+    assert!(other.contains("was not written by Davit"), "{other}");
+    let mode = || cluster.get("podgc")["spec"]["mode"].clone();
+    for selection in [Selection::Names(vec!["podgc".to_owned()]), Selection::All] {
+        stop::stop(client, &selection, NO_WAIT).await.unwrap();
+        assert_eq!(mode(), "Disabled", "{selection:?}");
+        stop::start(client, &selection, NO_WAIT).await.unwrap();
+        assert_eq!(mode(), "DryRun", "{selection:?}");
+    }
+    // A host that confirms the stop replaces the status.
+    let wait = Duration::from_secs(1);
+    let unconfirmed = stop::stop(
+        client,
+        &Selection::of(vec!["podgc".to_owned()], false),
+        wait,
+    );
+    let error = unconfirmed.await.unwrap_err();
+    assert!(error.is::<NoAnswer>(), "{error:#}");
+    assert_eq!(mode(), "Disabled");
 }
 
 /// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were stable, and

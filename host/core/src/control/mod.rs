@@ -15,6 +15,7 @@ mod controller;
 mod counts;
 mod decision;
 mod declaration;
+mod declarations;
 mod exchange;
 mod file;
 mod leadership;
@@ -44,6 +45,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use declaration::Declaration;
+pub use declarations::{
+    ControllerEvent, ControllerWatchFailure, DeclarationChange, Declarations, ForeignStatus,
+};
 pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,

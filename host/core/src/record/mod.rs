@@ -52,6 +52,24 @@ pub struct StoredRecord {
     pub paused: Option<Result<bool, String>>,
 }
 
+impl StoredRecord {
+    /// What a host read of a record. `has_pause` says whether the record would have a
+    /// pause too: if the record cannot be read, the rollout may be paused.
+    #[must_use]
+    pub fn new(read: Result<(ControllerStatus, Option<bool>), String>, has_pause: bool) -> Self {
+        match read {
+            Ok((status, paused)) => Self {
+                status: Ok(status),
+                paused: paused.map(Ok),
+            },
+            Err(error) => Self {
+                paused: has_pause.then(|| Err(error.clone())),
+                status: Err(error),
+            },
+        }
+    }
+}
+
 /// A spec that was active. Only its module, configuration and limits identify the
 /// revision; the rest is from the time of activation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -183,6 +201,20 @@ mod tests {
     fn numbered(record: &ControllerRecord) -> Vec<(i64, String)> {
         let history = record.history().into_iter();
         history.map(|one| (one.number, one.revision)).collect()
+    }
+
+    #[test]
+    fn a_pause_that_cannot_be_read_counts_as_one_if_the_record_would_have_it() {
+        let unreadable = |has_pause| StoredRecord::new(Err("forbidden".to_owned()), has_pause);
+        let in_file = unreadable(true);
+        assert_eq!(in_file.status, Err("forbidden".to_owned()));
+        assert_eq!(in_file.paused, Some(Err("forbidden".to_owned())));
+        let in_cluster = unreadable(false);
+        assert_eq!(in_cluster.status, Err("forbidden".to_owned()));
+        assert_eq!(in_cluster.paused, None);
+        let read = StoredRecord::new(Ok((ControllerStatus::default(), Some(true))), true);
+        assert_eq!(read.status, Ok(ControllerStatus::default()));
+        assert_eq!(read.paused, Some(Ok(true)));
     }
 
     #[test]

@@ -48,6 +48,17 @@ pub fn withdrawn(plan: &Plan) -> Outcome {
     }
 }
 
+/// The outcome of a plan whose execution broke off, after an unknown number of steps: its
+/// item is decided again, as after a request without an answer.
+#[must_use]
+pub fn broken_off(plan: &Plan, reason: &str) -> Outcome {
+    let message = format!("{}: {reason}", plan.target);
+    Outcome {
+        written: None,
+        failed: Some((0, Failure::new(FailureClass::Timeout, message))),
+    }
+}
+
 /// The object that the first request of a plan writes, and the position of that step;
 /// none if the plan sends nothing.
 #[must_use]
@@ -163,5 +174,42 @@ fn after(before: Option<WriteResult>, written: WriteResult) -> WriteResult {
             WriteResult::Version(version.saturating_add(1))
         }
         (_, written) => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The request may have been executed: only a failure without an answer says so.
+    #[test]
+    fn a_plan_that_broke_off_is_decided_again_and_one_that_was_withdrawn_too() {
+        let plan = Plan {
+            target: ObjectRef {
+                api_version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+                namespace: "shop".to_owned(),
+                name: "a".to_owned(),
+                uid: "uid".to_owned(),
+            },
+            reason: "orphaned".to_owned(),
+            message: String::new(),
+            steps: Vec::new(),
+            measures: Vec::new(),
+            when_cancelled: None,
+        };
+        for (outcome, class) in [
+            (broken_off(&plan, "a bug"), FailureClass::Timeout),
+            (withdrawn(&plan), FailureClass::Conflict),
+        ] {
+            assert_eq!(outcome.written, None);
+            let (position, failure) = outcome.failed.unwrap();
+            assert_eq!((position, failure.class), (0, class));
+            let message = failure.message;
+            assert!(
+                message.starts_with(&format!("{}: ", plan.target)),
+                "{message}"
+            );
+        }
     }
 }

@@ -102,10 +102,7 @@ impl Link<'_> {
                 "{}: read of the record fails",
                 call.owner.name
             ));
-            stored = StoredRecord {
-                status: Err(AWAY.to_owned()),
-                paused: stored.paused.map(|_| Err(AWAY.to_owned())),
-            };
+            stored = StoredRecord::new(Err(AWAY.to_owned()), stored.paused.is_some());
         }
         Notice::RecordRead {
             id: call.id,

@@ -1,0 +1,193 @@
+//! Attempts to load a revision: the order of their steps, and what a failure of a step
+//! means.
+//!
+//! [`crate::control`] decides which revisions are loaded and when. A driver executes one
+//! attempt: it passes the result of each step to the attempt, which returns the next one.
+
+mod error;
+mod preparation;
+mod search;
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+pub use error::{LoadErrorKind, LoadErrorStep, OtherModule, RevisionLoadError};
+pub use preparation::{Preparation, PreparationStep};
+pub use search::{FoundModule, ModuleSearch, RecalledModule, SearchStep};
+
+use crate::api::{ControllerSpec, ControllerStatus};
+use crate::control::{
+    LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion, is_same_revision,
+};
+use crate::revision::LoadedRevision;
+use crate::trust::TrustPolicy;
+
+/// The timeout for loading a revision: more than the timeouts of a registry's probe,
+/// manifest and blob, and the time of Cranelift for the largest module. Until an attempt
+/// has ended, the control half starts no other.
+pub const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// How long a configuration file waits for one of its modules.
+pub const FILE_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// One attempt to load a revision.
+#[derive(Clone, Debug)]
+pub struct LoadAttempt {
+    target: LoadTarget,
+    /// The version of the source, if it is checked.
+    version: Option<SourceVersion>,
+    /// The spec of a recorded revision.
+    recorded: Option<Box<ControllerSpec>>,
+}
+
+/// What a driver does next in an attempt.
+#[derive(Clone, Debug)]
+pub enum LoadStep<G> {
+    /// Read the recorded spec of a revision of this name; [`LoadAttempt::recorded`].
+    ReadSpec(String),
+    /// Read the version of the source of this spec; [`LoadAttempt::probed`].
+    Probe(Box<ControllerSpec>),
+    /// Prepare the revision; [`LoadAttempt::prepared`].
+    Prepare(Preparation),
+    /// The result.
+    Done(Result<LoadResult<G>, LoadProblem>),
+}
+
+impl LoadAttempt {
+    /// An attempt to load this revision.
+    #[must_use]
+    pub fn new(target: LoadTarget) -> Self {
+        Self {
+            target,
+            version: None,
+            recorded: None,
+        }
+    }
+
+    /// The first step.
+    #[must_use]
+    pub fn start<G>(&self) -> LoadStep<G> {
+        match &self.target {
+            LoadTarget::Desired { spec, .. } if spec.module.check_interval().is_some() => {
+                LoadStep::Probe(spec.clone())
+            }
+            LoadTarget::Desired { spec, .. } => LoadStep::Prepare(Preparation::of_spec(spec)),
+            LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
+                LoadStep::ReadSpec(revision.clone())
+            }
+        }
+    }
+
+    /// The version of the source was read, or cannot be read. While it is the same as
+    /// before, there is nothing to load. The module cache may have a pinned module.
+    pub fn probed<G>(&mut self, probed: Result<SourceVersion, RevisionLoadError>) -> LoadStep<G> {
+        let LoadTarget::Desired { spec, before } = &self.target else {
+            return self.start();
+        };
+        let version = match probed {
+            Ok(version) => version,
+            Err(error) if spec.module.digest.is_some() && error.kind.is_unavailable() => {
+                SourceVersion::unavailable()
+            }
+            Err(error) => return LoadStep::Done(Err(error.problem(None))),
+        };
+        if before.as_ref() == Some(&version) {
+            return LoadStep::Done(Ok(LoadResult::Unchanged));
+        }
+        self.version = Some(version);
+        LoadStep::Prepare(Preparation::of_spec(spec))
+    }
+
+    /// The recorded spec was read, is missing, or cannot be read for this reason.
+    pub fn recorded<G>(&mut self, spec: Result<Option<ControllerSpec>, String>) -> LoadStep<G> {
+        let missing = |message: &str| {
+            LoadStep::Done(Err(LoadProblem::new(LoadFailure::NotRecorded, message)))
+        };
+        match (spec, &self.target) {
+            (_, LoadTarget::Desired { .. }) => self.start(),
+            (Ok(Some(spec)), _) => {
+                let preparation = Preparation::of_record(&spec);
+                self.recorded = Some(Box::new(spec));
+                LoadStep::Prepare(preparation)
+            }
+            (Ok(None), LoadTarget::Stable { revision } | LoadTarget::Candidate { revision }) => {
+                missing(&format!("the spec of {revision} is not recorded"))
+            }
+            (Err(error), _) => missing(&error),
+        }
+    }
+
+    /// The revision is ready, or cannot be loaded.
+    pub fn prepared<G>(
+        &mut self,
+        prepared: Result<LoadedRevision<G>, RevisionLoadError>,
+    ) -> LoadStep<G> {
+        let result = match (&self.target, self.recorded.take()) {
+            (LoadTarget::Desired { spec, .. }, _) => match prepared {
+                Ok(revision) => Ok(LoadResult::Loaded {
+                    revision,
+                    spec: spec.clone(),
+                    version: self.version.take(),
+                }),
+                Err(error) => Err(error.problem(self.version.take())),
+            },
+            (LoadTarget::Stable { revision } | LoadTarget::Candidate { revision }, Some(spec)) => {
+                match prepared {
+                    Ok(revision) => Ok(LoadResult::Loaded {
+                        revision,
+                        spec,
+                        version: None,
+                    }),
+                    Err(error) => Err(error.problem_of_record(revision, &spec)),
+                }
+            }
+            (LoadTarget::Stable { .. } | LoadTarget::Candidate { .. }, None) => {
+                return self.start();
+            }
+        };
+        LoadStep::Done(result)
+    }
+}
+
+/// The result of an attempt that ended without an answer: with a panic, or after its
+/// timeout.
+#[must_use]
+pub fn unanswered(reason: &str) -> LoadProblem {
+    LoadProblem::new(LoadFailure::Unanswered, reason)
+}
+
+/// Whether a configuration file loads the revision of a controller before it is applied.
+/// The revision of an unchanged spec is loaded; a module that is denied never is, and the
+/// controller's condition says why.
+#[must_use]
+pub fn precedes_file(
+    former: Option<&ControllerSpec>,
+    spec: &ControllerSpec,
+    trust: TrustPolicy,
+) -> bool {
+    let is_same = former.is_some_and(|former| is_same_revision(former, spec));
+    !is_same && !trust.denies(&spec.module)
+}
+
+/// Whether the record of a controller decides about [`is_admitted`].
+#[must_use]
+pub fn needs_record(error: &RevisionLoadError) -> bool {
+    error.kind.failure() == LoadFailure::DigestMismatch
+}
+
+/// Whether a configuration file is applied without the revision of this spec, which
+/// cannot be loaded now. `recorded` is the controller's record, if it can be read.
+#[must_use]
+pub fn is_admitted(
+    error: &RevisionLoadError,
+    spec: &ControllerSpec,
+    recorded: Option<&ControllerStatus>,
+) -> bool {
+    let none = ControllerStatus::default();
+    let recorded = recorded.unwrap_or(&none);
+    error
+        .kind
+        .failure()
+        .is_admitted(spec.module.digest, recorded)
+}
