@@ -4,10 +4,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use http::header::{HeaderValue, USER_AGENT};
-use kube::client::ClientBuilder;
+use hyper_rustls::HttpsConnector;
+use hyper_timeout::TimeoutConnector;
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use tower::Layer as _;
+use tower::util::option_layer;
 
 use crate::observe::{ObserveLayer, RequestObserver};
+use crate::watches::{Routed, WatchConnections};
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,6 +25,8 @@ pub struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The context in it; its current one if none.
     pub context: Option<String>,
+    /// Whether watches share connections by HTTP/2, if the server offers it.
+    pub http2: bool,
 }
 
 /// Why the host cannot connect.
@@ -47,7 +57,7 @@ pub enum ConnectError {
 
 /// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
-    client(configuration(options).await?)
+    build(configuration(options).await?, options.http2, None)
 }
 
 /// The same, with another default namespace than the kubeconfig's or the pod's, and with
@@ -59,38 +69,65 @@ pub async fn connect_in(
 ) -> Result<kube::Client, ConnectError> {
     let mut config = configuration(options).await?;
     namespace.clone_into(&mut config.default_namespace);
-    build(config, Some(observer))
+    build(config, options.http2, Some(observer))
 }
 
-/// Creates a client without kube's own retries: they would repeat a write that may have
-/// been executed, and a create that was.
+/// Creates a client that speaks HTTP/1.1.
 pub fn client(config: Config) -> Result<kube::Client, ConnectError> {
-    build(config, None)
+    build(config, false, None)
 }
 
 fn build(
     mut config: Config,
+    http2: bool,
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
-    config.default_retry = false;
     config
         .headers
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));
     let server = config.cluster_url.clone();
-    match ClientBuilder::try_from(config) {
-        Ok(builder) => Ok(match observer {
-            Some(observer) => {
-                let layer = ObserveLayer::new(observer, &server);
-                builder.with_layer(&layer).build()
-            }
-            None => builder.build(),
-        }),
-        Err(source) => Err(ConnectError::Client {
-            url: server.to_string(),
-            source: Box::new(source),
-        }),
+    let observe = observer.map(|observer| ObserveLayer::new(observer, &server));
+    layered(config, http2, observe).map_err(|source| ConnectError::Client {
+        url: server.to_string(),
+        source: Box::new(source),
+    })
+}
+
+/// The layers of kube's own client around the host's connections. Kube's retries are left
+/// out: they would repeat a write that may have been executed, and a create that was.
+fn layered(
+    config: Config,
+    http2: bool,
+    observe: Option<ObserveLayer>,
+) -> Result<kube::Client, kube::Error> {
+    if config.proxy_url.is_some() {
+        // Kube's error names the feature that a proxy needs.
+        return Ok(ClientBuilder::try_from(config)?.build());
     }
+    let watches = if http2 {
+        WatchConnections::new(&config)?
+    } else {
+        None
+    };
+    let service = Routed::new(watches, requests(&config)?);
+    let service = config.extra_headers_layer()?.layer(service);
+    let service = option_layer(config.auth_layer()?).layer(service);
+    let service = config.base_uri_layer().layer(service);
+    let service = option_layer(observe).layer(service);
+    Ok(ClientBuilder::new(service, config.default_namespace).build())
+}
+
+/// The connections of other requests, as kube's own client has them.
+fn requests(
+    config: &Config,
+) -> Result<Client<TimeoutConnector<HttpsConnector<HttpConnector>>, Body>, kube::Error> {
+    let mut connector = TimeoutConnector::new(config.rustls_https_connector()?);
+    connector.set_connect_timeout(config.connect_timeout);
+    connector.set_read_timeout(config.read_timeout);
+    connector.set_write_timeout(config.write_timeout);
+    connector.set_reset_reader_on_write(config.reset_reader_on_write);
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
 
 async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError> {
@@ -127,7 +164,6 @@ mod tests {
 
     use davit_core::request::{self, NoAnswer, RequestError};
     use http::Request;
-    use kube::client::Body;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::net::TcpListener;
     use tokio::time::timeout;
@@ -188,6 +224,7 @@ mod tests {
         let mut options = ConnectOptions {
             kubeconfig: Some(file.path().to_owned()),
             context: Some("mine".into()),
+            http2: true,
         };
         let client = connect(&options).await.unwrap();
         let request = Request::get("/version").body(Body::empty()).unwrap();

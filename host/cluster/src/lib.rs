@@ -21,6 +21,7 @@ pub mod write;
 
 mod cause;
 mod limiter;
+mod watches;
 
 #[cfg(test)]
 mod testing;
