@@ -140,10 +140,10 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
-    /// Gives each watch a connection of its own. Without this option, watches share
-    /// connections by HTTP/2, unless the API server does not offer it.
+    /// Watches share connections by HTTP/2, if the API server offers it. Without this
+    /// option, each watch has a connection of its own.
     #[arg(long)]
-    pub disable_http2: bool,
+    pub http2: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub ports: PortArguments,
