@@ -140,6 +140,10 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
+    /// Watches share connections by HTTP/2, if the API server offers it. Without this
+    /// option, each watch has a connection of its own.
+    #[arg(long)]
+    pub http2: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub ports: PortArguments,

@@ -48,7 +48,8 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let namespace = arguments.namespace.namespace;
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
-    let client = commands::connect_in(arguments.cluster, &namespace, observer).await?;
+    let http2 = arguments.http2;
+    let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
     let leases = leases(&arguments.leases, &config)?;

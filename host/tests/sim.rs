@@ -10,6 +10,8 @@
 
 #[path = "sim/flags.rs"]
 mod flags;
+#[path = "sim/http2.rs"]
+mod http2;
 #[path = "sim/kubectl.rs"]
 mod kubectl;
 #[path = "sim/server.rs"]

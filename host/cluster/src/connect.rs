@@ -12,6 +12,7 @@ use tower::util::option_layer;
 
 use crate::connections::connections;
 use crate::observe::{ObserveLayer, RequestObserver};
+use crate::watches::{Routed, WatchConnections};
 
 /// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct ConnectOptions {
     pub kubeconfig: Option<PathBuf>,
     /// The context in it; its current one if none.
     pub context: Option<String>,
+    /// Whether watches share connections by HTTP/2, if the server offers it.
+    pub http2: bool,
 }
 
 /// Why the host cannot connect.
@@ -51,7 +54,7 @@ pub enum ConnectError {
 
 /// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
-    client(configuration(options).await?)
+    build(configuration(options).await?, options.http2, None)
 }
 
 /// The same, with another default namespace than the kubeconfig's or the pod's, and with
@@ -63,16 +66,17 @@ pub async fn connect_in(
 ) -> Result<kube::Client, ConnectError> {
     let mut config = configuration(options).await?;
     namespace.clone_into(&mut config.default_namespace);
-    build(config, Some(observer))
+    build(config, options.http2, Some(observer))
 }
 
-/// Creates a client.
+/// Creates a client that speaks HTTP/1.1.
 pub fn client(config: Config) -> Result<kube::Client, ConnectError> {
-    build(config, None)
+    build(config, false, None)
 }
 
 fn build(
     mut config: Config,
+    http2: bool,
     observer: Option<Arc<dyn RequestObserver>>,
 ) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
@@ -81,7 +85,7 @@ fn build(
         .push((USER_AGENT, HeaderValue::from_static(AGENT)));
     let server = config.cluster_url.clone();
     let observe = observer.map(|observer| ObserveLayer::new(observer, &server));
-    layered(config, observe).map_err(|source| ConnectError::Client {
+    layered(config, http2, observe).map_err(|source| ConnectError::Client {
         url: server.to_string(),
         source: Box::new(source),
     })
@@ -89,15 +93,24 @@ fn build(
 
 /// The layers of kube's own client around connections that check terms. Kube's retries are
 /// left out: they would repeat a write that may have been executed, and a create that was.
-fn layered(config: Config, observe: Option<ObserveLayer>) -> Result<kube::Client, kube::Error> {
+fn layered(
+    config: Config,
+    http2: bool,
+    observe: Option<ObserveLayer>,
+) -> Result<kube::Client, kube::Error> {
     if config.proxy_url.is_some() {
         // Kube's error names the feature that a proxy needs.
         return Ok(ClientBuilder::try_from(config)?.build());
     }
+    let watches = if http2 {
+        WatchConnections::new(&config)?
+    } else {
+        None
+    };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
-    let connections = connections(&config, tcp)?;
-    let service = config.extra_headers_layer()?.layer(connections);
+    let service = Routed::new(watches, connections(&config, tcp)?);
+    let service = config.extra_headers_layer()?.layer(service);
     let service = option_layer(config.auth_layer()?).layer(service);
     let service = config.base_uri_layer().layer(service);
     let service = option_layer(observe).layer(service);
@@ -199,6 +212,7 @@ mod tests {
         let mut options = ConnectOptions {
             kubeconfig: Some(file.path().to_owned()),
             context: Some("mine".into()),
+            http2: true,
         };
         let client = connect(&options).await.unwrap();
         let request = Request::get("/version").body(Body::empty()).unwrap();

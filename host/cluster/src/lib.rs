@@ -23,6 +23,7 @@ mod cause;
 mod connections;
 mod fence;
 mod limiter;
+mod watches;
 
 #[cfg(test)]
 mod testing;

@@ -223,10 +223,15 @@ pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
 /// The same, for a Davit that runs in this namespace, with an observer of its requests.
 pub(crate) async fn connect_in(
     arguments: ClusterArguments,
+    http2: bool,
     namespace: &str,
     observer: Arc<dyn RequestObserver>,
 ) -> Result<Client> {
-    Ok(connect::connect_in(&arguments.into(), namespace, observer).await?)
+    let options = ConnectOptions {
+        http2,
+        ..arguments.into()
+    };
+    Ok(connect::connect_in(&options, namespace, observer).await?)
 }
 
 impl From<ClusterArguments> for ConnectOptions {
@@ -234,6 +239,8 @@ impl From<ClusterArguments> for ConnectOptions {
         Self {
             kubeconfig: arguments.kubeconfig,
             context: arguments.context,
+            // A command sends a few requests.
+            http2: false,
         }
     }
 }

@@ -6,6 +6,8 @@
 
 mod attributes;
 mod spans;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

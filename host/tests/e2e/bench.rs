@@ -113,7 +113,7 @@ impl Bench {
     async fn real(kubeconfig: &Path) -> Self {
         let options = ConnectOptions {
             kubeconfig: Some(kubeconfig.to_owned()),
-            context: None,
+            ..ConnectOptions::default()
         };
         let client = connect::connect(&options).await.unwrap();
         Self::new(client.clone(), client, None)

@@ -427,7 +427,7 @@ impl Cluster {
         let runtime = Runtime::new().unwrap();
         let options = ConnectOptions {
             kubeconfig: Some(kubeconfig.to_owned()),
-            context: None,
+            ..ConnectOptions::default()
         };
         let client = runtime.block_on(connect::connect(&options)).unwrap();
         Self(runtime, client)

@@ -28,7 +28,8 @@ pub(super) enum Answer {
     Interrupted(Interruption),
 }
 
-/// A request in progress. Dropping it closes the connection.
+/// A request in progress. Dropping it ends the request: it closes the connection, or its
+/// part of a shared one.
 pub(super) enum Exchange {
     /// Waits for a whole page.
     Page(BoxFuture<'static, Result<Bytes, RequestError>>),

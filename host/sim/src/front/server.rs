@@ -2,17 +2,25 @@
 
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::net::SocketAddr;
+use std::pin::pin;
 
+use http::Version;
 use hyper::body::Incoming;
-use hyper::server::conn::http1;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
+use super::tls::HTTP2;
 use super::{Identity, Sim};
+
+/// How many requests one HTTP/2 connection may have: what a kube-apiserver allows unless
+/// `--http2-max-streams-per-connection` says otherwise.
+const MOST_STREAMS: u32 = 100;
 
 /// A listener. Dropping it stops listening; connections that are open are
 /// closed with it.
@@ -21,6 +29,8 @@ pub struct Server {
     address: SocketAddr,
     scheme: &'static str,
     accepting: JoinHandle<()>,
+    /// Changes when the open connections are to take no more requests.
+    drained: watch::Sender<()>,
 }
 
 /// One accepted connection.
@@ -48,11 +58,25 @@ impl Server {
         tls: Option<TlsAcceptor>,
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
+        let drained = watch::Sender::new(());
         Ok(Server {
             address: listener.local_addr()?,
             scheme: if tls.is_some() { "https" } else { "http" },
-            accepting: tokio::spawn(accept(listener, sim, tls)),
+            accepting: tokio::spawn(accept(listener, sim, tls, drained.clone())),
+            drained,
         })
+    }
+
+    /// Tells every client to open another connection: by GOAWAY in HTTP/2, as an API server
+    /// does with `--goaway-chance`. Requests under way continue.
+    pub fn drain(&self) {
+        self.drained.send_replace(());
+    }
+
+    /// The number of open connections.
+    #[must_use]
+    pub fn connections(&self) -> usize {
+        self.drained.receiver_count()
     }
 
     /// Where it listens.
@@ -74,14 +98,20 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, sim: Sim, tls: Option<TlsAcceptor>) {
+async fn accept(
+    listener: TcpListener,
+    sim: Sim,
+    tls: Option<TlsAcceptor>,
+    drained: watch::Sender<()>,
+) {
     // Dropped with this task, and with it every connection.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, sim.clone(), tls.clone()));
+                    let drained = drained.subscribe();
+                    connections.spawn(serve(stream, sim.clone(), tls.clone(), drained));
                 }
                 // Out of file descriptors, most likely: let some close.
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
@@ -91,7 +121,12 @@ async fn accept(listener: TcpListener, sim: Sim, tls: Option<TlsAcceptor>) {
     }
 }
 
-async fn serve(stream: Connection, sim: Sim, tls: Option<TlsAcceptor>) {
+async fn serve(
+    stream: Connection,
+    sim: Sim,
+    tls: Option<TlsAcceptor>,
+    drained: watch::Receiver<()>,
+) {
     // Events are small and must not wait for each other.
     let _ = stream.set_nodelay(true);
     let peer = stream.peer_addr().ok();
@@ -99,10 +134,14 @@ async fn serve(stream: Connection, sim: Sim, tls: Option<TlsAcceptor>) {
         Some(tls) if speaks_tls(&stream).await => {
             // A client that does not trust the certificate hangs up.
             if let Ok(stream) = tls.accept(stream).await {
-                serve_http(stream, peer, sim).await;
+                let version = match stream.get_ref().1.alpn_protocol() {
+                    Some(HTTP2) => Version::HTTP_2,
+                    _ => Version::HTTP_11,
+                };
+                serve_http(stream, version, peer, sim, drained).await;
             }
         }
-        _ => serve_http(stream, peer, sim).await,
+        _ => serve_http(stream, Version::HTTP_11, peer, sim, drained).await,
     }
 }
 
@@ -114,9 +153,11 @@ async fn speaks_tls(stream: &Connection) -> bool {
 }
 
 async fn serve_http(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    version: Version,
     peer: Option<SocketAddr>,
     sim: Sim,
+    mut drained: watch::Receiver<()>,
 ) {
     let service = service_fn(move |mut request: http::Request<Incoming>| {
         if let Some(peer) = peer {
@@ -126,11 +167,33 @@ async fn serve_http(
         let sim = sim.clone();
         async move { sim.call(request).await }
     });
+    let stream = TokioIo::new(stream);
     // The client closed the connection, or a fault did: there is no client to notify.
-    let _ = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    if version == Version::HTTP_2 {
+        let mut builder = http2::Builder::new(TokioExecutor::new());
+        builder
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(MOST_STREAMS);
+        let mut connection = pin!(builder.serve_connection(stream, service));
+        let _ = tokio::select! {
+            ended = &mut connection => ended,
+            Ok(()) = drained.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+    } else {
+        let mut builder = http1::Builder::new();
+        builder.timer(TokioTimer::new());
+        let mut connection = pin!(builder.serve_connection(stream, service));
+        let _ = tokio::select! {
+            ended = &mut connection => ended,
+            Ok(()) = drained.changed() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+    }
 }
 
 /// A kubeconfig for a server at `url`, without credentials.

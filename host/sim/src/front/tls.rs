@@ -7,6 +7,9 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 
+/// The name of HTTP/2 in a TLS handshake.
+pub(super) const HTTP2: &[u8] = b"h2";
+
 /// A key that was made for this process, and a certificate that it signs
 /// itself.
 #[derive(Clone)]
@@ -42,7 +45,7 @@ impl Identity {
             .with_safe_default_protocol_versions()?
             .with_no_client_auth()
             .with_single_cert(vec![made.cert.der().clone()], key)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), b"http/1.1".to_vec()];
         Ok(Identity {
             certificate: made.cert.pem(),
             acceptor: TlsAcceptor::from(Arc::new(config)),

@@ -46,8 +46,21 @@ pub(super) struct Span {
     pub(super) link: Option<SpanContext>,
 }
 
+#[cfg(test)]
+thread_local! {
+    static MADE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
+/// How many spans and traces this thread has made.
+#[cfg(test)]
+pub(super) fn made() -> usize {
+    MADE.get()
+}
+
 impl Span {
     pub(super) fn new(name: &'static str, start: Instant, end: Instant) -> Self {
+        #[cfg(test)]
+        MADE.set(MADE.get() + 1);
         Self {
             name,
             kind: SpanKind::Internal,
@@ -75,6 +88,8 @@ impl Span {
 
 impl Trace {
     pub(super) fn new(ids: TraceIds, anchor: Now, queue: SpanQueue) -> Self {
+        #[cfg(test)]
+        MADE.set(MADE.get() + 1);
         Self(Arc::new(Inner {
             ids,
             anchor,

@@ -1,0 +1,108 @@
+//! What a host without a collector does.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_core::trust::TrustPolicy;
+use davit_core::watch;
+use davit_engine::{Engine, EngineConfig};
+use davit_sim::Sim;
+use kube::client::Body;
+use serde_json::json;
+use tokio::time::{sleep, timeout};
+
+use super::spans;
+use crate::config::{self, ClientConfig};
+use crate::health::Health;
+use crate::host::{Host, HostOptions};
+use crate::metrics::HostMetrics;
+use crate::modules::{Modules, ModulesOptions};
+use crate::records::Records;
+use crate::traces::SpanQueue;
+
+const PODGC: &str = "controllers: [{name: podgc, module: {builtin: podgc}, mode: Enforce, \
+    config: {terminatedPodThreshold: 1, period: 1s}}]";
+
+/// The test's only thread runs the host, and counts its spans.
+#[tokio::test]
+async fn without_a_collector_no_span_is_made() {
+    let made = spans::made();
+    delete_a_pod(None).await;
+    assert_eq!(spans::made(), made);
+
+    let metrics = HostMetrics::new().unwrap();
+    let (queue, waiting) = SpanQueue::unsent(metrics.traces.clone());
+    delete_a_pod(Some(queue)).await;
+    // The trace itself, and its spans.
+    assert!(spans::made() > made + waiting.len() && !waiting.is_empty());
+}
+
+/// PodGC reads a pod from the cache, and its plan is executed.
+async fn delete_a_pod(traces: Option<SpanQueue>) {
+    let sim = crate::sim::start().unwrap();
+    for name in ["first", "second"] {
+        let spec = json!({"containers": [{"name": "main", "image": "example.com/main"}]});
+        let metadata = json!({"name": name, "namespace": "default"});
+        let status = json!({"phase": "Failed"});
+        sim.create(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": metadata, "spec": spec, "status": status,
+        }))
+        .unwrap();
+    }
+    let host = Host::start(options(client(&sim), traces));
+    let parsed = config::parse(Path::new("davit.yaml"), PODGC).unwrap();
+    host.apply(&parsed.controllers.unwrap()).await.unwrap();
+    let deleted = async {
+        while sim.list("v1", "Pod", "default").unwrap().len() > 1 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(Duration::from_secs(60), deleted).await.unwrap();
+    host.stop().await;
+}
+
+fn client(sim: &Sim) -> kube::Client {
+    let sim = sim.clone();
+    let service = tower::service_fn(move |request: http::Request<Body>| {
+        let sim = sim.clone();
+        async move { sim.call(request).await }
+    });
+    kube::Client::new(service, "davit-system")
+}
+
+fn options(client: kube::Client, traces: Option<SpanQueue>) -> HostOptions {
+    let modules = ModulesOptions {
+        guests: Some(target().join("wasm32-wasip2/guest")),
+        ..ModulesOptions::default()
+    };
+    let engine = EngineConfig {
+        cache_dir: Some(target().join("tmp/modules")),
+        ..EngineConfig::default()
+    };
+    HostOptions {
+        client,
+        rates: ClientConfig::default(),
+        watch: watch::Settings::default(),
+        engine: Engine::new(engine).unwrap(),
+        modules: Modules::new(modules).unwrap(),
+        metrics: Arc::new(HostMetrics::new().unwrap()),
+        records: Arc::new(Records::memory()),
+        health: Arc::new(Health::default()),
+        listener: None,
+        traces,
+        trust: TrustPolicy {
+            files: true,
+            ..TrustPolicy::default()
+        },
+        leases: None,
+        seed: 7,
+    }
+}
+
+/// The test's program is in `debug/deps/` below it.
+fn target() -> PathBuf {
+    let program = std::env::current_exe().unwrap();
+    program.ancestors().nth(3).unwrap().to_owned()
+}
