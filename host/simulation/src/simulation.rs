@@ -89,7 +89,6 @@ impl Simulation {
     /// Adds a host whose monotonic clock is too fast by so many parts per million. With
     /// several hosts, all take part in leader election.
     pub fn add_host(&mut self, drift: i32) -> HostIndex {
-        self.world.records_mut().are_elected = true;
         let index = self.world.add_host(drift);
         self.hosts.push(Host::new(index));
         index

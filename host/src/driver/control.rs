@@ -7,17 +7,16 @@ use std::time::Duration;
 use davit_cluster::access;
 use davit_cluster::api::{Api, chain};
 use davit_cluster::events::Recorder;
-use davit_core::api::ControllerStatus;
 use davit_core::control::{
     Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report,
 };
 use davit_core::object::ObjectRef;
-use davit_core::record::StoredRecord;
+use davit_core::record::{RecordFailure, StoredRecord};
 use davit_engine::Guest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::leases::Terms;
 use super::message::Message;
@@ -25,7 +24,7 @@ use crate::health::Health;
 use crate::loader::Loader;
 use crate::loading;
 use crate::metrics::HostMetrics;
-use crate::records::{RecordError, Records};
+use crate::records::{RecordState, Records};
 use crate::repeat::RepeatedLine;
 use crate::tasks::caught;
 
@@ -34,9 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A record that cannot be read is read again.
 static UNREAD: RepeatedLine = RepeatedLine::new();
-
-/// Why a record is not written.
-const NOT_LEADING: &str = "this replica does not lead the controller any more";
 
 /// Executes the effects, each in a task of its own.
 pub(super) struct ControlDriver {
@@ -84,26 +80,19 @@ impl ControlDriver {
             ControlEffect::ReadRecord { id, owner } => {
                 let (record, is_in_file) = (records.read(&owner), !records.are_shared());
                 self.spawn(async move {
-                    let record = Box::new(stored(in_time(record).await, is_in_file));
+                    let record = in_time(record).await;
+                    let record = record.and_then(|read| read.map_err(|error| chain(&error)));
+                    let record = Box::new(stored(record, is_in_file));
                     ControlInput::RecordRead { id, record }
                 });
             }
             ControlEffect::Record { id, owner, record } => {
-                let Some(deadline) = terms.of(&owner.name).deadline() else {
-                    let result = Err(NOT_LEADING.to_owned());
-                    let input = ControlInput::Recorded { id, result };
-                    // The host may have stopped.
-                    let _ = self.inbox.send(input.into());
-                    return;
-                };
-                let written = records.write(&owner, record);
+                let term = terms.of(&owner.name);
+                let written = records.write(&owner, record, term);
                 self.spawn(async move {
-                    let written = in_time(written);
-                    let written = match deadline {
-                        None => Ok(written.await),
-                        Some(deadline) => timeout_at(deadline, written).await,
-                    };
-                    let result = written.unwrap_or_else(|_| Err(NOT_LEADING.to_owned()));
+                    let result = in_time(written).await;
+                    let failed = |message| Err(RecordFailure::Failed(message));
+                    let result = result.unwrap_or_else(failed);
                     ControlInput::Recorded { id, result }
                 });
             }
@@ -213,17 +202,16 @@ impl ControlDriver {
 
 /// What was read of a record. A pause that cannot be read counts as one: the error
 /// stands for both.
-fn stored(
-    read: Result<(ControllerStatus, Option<bool>), String>,
-    is_in_file: bool,
-) -> StoredRecord {
+fn stored(read: Result<RecordState, String>, is_in_file: bool) -> StoredRecord {
     match read {
-        Ok((status, paused)) => StoredRecord {
-            status: Ok(status),
-            paused: paused.map(Ok),
+        Ok(read) => StoredRecord {
+            status: Ok(read.status),
+            version: read.version,
+            paused: read.paused.map(Ok),
         },
         Err(error) => StoredRecord {
             status: Err(error.clone()),
+            version: None,
             paused: is_in_file.then_some(Err(error)),
         },
     }
@@ -231,11 +219,9 @@ fn stored(
 
 /// The answer of the records, or an error after the timeout. There is always an answer:
 /// until then, the control half starts no other write.
-async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
+async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, String> {
     match timeout(PATIENCE, caught(work)).await {
-        Ok(Ok(Ok(done))) => Ok(done),
-        Ok(Ok(Err(error))) => Err(chain(&error)),
-        Ok(Err(panic)) => Err(panic),
+        Ok(answer) => answer,
         Err(_) => Err(format!("no answer within {PATIENCE:?}")),
     }
 }

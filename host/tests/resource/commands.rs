@@ -11,6 +11,7 @@ use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
 use davit::http::disagreements::Page;
 use davit::records::Records;
+use davit_cluster::term::Term;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::control::Requests;
@@ -271,7 +272,7 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
             stable_since: since.map(str::to_owned),
         }));
         records
-            .write(&Owner::named("podgc"), activation)
+            .write(&Owner::named("podgc"), activation, Term::unlimited())
             .await
             .unwrap();
     }

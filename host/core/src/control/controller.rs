@@ -32,6 +32,7 @@ use crate::budget::RecentWrites;
 use crate::desired::DesiredController;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
+use crate::record::StatusVersion;
 use crate::revision::LoadedRevision;
 use crate::time::{Instant, Now, Wall};
 use crate::times;
@@ -114,6 +115,7 @@ impl<G: Clone> Controller<G> {
         object: Option<ObjectRef>,
         home: &str,
         recorded: ControllerStatus,
+        version: Option<StatusVersion>,
         trust: TrustPolicy,
         now: Instant,
     ) -> Self {
@@ -144,7 +146,7 @@ impl<G: Clone> Controller<G> {
             recorded_writes: recorded_writes(&status),
             has_lease: false,
             part: Part::Leader,
-            recording: Recording::new(status.clone()),
+            recording: Recording::new(status.clone(), version),
             unrecorded: None,
             is_settled: false,
             other_host: None,
@@ -160,7 +162,12 @@ impl<G: Clone> Controller<G> {
 
     /// Continues from what another replica has recorded, with the revisions that are loaded
     /// and run.
-    pub(super) fn continue_from(&mut self, recorded: ControllerStatus, now: Instant) {
+    pub(super) fn continue_from(
+        &mut self,
+        recorded: ControllerStatus,
+        version: Option<StatusVersion>,
+        now: Instant,
+    ) {
         let status = ControllerStatus {
             host: None,
             ..recorded
@@ -170,7 +177,7 @@ impl<G: Clone> Controller<G> {
         let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.recorded_writes = recorded_writes(&status);
-        self.recording = Recording::new(status.clone());
+        self.recording = Recording::new(status.clone(), version);
         self.unrecorded = None;
         self.failure = self.failure.take().filter(|_| is_same);
         self.named = self.named.max(last_name(&status));
@@ -191,7 +198,7 @@ impl<G: Clone> Controller<G> {
             ..recorded
         };
         if !self.leads() && self.status != status {
-            self.continue_from(status, now);
+            self.continue_from(status, None, now);
         }
     }
 
@@ -242,8 +249,13 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Decides from now on, from what another replica has recorded.
-    pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Instant) {
-        self.continue_from(recorded, now);
+    pub(super) fn take_over(
+        &mut self,
+        recorded: ControllerStatus,
+        version: Option<StatusVersion>,
+        now: Instant,
+    ) {
+        self.continue_from(recorded, version, now);
         if self.stable.is_none() {
             // What failed may be possible by now.
             self.failure = None;

@@ -6,6 +6,7 @@
 //! - [`read`] answers the live reads of a guest.
 //! - [`review`] asks what an account may do.
 //! - [`lease`] reads and writes the leases of leader election.
+//! - [`record`] reads and writes the records of controllers.
 //! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
 //!   and decides whether the request may be sent again.
 
@@ -16,6 +17,7 @@ pub mod lease;
 mod path;
 pub mod plan;
 pub mod read;
+pub mod record;
 pub mod review;
 pub mod step;
 pub mod stream;
@@ -28,6 +30,9 @@ pub use path::{Route, path, with_query};
 
 /// Plain JSON.
 pub const JSON: &str = "application/json";
+/// The content types of patches.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
 /// The metadata of one object if the server supports it, otherwise the whole object.
 pub const PARTIAL_OBJECT: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
