@@ -32,7 +32,7 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::ForgetResync, 6),
     (Mutant::ForgetLeftPlans, 162),
     (Mutant::ActUnrecorded, 0),
-    (Mutant::CountFailedRecords, 68),
+    (Mutant::CountFailedRecords, 35),
     (Mutant::RecordStatusFirst, 0),
     (Mutant::ForgetTrips, 47),
     (Mutant::ForgetRejections, 74),
