@@ -3,7 +3,6 @@
 //! In a cluster, these are the Controller's status and a `ControllerRevision` for every
 //! spec. A host that runs from a file stores both in a directory, or in memory.
 
-mod cluster;
 mod directory;
 
 use std::collections::BTreeMap;
@@ -11,18 +10,20 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
-use davit_core::record::{ControllerRecord, Owner, Record, RevisionRecord};
+use davit_cluster::api::{Api, ApiSettings, chain};
+use davit_cluster::clock::Clock;
+pub use davit_cluster::records::ClusterRecords;
+use davit_cluster::term::Term;
+use davit_core::api::{ControllerSpec, ControllerStatus};
+use davit_core::record::{
+    ControllerRecord, Owner, Record, RecordFailure, RecordReceipt, RecordState, RevisionRecord,
+};
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, ready};
 
-pub use cluster::ClusterRecords;
 pub use directory::Directory;
 
-/// The label of a `ControllerRevision` that names its controller.
-pub const CONTROLLER_LABEL: &str = "davit.dev/controller";
-
-/// The records of controllers. Only one host writes the records of a controller.
+/// The records of controllers.
 pub enum Records {
     /// In memory.
     Memory(Mutex<BTreeMap<String, ControllerRecord>>),
@@ -35,25 +36,10 @@ pub enum Records {
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The API server refused or did not answer.
-    #[error("cannot {verb} {object}: {reason}")]
-    Cluster {
-        /// The attempt.
-        verb: &'static str,
-        /// The object.
-        object: String,
-        /// The API server's answer.
-        reason: String,
-    },
-    /// The Controller does not exist.
-    #[error(
-        "{object} is gone, or another one has its name: it does not run any more, and its record \
-         was deleted with it"
-    )]
-    Gone {
-        /// The object.
-        object: String,
-    },
+    /// The record in the cluster cannot be read, or is not there. The text says which part,
+    /// and why.
+    #[error("{0}")]
+    Cluster(String),
     /// The file cannot be used.
     #[error("cannot {verb} {path}", path = path.display())]
     File {
@@ -95,42 +81,42 @@ impl Records {
     /// Records in a cluster, with the specs in Davit's own namespace.
     #[must_use]
     pub fn cluster(client: kube::Client, namespace: &str) -> Self {
-        Self::Cluster(Arc::new(ClusterRecords::new(client, namespace)))
+        let api = Api::new(client, Clock::start(), &ApiSettings::default());
+        Self::Cluster(Arc::new(ClusterRecords::new(api, namespace)))
     }
 
-    /// The same beside other replicas, which write the same records, each while it holds the
-    /// lease: what another one has written since is never replaced.
-    #[must_use]
-    pub fn of_replica(client: kube::Client, namespace: &str) -> Self {
-        let cluster = ClusterRecords::new(client, namespace);
-        Self::Cluster(Arc::new(cluster.beside_replicas()))
-    }
-
-    /// Reads what a host needs when it first knows a controller: the last status, empty
-    /// for an unknown controller of a file, an error for a deleted Controller; and whether an operator has paused the rollout of a
-    /// controller of a file, none in a cluster, where the spec says so. A read of a file
-    /// follows every write that was called before it, whenever it is awaited.
-    pub fn read(
-        &self,
-        owner: &Owner,
-    ) -> BoxFuture<'static, Result<(ControllerStatus, Option<bool>), RecordError>> {
-        let both = |record: &ControllerRecord| (record.status.clone(), Some(record.paused));
+    /// Reads a record. It is an error if the Controller was deleted. A read of a file follows
+    /// every write that was called before it, whenever it is awaited.
+    pub fn read(&self, owner: &Owner) -> BoxFuture<'static, Result<RecordState, RecordError>> {
+        let state = |record: &ControllerRecord| RecordState {
+            status: record.status.clone(),
+            version: None,
+            paused: Some(record.paused),
+        };
         match self {
-            Self::Memory(records) => ready(Ok(read(records, owner, both))).boxed(),
+            Self::Memory(records) => ready(Ok(read(records, owner, state))).boxed(),
             Self::Directory(directory) => {
                 let record = directory.read(owner);
-                async move { record.await.map(|record| both(&record)) }.boxed()
+                async move { record.await.map(|record| state(&record)) }.boxed()
             }
             Self::Cluster(cluster) => {
                 let (cluster, owner) = (Arc::clone(cluster), owner.clone());
-                async move { Ok((cluster.status(&owner).await?, None)) }.boxed()
+                async move {
+                    let (status, version) = in_cluster(cluster.status(&owner).await)?;
+                    Ok(RecordState {
+                        status,
+                        version: Some(version),
+                        paused: None,
+                    })
+                }
+                .boxed()
             }
         }
     }
 
     /// The recorded status; the default for an unknown controller of a file.
     pub async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
-        Ok(self.read(owner).await?.0)
+        Ok(self.read(owner).await?.status)
     }
 
     /// Whether other hosts may write the same records.
@@ -139,39 +125,34 @@ impl Records {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Writes a record. Returns another host that has
-    /// written the status since this one did, if there is one. Records of a file's
-    /// controllers are written in the order of these calls, whenever they are awaited.
+    /// Writes a record within a term. Records of a file's controllers are written in the order
+    /// of these calls, whenever they are awaited.
     ///
     /// A write that is not awaited any more may still take place, if it has started.
     pub fn write(
         &self,
         owner: &Owner,
         record: Record,
-    ) -> BoxFuture<'static, Result<Option<HostStatus>, RecordError>> {
+        term: Term,
+    ) -> BoxFuture<'static, Result<RecordReceipt, RecordFailure>> {
         match self {
             Self::Memory(records) => {
                 let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
                 records.entry(owner.name.clone()).or_default().write(record);
-                ready(Ok(None)).boxed()
+                ready(Ok(RecordReceipt::default())).boxed()
             }
             Self::Directory(directory) => {
                 let written = directory.write(owner, record);
-                async move { written.await.map(|()| None) }.boxed()
+                async move {
+                    let written = written.await;
+                    let failed = |error| RecordFailure::Failed(chain(&error));
+                    written.map(|()| RecordReceipt::default()).map_err(failed)
+                }
+                .boxed()
             }
             Self::Cluster(cluster) => {
                 let (cluster, owner) = (Arc::clone(cluster), owner.clone());
-                async move {
-                    match record {
-                        Record::Revision(activation) => {
-                            cluster.activate(&owner, &activation).await.map(|()| None)
-                        }
-                        Record::Status(status) => Box::pin(cluster.save(&owner, &status)).await,
-                        // The spec says so.
-                        Record::Paused(_) => Ok(None),
-                    }
-                }
-                .boxed()
+                async move { cluster.write(&owner, record, &term).await }.boxed()
             }
         }
     }
@@ -185,7 +166,7 @@ impl Records {
         match self {
             Self::Memory(records) => Ok(read(records, owner, |record| record.spec(revision))),
             Self::Directory(directory) => Ok(directory.read(owner).await?.spec(revision)),
-            Self::Cluster(cluster) => cluster.spec(owner, revision).await,
+            Self::Cluster(cluster) => in_cluster(cluster.spec(owner, revision).await),
         }
     }
 
@@ -194,9 +175,13 @@ impl Records {
         match self {
             Self::Memory(records) => Ok(read(records, owner, ControllerRecord::history)),
             Self::Directory(directory) => Ok(directory.read(owner).await?.history()),
-            Self::Cluster(cluster) => cluster.history(owner).await,
+            Self::Cluster(cluster) => in_cluster(cluster.history(owner).await),
         }
     }
+}
+
+fn in_cluster<T>(answer: Result<T, String>) -> Result<T, RecordError> {
+    answer.map_err(RecordError::Cluster)
 }
 
 fn read<T: Default>(

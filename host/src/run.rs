@@ -54,7 +54,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let modules = modules(&arguments.guests, &client)?;
     let leases = leases(&arguments.leases, &config)?;
     let has_leases = leases.is_some();
-    let records = records(&config, &arguments.guests, &client, has_leases)?;
+    let records = records(&config, &arguments.guests, &client)?;
     let instance = leases.as_ref().map(|leases| leases.identity.clone());
     let traces = traces(arguments.traces, instance, &metrics)?;
     let host = Host::start(HostOptions {
@@ -214,19 +214,10 @@ async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoi
 }
 
 /// The records of rollouts: in the cluster, or beside the module cache.
-fn records(
-    config: &Config,
-    arguments: &GuestArguments,
-    client: &kube::Client,
-    has_leases: bool,
-) -> Result<Records> {
+fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
     if config.controllers.is_none() {
         let namespace = client.default_namespace();
-        return Ok(if has_leases {
-            Records::of_replica(client.clone(), namespace)
-        } else {
-            Records::cluster(client.clone(), namespace)
-        });
+        return Ok(Records::cluster(client.clone(), namespace));
     }
     let Some(cache) = &arguments.cache else {
         tracing::warn!(

@@ -297,6 +297,16 @@ impl Api {
         sent.map(|(_, body)| body)
     }
 
+    /// The same within a term.
+    pub(crate) async fn send_in_term(
+        &self,
+        request: &Request,
+        term: &Term,
+    ) -> Result<Bytes, RequestError> {
+        let sent = async { self.exchange(request, term).await.map(|(_, body)| body) };
+        term.send(sent).await
+    }
+
     async fn exchange(
         &self,
         request: &Request,

@@ -15,6 +15,8 @@ pub mod journal;
 pub mod leases;
 pub mod live;
 pub mod observe;
+
+pub mod records;
 pub mod reflector;
 pub mod term;
 pub mod write;

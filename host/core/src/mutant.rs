@@ -78,11 +78,13 @@ pub enum Mutant {
     AcquireEarly,
     /// A new leader decides before it has read the record.
     SkipRecord,
+    /// A status replaces whatever another host has written.
+    ReplaceStatus,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -114,6 +116,7 @@ impl Mutant {
         Self::LeadForever,
         Self::AcquireEarly,
         Self::SkipRecord,
+        Self::ReplaceStatus,
     ];
 
     /// Whether the core has this fault.

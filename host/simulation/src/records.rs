@@ -7,18 +7,19 @@ use davit_core::api::{
     CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult, RequestStatus,
 };
 use davit_core::record::{ControllerRecord, Owner, Record, StoredRecord, in_use};
+use davit_core::request::{Method, Request, RequestError};
+use davit_core::time::Instant;
+use davit_sim::Time;
 
-const GONE: &str = "the Controller is gone";
+use crate::record_server::RecordServer;
 
 /// The records of all controllers.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// Whether other hosts may write records too, as in a cluster. A record then belongs to
-    /// one resource and is deleted with the resource.
+    /// Whether the records are in a cluster: each belongs to one resource, and hosts read and
+    /// write it with requests. Otherwise they are in files of one host.
     pub are_shared: bool,
-    /// Whether the hosts elect a leader: each then refuses to replace what another one has
-    /// written since it last read or wrote.
-    pub are_elected: bool,
+    server: Option<RecordServer>,
     /// The uid of the resource of each controller.
     uids: BTreeMap<String, String>,
     histories: BTreeMap<String, RecordHistory>,
@@ -27,25 +28,25 @@ pub struct Records {
 /// The record of one controller.
 #[derive(Debug, Default)]
 struct RecordHistory {
+    /// The record; of a cluster only the status.
     record: ControllerRecord,
     /// Every written decision, in order.
     written: Vec<Arc<ControllerStatus>>,
-    /// The hosts that wrote the status.
-    writers: BTreeSet<String>,
-    /// The writer of the status that each host last read or wrote.
-    seen: BTreeMap<String, Option<String>>,
+    /// When a request last wrote the status.
+    written_at: Option<Instant>,
     /// The rollouts that ended.
     ended: BTreeSet<String>,
     /// Whether the host answered that the rollout is paused.
     pause_is_confirmed: bool,
 }
 
-/// The result of a write.
+/// What a request did, and its answer.
 #[derive(Debug)]
-pub(crate) struct WriteResult {
-    /// Another host that wrote after the last write of this one.
-    pub(crate) other_host: Option<HostStatus>,
-    /// What the write breaks.
+pub(crate) struct RecordArrival {
+    pub(crate) answer: Result<Vec<u8>, RequestError>,
+    /// The new status, if the request wrote one.
+    pub(crate) status: Option<ControllerStatus>,
+    /// What the request breaks.
     pub(crate) problems: Vec<String>,
 }
 
@@ -54,12 +55,26 @@ impl Records {
     pub fn create(&mut self, controller: &str, uid: &str) {
         self.histories.remove(controller);
         self.uids.insert(controller.to_owned(), uid.to_owned());
+        let server = self.server.get_or_insert_with(RecordServer::new);
+        server.create(controller, uid);
     }
 
-    /// The resource of this name is deleted, and its record with it.
+    /// The resource of this name is deleted, and its status with it.
     pub fn remove(&mut self, controller: &str) {
         self.histories.remove(controller);
         self.uids.remove(controller);
+        if let Some(server) = &mut self.server {
+            server.remove(controller);
+        }
+    }
+
+    /// An operator changes the resource of this name.
+    pub fn change(&mut self, controller: &str) {
+        if let Some(server) = &mut self.server
+            && self.uids.contains_key(controller)
+        {
+            server.change(controller);
+        }
     }
 
     /// The recorded status of a controller.
@@ -71,13 +86,14 @@ impl Records {
     /// The recorded spec of the stable revision.
     #[must_use]
     pub fn stable_spec(&self, controller: &str) -> Option<ControllerSpec> {
-        let record = &self.histories.get(controller)?.record;
-        record.spec(&record.status.stable.as_ref()?.revision)
+        let stable = self.status(controller)?.stable.as_ref()?;
+        self.spec(&self.owner(controller), &stable.revision)
     }
 
     /// Another host writes to the record that it runs this controller.
     pub fn other_host_writes(&mut self, controller: &str, host: HostStatus) {
-        if let Some(held) = self.histories.get_mut(controller) {
+        if let (Some(held), Some(server)) = (self.histories.get_mut(controller), &mut self.server) {
+            server.write_host(controller, &host);
             held.record.status.host = Some(host);
         }
     }
@@ -110,110 +126,149 @@ impl Records {
         self.uids.get(controller).map(String::as_str)
     }
 
-    fn is_of(&self, owner: &Owner) -> bool {
-        owner.uid.is_none() || owner.uid.as_ref() == self.uids.get(&owner.name)
-    }
-
-    pub(crate) fn read(&mut self, owner: &Owner, reader: Option<&str>) -> StoredRecord {
-        if let Some(reader) = reader
-            && let Some(held) = self.histories.get_mut(&owner.name)
-        {
-            let writer = held.record.status.host.as_ref();
-            let writer = writer.map(|host| host.id.clone());
-            held.seen.insert(reader.to_owned(), writer);
-        }
-        let held = self.histories.get(&owner.name);
-        let record = held.map(|held| &held.record);
-        let paused = record.is_some_and(|record| record.paused);
-        let status = if self.is_of(owner) {
-            Ok(record.map(|it| it.status.clone()).unwrap_or_default())
-        } else {
-            Err(GONE.to_owned())
-        };
-        StoredRecord {
-            status,
-            paused: (!self.are_shared).then_some(Ok(paused)),
+    /// The owner of a record.
+    fn owner(&self, controller: &str) -> Owner {
+        Owner {
+            name: controller.to_owned(),
+            uid: self.uid(controller).map(str::to_owned),
         }
     }
 
     pub(crate) fn spec(&self, owner: &Owner, revision: &str) -> Option<ControllerSpec> {
-        let held = self
-            .histories
-            .get(&owner.name)
-            .filter(|_| self.is_of(owner))?;
-        held.record.spec(revision)
+        match &self.server {
+            Some(server) if self.are_shared => server.spec(owner, revision),
+            _ => self.histories.get(&owner.name)?.record.spec(revision),
+        }
     }
 
-    /// Writes to a record. The record of a deleted resource is gone.
-    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> Result<WriteResult, String> {
-        if !self.is_of(owner) {
-            return Err(GONE.to_owned());
+    /// Reads the record in a file.
+    pub(crate) fn read_file(&self, owner: &Owner) -> StoredRecord {
+        let held = self.histories.get(&owner.name);
+        let record = held.map(|held| &held.record);
+        StoredRecord {
+            status: Ok(record.map(|it| it.status.clone()).unwrap_or_default()),
+            version: None,
+            paused: Some(Ok(record.is_some_and(|record| record.paused))),
         }
-        let mut written = WriteResult {
-            other_host: None,
+    }
+
+    /// Writes to the record in a file. Returns what the write breaks.
+    pub(crate) fn write_file(&mut self, owner: &Owner, record: Record) -> Vec<String> {
+        let mut problems = Vec::new();
+        if let Record::Status(write) = &record {
+            problems = self.check(&owner.name, &write.status);
+        }
+        let held = self.histories.entry(owner.name.clone()).or_default();
+        held.record.write(record);
+        problems
+    }
+
+    /// Executes a request for the record in a cluster, which was sent at this time.
+    pub(crate) fn arrive(
+        &mut self,
+        time: Time,
+        request: &Request,
+        sent: Instant,
+        now: Instant,
+    ) -> RecordArrival {
+        let server = self.server.get_or_insert_with(RecordServer::new);
+        if request.method == Method::Get {
+            return RecordArrival {
+                answer: server.answer(time, request),
+                status: None,
+                problems: Vec::new(),
+            };
+        }
+        let used = self.used_specs();
+        let server = self.server.get_or_insert_with(RecordServer::new);
+        let answer = server.answer(time, request);
+        let mut arrival = RecordArrival {
+            answer,
+            status: None,
             problems: Vec::new(),
         };
-        let name = &owner.name;
-        let held = self.histories.entry(name.clone()).or_default();
-        if let Record::Status(status) = &record {
-            if self.are_elected {
-                held.check_writer(status)?;
-            } else {
-                written.other_host = held.takes_over(status);
-            }
-            written.problems = held.problems(name, status);
-            let decided = Arc::new(ControllerStatus {
-                host: None,
-                ..(**status).clone()
-            });
-            if !held
-                .written
-                .last()
-                .is_some_and(|last| is_same(last, &decided))
-            {
-                held.written.push(decided);
-            }
+        if arrival.answer.is_err() {
+            return arrival;
         }
-        held.record.write(record);
-        Ok(written)
+        if let Some(name) = controller_of_status(request) {
+            let owner = self.owner(name);
+            let server = self.server.as_mut();
+            let status = server.and_then(|server| server.status(&owner));
+            let Some(status) = status else {
+                let what = format!("{name}: the status that was written cannot be read");
+                arrival.problems.push(what);
+                return arrival;
+            };
+            arrival.problems = self.check(name, &status);
+            let held = self.histories.entry(name.to_owned()).or_default();
+            if held.written_at.is_some_and(|written| sent < written) {
+                // Its host cannot have known that one when it sent this one.
+                let what = format!("{name}: a late status replaces a later one");
+                arrival.problems.push(what);
+            }
+            held.written_at = Some(now);
+            held.record.status = status.clone();
+            arrival.status = Some(status);
+        } else {
+            let is_lost =
+                |(owner, revision): &&(Owner, String)| self.spec(owner, revision).is_none();
+            let lost = used.iter().filter(is_lost);
+            let lost = lost.map(|(owner, revision)| {
+                format!(
+                    "{}: the spec of {revision}, which is in use, is deleted",
+                    owner.name
+                )
+            });
+            arrival.problems.extend(lost);
+        }
+        arrival
+    }
+
+    /// The recorded specs of the revisions in use.
+    fn used_specs(&self) -> Vec<(Owner, String)> {
+        let all = self.histories.iter().flat_map(|(name, held)| {
+            let owner = self.owner(name);
+            let used = in_use(&held.record.status).into_iter();
+            used.map(move |revision| (owner.clone(), revision))
+        });
+        all.filter(|(owner, revision)| self.spec(owner, revision).is_some())
+            .collect()
+    }
+
+    /// Checks a status that is written now. Returns what it breaks.
+    fn check(&mut self, name: &str, status: &ControllerStatus) -> Vec<String> {
+        let owner = self.owner(name);
+        let mut unrecorded = in_use(status);
+        unrecorded.retain(|revision| self.spec(&owner, revision).is_none());
+        let unrecorded = unrecorded.into_iter().map(|revision| {
+            format!("{name}: the status names {revision}, whose spec is not recorded")
+        });
+        let mut problems: Vec<String> = unrecorded.collect();
+        let held = self.histories.entry(name.to_owned()).or_default();
+        problems.extend(held.problems(name, status));
+        let decided = Arc::new(ControllerStatus {
+            host: None,
+            ..status.clone()
+        });
+        let last = held.written.last();
+        if !last.is_some_and(|last| is_same(last, &decided)) {
+            held.written.push(decided);
+        }
+        problems
     }
 }
 
+/// The controller whose status a request writes.
+fn controller_of_status(request: &Request) -> Option<&str> {
+    let name = request.uri.strip_suffix("/status")?;
+    name.rsplit('/').next()
+}
+
 impl RecordHistory {
-    /// Refuses to replace what another host has written after the last write of this one.
-    fn check_writer(&mut self, status: &ControllerStatus) -> Result<(), String> {
-        let Some(own) = &status.host else {
-            return Ok(());
-        };
-        let writer = self.record.status.host.as_ref();
-        let writer = writer.map(|host| host.id.as_str());
-        let seen = self.seen.get(&own.id).and_then(Option::as_deref);
-        if seen == Some(own.id.as_str()) && writer != seen {
-            return Err("another replica has written it since".to_owned());
-        }
-        self.seen.insert(own.id.clone(), Some(own.id.clone()));
-        Ok(())
-    }
-
-    /// Another host, if it wrote after the last write of this one.
-    fn takes_over(&mut self, status: &ControllerStatus) -> Option<HostStatus> {
-        let own = status.host.as_ref()?;
-        let has_written = !self.writers.insert(own.id.clone());
-        let former = self.record.status.host.clone();
-        former.filter(|former| has_written && former.id != own.id)
-    }
-
     /// What a new status breaks.
     fn problems(&mut self, name: &str, status: &ControllerStatus) -> Vec<String> {
         let before = &self.record.status;
         let mut problems = Vec::new();
-        for revision in in_use(status) {
-            if self.record.spec(&revision).is_none() {
-                let what =
-                    format!("{name}: the status names {revision}, whose spec is not recorded");
-                problems.push(what);
-            }
-        }
         for answer in &before.requests {
             let again = status.answer(&answer.request, &answer.value);
             if let Some(again) = again

@@ -174,8 +174,13 @@ impl Server {
 
 /// A user lacks the permission for a request.
 fn forbidden(message: &str) -> RequestError {
-    let status = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": message});
-    let refused = ErrorResponse::read(403, None, status.to_string().as_bytes());
+    refused(403, "Forbidden", message)
+}
+
+/// The server refuses a request.
+pub(crate) fn refused(code: u16, reason: &str, message: &str) -> RequestError {
+    let status = json!({"kind": "Status", "code": code, "reason": reason, "message": message});
+    let refused = ErrorResponse::read(code, None, status.to_string().as_bytes());
     RequestError::Refused(Box::new(refused))
 }
 
@@ -192,7 +197,7 @@ fn written(method: &http::Method, response: &Response) -> String {
 }
 
 /// The request as the server sees it.
-fn received(request: &Request) -> davit_sim::request::Request {
+pub(crate) fn received(request: &Request) -> davit_sim::request::Request {
     let (path, query) = request.uri.split_once('?').unwrap_or((&request.uri, ""));
     davit_sim::request::Request {
         method: match request.method {
@@ -212,7 +217,7 @@ fn received(request: &Request) -> davit_sim::request::Request {
 }
 
 /// The response as a client reads it.
-fn read(response: Response) -> Result<Vec<u8>, RequestError> {
+pub(crate) fn read(response: Response) -> Result<Vec<u8>, RequestError> {
     if (200..300).contains(&response.code) {
         return Ok(response.body.into());
     }

@@ -101,7 +101,6 @@ impl Simulation {
     /// The hosts that start from now on take part in leader election, also a single one.
     pub fn elect(&mut self) {
         self.elects = true;
-        self.world.records_mut().are_elected = true;
     }
 
     /// Whether the hosts take part in leader election.

@@ -11,12 +11,12 @@ use davit_core::control::{
     Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report,
 };
 use davit_core::object::ObjectRef;
-use davit_core::record::StoredRecord;
+use davit_core::record::{RecordFailure, StoredRecord};
 use davit_engine::Guest;
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::timeout;
 
 use super::leases::Terms;
 use super::message::Message;
@@ -24,7 +24,7 @@ use crate::health::Health;
 use crate::loader::Loader;
 use crate::loading;
 use crate::metrics::HostMetrics;
-use crate::records::{RecordError, Records};
+use crate::records::Records;
 use crate::repeat::RepeatedLine;
 use crate::tasks::caught;
 
@@ -33,9 +33,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A record that cannot be read is read again.
 static UNREAD: RepeatedLine = RepeatedLine::new();
-
-/// Why a record is not written.
-const NOT_LEADING: &str = "this replica does not lead the controller any more";
 
 /// Executes the effects, each in a task of its own.
 pub(super) struct ControlDriver {
@@ -83,26 +80,19 @@ impl ControlDriver {
             ControlEffect::ReadRecord { id, owner } => {
                 let (record, is_in_file) = (records.read(&owner), !records.are_shared());
                 self.spawn(async move {
-                    let record = Box::new(StoredRecord::new(in_time(record).await, is_in_file));
+                    let record = in_time(record).await;
+                    let record = record.and_then(|read| read.map_err(|error| chain(&error)));
+                    let record = Box::new(StoredRecord::new(record, is_in_file));
                     ControlInput::RecordRead { id, record }
                 });
             }
             ControlEffect::Record { id, owner, record } => {
-                let Some(deadline) = terms.of(&owner.name).deadline() else {
-                    let result = Err(NOT_LEADING.to_owned());
-                    let input = ControlInput::Recorded { id, result };
-                    // The host may have stopped.
-                    let _ = self.inbox.send(input.into());
-                    return;
-                };
-                let written = records.write(&owner, record);
+                let term = terms.of(&owner.name);
+                let written = records.write(&owner, record, term);
                 self.spawn(async move {
-                    let written = in_time(written);
-                    let written = match deadline {
-                        None => Ok(written.await),
-                        Some(deadline) => timeout_at(deadline, written).await,
-                    };
-                    let result = written.unwrap_or_else(|_| Err(NOT_LEADING.to_owned()));
+                    let result = in_time(written).await;
+                    let failed = |message| Err(RecordFailure::Failed(message));
+                    let result = result.unwrap_or_else(failed);
                     ControlInput::Recorded { id, result }
                 });
             }
@@ -212,11 +202,9 @@ impl ControlDriver {
 
 /// The answer of the records, or an error after the timeout. There is always an answer:
 /// until then, the control half starts no other write.
-async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
+async fn in_time<T>(work: impl Future<Output = T>) -> Result<T, String> {
     match timeout(PATIENCE, caught(work)).await {
-        Ok(Ok(Ok(done))) => Ok(done),
-        Ok(Ok(Err(error))) => Err(chain(&error)),
-        Ok(Err(panic)) => Err(panic),
+        Ok(answer) => answer,
         Err(_) => Err(format!("no answer within {PATIENCE:?}")),
     }
 }

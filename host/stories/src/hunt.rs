@@ -32,7 +32,7 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::ForgetResync, 8),
     (Mutant::ForgetLeftPlans, 162),
     (Mutant::ActUnrecorded, 0),
-    (Mutant::CountFailedRecords, 68),
+    (Mutant::CountFailedRecords, 35),
     (Mutant::RecordStatusFirst, 0),
     (Mutant::ForgetTrips, 47),
     (Mutant::ForgetRejections, 74),
@@ -44,12 +44,15 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::LeadForever, 0),
     (Mutant::AcquireEarly, 0),
     (Mutant::SkipRecord, 0),
+    (Mutant::ReplaceStatus, 0),
 ];
 
 /// The number of hosts of the stories that can show a mutant.
 fn hosts(mutant: Mutant) -> usize {
     match mutant {
-        Mutant::LeadForever | Mutant::AcquireEarly | Mutant::SkipRecord => 2,
+        Mutant::LeadForever | Mutant::AcquireEarly | Mutant::SkipRecord | Mutant::ReplaceStatus => {
+            2
+        }
         _ => 1,
     }
 }

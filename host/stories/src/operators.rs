@@ -158,6 +158,9 @@ impl Operators {
                 }
             }
         }
+        if let (Some(name), true) = (CONTROLLERS.get(index), self.in_cluster) {
+            simulation.world.records_mut().change(name);
+        }
     }
 
     fn grant(&mut self, index: usize, grant: Grant) {

@@ -68,6 +68,7 @@ fn digest(wasm: &[u8]) -> String {
 }
 
 /// A module that was found.
+#[derive(Debug)]
 struct FetchedModule {
     wasm: Vec<u8>,
     digest: ModuleDigest,

@@ -20,7 +20,7 @@ use crate::deploy::{Allowed, NAMESPACE};
 use crate::host::{engine, options};
 use crate::registry::{Protection, Registry};
 use crate::signer::{Signer, push_signatures, sign};
-use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, podgc, refusal};
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, podgc, recall, refusal};
 
 const LAYER: &str = "application/wasm";
 const CONFIG: &str = "application/vnd.wasm.config.v0+json";

@@ -13,6 +13,7 @@ use davit::commands::requests;
 use davit::commands::stop::{self, Selection};
 use davit::http::disagreements::Page;
 use davit::records::Records;
+use davit_cluster::term::Term;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::control::Requests;
@@ -261,12 +262,8 @@ async fn a_controller_is_stopped_and_started_whatever_its_status() {
     }
     // A host that confirms the stop replaces the status.
     let wait = Duration::from_secs(1);
-    let unconfirmed = stop::stop(
-        client,
-        &Selection::of(vec!["podgc".to_owned()], false),
-        wait,
-    );
-    let error = unconfirmed.await.unwrap_err();
+    let selection = Selection::of(vec!["podgc".to_owned()], false);
+    let error = stop::stop(client, &selection, wait).await.unwrap_err();
     assert!(error.is::<NoAnswer>(), "{error:#}");
     assert_eq!(mode(), "Disabled");
 }
@@ -301,7 +298,7 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
             stable_since: since.map(str::to_owned),
         }));
         records
-            .write(&Owner::named("podgc"), activation)
+            .write(&Owner::named("podgc"), activation, Term::unlimited())
             .await
             .unwrap();
     }

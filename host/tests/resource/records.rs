@@ -2,10 +2,14 @@
 
 use std::sync::atomic::Ordering;
 
-use davit::records::{RecordError, Records};
+use davit::records::Records;
+use davit_cluster::term::Term;
 use davit_core::api::ControllerSpec;
 use davit_core::api::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
-use davit_core::record::{Activation, Owner, Record};
+use davit_core::record::{
+    Activation, Owner, Record, RecordFailure, RecordReceipt, StatusConflict, StatusVersion,
+    StatusWrite,
+};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
@@ -33,7 +37,7 @@ async fn write_spec(
     revision: &str,
     spec: &ControllerSpec,
     stable_since: Option<&str>,
-) -> Result<(), RecordError> {
+) -> Result<(), RecordFailure> {
     let activation = Activation {
         revision: revision.into(),
         spec: spec.clone(),
@@ -41,16 +45,24 @@ async fn write_spec(
         stable_since: stable_since.map(str::to_owned),
     };
     let record = Record::Revision(Box::new(activation));
-    records.write(owner, record).await.map(|_| ())
+    write(records, owner, record).await.map(|_| ())
+}
+
+async fn write(
+    records: &Records,
+    owner: &Owner,
+    record: Record,
+) -> Result<RecordReceipt, RecordFailure> {
+    records.write(owner, record, Term::unlimited()).await
 }
 
 async fn save(
     records: &Records,
     owner: &Owner,
     status: &ControllerStatus,
-) -> Result<(), RecordError> {
-    let record = Record::Status(Box::new(status.clone()));
-    records.write(owner, record).await.map(|_| ())
+) -> Result<(), RecordFailure> {
+    let record = Record::Status(StatusWrite::any(status.clone()));
+    write(records, owner, record).await.map(|_| ())
 }
 
 fn read(threshold: u32) -> ControllerSpec {
@@ -192,25 +204,68 @@ async fn records_in_a_cluster_hold_what_was_written() {
     );
 }
 
+/// The next status of a leader.
+fn over(version: Option<StatusVersion>, stable_one: &str) -> Record {
+    Record::Status(StatusWrite {
+        status: Box::new(stable(stable_one)),
+        replaces: version,
+        conflict: StatusConflict::Fail,
+    })
+}
+
 #[tokio::test]
-async fn a_status_is_written_only_if_it_differs() {
+async fn a_status_replaces_the_version_that_it_continues_from_with_one_request() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let requests = || cluster.requests.load(Ordering::Relaxed);
     let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
-    records.status(&podgc()).await.unwrap();
-    save(&records, &podgc(), &stable("a")).await.unwrap();
+    let read = records.read(&podgc()).await.unwrap();
     let before = requests();
-    save(&records, &podgc(), &stable("a")).await.unwrap();
-    assert_eq!(requests(), before);
-    save(&records, &podgc(), &stable("b")).await.unwrap();
-    assert_eq!(requests(), before + 1);
+    let first = write(&records, &podgc(), over(read.version, "a")).await;
+    let second = over(first.unwrap().version, "b");
+    let second = write(&records, &podgc(), second).await.unwrap();
+    assert_eq!(requests(), before + 2);
     assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "b");
     assert_eq!(cluster.get("podgc")["metadata"]["generation"], 1);
+
+    // A change of the spec costs another attempt, and nobody's status.
+    cluster.change("podgc", json!({"spec": {"mode": "Disabled"}}));
+    let before = requests();
+    let third = over(second.version, "c");
+    write(&records, &podgc(), third).await.unwrap();
+    assert_eq!(requests(), before + 3);
+    assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "c");
+    assert_eq!(cluster.get("podgc")["spec"]["mode"], "Disabled");
 }
 
-fn refused<T: std::fmt::Debug>(answer: Result<T, RecordError>) {
-    let error = answer.expect_err("the Controller is gone").to_string();
+#[tokio::test]
+async fn a_status_that_another_replica_has_replaced_is_not_written() {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    let records = Records::cluster(cluster.davit.clone(), NAMESPACE);
+    let read = records.read(&podgc()).await.unwrap();
+    let other = json!({
+        "stable": stable("theirs").stable,
+        "host": {"id": "b", "name": "davit-b", "renewedAt": "2026-11-20T10:00:00.000Z"},
+    });
+    cluster.change("podgc", json!({"status": other}));
+    let error = write(&records, &podgc(), over(read.version, "a")).await;
+    assert_eq!(
+        error.unwrap_err().to_string(),
+        "cannot write the status of the Controller podgc: another replica, davit-b, has written \
+         it since"
+    );
+    assert_eq!(
+        cluster.get("podgc")["status"]["stable"]["revision"],
+        "theirs"
+    );
+}
+
+fn refused<T: std::fmt::Debug, E: std::error::Error>(answer: Result<T, E>) {
+    let Err(error) = answer else {
+        panic!("the Controller is gone: {answer:?}");
+    };
+    let error = error.to_string();
     assert!(error.contains("the Controller podgc is gone"), "{error}");
 }
 

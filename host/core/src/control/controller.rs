@@ -32,6 +32,7 @@ use crate::api::{ControllerSpec, ControllerStatus, HostStatus, SpecError};
 use crate::desired::DesiredController;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
+use crate::record::StatusVersion;
 use crate::revision::LoadedRevision;
 use crate::time::{Instant, Now, Wall};
 use crate::times;
@@ -113,6 +114,7 @@ impl<G: Clone> Controller<G> {
         object: Option<ObjectRef>,
         home: &str,
         recorded: ControllerStatus,
+        version: Option<StatusVersion>,
         trust: TrustPolicy,
         now: Now,
     ) -> Self {
@@ -143,7 +145,7 @@ impl<G: Clone> Controller<G> {
             carried: CarriedWrites::recorded(&status, now),
             has_lease: false,
             part: Part::Leader,
-            recording: Recording::new(status.clone()),
+            recording: Recording::new(status.clone(), version),
             unrecorded: None,
             is_settled: false,
             other_host: None,
@@ -159,7 +161,12 @@ impl<G: Clone> Controller<G> {
 
     /// Continues from what another replica has recorded, with the revisions that are loaded
     /// and run.
-    pub(super) fn continue_from(&mut self, recorded: ControllerStatus, now: Now) {
+    pub(super) fn continue_from(
+        &mut self,
+        recorded: ControllerStatus,
+        version: Option<StatusVersion>,
+        now: Now,
+    ) {
         let status = ControllerStatus {
             host: None,
             ..recorded
@@ -169,7 +176,7 @@ impl<G: Clone> Controller<G> {
         let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.carried = CarriedWrites::recorded(&status, now);
-        self.recording = Recording::new(status.clone());
+        self.recording = Recording::new(status.clone(), version);
         self.unrecorded = None;
         self.failure = self.failure.take().filter(|_| is_same);
         self.named = self.named.max(last_name(&status));
@@ -190,7 +197,7 @@ impl<G: Clone> Controller<G> {
             ..recorded
         };
         if !self.leads() && self.status != status {
-            self.continue_from(status, now);
+            self.continue_from(status, None, now);
         }
     }
 
@@ -241,8 +248,13 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Decides from now on, from what another replica has recorded.
-    pub(super) fn take_over(&mut self, recorded: ControllerStatus, now: Now) {
-        self.continue_from(recorded, now);
+    pub(super) fn take_over(
+        &mut self,
+        recorded: ControllerStatus,
+        version: Option<StatusVersion>,
+        now: Now,
+    ) {
+        self.continue_from(recorded, version, now);
         if self.stable.is_none() {
             // What failed may be possible by now.
             self.failure = None;

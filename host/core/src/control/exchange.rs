@@ -14,12 +14,12 @@ use crate::api::{ControllerSpec, HostStatus};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
-use crate::record::{Owner, Record, RecordId, StoredRecord};
+use crate::record::{Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord};
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::LoadedRevision;
 use crate::throttle::SuppressedCount;
 use crate::time::Wall;
-use crate::times::time;
+use crate::times::precise_time;
 use crate::trust::TrustPolicy;
 
 /// The settings of a host.
@@ -51,7 +51,7 @@ impl HostIdentity {
         HostStatus {
             id: self.id.clone(),
             name: self.name.clone(),
-            renewed_at: time(now),
+            renewed_at: precise_time(now),
         }
     }
 }
@@ -120,9 +120,8 @@ pub enum ControlInput<G> {
     Recorded {
         /// The id in [`ControlEffect::Record`].
         id: RecordId,
-        /// Another host that has written since this one did, if there is one. After an
-        /// error, the record may or may not be written.
-        result: Result<Option<HostStatus>, String>,
+        /// The result. After an error, the record may or may not be written.
+        result: Result<RecordReceipt, RecordFailure>,
     },
     /// The API server answered a review, or did not.
     Reviewed {

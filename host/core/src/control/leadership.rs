@@ -7,29 +7,42 @@
 use std::collections::BTreeSet;
 
 use super::controller::Controller;
+use super::exchange::HostIdentity;
 use super::part::Part;
 use super::{Control, ControlEffect, Entry, READ_AGAIN, known};
 use crate::api::ControllerStatus;
 use crate::election::ControllerHistory;
 use crate::mutant::Mutant;
-use crate::record::{Owner, RecordId, StoredRecord};
+use crate::record::{Owner, Record, RecordId, StoredRecord};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {
-    /// This replica holds the leases of these controllers and of no others.
-    pub(crate) fn lead(&mut self, now: Now, held: BTreeSet<String>) {
+    /// This replica holds the leases of these controllers and of no others. Those that it is
+    /// `passing` on it holds until no request is under way, so that the next leader reads what
+    /// this one has counted.
+    pub(crate) fn lead(&mut self, now: Now, held: BTreeSet<String>, passing: &BTreeSet<&str>) {
         if self.held.as_ref() == Some(&held) {
             return;
         }
         let mut lost = Vec::new();
         for (name, controller) in known(&mut self.controllers) {
-            if !held.contains(name) && controller.follow(now) {
-                lost.push(name.clone());
+            if held.contains(name) {
+                continue;
+            }
+            let host = self.settings.host.as_ref();
+            let is_passing = passing.contains(name.as_str());
+            let last = is_passing.then(|| controller.last_record(now, host));
+            if controller.follow(now) {
+                lost.push((name.clone(), last.flatten()));
             }
         }
-        for name in lost {
+        for (name, last) in lost {
             // What keeps it from recording does not matter here any more.
             self.report_recording(&name, None);
+            if let Some(record) = last {
+                let id = RecordId(self.next_id());
+                self.write(&name, id, record);
+            }
         }
         self.held = Some(held);
         self.due = now.instant;
@@ -140,7 +153,7 @@ impl<G: Clone> Control<G> {
                 };
             }
             Ok(status) => {
-                controller.take_over(status.clone(), now);
+                controller.take_over(status.clone(), record.version.clone(), now);
                 self.due = now.instant;
                 self.report_recording(&name, None);
             }
@@ -171,6 +184,12 @@ impl<G: Clone> Controller<G> {
             && recorded.requests == self.status().requests
     }
 
+    /// The last write before another replica leads: the counts, if the record lacks nothing else.
+    fn last_record(&self, now: Now, host: Option<&HostIdentity>) -> Option<Record> {
+        let is_recorded = self.leads() && self.is_recorded();
+        is_recorded.then(|| self.counts_record(now, host)).flatten()
+    }
+
     /// Another replica decides from now on, about what is recorded. Returns whether this
     /// one did until now, or was about to.
     fn follow(&mut self, now: Now) -> bool {
@@ -182,7 +201,17 @@ impl<G: Clone> Controller<G> {
             applied.leads = false;
         }
         let recorded = self.recording.status().clone();
-        self.continue_from(recorded, now);
+        self.continue_from(recorded, None, now);
         true
+    }
+
+    /// Another replica has written the record although this one holds the lease: it reads the
+    /// record before it decides again. `write` is the write that failed.
+    pub(super) fn read_again(&mut self, now: Now, write: RecordId) {
+        self.follow(now);
+        self.part = Part::Elected {
+            read: write,
+            retry_at: Some(now.instant),
+        };
     }
 }

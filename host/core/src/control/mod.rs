@@ -66,7 +66,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
-use crate::record::{Owner, Record, RecordId};
+use crate::record::{Owner, Record, RecordFailure, RecordId, RecordReceipt};
 use crate::throttle::{Throttle, cause_of};
 use crate::time::{Instant, Now};
 use changes::{PendingChange, Stage};
@@ -357,7 +357,7 @@ impl<G: Clone> Control<G> {
         &mut self,
         now: Now,
         id: RecordId,
-        result: Result<Option<crate::api::HostStatus>, String>,
+        result: Result<RecordReceipt, RecordFailure>,
     ) {
         self.open_writes.remove(&id);
         let mut controllers = known(&mut self.controllers);
@@ -369,13 +369,13 @@ impl<G: Clone> Control<G> {
         });
         drop(controllers);
         if let Some((name, recorded)) = recorded {
-            self.recorded(now, &name, recorded);
+            self.recorded(now, &name, id, recorded);
             self.run();
         }
     }
 
     /// Continues after a write to the record of a controller.
-    fn recorded(&mut self, now: Now, name: &str, recorded: RecordOutcome) {
+    fn recorded(&mut self, now: Now, name: &str, id: RecordId, recorded: RecordOutcome) {
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };
@@ -392,6 +392,12 @@ impl<G: Clone> Control<G> {
                 self.record(now, name);
             }
             RecordOutcome::Failed(error) => self.fail(now, name, error),
+            RecordOutcome::Overtaken(error) => {
+                // It decides again from what is recorded now, if it still holds the lease.
+                controller.read_again(now, id);
+                self.due = now.instant;
+                self.report_recording(name, Some(error));
+            }
             RecordOutcome::Paused(result) => {
                 self.paused(now, name, result);
                 self.record(now, name);
@@ -402,7 +408,7 @@ impl<G: Clone> Control<G> {
                 let id = RecordId(self.last_id);
                 match controller.explain(error, now, host, id) {
                     Ok((id, record)) => self.write(name, id, record),
-                    Err(recorded) => self.recorded(now, name, recorded),
+                    Err(recorded) => self.recorded(now, name, id, recorded),
                 }
             }
         }

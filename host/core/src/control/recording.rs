@@ -11,7 +11,10 @@ use super::exchange::HostIdentity;
 use crate::api::{CandidateStatus, ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
-use crate::record::{Activation, Record, RecordId};
+use crate::record::{
+    Activation, Record, RecordFailure, RecordId, RecordReceipt, StatusConflict, StatusVersion,
+    StatusWrite,
+};
 use crate::time::{Instant, Now};
 use crate::times::time;
 
@@ -30,6 +33,8 @@ pub(super) struct Recording {
     /// The recorded decision; none if it is unknown, because a write without an answer
     /// may have replaced it.
     decision: Option<Decision>,
+    /// The version of the recorded status, if it is known.
+    version: Option<StatusVersion>,
     /// Whether the record certainly holds [`Self::status`].
     is_certain: bool,
     /// The modules that the record may name: after a write with an unknown result, also
@@ -67,6 +72,8 @@ pub(super) struct RecordInputs<'a> {
     pub(super) revisions: Vec<(&'a str, &'a ControllerSpec)>,
     /// The identity of this host, if other hosts may write the record too.
     pub(super) host: Option<&'a HostIdentity>,
+    /// What happens if one of them has written the status since.
+    pub(super) conflict: StatusConflict,
 }
 
 /// The effect of the end of a write.
@@ -81,6 +88,8 @@ pub(super) enum RecordOutcome {
     },
     /// The write failed.
     Failed(String),
+    /// Another host has written the status since, and decides.
+    Overtaken(String),
     /// A pause of the rollout is recorded, or cannot be recorded.
     Paused(Result<(), String>),
     /// The specs cannot be recorded. The status records why.
@@ -89,7 +98,7 @@ pub(super) enum RecordOutcome {
 
 impl Recording {
     /// The recording of a controller whose record was read.
-    pub(super) fn new(status: ControllerStatus) -> Self {
+    pub(super) fn new(status: ControllerStatus, version: Option<StatusVersion>) -> Self {
         let status = ControllerStatus {
             host: None,
             ..status
@@ -97,6 +106,7 @@ impl Recording {
         Self {
             under_way: None,
             decision: Some(Decision::of(&status)),
+            version,
             is_certain: true,
             modules: Some(modules(&status).collect()),
             recorded_at: None,
@@ -114,7 +124,7 @@ impl Recording {
     /// The record could not be read: its content is unknown until a write succeeds.
     pub(super) fn doubt(&mut self) {
         (self.decision, self.is_certain) = (None, false);
-        self.modules = None;
+        (self.modules, self.version) = (None, None);
     }
 
     /// The digests of the modules that the record may name; none if they are unknown.
@@ -188,12 +198,34 @@ impl Recording {
             named.extend(modules(what.status));
         }
         let write = Write::Status(Box::new(what.status.clone()));
-        Some(self.start(id, write, Record::Status(with_host(what.status, what))))
+        let record = self.status_write(what.status, what);
+        Some(self.start(id, write, record))
+    }
+
+    /// A write of the status, if nothing is under way and nothing but its counts is new.
+    pub(super) fn counts(&self, what: &RecordInputs<'_>) -> Option<Record> {
+        let is_new = self.is_certain
+            && !self.is_under_way()
+            && self.status != *what.status
+            && differ_in_counts_alone(&self.status, what.status);
+        is_new.then(|| self.status_write(what.status, what))
     }
 
     fn start(&mut self, id: RecordId, write: Write, record: Record) -> (RecordId, Record) {
         self.under_way = Some((id, write));
         (id, record)
+    }
+
+    fn status_write(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> Record {
+        let status = ControllerStatus {
+            host: what.host.map(|host| host.status(what.now.wall)),
+            ..status.clone()
+        };
+        Record::Status(StatusWrite {
+            status: Box::new(status),
+            replaces: self.version.clone(),
+            conflict: what.conflict,
+        })
     }
 
     fn next_revision(&mut self, what: &RecordInputs<'_>) -> Option<(Write, Record)> {
@@ -237,11 +269,17 @@ impl Recording {
     pub(super) fn handle(
         &mut self,
         id: RecordId,
-        result: Result<Option<HostStatus>, String>,
+        result: Result<RecordReceipt, RecordFailure>,
         now: Instant,
     ) -> RecordOutcome {
         let Some((_, write)) = self.under_way.take_if(|(under_way, _)| *under_way == id) else {
             return RecordOutcome::Nothing;
+        };
+        let result = match result {
+            Err(error @ RecordFailure::Overtaken { .. }) => {
+                return RecordOutcome::Overtaken(error.to_string());
+            }
+            result => result.map_err(|error| error.to_string()),
         };
         match (write, result) {
             (Write::Paused, result) => RecordOutcome::Paused(result.map(|_| ())),
@@ -250,18 +288,20 @@ impl Recording {
                 RecordOutcome::Done { other_host: None }
             }
             (Write::Revision { .. }, Err(error)) => RecordOutcome::Explain(error),
-            (Write::Status(status), Ok(other_host)) => {
-                self.recorded(*status, now);
+            (Write::Status(status), Ok(receipt)) => {
+                self.recorded(*status, receipt.version, now);
                 (self.retry_at, self.pause) = (None, RETRY_FIRST);
-                RecordOutcome::Done { other_host }
+                RecordOutcome::Done {
+                    other_host: receipt.other_host,
+                }
             }
-            (Write::Conditions(status, error), Ok(_)) => {
-                self.recorded(*status, now);
+            (Write::Conditions(status, error), Ok(receipt)) => {
+                self.recorded(*status, receipt.version, now);
                 self.fail(error, now)
             }
             (Write::Status(status) | Write::Conditions(status, _), Err(error)) => {
                 if Mutant::CountFailedRecords.is_active() {
-                    self.recorded(*status, now);
+                    self.recorded(*status, None, now);
                     return RecordOutcome::Done { other_host: None };
                 }
                 // The write may have been executed.
@@ -274,7 +314,8 @@ impl Recording {
         }
     }
 
-    fn recorded(&mut self, status: ControllerStatus, now: Instant) {
+    fn recorded(&mut self, status: ControllerStatus, version: Option<StatusVersion>, now: Instant) {
+        self.version = version;
         self.decision = Some(Decision::of(&status));
         self.modules = Some(modules(&status).collect());
         self.status = status;
@@ -304,7 +345,7 @@ impl Recording {
         if !self.is_due(&status, what) {
             return Err(self.fail(error, now));
         }
-        let record = Record::Status(with_host(&status, what));
+        let record = self.status_write(&status, what);
         Ok(self.start(id, Write::Conditions(Box::new(status), error), record))
     }
 
@@ -314,13 +355,6 @@ impl Recording {
         self.pause = (self.pause * 2).min(RETRY_MOST);
         RecordOutcome::Failed(error)
     }
-}
-
-fn with_host(status: &ControllerStatus, what: &RecordInputs<'_>) -> Box<ControllerStatus> {
-    Box::new(ControllerStatus {
-        host: what.host.map(|host| host.status(what.now.wall)),
-        ..status.clone()
-    })
 }
 
 /// The active revisions of a status, the stable one with the time at which it became
@@ -409,9 +443,14 @@ mod tests {
             status,
             revisions: Vec::new(),
             host: None,
+            conflict: StatusConflict::Replace,
         };
         let (_, record) = recording.next(&what, RecordId(seconds))?;
         Some(record)
+    }
+
+    fn no_answer() -> RecordFailure {
+        RecordFailure::Failed("no answer".to_owned())
     }
 
     /// A write without an answer may have been executed: the former record has to be
@@ -419,25 +458,25 @@ mod tests {
     #[test]
     fn a_status_is_written_again_after_a_write_without_an_answer() {
         let (before, after) = (status("before"), status("after"));
-        let mut recording = Recording::new(before.clone());
+        let mut recording = Recording::new(before.clone(), None);
         assert_eq!(next(&mut recording, &before, 1), None);
         assert!(next(&mut recording, &after, 2).is_some());
-        let failed = recording.handle(RecordId(2), Err("no answer".into()), at(2).instant);
+        let failed = recording.handle(RecordId(2), Err(no_answer()), at(2).instant);
         assert_eq!(failed, RecordOutcome::Failed("no answer".into()));
         assert_eq!(next(&mut recording, &before, 2), None, "after a pause");
         let again = next(&mut recording, &before, 4);
-        assert_eq!(again, Some(Record::Status(Box::new(before))));
+        assert_eq!(again, Some(Record::Status(StatusWrite::any(before))));
     }
 
     #[test]
     fn attempts_become_rarer_up_to_30_seconds() {
-        let mut recording = Recording::new(status("before"));
+        let mut recording = Recording::new(status("before"), None);
         let after = status("after");
         let mut attempts = Vec::new();
         for second in 0..120 {
             if next(&mut recording, &after, second).is_some() {
                 attempts.push(second);
-                recording.handle(RecordId(second), Err("away".into()), at(second).instant);
+                recording.handle(RecordId(second), Err(no_answer()), at(second).instant);
             }
         }
         assert_eq!(attempts, [0, 1, 3, 7, 15, 31, 61, 91]);

@@ -65,7 +65,15 @@ impl<G: Clone> Control<G> {
         let ControlSettings {
             namespace, trust, ..
         } = &self.settings;
-        let mut controller = Controller::restore(&name, object, namespace, status, *trust, now);
+        let mut controller = Controller::restore(
+            &name,
+            object,
+            namespace,
+            status,
+            record.version,
+            *trust,
+            now,
+        );
         if self.held.is_some() {
             controller.await_lease();
         }

@@ -114,7 +114,9 @@ impl<G: Clone> Host<G> {
         }
         if leases.follow(now.instant) {
             let held = leases.terms.keys().cloned().collect();
-            self.control.lead(now, held);
+            let mut passing: BTreeSet<&str> = leases.sent.keys().map(String::as_str).collect();
+            passing.retain(|name| !leases.terms.contains_key(*name));
+            self.control.lead(now, held, &passing);
             self.machine.set_terms(now, leases.terms.clone());
         }
     }

@@ -23,7 +23,10 @@ use crate::manifest::Source;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::plan::{Decision, Verdict};
-use crate::record::{ControllerRecord, Owner, Record, RecordId, StoredRecord};
+use crate::record::{
+    ControllerRecord, Owner, Record, RecordFailure, RecordId, RecordReceipt, StatusConflict,
+    StatusVersion, StoredRecord,
+};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::stream::{Batch, StreamId, Update};
 use crate::time::Wall;
@@ -44,6 +47,8 @@ struct Bench {
     /// Whether records can be read.
     readable: bool,
     writes: VecDeque<(RecordId, Owner, Record)>,
+    /// The version that each status was to replace.
+    replaced: Vec<Option<StatusVersion>>,
     /// The records by controller; they outlive a host.
     records: BTreeMap<String, ControllerRecord>,
     /// The pods of the API server.
@@ -85,6 +90,14 @@ fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
         identity: RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
         away: None,
         is_shipped: true,
+    }
+}
+
+/// The version of a recorded status: every write makes another one.
+fn version(record: &ControllerRecord) -> StatusVersion {
+    StatusVersion {
+        resource: serde_json::to_string(&record.status).unwrap(),
+        writer: record.status.host.clone(),
     }
 }
 
@@ -147,7 +160,10 @@ impl Bench {
         let settings = HostSettings {
             namespace: "davit".into(),
             identity: Some(HostIdentity {
-                id: "1".into(),
+                id: leases
+                    .as_ref()
+                    .map_or("1", |leases| &leases.identity)
+                    .to_owned(),
                 name: "here".into(),
             }),
             trust,
@@ -160,6 +176,7 @@ impl Bench {
             recording: true,
             readable: true,
             writes: VecDeque::new(),
+            replaced: Vec::new(),
             records,
             pods: BTreeSet::new(),
             failing: None,
@@ -235,15 +252,13 @@ impl Bench {
                     } else {
                         Err("no answer".into())
                     },
+                    version: self.records.get(&owner.name).map(version),
                     paused: None,
                 }),
             },
             ControlEffect::Record { id, owner, record } if self.recording => {
-                self.write(owner, record);
-                ControlInput::Recorded {
-                    id,
-                    result: Ok(None),
-                }
+                let result = self.write(&owner, record);
+                ControlInput::Recorded { id, result }
             }
             ControlEffect::Record { id, owner, record } => {
                 return self.writes.push_back((id, owner, record));
@@ -253,8 +268,26 @@ impl Bench {
         self.host.handle(self.now, Input::Control(input));
     }
 
-    fn write(&mut self, owner: Owner, record: Record) {
-        self.records.entry(owner.name).or_default().write(record);
+    /// Writes a record, as the API server does: a leader's status replaces only the version
+    /// that it continues from.
+    fn write(&mut self, owner: &Owner, record: Record) -> Result<RecordReceipt, RecordFailure> {
+        let stored = self.records.entry(owner.name.clone()).or_default();
+        let mut receipt = RecordReceipt::default();
+        if let Record::Status(write) = &record {
+            self.replaced.push(write.replaces.clone());
+            let mut replaces = write.replaces.iter();
+            let is_stale = replaces.any(|replaces| *replaces != version(stored));
+            if is_stale && write.conflict == StatusConflict::Fail {
+                return Err(RecordFailure::Overtaken {
+                    controller: owner.name.clone(),
+                    by: stored.status.host.clone(),
+                });
+            }
+        }
+        let is_status = matches!(record, Record::Status(_));
+        stored.write(record);
+        receipt.version = is_status.then(|| version(stored));
+        Ok(receipt)
     }
 
     fn machine(&mut self, effect: machine::Effect<Guest>) {
@@ -355,12 +388,8 @@ impl Bench {
     fn record(&mut self) {
         self.recording = true;
         while let Some((id, owner, record)) = self.writes.pop_front() {
-            self.write(owner, record);
-            let input = ControlInput::Recorded {
-                id,
-                result: Ok(None),
-            };
-            self.input(Input::Control(input));
+            let result = self.write(&owner, record);
+            self.input(Input::Control(ControlInput::Recorded { id, result }));
         }
     }
 

@@ -5,7 +5,7 @@ mod owner;
 
 use serde::{Deserialize, Serialize};
 
-use crate::api::{ControllerSpec, ControllerStatus};
+use crate::api::{ControllerSpec, ControllerStatus, HostStatus};
 pub use owner::Owner;
 
 /// The number of specs in a record. The specs of the stable revision and of the
@@ -23,10 +23,75 @@ pub enum Record {
     /// again.
     Revision(Box<Activation>),
     /// The status.
-    Status(Box<ControllerStatus>),
+    Status(StatusWrite),
     /// Whether an operator has paused the rollout of a controller of a configuration
     /// file.
     Paused(bool),
+}
+
+/// A write that replaces the whole status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StatusWrite {
+    /// The new status.
+    pub status: Box<ControllerStatus>,
+    /// The version that it continues from; none if that is unknown, and in a file, which
+    /// only one host writes.
+    pub replaces: Option<StatusVersion>,
+    /// What happens if another host has written the status since.
+    pub conflict: StatusConflict,
+}
+
+/// A version of a status in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StatusVersion {
+    /// The resource version of the Controller.
+    pub resource: String,
+    /// The host that wrote the status, and when.
+    pub writer: Option<HostStatus>,
+}
+
+/// What happens if another host has written the status since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusConflict {
+    /// The write fails: with leases, the other host leads.
+    Fail,
+    /// The write replaces what the other host has written.
+    Replace,
+}
+
+/// The result of a write.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RecordReceipt {
+    /// The new version of the status; none of a file, or if the write was about
+    /// something else.
+    pub version: Option<StatusVersion>,
+    /// Another host that had written the status since this one read or wrote it.
+    pub other_host: Option<HostStatus>,
+}
+
+/// Why a write did not succeed. Displays the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RecordFailure {
+    /// Another host has written the status since. Nothing was written.
+    #[error(
+        "cannot write the status of the Controller {controller}: {} has written it since", writer(by.as_ref())
+    )]
+    Overtaken {
+        /// The controller.
+        controller: String,
+        /// The other host, if it names itself.
+        by: Option<HostStatus>,
+    },
+    /// It failed. The record may or may not be written.
+    #[error("{0}")]
+    Failed(String),
+}
+
+fn writer(host: Option<&HostStatus>) -> String {
+    host.map_or_else(
+        || "another client".to_owned(),
+        |host| format!("another replica, {},", host.name),
+    )
 }
 
 /// A spec that becomes active.
@@ -42,11 +107,24 @@ pub struct Activation {
     pub stable_since: Option<String>,
 }
 
+/// What a host needs of a record when it first knows a controller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RecordState {
+    /// The last status; empty for an unknown controller of a file.
+    pub status: ControllerStatus,
+    /// The version of the status in the cluster.
+    pub version: Option<StatusVersion>,
+    /// Whether an operator has paused the rollout; none in a cluster, where the spec says so.
+    pub paused: Option<bool>,
+}
+
 /// A record as a host reads it when a controller is first declared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredRecord {
     /// The recorded status, or why it cannot be read.
     pub status: Result<ControllerStatus, String>,
+    /// The version of the status; none of a file.
+    pub version: Option<StatusVersion>,
     /// Whether an operator has paused the rollout, or the error. None if the pause is
     /// in the spec.
     pub paused: Option<Result<bool, String>>,
@@ -56,13 +134,15 @@ impl StoredRecord {
     /// What a host read of a record. `has_pause` says whether the record would have a
     /// pause too: if the record cannot be read, the rollout may be paused.
     #[must_use]
-    pub fn new(read: Result<(ControllerStatus, Option<bool>), String>, has_pause: bool) -> Self {
+    pub fn new(read: Result<RecordState, String>, has_pause: bool) -> Self {
         match read {
-            Ok((status, paused)) => Self {
-                status: Ok(status),
-                paused: paused.map(Ok),
+            Ok(read) => Self {
+                status: Ok(read.status),
+                version: read.version,
+                paused: read.paused.map(Ok),
             },
             Err(error) => Self {
+                version: None,
                 paused: has_pause.then(|| Err(error.clone())),
                 status: Err(error),
             },
@@ -101,12 +181,24 @@ pub struct ControllerRecord {
     revisions: Vec<RevisionRecord>,
 }
 
+impl StatusWrite {
+    /// A write that replaces any version.
+    #[must_use]
+    pub fn any(status: ControllerStatus) -> Self {
+        Self {
+            status: Box::new(status),
+            replaces: None,
+            conflict: StatusConflict::Replace,
+        }
+    }
+}
+
 impl ControllerRecord {
     /// Applies a write.
     pub fn write(&mut self, record: Record) {
         match record {
             Record::Revision(activation) => self.activate(*activation),
-            Record::Status(status) => self.status = *status,
+            Record::Status(write) => self.status = *write.status,
             Record::Paused(paused) => self.paused = paused,
         }
     }
@@ -212,7 +304,11 @@ mod tests {
         let in_cluster = unreadable(false);
         assert_eq!(in_cluster.status, Err("forbidden".to_owned()));
         assert_eq!(in_cluster.paused, None);
-        let read = StoredRecord::new(Ok((ControllerStatus::default(), Some(true))), true);
+        let paused = RecordState {
+            paused: Some(true),
+            ..RecordState::default()
+        };
+        let read = StoredRecord::new(Ok(paused), true);
         assert_eq!(read.status, Ok(ControllerStatus::default()));
         assert_eq!(read.paused, Some(Ok(true)));
     }

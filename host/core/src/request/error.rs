@@ -83,6 +83,21 @@ impl RequestError {
         }
     }
 
+    /// Whether the object does not exist.
+    #[must_use]
+    pub fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused(refused) if refused.class() == FailureClass::NotFound)
+    }
+
+    /// The status code of a refusal.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Refused(refused) => Some(refused.code),
+            Self::NoAnswer(_) | Self::Paused(_) => None,
+        }
+    }
+
     /// What the end of a request shows about the server's load.
     #[must_use]
     pub fn ended<T>(sent: &Result<T, Self>) -> LoadSignal {

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::path::with_query;
-use super::{JSON, Method, Request, RequestError};
+use super::{JSON, MERGE_PATCH, Method, Request, RequestError};
 use crate::election::{
     Lease, LeaseAnswer, LeaseName, LeaseRequest, LeaseWrite, LeaseWriteError, ReadyControllers,
     StoredLease,
@@ -21,7 +21,6 @@ use crate::time::Wall;
 use crate::times::{micro_time, read};
 
 const API_VERSION: &str = "coordination.k8s.io/v1";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 /// The label of Davit's leases, for selectors.
 const LABEL: &str = "davit.dev/lease";
 /// The annotation of a replica's lease with the controllers that it can run.

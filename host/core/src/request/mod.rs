@@ -7,6 +7,7 @@
 //! - [`review`] asks what an account may do.
 //! - [`event`] creates and patches events.
 //! - [`lease`] reads and writes the leases of leader election.
+//! - [`record`] reads and writes the records of controllers.
 //! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
 //!   and decides whether the request may be sent again.
 
@@ -18,6 +19,7 @@ pub mod lease;
 mod path;
 pub mod plan;
 pub mod read;
+pub mod record;
 pub mod review;
 pub mod step;
 pub mod stream;
@@ -32,6 +34,9 @@ use crate::traffic::{Access, Urgency};
 
 /// Plain JSON.
 pub const JSON: &str = "application/json";
+/// The content types of patches.
+const MERGE_PATCH: &str = "application/merge-patch+json";
+const JSON_PATCH: &str = "application/json-patch+json";
 /// The metadata of one object if the server supports it, otherwise the whole object.
 pub const PARTIAL_OBJECT: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";

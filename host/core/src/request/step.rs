@@ -4,7 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::body;
 use super::path::{path, with_query};
-use super::{Attempt, JSON, Method, PARTIAL_OBJECT, Request, RequestError};
+use super::{
+    Attempt, JSON, JSON_PATCH, MERGE_PATCH, Method, PARTIAL_OBJECT, Request, RequestError,
+};
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
@@ -118,8 +120,8 @@ impl<'a> StepContext<'a> {
             accept: PARTIAL_OBJECT,
             content_type: match patch.kind {
                 PatchKind::StrategicMerge => "application/strategic-merge-patch+json",
-                PatchKind::Merge => "application/merge-patch+json",
-                PatchKind::Json => "application/json-patch+json",
+                PatchKind::Merge => MERGE_PATCH,
+                PatchKind::Json => JSON_PATCH,
             },
             body: body::patch(patch, uid, version)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,

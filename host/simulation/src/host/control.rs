@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use davit_core::api::HostStatus;
 use davit_core::control::{ChangeId, ControlEffect, ControlInput, Load, LoadFailure, LoadProblem};
-use davit_core::record::{Record, RecordId, StoredRecord};
+use davit_core::record::{Record, RecordFailure, RecordId, RecordReceipt, StoredRecord};
 
 use super::{Driver, Reminder};
 use crate::fault::FaultKind;
@@ -27,8 +26,8 @@ impl Driver<'_> {
             }
             ControlEffect::ReadRecord { id, owner } => self.link().read_record(id, owner),
             ControlEffect::Record { id, owner, record } => {
-                if let Record::Status(status) = &record {
-                    let problem = self.host.watchdog.decides(&owner.name, status);
+                if let Record::Status(write) = &record {
+                    let problem = self.host.watchdog.decides(&owner.name, &write.status);
                     if let Some(problem) = problem {
                         self.world.violated(problem);
                     }
@@ -89,9 +88,12 @@ impl Driver<'_> {
         id: RecordId,
         controller: &str,
         record: Box<StoredRecord>,
+        written: usize,
     ) {
         let (now, records) = (self.steady_now(), self.world.records());
-        self.host.watchdog.record_read(controller, records, now);
+        self.host
+            .watchdog
+            .record_read(controller, written, records, now);
         self.control(ControlInput::RecordRead { id, record });
     }
 
@@ -99,7 +101,7 @@ impl Driver<'_> {
         &mut self,
         id: RecordId,
         controller: &str,
-        result: Result<Option<HostStatus>, String>,
+        result: Result<RecordReceipt, RecordFailure>,
         written: Option<usize>,
     ) {
         if let (Ok(_), Some(written)) = (&result, written) {

@@ -313,15 +313,23 @@ impl Driver<'_> {
                     self.link().set_term(controller, until);
                 }
             }
-            if counts && self.host.crash > 0.0 && self.world.dice().chance(self.host.crash) {
-                self.crash();
-                self.world.count(FaultKind::CrashAfterEffect);
-                self.host.has_crashed = true;
+            if counts && self.crashes() {
                 break;
             }
         }
         self.link().check_withdrawn();
         self.host.watchdog.settle();
+    }
+
+    /// The host may crash after an effect. Returns whether it does.
+    fn crashes(&mut self) -> bool {
+        if self.host.crash <= 0.0 || !self.world.dice().chance(self.host.crash) {
+            return false;
+        }
+        self.crash();
+        self.world.count(FaultKind::CrashAfterEffect);
+        self.host.has_crashed = true;
+        true
     }
 
     /// The host learns whether the API server answers, before it learns anything else.
@@ -394,7 +402,15 @@ impl Driver<'_> {
                 id,
                 controller,
                 record,
-            } => self.record_read(id, &controller, record),
+                written,
+            } => self.record_read(id, &controller, record, written),
+            Notice::RecordAnswered { work, answer } => {
+                // Between two requests of one write, too.
+                if !self.crashes() {
+                    let answer = answer.as_ref().map(Vec::as_slice);
+                    self.link().record_answered(work, answer);
+                }
+            }
             Notice::RecordWritten {
                 id,
                 controller,

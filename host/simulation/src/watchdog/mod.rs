@@ -195,14 +195,19 @@ impl Watchdog {
         watched
     }
 
-    /// The host has read the record of a controller.
-    pub(crate) fn record_read(&mut self, controller: &str, records: &Records, now: Now) {
+    /// The host has read the record of a controller, with so many written decisions.
+    pub(crate) fn record_read(
+        &mut self,
+        controller: &str,
+        written: usize,
+        records: &Records,
+        now: Now,
+    ) {
         self.is_unsettled = true;
         let jumped = self.jumped;
         if let Some(watched) = self.controllers.get_mut(controller) {
             let requests = watched.requests.clone();
-            let last = records.written(controller).len();
-            watched.record.acknowledge(controller, last, records);
+            watched.record.acknowledge(controller, written, records);
             watched.record.settle();
             if watched.part == Part::Elected {
                 watched.part = Part::Leader;

@@ -17,7 +17,7 @@ use davit_core::controller::{ControllerId, Outcome};
 use davit_core::expectation::WriteResult;
 use davit_core::object::{ObjectRef, ProjectedObject, Uid};
 use davit_core::plan::{DeleteOptions, Patch, PatchKind, Plan};
-use davit_core::record::{Activation, Owner, Record};
+use davit_core::record::{Activation, Owner, Record, StatusWrite};
 use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::time::Wall;
 use davit_sim::Time;
@@ -96,8 +96,8 @@ impl Trace {
     /// A status reaches the record; the host does not know it yet.
     fn write(&mut self, status: ControllerStatus) -> Vec<String> {
         self.watchdog.decides(CONTROLLER, &status);
-        let record = Record::Status(Box::new(status));
-        self.records.write(&owner(), record).unwrap().problems
+        let record = Record::Status(StatusWrite::any(status));
+        self.records.write_file(&owner(), record)
     }
 
     /// A spec reaches the record.
@@ -109,7 +109,7 @@ impl Trace {
             stable_since: None,
         };
         let record = Record::Revision(Box::new(activation));
-        self.records.write(&owner(), record).unwrap();
+        assert!(self.records.write_file(&owner(), record).is_empty());
     }
 
     /// The host knows that what was written is recorded.
@@ -147,8 +147,9 @@ impl Trace {
     }
 
     fn read(&mut self) {
+        let written = self.records.written(CONTROLLER).len();
         let (records, now) = (&self.records, self.now);
-        self.watchdog.record_read(CONTROLLER, records, now);
+        self.watchdog.record_read(CONTROLLER, written, records, now);
         self.watchdog.settle();
     }
 

@@ -9,7 +9,7 @@ use davit_core::time::Instant;
 use davit_core::traffic::{Turn, Urgency};
 
 use super::in_flight::{Call, CallId, Caller, Exchange, Execution, Sender};
-use super::{Link, ScheduledEvent, Write};
+use super::{Link, Notice, ScheduledEvent, Write};
 use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
 
@@ -95,10 +95,13 @@ impl Link<'_> {
         }
     }
 
-    fn send(&mut self, call: Call) {
+    pub(super) fn send(&mut self, call: Call) {
         self.check_lease(&call);
         let id = CallId(self.shared.fresh_id());
-        let mut way = self.shared.latency();
+        let mut way = match call.caller {
+            Caller::Record(_) => self.record_latency(),
+            _ => self.shared.latency(),
+        };
         if self.shared.dice.chance(self.shared.conditions.hold_up) {
             way += self.shared.dice.duration(&self.shared.conditions.holdup);
             self.shared.count(FaultKind::LateRequest);
@@ -107,6 +110,7 @@ impl Link<'_> {
         let mut exchange = Exchange {
             call,
             incarnation: self.client.incarnation,
+            sent: self.shared.instant,
             deadline,
             answer: None,
             is_over: false,
@@ -122,6 +126,13 @@ impl Link<'_> {
             self.shared.count(FaultKind::LostRequest);
             self.schedule_at(deadline, ScheduledEvent::Answer(id));
         } else {
+            let is_record = matches!(exchange.call.caller, Caller::Record(_));
+            if is_record && self.shared.instant.after(way) > deadline {
+                let late = (exchange.call.request.clone(), exchange.sent);
+                self.client.late_records.insert(id, late);
+                exchange.end(silence());
+                self.schedule_at(deadline, ScheduledEvent::Answer(id));
+            }
             self.schedule(way, ScheduledEvent::Arrive(id));
         }
         self.client.exchanges.insert(id, exchange);
@@ -136,12 +147,17 @@ impl Link<'_> {
                 let end = self.work_ends(&call.asked.controller);
                 now.after(REQUEST_TIMEOUT).min(end)
             }
+            Caller::Record(work) => self.record_deadline(work),
             _ => now.after(REQUEST_TIMEOUT),
         }
     }
 
     /// A request reaches the server, even if the host has crashed since.
     pub(super) fn arrive(&mut self, id: CallId) {
+        if let Some((request, sent)) = self.client.late_records.remove(&id) {
+            self.execute_record(None, &request, sent);
+            return;
+        }
         let time = self.shared.time();
         let Some(exchange) = self.client.exchanges.get_mut(&id) else {
             return;
@@ -152,6 +168,10 @@ impl Link<'_> {
                 exchange.call.request
             );
             self.shared.violated(what);
+            return;
+        }
+        if let Caller::Record(work) = exchange.call.caller {
+            self.record_arrives(id, work);
             return;
         }
         let call = &exchange.call;
@@ -233,6 +253,14 @@ impl Link<'_> {
             Answer::Body(result) => result,
         };
         self.note_result(&result);
+        if let Caller::Record(work) = call.caller {
+            let answer = Notice::RecordAnswered {
+                work,
+                answer: result,
+            };
+            self.client.notices.push_back(answer);
+            return;
+        }
         if let Caller::Page(stream) | Caller::Watch(stream) = call.caller {
             self.stream_answered(stream, id, call.caller, result);
             return;
@@ -272,7 +300,7 @@ impl Link<'_> {
             Caller::Read(read, part) => self.read_answered(read, part, result),
             Caller::Review(id) => self.review_answered(id, result),
             Caller::Lease(id) => self.lease_answered(id, result),
-            Caller::Page(_) | Caller::Watch(_) => {}
+            Caller::Page(_) | Caller::Watch(_) | Caller::Record(_) => {}
         }
     }
 
@@ -286,6 +314,6 @@ fn call_is_write(exchange: &Exchange) -> bool {
     exchange.call.request.method != Method::Get
 }
 
-fn silence() -> RequestError {
+pub(super) fn silence() -> RequestError {
     RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT))
 }

@@ -9,12 +9,15 @@ use davit_core::election::{LeaseRequest, LeaseRequestId};
 use davit_core::machine::{Effect, Input, ReadId};
 use davit_core::manifest::Rate;
 use davit_core::reach::Reachability;
+use davit_core::request::Request;
 use davit_core::request::review::AccessReview;
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::{Ticket, Traffic};
 
-use super::in_flight::{Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall};
+use super::in_flight::{
+    Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall, RecordWork, RecordWorkId,
+};
 use super::shared::Shared;
 use super::{HostIndex, Notice, ScheduledEvent, WorldEvent};
 use crate::stream::Stream;
@@ -44,6 +47,10 @@ pub(super) struct Client {
     /// Until when requests of each controller may be sent, on the host's clock.
     pub(super) terms: BTreeMap<String, Instant>,
     pub(super) record_calls: BTreeMap<u64, RecordCall>,
+    pub(super) record_work: BTreeMap<RecordWorkId, RecordWork>,
+    /// Requests for records that reach the server after the host has stopped waiting, each with
+    /// the time at which it was sent.
+    pub(super) late_records: BTreeMap<CallId, (Request, Instant)>,
     /// Whether the server answers.
     pub(super) reach: Reachability,
     /// The number of crashes. Answers to requests of an earlier run reach nobody.
@@ -145,6 +152,8 @@ impl Client {
             identity: None,
             terms: BTreeMap::new(),
             record_calls: BTreeMap::new(),
+            record_work: BTreeMap::new(),
+            late_records: BTreeMap::new(),
             reach: Reachability::default(),
             incarnation: 0,
         }
@@ -217,6 +226,7 @@ impl Link<'_> {
         client.readings.clear();
         client.reviews.clear();
         client.lease_requests.clear();
+        client.record_work.clear();
         client.identity = None;
         client.terms.clear();
         client.traffic = Traffic::new(client.rate);

@@ -13,6 +13,7 @@ use davit_core::plan::{GetRequest, Plan};
 use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
+use davit_core::request::record::RecordUpdate;
 use davit_core::request::{Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
@@ -30,6 +31,11 @@ pub(super) struct ExecutionId(pub(super) u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct CallId(pub(super) u64);
 
+/// Identifies a read or a write of a record. Unlike a [`RecordId`], it is not used again by
+/// the next host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordWorkId(pub(super) u64);
+
 /// The one who waits for an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Caller {
@@ -45,6 +51,8 @@ pub(super) enum Caller {
     Review(ReviewId),
     /// Leader election.
     Lease(LeaseRequestId),
+    /// A read or a write of a record.
+    Record(RecordWorkId),
 }
 
 /// Who sends a request.
@@ -114,6 +122,8 @@ impl Call {
 pub(super) struct Exchange {
     pub(super) call: Call,
     pub(super) incarnation: u64,
+    /// When the host sent it.
+    pub(super) sent: Instant,
     /// Until when the host waits for the answer.
     pub(super) deadline: Instant,
     /// The answer, once the server has answered.
@@ -161,12 +171,23 @@ pub(super) enum LiveRead {
     },
 }
 
-/// A read or a write of a record without an answer yet.
+/// A read or a write of a record in the cluster, request by request.
+#[derive(Debug)]
+pub(super) struct RecordWork {
+    pub(super) id: RecordId,
+    pub(super) owner: Owner,
+    /// The write; none for a read.
+    pub(super) update: Option<RecordUpdate>,
+    /// When the host stops waiting.
+    pub(super) ends: Instant,
+    /// The number of decisions in the record when the status was read or written.
+    pub(super) written: Option<usize>,
+}
+
+/// A read or a write of a record in a file without an answer yet.
 #[derive(Debug)]
 pub(super) struct RecordCall {
     pub(super) incarnation: u64,
-    /// When the host stops waiting for the answer to a write, because its term has ended.
-    pub(super) deadline: Instant,
     pub(super) id: RecordId,
     pub(super) owner: Owner,
     /// The write; none for a read, and after the write.
@@ -178,16 +199,6 @@ impl RecordCall {
     /// Whether the answer is on its way to the host.
     pub(super) fn is_answered(&self) -> bool {
         self.answer.is_some()
-    }
-
-    /// The host does not know whether the write took place.
-    pub(super) fn unwritten(&self, reason: &str) -> Notice {
-        Notice::RecordWritten {
-            id: self.id,
-            controller: self.owner.name.clone(),
-            result: Err(reason.to_owned()),
-            written: None,
-        }
     }
 }
 

@@ -47,13 +47,15 @@ impl Link<'_> {
         }
     }
 
-    /// A plan's write is sent by the holder of the lease, as the server knows it.
+    /// A write of a plan or of a record is sent by the holder of the lease, as the server knows
+    /// it.
     pub(super) fn check_lease(&mut self, call: &Call) {
         let Some(identity) = &self.client.identity else {
             return;
         };
         let is_write = call.request.method != Method::Get;
-        if !matches!(call.caller, Caller::Execution(_)) || !is_write {
+        let needs_lease = matches!(call.caller, Caller::Execution(_) | Caller::Record(_));
+        if !needs_lease || !is_write {
             return;
         }
         let controller = &call.asked.controller;

@@ -22,12 +22,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::api::HostStatus;
 use davit_core::control::ReviewId;
 use davit_core::election::{LeaseAnswer, LeaseRequestId};
 use davit_core::machine::Input;
 use davit_core::manifest::Rate;
-use davit_core::record::{RecordId, StoredRecord};
+use davit_core::record::{RecordFailure, RecordId, RecordReceipt, StoredRecord};
+use davit_core::request::RequestError;
 use davit_core::request::review::{AccessReview, ReviewAnswer};
 use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
@@ -44,6 +44,7 @@ use client::{Client, Clocks};
 pub use client::{Cut, Link};
 pub use conditions::Conditions;
 use in_flight::CallId;
+pub use in_flight::RecordWorkId;
 use shared::Shared;
 
 /// Identifies a host of a world.
@@ -92,6 +93,15 @@ pub enum Notice {
         controller: String,
         /// The record, or errors.
         record: Box<StoredRecord>,
+        /// The number of decisions in the record when it was read.
+        written: usize,
+    },
+    /// A request for a record was answered, or not. [`Link::record_answered`] takes the answer.
+    RecordAnswered {
+        /// Identifies the read or write.
+        work: RecordWorkId,
+        /// The answer.
+        answer: Result<Vec<u8>, RequestError>,
     },
     /// A write to a record ended.
     RecordWritten {
@@ -99,8 +109,8 @@ pub enum Notice {
         id: RecordId,
         /// The name of the controller.
         controller: String,
-        /// Another host that wrote the record, or why the result is unknown.
-        result: Result<Option<HostStatus>, String>,
+        /// The result.
+        result: Result<RecordReceipt, RecordFailure>,
         /// The number of decisions in the record by then; none if this write was no
         /// decision.
         written: Option<usize>,
@@ -170,7 +180,7 @@ enum ScheduledEvent {
     Turns,
     /// The answer of discovery reaches the host.
     Discover(u64),
-    /// A call reaches the records, or its answer the host.
+    /// A call reaches the records of files, or its answer the host.
     RecordCall(u64),
     /// A reminder of the host.
     Remind(u64, u64),

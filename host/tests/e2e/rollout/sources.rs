@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::records::Records;
+use davit_cluster::term::Term;
 use davit_core::api::encode_config;
 use davit_core::api::{ControllerStatus, RevisionStatus};
-use davit_core::record::{Activation, Owner, Record};
+use davit_core::record::{Activation, Owner, Record, StatusWrite};
 use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
@@ -247,13 +248,16 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
         at: "2026-11-20T10:00:00Z".into(),
         stable_since: Some(before.since.clone()),
     }));
-    image.records.write(&owner, activation).await.unwrap();
+    let term = Term::unlimited;
+    let written = image.records.write(&owner, activation, term()).await;
+    written.unwrap();
     let status = ControllerStatus {
         stable: Some(before.clone()),
         ..ControllerStatus::default()
     };
-    let status = Record::Status(Box::new(status));
-    image.records.write(&owner, status).await.unwrap();
+    let status = Record::Status(StatusWrite::any(status));
+    let written = image.records.write(&owner, status, term()).await;
+    written.unwrap();
     (image, before)
 }
 

@@ -13,7 +13,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
 use crate::observation::Observation;
-use crate::record::{Record, RecordId};
+use crate::record::{Record, RecordId, StatusConflict};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::time::Now;
@@ -193,8 +193,25 @@ impl<G: Clone> Controller<G> {
             status: &self.status,
             revisions: loaded.map(|one| (one.name(), &one.spec)).collect(),
             host,
+            conflict: conflict(self.has_lease),
         };
         self.recording.next(&what, id)
+    }
+
+    /// A write of the counts, if they are not recorded and everything else is.
+    pub(in crate::control) fn counts_record(
+        &self,
+        now: Now,
+        host: Option<&HostIdentity>,
+    ) -> Option<Record> {
+        let what = RecordInputs {
+            now,
+            status: &self.status,
+            revisions: Vec::new(),
+            host,
+            conflict: conflict(self.has_lease),
+        };
+        self.recording.counts(&what)
     }
 
     /// Records why the specs of its revisions are not recorded.
@@ -210,6 +227,7 @@ impl<G: Clone> Controller<G> {
             status: &self.status,
             revisions: Vec::new(),
             host,
+            conflict: conflict(self.has_lease),
         };
         self.recording.explain(error, &what, id)
     }
@@ -231,5 +249,14 @@ impl<G: Clone> Controller<G> {
                 .chain(loaded.map(Revision::digest))
                 .chain(running),
         )
+    }
+}
+
+/// With leases, another host that has written the status leads.
+fn conflict(has_lease: bool) -> StatusConflict {
+    if has_lease {
+        StatusConflict::Fail
+    } else {
+        StatusConflict::Replace
     }
 }

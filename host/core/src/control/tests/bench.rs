@@ -19,7 +19,9 @@ use crate::digest::ModuleDigest;
 use crate::manifest::{Manifest, Permission, Source, WatchSpec};
 use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
-use crate::record::{ControllerRecord, Owner, Record, RecordId, StoredRecord};
+use crate::record::{
+    ControllerRecord, Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord,
+};
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;
@@ -357,6 +359,7 @@ impl Bench {
                     .unreadable
                     .clone()
                     .map_or_else(|| Ok(self.record.status.clone()), Err),
+                version: None,
                 paused: None,
             });
             self.handle(ControlInput::RecordRead { id, record });
@@ -398,9 +401,9 @@ impl Bench {
         let (id, _, record) = self.writes.remove(0);
         let result = if self.is_recording {
             self.record.write(record);
-            Ok(None)
+            Ok(RecordReceipt::default())
         } else {
-            Err("the API server is away".to_owned())
+            Err(RecordFailure::Failed("the API server is away".to_owned()))
         };
         self.handle(ControlInput::Recorded { id, result });
         true
@@ -410,13 +413,13 @@ impl Bench {
     pub(super) fn succeed(&mut self, id: RecordId) {
         self.handle(ControlInput::Recorded {
             id,
-            result: Ok(None),
+            result: Ok(RecordReceipt::default()),
         });
     }
 
     /// A write failed.
     pub(super) fn fail(&mut self, id: RecordId) {
-        let result = Err("no answer".to_owned());
+        let result = Err(RecordFailure::Failed("no answer".to_owned()));
         self.handle(ControlInput::Recorded { id, result });
     }
 

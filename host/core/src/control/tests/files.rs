@@ -74,6 +74,7 @@ fn a_controller_whose_record_is_being_read_is_not_unknown() {
 
     let record = Box::new(StoredRecord {
         status: Ok(ControllerStatus::default()),
+        version: None,
         paused: Some(Ok(false)),
     });
     control.handle(NOW, ControlInput::RecordRead { id, record });

@@ -562,8 +562,7 @@ fn modules_of_a_write_without_an_answer_are_kept() {
     let mut bench = Bench::running(first());
     bench.change(third());
     bench.look();
-    let starts_it =
-        |record: &Record| matches!(record, Record::Status(status) if status.candidate.is_some());
+    let starts_it = |record: &Record| matches!(record, Record::Status(write) if write.status.candidate.is_some());
     while !bench
         .writes
         .first()

@@ -1,5 +1,7 @@
 //! Two replicas: one writes, the other runs in the dark and takes over.
 
+mod records;
+
 use super::*;
 use crate::budget::Cooldown;
 use crate::election::{LeaseAnswer, LeaseName, LeaseTiming, LeaseWrite, LeaseWriteError};

@@ -1,0 +1,98 @@
+//! The record passes from one leader to the next.
+
+use super::*;
+
+/// The recent writes of the record.
+fn recorded_deletions(pair: &Pair) -> u32 {
+    let recent = pair.status().recent_writes.iter();
+    recent.flat_map(|one| &one.deletes).sum()
+}
+
+/// They were not due yet: counts alone are recorded every ten seconds.
+#[test]
+fn a_leader_that_stops_records_its_counts_before_it_passes_the_lease_on() {
+    let (mut pair, leader) = after_three_deletions(5);
+    for pod in ["d", "e"] {
+        pair.create(pod);
+    }
+    pair.pass(2 * SECOND);
+    assert_eq!((pair.deleted.len(), recorded_deletions(&pair)), (5, 3));
+    pair.stop(leader);
+    let at = pair.time;
+    while !pair.replica(leader).host.is_stopped() {
+        pair.pass(TICK);
+    }
+    let took = pair.time.saturating_sub(at);
+    assert!(took <= 2 * SECOND, "{took:?}");
+    assert_eq!(recorded_deletions(&pair), 5);
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.holder(), 1 - leader);
+    pair.create("f");
+    pair.pass(20 * SECOND);
+    assert_eq!(pair.deleted.len(), 5, "a sixth deletion within a minute");
+    assert_eq!(pair.status().tripped.len(), 1);
+}
+
+/// The API server does not answer the last write: the lease passes on when the term is over.
+#[test]
+fn a_last_write_without_an_answer_keeps_no_lease() {
+    let (mut pair, leader) = after_three_deletions(5);
+    pair.create("d");
+    pair.pass(2 * SECOND);
+    let until = pair.replica(leader).terms[NAME];
+    pair.replica(leader).recording = false;
+    pair.stop(leader);
+    pair.pass(SECOND);
+    assert_eq!(pair.replica(leader).writes.len(), 1);
+    assert!(!pair.replica(leader).host.is_stopped());
+    let left = until.since(pair.replica(leader).now.instant);
+    pair.pass(left + LeaseTiming::default().grace() + SECOND);
+    assert!(pair.replica(leader).host.is_stopped());
+    pair.pass(2 * SECOND);
+    assert_eq!(pair.holder(), 1 - leader);
+    // It arrives now, after the new leader has recorded something.
+    let recorded = pair.status().clone();
+    pair.with(leader, Bench::record);
+    assert_eq!(*pair.status(), recorded);
+}
+
+/// A write of the former leader that arrives late then fails.
+#[test]
+fn the_first_status_of_a_new_leader_replaces_what_it_has_read() {
+    let mut pair = Pair::start(spec(1, &[]));
+    let leader = pair.holder();
+    pair.pass(10 * SECOND);
+    pair.kill(leader);
+    let read = version(&pair.records[NAME]);
+    pair.replica(1 - leader).replaced.clear();
+    pair.pass(20 * SECOND);
+    let bench = pair.replica(1 - leader);
+    assert_eq!(bench.replaced.first(), Some(&Some(read)));
+    assert!(bench.replaced.iter().all(Option::is_some));
+}
+
+/// The former leader's last write arrives after the new leader has read the record, and
+/// before it writes.
+#[test]
+fn a_leader_whose_status_was_replaced_reads_it_again() {
+    let mut pair = Pair::start(spec(1, &[]));
+    let leader = pair.holder();
+    pair.pass(5 * SECOND);
+    let record = pair.records.get_mut(NAME).unwrap();
+    record.status.host = Some(crate::api::HostStatus {
+        id: "former".into(),
+        name: "former".into(),
+        renewed_at: "2026-11-20T10:00:00.000Z".into(),
+    });
+    record.status.stable.as_mut().unwrap().since = "2026-11-20T10:00:00.000Z".into();
+    pair.deliver();
+    pair.create("a");
+    pair.pass(12 * SECOND);
+    assert_eq!(pair.holder(), leader);
+    let status = pair.status();
+    let since = status.stable.as_ref().map(|one| one.since.as_str());
+    assert_eq!(since, Some("2026-11-20T10:00:00.000Z"));
+    let host = status.host.as_ref().map(|host| host.id.as_str());
+    assert!(host.is_some_and(|host| host != "former"), "{host:?}");
+    assert_eq!(pair.deleted.len(), 1, "it leads again");
+}
