@@ -11,6 +11,7 @@ mod events;
 mod guest;
 mod guests;
 mod leases;
+mod limits;
 mod plans;
 mod process;
 mod queues;
@@ -31,6 +32,7 @@ pub use events::EventMetrics;
 pub use guest::GuestMetrics;
 pub use guests::InstanceMetrics;
 pub use leases::LeaseMetrics;
+pub use limits::LimitMetrics;
 pub use plans::PlanMetrics;
 pub use queues::QueueMetrics;
 use registration::Registrar;
@@ -62,6 +64,8 @@ pub struct HostMetrics {
     pub rollouts: RolloutMetrics,
     /// Leader election.
     pub leases: LeaseMetrics,
+    /// Limits of controllers.
+    pub limits: LimitMetrics,
     /// Requests to the API server.
     pub requests: RequestMetrics,
     /// Spans of traces.
@@ -86,6 +90,7 @@ impl HostMetrics {
             events: EventMetrics::new(&registrar)?,
             rollouts: RolloutMetrics::new(&registrar)?,
             leases: LeaseMetrics::new(&registrar)?,
+            limits: LimitMetrics::new(&registrar)?,
             requests: RequestMetrics::new(&registrar)?,
             traces: TraceMetrics::new(&registrar)?,
             descriptions: registrar.into_descriptions(),

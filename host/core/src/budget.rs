@@ -9,6 +9,8 @@
 //! A candidate has a share of each limit, by its weight. Its plans count for the whole
 //! limit too: two revisions together never write more than the limit.
 
+mod left;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
@@ -17,6 +19,8 @@ use crate::mutant::Mutant;
 use crate::plan::{Plan, Step};
 use crate::rollout::Role;
 use crate::time::Instant;
+
+pub use left::GuardrailUse;
 
 /// What guardrails count in.
 pub(crate) const WINDOW: Duration = Duration::from_mins(1);

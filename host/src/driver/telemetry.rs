@@ -72,6 +72,7 @@ impl Telemetry {
             Report::Removed { controller } => {
                 self.guests.remove(controller);
                 metrics.calls.remove(controller);
+                metrics.limits.remove(controller);
             }
             Report::Started {
                 controller,
@@ -181,6 +182,7 @@ impl Telemetry {
             metrics
                 .calls
                 .set_circuit_open(name, controller.circuit_open);
+            metrics.limits.set(controller);
             for stats in &controller.queues {
                 metrics.queues.set(name, stats);
             }

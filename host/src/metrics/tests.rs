@@ -11,7 +11,10 @@ use davit_cluster::observe::{RequestObservation, RequestObserver as _};
 use davit_core::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, TrippedStatus,
 };
+use davit_core::bounds::Bound;
+use davit_core::budget::{Guardrail, GuardrailUse};
 use davit_core::circuit::CallFailureKind;
+use davit_core::machine::{BoundUse, ControllerState};
 use davit_core::queue::QueueStats;
 use davit_core::rollout::Role;
 use davit_engine::InstanceUsage;
@@ -207,6 +210,46 @@ fn the_lease_of_a_controller_is_published_while_there_is_one() {
     shows(&metrics, &format!("{line} 0"));
     metrics.leases.remove("podgc");
     assert!(!metrics.render().contains(line));
+}
+
+#[test]
+fn what_is_left_of_the_limits_of_a_controller_is_published() {
+    let metrics = HostMetrics::new().unwrap();
+    let kept = |role, used| BoundUse {
+        role,
+        bound: Bound::Notes,
+        used,
+        most: 8,
+    };
+    let mut state = ControllerState {
+        name: "podgc".into(),
+        circuit_open: false,
+        queues: Vec::new(),
+        guardrails: vec![GuardrailUse {
+            guardrail: Guardrail::Writes,
+            used: 3,
+            limit: 4,
+        }],
+        kept: vec![kept(Role::Stable, 2), kept(Role::Candidate, 4)],
+    };
+    metrics.limits.set(&state);
+    let left = "davit_guardrail_left_ratio{controller=\"podgc\",guardrail=\"writesPerMinute\"}";
+    let used = |role| {
+        let labels = format!("controller=\"podgc\",limit=\"notes\",role=\"{role}\"");
+        format!("davit_limit_used_ratio{{{labels}}}")
+    };
+    shows(&metrics, &format!("{left} 0.25"));
+    shows(&metrics, &format!("{} 0.25", used("stable")));
+    shows(&metrics, &format!("{} 0.5", used("candidate")));
+    assert!(!metrics.render().contains("deletesPerMinute"));
+    // The operator removes the guardrail, and the rollout ends.
+    state.guardrails.clear();
+    state.kept.pop();
+    metrics.limits.set(&state);
+    let page = metrics.render();
+    assert!(!page.contains(left) && !page.contains(&used("candidate")));
+    metrics.limits.remove("podgc");
+    assert!(!metrics.render().contains("podgc"));
 }
 
 #[test]

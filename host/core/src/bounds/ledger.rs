@@ -52,6 +52,17 @@ impl Ledger {
         }
     }
 
+    /// What is kept, by bound, and the most of it.
+    #[must_use]
+    pub fn uses(&self, bounds: &Bounds) -> [(Bound, usize, usize); 6] {
+        let mut most = Self::most(bounds).values().into_iter();
+        let with_most = |(bound, used)| {
+            let most = most.next().map_or(0, |(_, most)| most);
+            (bound, used, most)
+        };
+        self.values().map(with_most)
+    }
+
     /// Adds a command of an answer, as if it named nothing that is kept already.
     pub fn add_command(&mut self, command: &Command) {
         match command {

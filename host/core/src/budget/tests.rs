@@ -366,3 +366,32 @@ fn plans_that_have_become_older_since_they_were_recorded_count_once() {
     budget.assume(&recorded, at(118));
     assert_eq!(admitted(&mut budget, STABLE, 119, 50), 40);
 }
+
+#[test]
+fn what_is_left_of_a_guardrail_is_that_of_the_last_minute() {
+    let mut budget = Budget::new(Guardrails {
+        writes_per_minute: Some(10),
+        deletes_percent_per_minute: Some(10),
+        ..Guardrails::default()
+    });
+    let uses = |budget: &Budget, seconds| -> Vec<(Guardrail, usize, usize)> {
+        let uses = budget.uses(at(seconds));
+        uses.map(|one| (one.guardrail, one.used, one.limit))
+            .collect()
+    };
+    assert_eq!(uses(&budget, 0), [(Guardrail::Writes, 0, 10)]);
+    let of_fifty = Requester {
+        watched: 50,
+        ..STABLE
+    };
+    assert_eq!(admitted(&mut budget, of_fifty, 0, 2), 2);
+    assert_eq!(
+        uses(&budget, 59),
+        [
+            (Guardrail::Writes, 2, 10),
+            (Guardrail::DeletesPercent, 2, 5)
+        ]
+    );
+    assert_eq!(uses(&budget, 60), [(Guardrail::Writes, 0, 10)]);
+    assert_eq!(uses(&Budget::default(), 0), []);
+}

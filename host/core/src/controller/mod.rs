@@ -24,9 +24,8 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::bounds::BoundExceeded;
-use crate::budget::RecentWrites;
-use crate::budget::Trip;
+use crate::bounds::{Bound, BoundExceeded};
+use crate::budget::{GuardrailUse, RecentWrites, Trip};
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
 use crate::gate::Mode;
@@ -277,6 +276,22 @@ impl<G: Clone> Controller<G> {
     #[must_use]
     pub fn recent_writes(&self, now: Instant) -> RecentWrites {
         self.shared.budget.recent_writes(now)
+    }
+
+    /// The use of each guardrail.
+    pub fn guardrail_uses(&self, now: Instant) -> impl Iterator<Item = GuardrailUse> {
+        self.shared.budget.uses(now)
+    }
+
+    /// What the host keeps for each revision, by bound, and the most of it.
+    pub fn kept(&self) -> impl Iterator<Item = (Role, (Bound, usize, usize))> {
+        let bounds = &self.shared.settings.bounds;
+        let revisions = Role::ALL.into_iter();
+        let revisions = revisions.filter_map(move |role| Some((role, self.revision(role)?)));
+        revisions.flat_map(move |(role, revision)| {
+            let kept = revision.ledger().uses(bounds);
+            kept.into_iter().map(move |one| (role, one))
+        })
     }
 
     /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.

@@ -43,7 +43,7 @@ use crate::store::Store;
 use crate::time::{Instant, Now};
 
 pub use exchange::{Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedByView};
-pub use report::{ControllerState, Report, State};
+pub use report::{BoundUse, ControllerState, Report, State};
 
 use hosted::HostedController;
 use leadership::Leadership;

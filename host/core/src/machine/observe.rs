@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::Machine;
 use super::hosted::HostedController;
-use super::report::{ControllerState, Report, State};
+use super::report::{BoundUse, ControllerState, Report, State};
 use crate::budget::Trip;
 use crate::circuit::CircuitState;
 use crate::controller::{Controller, Revision};
@@ -115,10 +115,22 @@ impl<G: Clone> Machine<G> {
             let circuit = controller.stable().circuit().state();
             let circuit_open = !matches!(circuit, CircuitState::Closed);
             let queues = controller.queue_stats(now);
+            let guardrails = controller.guardrail_uses(now).collect();
+            let kept = controller
+                .kept()
+                .map(|(role, (bound, used, most))| BoundUse {
+                    role,
+                    bound,
+                    used,
+                    most,
+                });
+            let kept = kept.collect();
             state.controllers.push(ControllerState {
                 name: name.clone(),
                 circuit_open,
                 queues,
+                guardrails,
+                kept,
             });
         }
         for (segment, spec) in self.store.segments() {

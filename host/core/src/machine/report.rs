@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::account::Account;
-use crate::bounds::SeriesKey;
+use crate::bounds::{Bound, SeriesKey};
+use crate::budget::GuardrailUse;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, DecisionId, Outcome};
 use crate::failure::Failure;
@@ -267,4 +268,21 @@ pub struct ControllerState {
     pub circuit_open: bool,
     /// The stable revision's queues.
     pub queues: Vec<QueueStats>,
+    /// The use of its guardrails.
+    pub guardrails: Vec<GuardrailUse>,
+    /// What the host keeps for its revisions.
+    pub kept: Vec<BoundUse>,
+}
+
+/// What the host keeps for a revision, of what a limit bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundUse {
+    /// The role of the revision.
+    pub role: Role,
+    /// The limit.
+    pub bound: Bound,
+    /// What the host keeps, in units of the bound.
+    pub used: usize,
+    /// The most that a guest can make it keep.
+    pub most: usize,
 }

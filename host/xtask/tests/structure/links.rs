@@ -94,7 +94,7 @@ fn pages(text: &str) -> Vec<String> {
 fn sections(prose: &str) -> BTreeSet<String> {
     let headings = prose.lines().filter(|line| line.starts_with('#'));
     let headings = headings.map(|line| line.trim_start_matches('#').trim());
-    headings.map(|heading| name(heading)).collect()
+    headings.map(name).collect()
 }
 
 /// The name of a section, as GitHub makes it of a heading.
