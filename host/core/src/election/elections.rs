@@ -96,6 +96,8 @@ struct Election {
     unable_since: Option<Instant>,
     /// What the controller did at the last poll.
     activity: ControllerActivity,
+    /// Whether this replica has stopped to lead because it ends.
+    has_ended: bool,
 }
 
 /// The elections of one replica.
@@ -117,6 +119,8 @@ pub struct Elections {
     write_failures: BTreeMap<LeaseName, String>,
     writes: BTreeMap<LeaseRequestId, LeaseName>,
     is_stopping: bool,
+    /// Until when a replica that stops waits for decisions that are not recorded.
+    records_until: Instant,
     /// When a replica that stops does not wait for its leases any more: then others acquire
     /// them without its help.
     stopped_at: Instant,
@@ -143,6 +147,7 @@ impl Elections {
             write_failures: BTreeMap::new(),
             writes: BTreeMap::new(),
             is_stopping: false,
+            records_until: Instant::ZERO,
             stopped_at: Instant::FAR_FUTURE,
             has_waited: false,
             last_id: 0,
@@ -168,6 +173,7 @@ impl Elections {
                     given: None,
                     unable_since: None,
                     activity: ControllerActivity::default(),
+                    has_ended: false,
                 };
                 election.set_preferred(name, &self.members, self.timing, now);
                 self.controllers.insert(name.clone(), election);
@@ -221,14 +227,32 @@ impl Elections {
         failure.map(String::as_str)
     }
 
-    /// Gives all leases to other replicas, and acquires no more.
+    /// Gives all leases to other replicas from the next poll on, and acquires no more. The next
+    /// leader does not know what is decided and not recorded: such a lease stays here until that
+    /// is recorded, at most for the renew deadline.
     pub fn stop(&mut self, now: Instant) {
         self.is_stopping = true;
+        self.records_until = now.after(self.timing.renew_deadline);
         self.stopped_at = now.after(self.timing.duration);
         self.presence.give_up(None, now);
+    }
+
+    fn end(&mut self, now: Instant) {
+        if !self.is_stopping {
+            return;
+        }
+        let may_wait = now < self.records_until;
         for (name, election) in &mut self.controllers {
-            let other = self.members.preferred_other(name).map(ToOwned::to_owned);
-            election.elector.give_up(other, now);
+            let waits = may_wait && election.activity.is_recording;
+            if !election.has_ended && !waits {
+                election.has_ended = true;
+                let other = self.members.preferred_other(name).map(ToOwned::to_owned);
+                election.elector.give_up(other, now);
+            }
+            if election.has_ended {
+                // Another replica may have given it to this one meanwhile.
+                election.elector.release(now);
+            }
         }
     }
 
@@ -239,9 +263,11 @@ impl Elections {
         if self.has_waited {
             return true;
         }
+        let have_ended = self.controllers.values().all(|one| one.has_ended);
         let electors = self.controllers.values().map(|one| &one.elector);
         let mut all = electors.chain([&self.presence]);
-        self.is_stopping && self.writes.is_empty() && !all.any(Elector::is_giving_up)
+        let is_over = self.is_stopping && have_ended && self.writes.is_empty();
+        is_over && !all.any(Elector::is_giving_up)
     }
 
     /// Handles the answer to a request.
@@ -363,7 +389,7 @@ impl Elections {
             election.activity = activity(name);
         }
         self.announce(now.instant);
-        self.release_all(now.instant);
+        self.end(now.instant);
         self.decline(now.instant);
         self.balance(now.instant);
         if self.reading.is_none() && self.read_at <= now.instant {
@@ -402,17 +428,10 @@ impl Elections {
             election.elector.next_wake(now, circumstances)
         });
         let stopped = (!self.has_waited).then_some(self.stopped_at);
-        let others = electors.chain(reading).chain(stopped);
+        let waits = self.is_stopping && self.controllers.values().any(|one| !one.has_ended);
+        let recorded = waits.then_some(self.records_until);
+        let others = electors.chain(reading).chain(stopped).chain(recorded);
         others.fold(presence, Instant::min)
-    }
-
-    /// A replica that stops keeps no lease that another one has given to it meanwhile.
-    fn release_all(&mut self, now: Instant) {
-        if self.is_stopping {
-            for Election { elector, .. } in self.controllers.values_mut() {
-                elector.release(now);
-            }
-        }
     }
 
     /// Gives away the leases of controllers that this replica cannot lead, because it does not

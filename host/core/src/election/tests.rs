@@ -236,6 +236,35 @@ fn a_replica_that_ends_waits_for_its_requests() {
     assert_eq!(cluster.holders(), ["b"; 6]);
 }
 
+/// The API server may refuse the record for ever.
+#[test]
+fn a_replica_that_ends_leads_until_its_decisions_are_recorded_or_cannot_be() {
+    for recorded_after in [Some(4), None] {
+        let mut cluster = shared();
+        let led = cluster.holders().iter().filter(|one| **one == "a").count();
+        cluster.activity.is_recording = true;
+        cluster.activity.is_executing = true;
+        let now = cluster.now().instant;
+        cluster.replicas.get_mut("a").unwrap().stop(now);
+        let renew_deadline = LeaseTiming::default().renew_deadline.as_secs();
+        let waits = recorded_after.unwrap_or(renew_deadline) - 1;
+        cluster.pass(Duration::from_secs(waits));
+        let leads = cluster.holders().iter().filter(|one| **one == "a").count();
+        assert_eq!(leads, led, "after {waits} s");
+        assert!(!cluster.replicas["a"].is_stopped());
+        if recorded_after.is_some() {
+            cluster.activity = ControllerActivity::default();
+            cluster.pass(Duration::from_secs(2));
+            assert_eq!(cluster.holders(), ["b"; 6]);
+        } else {
+            cluster.pass(Duration::from_secs(2));
+            assert!(!cluster.holders().contains(&"a"), "it waits no longer");
+            cluster.pass(Duration::from_secs(5));
+        }
+        assert!(cluster.replicas["a"].is_stopped());
+    }
+}
+
 #[test]
 fn the_leases_of_a_replica_that_crashed_pass_on_after_their_duration() {
     let mut cluster = shared();

@@ -48,7 +48,8 @@ impl Leases {
         self.due = now;
     }
 
-    /// Gives all leases to other replicas, as soon as nothing is under way.
+    /// Gives all leases to other replicas, as soon as nothing is under way and every decision is
+    /// recorded.
     pub(super) fn stop(&mut self, now: Instant) {
         self.elections.stop(now);
         self.due = now;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::fleet::{Fleet, ReplicaRequest, SLACK, TAKEOVER, soon};
+use super::fleet::{Fleet, ReplicaRequest, SLACK, TAKEOVER, deletions, soon};
 use crate::cluster::{Cluster, NAMESPACE};
 use crate::stories::pod;
 
@@ -65,10 +65,9 @@ fn is_recorded_as_stable(cluster: &Cluster, revision: &str) -> bool {
         .is_ok_and(|record| record["metadata"]["annotations"]["davit.dev/stable-since"].is_string())
 }
 
-/// With a lease duration of four seconds: see `Cluster::run_replica`.
-#[test]
-fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
-    let cluster = Cluster::new();
+/// Two replicas, and four pods that have ended, none of which the stable revision deletes.
+/// Returns the name of that revision too.
+fn start(cluster: &Cluster) -> (Fleet<'_>, Value) {
     let sim = &cluster.sim;
     for number in 0..4 {
         sim.create(pod(&format!("ended-{number}"), "n", "Succeeded"))
@@ -80,13 +79,22 @@ fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
         CONTROLLER,
         &json!({"terminatedPodThreshold": 4, "period": "1s"}),
     );
-    let fleet = Fleet::new(&cluster, CONTROLLER);
+    let fleet = Fleet::new(cluster, CONTROLLER);
     fleet.start_and_sync("a");
     fleet.start_and_sync("b");
     cluster.until("a revision is stable", |_| {
         cluster.status(CONTROLLER)["stable"]["revision"].is_string()
     });
     let stable = cluster.status(CONTROLLER)["stable"]["revision"].clone();
+    (fleet, stable)
+}
+
+/// With a lease duration of four seconds: see `Cluster::run_replica`.
+#[test]
+fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
+    let cluster = Cluster::new();
+    let sim = &cluster.sim;
+    let (fleet, stable) = start(&cluster);
 
     let rollout =
         json!({"steps": ["shadow 8s", "weight 50 for 2s"], "analysis": {"minDecisions": 0}});
@@ -165,6 +173,72 @@ fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
     assert_eq!(terminated(sim), 2);
     check_writers(&fleet);
     check_record(&statuses(&fleet), &[&stable, &json!(candidate)]);
+    assert_eq!(cluster.denied(), BTreeSet::new());
+}
+
+#[test]
+fn a_promotion_is_recorded_once_when_its_holder_stops() {
+    let cluster = Cluster::new();
+    let (fleet, stable) = start(&cluster);
+    let (promoting, candidate) = begin_promotion(&cluster, &fleet);
+    fleet.signal(&promoting, "-TERM");
+    assert!(fleet.wait(&promoting).success());
+    // It does not leave the promotion to the next holder.
+    let status = cluster.status(CONTROLLER);
+    assert_eq!(status["stable"]["revision"], candidate, "{status}");
+    check_promotion(&cluster, &fleet, [&stable, &candidate]);
+}
+
+#[test]
+fn a_promotion_is_recorded_once_when_its_holder_hangs() {
+    let cluster = Cluster::new();
+    let (fleet, stable) = start(&cluster);
+    let (promoting, candidate) = begin_promotion(&cluster, &fleet);
+    fleet.signal(&promoting, "-STOP");
+    cluster.until("another replica leads", |_| {
+        fleet.holder().is_some_and(|holder| holder != promoting)
+    });
+    cluster.until("the candidate is promoted", |_| {
+        cluster.status(CONTROLLER)["stable"]["revision"] == candidate
+    });
+    fleet.signal(&promoting, "-CONT");
+    check_promotion(&cluster, &fleet, [&stable, &candidate]);
+}
+
+/// Waits until the promotion of a candidate is half recorded. Returns the holder, and the
+/// candidate.
+fn begin_promotion(cluster: &Cluster, fleet: &Fleet<'_>) -> (String, Value) {
+    let config = json!({"terminatedPodThreshold": 2, "period": "1s"});
+    let rollout = json!({"steps": ["shadow 3s"], "analysis": {"minDecisions": 0}});
+    cluster.change(
+        CONTROLLER,
+        json!({"spec": {"config": config, "rollout": rollout}}),
+    );
+    cluster.until("the rollout starts", |_| {
+        cluster.status(CONTROLLER)["candidate"]["step"] == 1
+    });
+    let candidate = cluster.status(CONTROLLER)["candidate"]["revision"].clone();
+    let sim = &cluster.sim;
+    let slow = sim.add_fault("patch controllers/status delay=1s".parse().unwrap());
+    let name = candidate.as_str().unwrap();
+    soon("the promotion is being recorded", || {
+        is_recorded_as_stable(cluster, name)
+    });
+    sim.heal(slow);
+    (fleet.await_holder(), candidate)
+}
+
+/// Checks that the second revision became stable once, and that it has deleted each pod that
+/// it deletes once.
+fn check_promotion(cluster: &Cluster, fleet: &Fleet<'_>, revisions: [&Value; 2]) {
+    cluster.until("the promoted revision deletes pods", |sim| {
+        terminated(sim) == 2
+    });
+    std::thread::sleep(Duration::from_secs(1));
+    assert_eq!(terminated(&cluster.sim), 2);
+    check_record(&statuses(fleet), &revisions);
+    let deletions = deletions(&fleet.writes());
+    assert_eq!(deletions.values().copied().collect::<Vec<_>>(), [1, 1]);
     assert_eq!(cluster.denied(), BTreeSet::new());
 }
 

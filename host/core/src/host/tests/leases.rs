@@ -279,6 +279,36 @@ fn a_leader_that_stops_passes_the_lease_on_at_once() {
     assert!(without <= 2 * SECOND, "{without:?}");
 }
 
+/// The next leader would not know the decision.
+#[test]
+fn a_leader_that_stops_waits_for_a_decision_that_is_being_recorded() {
+    let mut pair = Pair::start(spec(1, &[]));
+    let leader = pair.holder();
+    pair.pass(10 * SECOND);
+    pair.replica(leader).recording = false;
+    pair.declare(|declared| {
+        declared.generation = Some(2);
+        declared.spec = Ok(spec(2, &[]));
+    });
+    pair.pass(2 * SECOND);
+    assert!(!pair.replica(leader).writes.is_empty());
+    pair.stop(leader);
+    pair.create("a");
+    pair.pass(3 * SECOND);
+    assert_eq!(pair.holder(), leader);
+    assert!(pair.deleted.is_empty(), "it starts no more plans");
+    pair.recorded.clear();
+    pair.with(leader, Bench::record);
+    pair.pass(3 * SECOND);
+    assert!(pair.replica(leader).host.is_stopped());
+    assert_eq!(pair.holder(), 1 - leader);
+    assert_eq!(pair.recorded.first(), Some(&leader));
+    let stable = pair.status().stable.clone().expect("a stable revision");
+    assert_eq!(stable.revision, name(&spec(2, &[])));
+    pair.pass(5 * SECOND);
+    assert_eq!(pair.deleted.len(), 1);
+}
+
 /// Neither the time in the step nor what was compared is lost, and nothing counts twice.
 #[test]
 fn a_rollout_continues_in_its_step() {
