@@ -140,6 +140,7 @@ fn calls() -> impl Fn(usize) -> Call {
         mapping: Arc::clone(&mapping),
         unlisted: Arc::default(),
         live: Arc::new(NoReads),
+        decision: None,
         log_bytes: usize::MAX,
         logged: Arc::default(),
     }

@@ -1,8 +1,8 @@
 //! The inputs of a call.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, LazyLock};
 
 use davit_core::controller::Notes;
 use davit_core::coverage::Unlisted;
@@ -39,11 +39,26 @@ pub struct Call {
     pub unlisted: Arc<BTreeMap<ViewId, Vec<Unlisted>>>,
     /// Makes the live reads.
     pub live: Arc<dyn LiveReads>,
+    /// The decision that the guest's log lines name: that of the first item. The host does
+    /// not know which of its items a guest writes about.
+    pub decision: Option<LazyDecision>,
     /// How many bytes the guest may log, if that is less than its limit for one call.
     pub log_bytes: usize,
     /// Counts the bytes that the guest logs.
     pub logged: Arc<AtomicUsize>,
 }
+
+/// A decision as log lines name it.
+#[derive(Clone, Debug)]
+pub struct LoggedDecision {
+    /// Its name.
+    pub name: String,
+    /// The id of its trace.
+    pub trace_id: String,
+}
+
+/// Computed for the first line: most calls log nothing.
+pub type LazyDecision = LazyLock<LoggedDecision, Box<dyn FnOnce() -> LoggedDecision + Send>>;
 
 /// Quorum reads from the API server.
 ///

@@ -33,7 +33,7 @@ mod wit;
 mod world;
 
 pub use artifacts::{ArtifactsError, UnsafeProblem};
-pub use call::{Call, LiveReads};
+pub use call::{Call, LazyDecision, LiveReads, LoggedDecision};
 pub use child::run_child;
 pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler};
 #[cfg(fuzzing)]

@@ -6,6 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use davit_core::untrusted;
 use tracing::{Level, debug, error, info, warn};
 
+use crate::call::LazyDecision;
+
 /// A longer line on a standard stream is written in pieces; a longer message is
 /// truncated.
 const LONGEST_LINE: usize = 4096;
@@ -22,6 +24,8 @@ pub(crate) struct GuestLog {
 
 struct Inner {
     guest: Arc<str>,
+    /// The call that writes; none while the guest describes itself.
+    call: Option<LoggedCall>,
     /// How many bytes each call may write.
     most: usize,
     /// How many bytes this call may write.
@@ -31,6 +35,12 @@ struct Inner {
     out: Vec<u8>,
     err: Vec<u8>,
     last_words: VecDeque<String>,
+}
+
+/// A call as its lines name it.
+pub(crate) struct LoggedCall {
+    pub(crate) decision: LazyDecision,
+    pub(crate) items: usize,
 }
 
 /// A standard stream.
@@ -45,6 +55,7 @@ impl GuestLog {
     pub(crate) fn new(guest: Arc<str>, limit: usize) -> Self {
         let inner = Inner {
             guest,
+            call: None,
             most: limit,
             limit,
             left: limit,
@@ -64,8 +75,9 @@ impl GuestLog {
     }
 
     /// Starts a call that may write at most that many bytes.
-    pub(crate) fn begin(&self, most: usize) {
+    pub(crate) fn begin(&self, call: Option<LoggedCall>, most: usize) {
         let mut inner = self.lock();
+        inner.call = call;
         inner.limit = most.min(inner.most);
         inner.left = inner.limit;
         // Without room, a call has no line, not even one about the limit.
@@ -160,23 +172,38 @@ impl Inner {
             return;
         }
         let guest = &*self.guest;
+        let call = self.call.as_ref();
+        let decision = call.map(|call| &call.decision);
+        let (decision, trace_id) = (
+            decision.map(|decision| decision.name.as_str()),
+            decision.map(|decision| decision.trace_id.as_str()),
+        );
+        let items = call.map(|call| call.items);
         let mut most = LONGEST_LINE;
         if text.len() > self.left {
             self.muted = true;
             warn!(
                 guest,
                 limit = self.limit,
+                decision,
+                trace_id,
+                items,
                 "the guest exceeded the log limit of one call; the rest is dropped"
             );
             most = most.min(self.left);
         }
         let guest_message = untrusted::line(text, most);
         self.left = self.left.saturating_sub(guest_message.len());
+        macro_rules! log {
+            ($level:ident) => {
+                $level!(guest, guest_message, decision, trace_id, items, "guest log")
+            };
+        }
         match level {
-            Level::ERROR => error!(guest, guest_message, "guest log"),
-            Level::WARN => warn!(guest, guest_message, "guest log"),
-            Level::INFO => info!(guest, guest_message, "guest log"),
-            _ => debug!(guest, guest_message, "guest log"),
+            Level::ERROR => log!(error),
+            Level::WARN => log!(warn),
+            Level::INFO => log!(info),
+            _ => log!(debug),
         }
     }
 }

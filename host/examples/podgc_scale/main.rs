@@ -137,6 +137,7 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
         mapping: Arc::new(Mapping::default()),
         unlisted: Arc::default(),
         live: Arc::new(Nothing),
+        decision: None,
         log_bytes: usize::MAX,
         logged: Arc::default(),
     };

@@ -1,23 +1,24 @@
 //! Calls into guests, and the live reads that they make.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
 use davit_core::account::Account;
 use davit_core::circuit::{CallFailure, CallFailureKind};
-use davit_core::controller::CallId;
+use davit_core::controller::{CallId, DecisionId};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest};
-use davit_engine::{CallError, Guest, LiveReads};
+use davit_engine::{CallError, Guest, LazyDecision, LiveReads, LoggedDecision};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
+use super::decision::DecisionNames;
 use super::message::{LiveRead, Message};
 use super::traces::ReadTrace;
 use crate::tasks::caught;
@@ -25,6 +26,7 @@ use crate::tasks::caught;
 /// Makes the calls.
 pub(super) struct Caller {
     api: Api,
+    names: DecisionNames,
     inbox: mpsc::UnboundedSender<Message>,
     /// The guests that wait for a read.
     waiting: BTreeMap<ReadId, oneshot::Sender<ReadAnswer>>,
@@ -41,9 +43,14 @@ pub(super) struct Reader<'a> {
 }
 
 impl Caller {
-    pub(super) fn new(api: Api, inbox: mpsc::UnboundedSender<Message>) -> Self {
+    pub(super) fn new(
+        api: Api,
+        names: DecisionNames,
+        inbox: mpsc::UnboundedSender<Message>,
+    ) -> Self {
         Self {
             api,
+            names,
             inbox,
             waiting: BTreeMap::new(),
             last_read: 0,
@@ -58,6 +65,11 @@ impl Caller {
             controller: call.controller,
             inbox: self.inbox.clone(),
         };
+        let first = DecisionId {
+            call: id,
+            position: 0,
+        };
+        let decision = call.continues.unwrap_or(first);
         let call = davit_engine::Call {
             now: call.now,
             items: call.items,
@@ -69,6 +81,7 @@ impl Caller {
             mapping: call.mapping,
             unlisted: call.unlisted,
             live: Arc::new(live),
+            decision: Some(logged_decision(self.names.clone(), decision)),
             log_bytes: call.log_bytes,
             logged: Arc::clone(&logged),
         };
@@ -144,6 +157,17 @@ impl Caller {
             let _ = guest.send(answer);
         }
     }
+}
+
+/// A decision as the lines of the guest's log name it.
+fn logged_decision(names: DecisionNames, id: DecisionId) -> LazyDecision {
+    LazyLock::new(Box::new(move || {
+        let name = names.name(id);
+        LoggedDecision {
+            trace_id: name.ids().trace_text(),
+            name: name.into_text(),
+        }
+    }))
 }
 
 /// The failure of a call, by kind.

@@ -110,7 +110,7 @@ impl Task {
                 batches: sender,
                 running: BTreeMap::new(),
             },
-            caller: Caller::new(api.clone(), inbox.clone()),
+            caller: Caller::new(api.clone(), names.clone(), inbox.clone()),
             executor: Executor::new(api.clone(), recorder.clone(), names.clone(), inbox.clone()),
             traces: options
                 .traces

@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 
+use crate::bench::odd_guest;
 use crate::program::{Process, davit, free_port, get, sim_with, until};
 
 /// A collector in the process of the test.
@@ -156,6 +157,13 @@ struct Bench {
 
 impl Bench {
     fn start(objects: &Value, fault: &str, arguments: &[&str]) -> Self {
+        let podgc = "module: {builtin: podgc}, \
+            config: {terminatedPodThreshold: 1, quarantine: 1s, period: 1s}";
+        Self::start_with(podgc, objects, fault, arguments)
+    }
+
+    /// A host with one controller, podgc, that has these fields.
+    fn start_with(controller: &str, objects: &Value, fault: &str, arguments: &[&str]) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let file = |name: &str, text: &str| {
             let path = directory.path().join(name);
@@ -166,8 +174,7 @@ impl Bench {
         let (sim, kubeconfig) = sim_with(&[&objects], &["--fault", fault]);
         let config = file(
             "davit.yaml",
-            "controllers:\n- name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
-             config: {terminatedPodThreshold: 1, quarantine: 1s, period: 1s}\n",
+            &format!("controllers: [{{name: podgc, mode: Enforce, {controller}}}]\n"),
         );
         let log = std::fs::File::create(directory.path().join("log")).unwrap();
         let host = davit()
@@ -328,6 +335,32 @@ fn a_collector_gets_each_decision_as_a_trace_that_its_log_lines_name() {
     let roots = spans.iter().filter(|span| span.name == "reconcile");
     let mut triggers = roots.map(|root| attributes(&root.attributes)["davit.trigger"].clone());
     assert!(triggers.any(|trigger| trigger == "tick"), "{spans:#?}");
+}
+
+#[test]
+fn a_line_that_a_guest_logs_names_its_trace() {
+    let collector = Collector::start();
+    let guest = odd_guest();
+    let controller = format!(
+        "module: {{file: {}}}, config: {{reconcile: forge-log}}",
+        guest.display()
+    );
+    let pod = pod("some", "", "Running");
+    let bench = Bench::start_with(
+        &controller,
+        &objects(&[pod]),
+        "delete pods first=1 500",
+        &["--otlp-endpoint", &collector.url()],
+    );
+    let logs = |lines: &[Value]| lines.iter().any(|line| line["message"] == "guest log");
+    until("the guest logs", || logs(&bench.log()));
+    let lines = bench.stop();
+    let line = line(&lines, "guest log");
+    let trace = trace_of(&collector, line);
+    let shown = attributes(&trace.root().attributes);
+    assert_eq!(shown["davit.decision"], line["decision"]);
+    let call = attributes(&trace.one("call").attributes);
+    assert_eq!(call["davit.call.items"], line["items"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use davit_core::controller::Notes;
@@ -18,7 +18,8 @@ use davit_core::queue::{Origin, Queues};
 use davit_core::store::{SegmentSpec, Store, ViewSpec};
 use davit_core::time::{Instant, Now, Wall};
 use davit_engine::{
-    Call, CallError, DescribeError, Engine, EngineConfig, Guest, Limits, LiveReads, Module,
+    Call, CallError, DescribeError, Engine, EngineConfig, Guest, Limits, LiveReads, LoggedDecision,
+    Module,
 };
 use futures::future::{BoxFuture, FutureExt as _};
 use serde::Serialize;
@@ -123,6 +124,10 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
         ])),
         unlisted: Arc::new(unlisted.into_iter().collect()),
         live,
+        decision: Some(LazyLock::new(Box::new(|| LoggedDecision {
+            name: "19f-1-23-0".to_owned(),
+            trace_id: "add863c1".to_owned(),
+        }))),
         log_bytes: usize::MAX,
         logged: Arc::default(),
     }

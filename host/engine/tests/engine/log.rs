@@ -60,6 +60,11 @@ async fn a_flood_is_truncated_with_a_note() {
         assert_eq!(dropped.count(), 1, "{behaviour}");
         assert!(lines[0].contains("line 0 of a flood"), "{}", lines[0]);
         assert!(lines[0].contains("guest=\"chatty\""), "{}", lines[0]);
+        // Also the line about the limit.
+        for line in &lines {
+            let named = r#" decision="19f-1-23-0" trace_id="add863c1" items=1"#;
+            assert!(line.contains(named), "{line}");
+        }
     }
 }
 
