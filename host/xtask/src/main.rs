@@ -1,5 +1,6 @@
 //! `cargo xtask COMMAND`: builds, tests, measures and demonstrates the project.
 
+mod chart;
 mod image;
 mod lint;
 mod sbom;
@@ -78,6 +79,15 @@ enum Task {
     },
     /// Builds the files of the container image into target/image.
     Image,
+    /// Writes a Helm chart of what `kubectl kustomize` renders.
+    Chart {
+        /// The directory with the kustomization.
+        #[arg(default_value = "deploy/base")]
+        overlay: PathBuf,
+        /// The directory of the chart, which is replaced.
+        #[arg(long, default_value = "target/chart/davit")]
+        output: PathBuf,
+    },
 }
 
 fn main() -> Result<()> {
@@ -101,6 +111,9 @@ fn main() -> Result<()> {
             sbom::write(&workspace, &target, &path)
         }
         Task::Image => image::build(&workspace),
+        Task::Chart { overlay, output } => {
+            chart::write(&workspace, &overlay, &workspace.join(output))
+        }
     }
 }
 

@@ -1,0 +1,208 @@
+//! A Helm chart, generated from what kustomize renders: deploy/ stays the only source.
+//!
+//! The text of kustomize is kept, except for the values below. `helm template` with the
+//! default values prints it again.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, ensure};
+
+const NAMESPACE: &str = "davit-system";
+const RESOURCES: &str = "        resources:\n";
+
+/// Renders an overlay and writes its chart into a directory, which is replaced.
+pub(crate) fn write(workspace: &Path, overlay: &Path, directory: &Path) -> Result<()> {
+    let mut kustomize = Command::new("kubectl");
+    kustomize
+        .current_dir(workspace)
+        .arg("kustomize")
+        .arg(overlay);
+    let output = kustomize.output().context("kubectl kustomize")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "kubectl kustomize: {errors}");
+    let chart = Chart::of(&String::from_utf8(output.stdout)?)?;
+    if directory.exists() {
+        fs::remove_dir_all(directory)?;
+    }
+    for (path, text) in chart.files() {
+        let path = directory.join(path);
+        fs::create_dir_all(path.parent().context("no directory")?)?;
+        fs::write(path, text)?;
+    }
+    println!("{}", directory.display());
+    Ok(())
+}
+
+/// The parts of a chart.
+struct Chart {
+    /// Helm neither fills in nor upgrades these.
+    definitions: String,
+    templates: String,
+    values: String,
+}
+
+impl Chart {
+    fn of(rendered: &str) -> Result<Self> {
+        ensure!(!rendered.contains("{{"), "kustomize renders a template");
+        let is_definition =
+            |document: &&str| document.contains("\nkind: CustomResourceDefinition\n");
+        let documents = || rendered.split_inclusive("---\n");
+        let definitions: String = documents().filter(is_definition).collect();
+        let mut templates: String = documents().filter(|one| !is_definition(one)).collect();
+        let mut values = String::from("# The namespace of every object.\n");
+        writeln!(values, "namespace: {NAMESPACE}")?;
+        templates = templates.replace(NAMESPACE, "{{ .Values.namespace }}");
+        for (field, name) in [("        image: ", "image"), ("  replicas: ", "replicas")] {
+            let value = replace_value(&mut templates, field, name)?;
+            writeln!(values, "{name}: {value}")?;
+        }
+        replace_resources(&mut templates, &mut values)?;
+        add_arguments(&mut templates, &mut values)?;
+        Ok(Self {
+            definitions,
+            templates,
+            values,
+        })
+    }
+
+    fn files(&self) -> [(&'static str, String); 4] {
+        let version = env!("CARGO_PKG_VERSION");
+        let chart = format!(
+            "apiVersion: v2\nname: davit\ndescription: Kubernetes controllers as WebAssembly\n\
+             version: {version}\nappVersion: {version}\n"
+        );
+        [
+            ("Chart.yaml", chart),
+            ("values.yaml", self.values.clone()),
+            ("crds/controllers.davit.dev.yaml", self.definitions.clone()),
+            ("templates/davit.yaml", self.templates.clone()),
+        ]
+    }
+}
+
+/// Puts a value in the place of the only field that starts like this; returns what it was.
+fn replace_value(templates: &mut String, field: &str, name: &str) -> Result<String> {
+    let field = format!("\n{field}");
+    let found: Vec<usize> = templates.match_indices(&field).map(|(at, _)| at).collect();
+    let [at] = found.as_slice() else {
+        anyhow::bail!("{} fields {name}", found.len());
+    };
+    let start = at + field.len();
+    let rest = templates.get(start..).unwrap_or_default();
+    let value = rest.lines().next().unwrap_or_default().to_owned();
+    let template = format!("{{{{ .Values.{name} }}}}");
+    templates.replace_range(start..start + value.len(), &template);
+    Ok(value)
+}
+
+fn replace_resources(templates: &mut String, values: &mut String) -> Result<()> {
+    let start = templates.find(RESOURCES).context("no resources")? + RESOURCES.len();
+    let rest = templates.get(start..).unwrap_or_default();
+    let indented = rest
+        .split_inclusive('\n')
+        .take_while(|line| line.starts_with("          "));
+    let block: String = indented.collect();
+    values.push_str("resources:\n");
+    for line in block.lines() {
+        writeln!(values, "{}", line.get(8..).unwrap_or_default())?;
+    }
+    let template = "          {{- toYaml .Values.resources | nindent 10 }}\n";
+    templates.replace_range(start..start + block.len(), template);
+    Ok(())
+}
+
+/// Options of `davit run` after those of the Deployment, such as `--single`.
+fn add_arguments(templates: &mut String, values: &mut String) -> Result<()> {
+    let last = "        - --log-format=json\n";
+    let end = templates.find(last).context("no arguments")? + last.len();
+    templates.insert_str(
+        end,
+        "        {{- with .Values.arguments }}\n        {{- toYaml . | nindent 8 }}\n        \
+         {{- end }}\n",
+    );
+    values.push_str("# More options of davit run.\narguments: []\n");
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RENDERED: &str = "apiVersion: v1
+kind: Namespace
+metadata:
+  name: davit-system
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata:
+  name: controllers.davit.dev
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  namespace: davit-system
+spec:
+  replicas: 2
+  template:
+    spec:
+      containers:
+      - args:
+        - run
+        - --log-format=json
+        image: davit:0.1.0
+        resources:
+          limits:
+            memory: 2Gi
+        securityContext: {}
+";
+
+    #[test]
+    fn the_values_are_those_that_kustomize_renders() {
+        let chart = Chart::of(RENDERED).unwrap();
+        assert_eq!(
+            chart.values,
+            "# The namespace of every object.\nnamespace: davit-system\nimage: davit:0.1.0\n\
+             replicas: 2\nresources:\n  limits:\n    memory: 2Gi\n\
+             # More options of davit run.\narguments: []\n"
+        );
+        assert!(chart.definitions.contains("name: controllers.davit.dev"));
+        // As helm fills in the default values.
+        let filled = chart
+            .templates
+            .replace("{{ .Values.namespace }}", "davit-system")
+            .replace("{{ .Values.image }}", "davit:0.1.0")
+            .replace("{{ .Values.replicas }}", "2")
+            .replace(
+                "          {{- toYaml .Values.resources | nindent 10 }}\n",
+                "          limits:\n            memory: 2Gi\n",
+            )
+            .replace(
+                "        {{- with .Values.arguments }}\n        {{- toYaml . | nindent 8 }}\n        \
+                 {{- end }}\n",
+                "",
+            );
+        assert!(!filled.contains("{{"), "{filled}");
+        let documents = |text: &str| -> Vec<String> {
+            let all = text.split("---\n").map(str::to_owned);
+            all.filter(|one| !one.contains("CustomResourceDefinition"))
+                .collect()
+        };
+        assert_eq!(documents(&filled), documents(RENDERED));
+    }
+
+    #[test]
+    fn an_unexpected_output_of_kustomize_makes_no_chart() {
+        for (from, to) in [
+            ("replicas: 2", "replicas: {{ 2 }}"),
+            ("image: davit", "picture: davit"),
+            ("--log-format=json", "--log-format=text"),
+            ("        resources:\n", ""),
+        ] {
+            assert!(Chart::of(&RENDERED.replace(from, to)).is_err(), "{from}");
+        }
+    }
+}
