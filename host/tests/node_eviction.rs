@@ -23,9 +23,9 @@ mod objects;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bench::{Bench, Running, break_requests, on_the_sim, text};
+use bench::{Bench, RunningHost, break_requests, on_the_sim, text};
 use davit_sim::Sim;
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::helpers::{Kubelet, KubeletOptions};
 use davit_sim::model::DeletionKind;
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ async fn zone(bench: &Bench, zone: &str, nodes: usize) {
 }
 
 /// Kubelets for all nodes, and the host after their first heartbeats.
-async fn start(bench: &Bench, config: &str) -> (Kubelet, Running) {
+async fn start(bench: &Bench, config: &str) -> (Kubelet, RunningHost) {
     let kubelet = Kubelet::start(bench.sim(), KubeletOptions::default());
     seconds(1).await;
     let host = bench.host(config).await;
@@ -107,7 +107,7 @@ fn events(sim: &Sim, reason: &str) -> Vec<(String, String, String)> {
 
 const EVICTIONS: &str = "node_collector_evictions_total{controller=\"eviction\",zone=\"";
 
-fn evictions(host: &Running, zone: &str) -> f64 {
+fn evictions(host: &RunningHost, zone: &str) -> f64 {
     host.metric(&format!("{EVICTIONS}:\0:{zone}\"}}"))
 }
 
@@ -575,7 +575,7 @@ fn failing_requests(sim: &Sim) {
     for resource in ["nodes", "leases"] {
         sim.add_fault(Fault {
             matches: Match::new("get", resource),
-            when: When::Every(3),
+            when: FaultTiming::Every(3),
             action: Action::Refuse(Refusal::InternalError),
         });
     }

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::{Bench, PATIENCE, Running, break_requests, deploy, on_the_sim, text};
+use bench::{Bench, PATIENCE, RunningHost, break_requests, deploy, on_the_sim, text};
 use davit::host::Report;
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::model::{DeleteOptions, DeletionKind};
 use davit_sim::{RequestInfo, Sim};
 use http::Request;
@@ -177,7 +177,7 @@ fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
             sleep(Duration::from_secs(5)).await;
             let fault = sim.add_fault(Fault {
                 matches: Match::new("get", "leases"),
-                when: When::Always,
+                when: FaultTiming::Always,
                 action: action.clone(),
             });
             let_go(sim, "one");
@@ -203,7 +203,7 @@ fn sv_31_an_entry_added_before_the_deletion_survives() {
         let mut host = bench.host(&config("Enforce")).await;
         sim.add_fault(Fault {
             matches: Match::new("delete", "storageversions"),
-            when: When::First(1),
+            when: FaultTiming::First(1),
             action: Action::Delay(Duration::from_secs(5)),
         });
         let_go(sim, "one");
@@ -293,7 +293,7 @@ fn failing_writes(sim: &Sim) {
     }
     sim.add_fault(Fault {
         matches: Match::new("get", "leases"),
-        when: When::Every(3),
+        when: FaultTiming::Every(3),
         action: Action::Refuse(Refusal::InternalError),
     });
 }
@@ -327,7 +327,7 @@ fn the_controller_waits_for_an_api_that_is_not_served() {
 
 /// A host whose API server serves the group of storage versions only while configured
 /// to.
-fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
+fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> RunningHost {
     let sim = bench.sim().clone();
     let service = service_fn(move |request: Request<Body>| {
         let (sim, served) = (sim.clone(), Arc::clone(&served));
@@ -349,5 +349,5 @@ fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
             Ok::<_, davit_sim::ConnectionClosed>(http::Response::from_parts(parts, body))
         }
     });
-    Running::start(deploy::davit_through(bench.sim(), service))
+    RunningHost::start(deploy::davit_through(bench.sim(), service))
 }

@@ -34,7 +34,7 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::sleep;
 
-use bench::{Bench, Running, Setup, builtin_guest, on_real_time};
+use bench::{Bench, RunningHost, Setup, builtin_guest, on_real_time};
 
 const SWAPS: usize = 200;
 /// How long after a swap delays are measured; the same number of windows is measured
@@ -276,7 +276,7 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
             },
             ..Setup::default()
         };
-        let mut host = Running::start_with(bench.client(), setup);
+        let mut host = RunningHost::start_with(bench.client(), setup);
         let (_, nothing) = mpsc::unbounded_channel();
         let ledger = SharedLedger::default();
         tokio::spawn(keep(

@@ -63,7 +63,7 @@ impl std::fmt::Display for ObjectRef {
 
 /// What the host adds to the declared fields of every object.
 #[derive(Deserialize)]
-struct Identified {
+struct ObjectIdentity {
     metadata: Metadata,
 }
 
@@ -77,7 +77,7 @@ struct Metadata {
 
 /// Reads an object through a view.
 pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
-    let metadata = match msgpack::decode::<Identified>(&object.data) {
+    let metadata = match msgpack::decode::<ObjectIdentity>(&object.data) {
         Ok(identified) => identified.metadata,
         Err(error) => undecodable(&object.kind, "", &error),
     };

@@ -19,7 +19,7 @@ pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> NoAnswer {
 
 /// There was no head of an answer.
 pub(crate) fn no_answer(error: &(dyn Error + 'static)) -> NoAnswer {
-    if causes(error).any(|error| error.is::<TermOver>()) {
+    if causes(error).any(<dyn std::error::Error + 'static>::is::<TermOver>) {
         return term_over(error);
     }
     let unsent = causes(error).any(is_about_connecting);

@@ -47,10 +47,10 @@ impl ObserveLayer {
 }
 
 impl<S> Layer<S> for ObserveLayer {
-    type Service = Observe<S>;
+    type Service = ObservedService<S>;
 
-    fn layer(&self, inner: S) -> Observe<S> {
-        Observe {
+    fn layer(&self, inner: S) -> ObservedService<S> {
+        ObservedService {
             inner,
             layer: self.clone(),
         }
@@ -58,12 +58,12 @@ impl<S> Layer<S> for ObserveLayer {
 }
 
 /// A client whose requests are observed.
-pub(crate) struct Observe<S> {
+pub(crate) struct ObservedService<S> {
     inner: S,
     layer: ObserveLayer,
 }
 
-impl<S, B> Service<Request<Body>> for Observe<S>
+impl<S, B> Service<Request<Body>> for ObservedService<S>
 where
     S: Service<Request<Body>, Response = Response<B>>,
     S::Future: Send + 'static,

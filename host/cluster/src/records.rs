@@ -4,7 +4,7 @@ use davit_core::api::{ControllerSpec, ControllerStatus};
 use davit_core::record::{
     Owner, Record, RecordFailure, RecordReceipt, RevisionRecord, StatusVersion,
 };
-use davit_core::request::record::{self, RecordNext, RecordUpdate};
+use davit_core::request::record::{self, RecordAction, RecordUpdate};
 
 use crate::api::Api;
 use crate::term::Term;
@@ -39,11 +39,11 @@ impl ClusterRecords {
         let (mut update, mut next) = RecordUpdate::start(&self.namespace, owner, record);
         loop {
             next = match next {
-                RecordNext::Send(request) => {
+                RecordAction::Send(request) => {
                     let answer = self.api.send_in_term(&request, term).await;
                     update.handle(answer.as_deref())
                 }
-                RecordNext::Done(result) => return result,
+                RecordAction::Done(result) => return result,
             };
         }
     }

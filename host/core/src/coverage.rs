@@ -32,7 +32,7 @@ const MISSING_TWICE: u32 = 2;
 
 /// A resource of which a view may lack objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unlisted {
+pub struct UnlistedResource {
     /// The API group.
     pub group: String,
     /// The plural name; empty for all resources of the group.
@@ -71,7 +71,7 @@ impl Gap {
 
 /// The problem of a listed segment's stream. A segment without an entry is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trouble {
+enum StreamProblem {
     Interrupted,
     NotServed,
     /// The watch is open again since then, and may not have caught up.
@@ -86,7 +86,7 @@ const REGISTRATIONS: (&str, &str) = ("apiregistration.k8s.io", "apiservices");
 /// The state from which coverage is derived.
 #[derive(Debug, Default)]
 pub struct Coverage {
-    troubles: BTreeMap<SegmentId, Trouble>,
+    troubles: BTreeMap<SegmentId, StreamProblem>,
     /// The number of complete discoveries in a row without the segment's resource.
     missing: BTreeMap<SegmentId, u32>,
     /// The names of all definitions so far.
@@ -111,9 +111,11 @@ impl Coverage {
     /// The condition of a segment's stream changed.
     pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
         let trouble = match condition {
-            Condition::Interrupted { .. } => Trouble::Interrupted,
-            Condition::NotServed => Trouble::NotServed,
-            Condition::Synced if self.troubles.contains_key(&segment) => Trouble::CatchesUp(now),
+            Condition::Interrupted { .. } => StreamProblem::Interrupted,
+            Condition::NotServed => StreamProblem::NotServed,
+            Condition::Synced if self.troubles.contains_key(&segment) => {
+                StreamProblem::CatchesUp(now)
+            }
             Condition::Synced => return,
         };
         self.troubles.insert(segment, trouble);
@@ -127,7 +129,9 @@ impl Coverage {
     /// The stream of a segment starts again: its objects are as old as the former
     /// stream.
     pub fn note_restart(&mut self, segment: SegmentId) {
-        self.troubles.entry(segment).or_insert(Trouble::Interrupted);
+        self.troubles
+            .entry(segment)
+            .or_insert(StreamProblem::Interrupted);
     }
 
     /// Handles the result of a discovery: the mapping, and the group versions that
@@ -168,7 +172,7 @@ impl Coverage {
     /// it is served.
     #[must_use]
     pub fn waits_in_vain(&self, segment: SegmentId) -> bool {
-        self.troubles.get(&segment) == Some(&Trouble::NotServed)
+        self.troubles.get(&segment) == Some(&StreamProblem::NotServed)
             && !self.missing.contains_key(&segment)
     }
 
@@ -177,8 +181,8 @@ impl Coverage {
     pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.troubles.len();
         self.troubles.retain(|_, trouble| match trouble {
-            Trouble::CatchesUp(since) => now.since(*since) < CATCH_UP,
-            Trouble::Interrupted | Trouble::NotServed => true,
+            StreamProblem::CatchesUp(since) => now.since(*since) < CATCH_UP,
+            StreamProblem::Interrupted | StreamProblem::NotServed => true,
         });
         self.troubles.len() < before
     }
@@ -218,7 +222,7 @@ impl Coverage {
     /// Whether discovery, or the answer to a list, says that a segment's resource
     /// is not served.
     fn is_not_served(&self, segment: SegmentId) -> bool {
-        self.is_missing(segment) || self.troubles.get(&segment) == Some(&Trouble::NotServed)
+        self.is_missing(segment) || self.troubles.get(&segment) == Some(&StreamProblem::NotServed)
     }
 
     /// The resources of which a view may lack objects.
@@ -229,7 +233,7 @@ impl Coverage {
         watch: &WatchSpec,
         mapping: &Mapping,
         now: Instant,
-    ) -> Vec<Unlisted> {
+    ) -> Vec<UnlistedResource> {
         self.note_servers(store, view, now);
         let mut gaps: BTreeMap<NameRef<'_>, Option<Gap>> = BTreeMap::new();
         for (segment, ready) in store.segments_of(view) {
@@ -358,7 +362,7 @@ fn with_since(
     view: ViewId,
     gaps: &BTreeMap<NameRef<'_>, Option<Gap>>,
     now: Instant,
-) -> Vec<Unlisted> {
+) -> Vec<UnlistedResource> {
     since.retain(|(of, (group, plural)), _| {
         let name = (group.as_str(), plural.as_str());
         *of != view || gaps.get(&name).copied().flatten().is_some()
@@ -367,7 +371,7 @@ fn with_since(
     open.map(|((group, plural), reason)| {
         let (group, plural) = ((*group).to_owned(), (*plural).to_owned());
         let name = (group.clone(), plural.clone());
-        Unlisted {
+        UnlistedResource {
             since: *since.entry((view, name)).or_insert(now),
             group,
             plural,

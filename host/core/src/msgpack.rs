@@ -11,7 +11,7 @@ use rmp::Marker;
 use rmp::decode::{RmpRead, ValueReadError};
 
 use crate::path::{FieldPath, FieldTree, Segment};
-pub use json::{NotJson, check_json};
+pub use json::{JsonError, check_json};
 pub use select::select;
 
 /// How deep a path or a tree descends into lists and maps. Kubernetes' own schemas have

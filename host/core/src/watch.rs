@@ -39,7 +39,7 @@ use crate::object::ProjectedObject;
 use crate::time::Instant;
 
 pub use jitter::Jitter;
-pub use state::{Change, Next, State, Stream};
+pub use state::{Change, NextRequest, State, Stream};
 pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, Settings};
 
 pub(crate) use settle::settle;
@@ -264,13 +264,13 @@ impl Watch {
         }
         match &mut self.state {
             State::NotServed { .. } => self.list(now),
-            State::Waiting { next, .. } => match std::mem::replace(next, Next::List) {
-                Next::List => self.list(now),
-                Next::Page {
+            State::Waiting { next, .. } => match std::mem::replace(next, NextRequest::List) {
+                NextRequest::List => self.list(now),
+                NextRequest::Page {
                     items,
                     continue_token,
                 } => self.page(items, continue_token, now),
-                Next::Watch { resource_version } => self.watch(resource_version, now),
+                NextRequest::Watch { resource_version } => self.watch(resource_version, now),
             },
             State::Watching {
                 resource_version,
@@ -354,31 +354,31 @@ impl Watch {
     }
 
     /// The request that follows an interruption; none if no request was under way.
-    fn after(&mut self, interruption: &Interruption) -> Option<Next> {
+    fn after(&mut self, interruption: &Interruption) -> Option<NextRequest> {
         let code = match interruption {
             Interruption::Refused(refusal) => refusal.code,
             Interruption::Lost(_) => 0,
-            Interruption::Malformed(_) => return Some(Next::List),
+            Interruption::Malformed(_) => return Some(NextRequest::List),
         };
         match &mut self.state {
             State::Waiting { .. } | State::NotServed { .. } => None,
-            State::StreamingList { .. } => Some(Next::List),
+            State::StreamingList { .. } => Some(NextRequest::List),
             // 410: the continue token has expired. 400: the server does not accept it.
-            State::Listing { .. } if code == 410 || code == 400 => Some(Next::List),
+            State::Listing { .. } if code == 410 || code == 400 => Some(NextRequest::List),
             State::Listing {
                 items,
                 continue_token,
                 ..
-            } => Some(Next::Page {
+            } => Some(NextRequest::Page {
                 items: std::mem::take(items),
                 continue_token: std::mem::take(continue_token),
             }),
             State::Watching { .. } if code == 410 && Mutant::SkipGaps.is_active() => {
-                Some(Next::Watch {
+                Some(NextRequest::Watch {
                     resource_version: Box::default(),
                 })
             }
-            State::Watching { .. } if code == 410 => Some(Next::List),
+            State::Watching { .. } if code == 410 => Some(NextRequest::List),
             State::Watching {
                 resource_version, ..
             } => {
@@ -388,17 +388,17 @@ impl Watch {
                     self.refusals += 1;
                 }
                 Some(if self.refusals < MOST_REFUSALS {
-                    Next::Watch {
+                    NextRequest::Watch {
                         resource_version: std::mem::take(resource_version),
                     }
                 } else {
-                    Next::List
+                    NextRequest::List
                 })
             }
         }
     }
 
-    fn wait(&mut self, interruption: &Interruption, next: Next, now: Instant) {
+    fn wait(&mut self, interruption: &Interruption, next: NextRequest, now: Instant) {
         let range = &self.settings.backoff;
         let doubled = range
             .start
@@ -426,7 +426,7 @@ impl Watch {
     fn give_up_streaming(&mut self, reason: &str, now: Instant) {
         self.streaming = false;
         let interruption = Interruption::Lost(reason.to_owned());
-        self.wait(&interruption, Next::List, now);
+        self.wait(&interruption, NextRequest::List, now);
     }
 
     fn no_answer(&mut self, waited: Duration, now: Instant) {

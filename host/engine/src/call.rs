@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock};
 
 use davit_core::controller::Notes;
-use davit_core::coverage::Unlisted;
+use davit_core::coverage::UnlistedResource;
 use davit_core::failure::Failure;
 use davit_core::grant::Grant;
 use davit_core::mapping::Mapping;
@@ -36,7 +36,7 @@ pub struct Call {
     /// What the API server serves.
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects, as of the snapshot.
-    pub unlisted: Arc<BTreeMap<ViewId, Vec<Unlisted>>>,
+    pub unlisted: Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>,
     /// Makes the live reads.
     pub live: Arc<dyn LiveReads>,
     /// The decision that the guest's log lines name: that of the first item. The host does

@@ -11,7 +11,7 @@ mod support;
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::{ConnectionClosed, Sim};
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-fn fault(sim: &Sim, verb: &str, when: When, action: Action) {
+fn fault(sim: &Sim, verb: &str, when: FaultTiming, action: Action) {
     sim.add_fault(Fault {
         matches: Match::new(verb, "configmaps"),
         when,
@@ -39,7 +39,7 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
         (Refusal::InternalError, 500, "InternalError"),
         (Refusal::Unavailable, 503, "ServiceUnavailable"),
     ] {
-        fault(&sim, "create", When::Nth(1), Action::Refuse(refusal));
+        fault(&sim, "create", FaultTiming::Nth(1), Action::Refuse(refusal));
         let (status, body) = call(&sim, "POST", MAPS, Some(config_map("a"))).await;
         assert_eq!((status, body["reason"].as_str()), (code, Some(reason)));
         sim.heal_all();
@@ -47,7 +47,7 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
     fault(
         &sim,
         "create",
-        When::Always,
+        FaultTiming::Always,
         Action::Refuse(Refusal::TooManyRequests(7)),
     );
     let response = send(&sim, "POST", MAPS, "application/json", b"{}".to_vec())
@@ -65,7 +65,7 @@ async fn an_invalid_request_is_answered_as_an_admission_policy_denies_it() {
     sim.create(config_map("a")).unwrap();
     let fault = Fault {
         matches: Match::default(),
-        when: When::Always,
+        when: FaultTiming::Always,
         action: Action::Refuse(Refusal::Invalid),
     };
     sim.add_fault(fault);
@@ -95,8 +95,8 @@ async fn a_lost_answer_leaves_its_effect_and_a_lost_request_none() {
         let sim = sim.clone();
         async move { send(&sim, "POST", MAPS, "application/json", body).await }
     };
-    fault(&sim, "create", When::Nth(1), Action::CloseBefore);
-    fault(&sim, "create", When::Nth(2), Action::CloseAfter);
+    fault(&sim, "create", FaultTiming::Nth(1), Action::CloseBefore);
+    fault(&sim, "create", FaultTiming::Nth(2), Action::CloseAfter);
     assert_eq!(post("a").await.err(), Some(ConnectionClosed));
     assert_eq!(post("b").await.err(), Some(ConnectionClosed));
     let names: Vec<Value> = sim
@@ -114,11 +114,11 @@ async fn a_lost_answer_leaves_its_effect_and_a_lost_request_none() {
 async fn a_cut_body_breaks_off_and_latency_takes_its_time() {
     let sim = sim();
     sim.create(config_map("a")).unwrap();
-    fault(&sim, "get", When::Always, Action::CutBody(10));
+    fault(&sim, "get", FaultTiming::Always, Action::CutBody(10));
     fault(
         &sim,
         "get",
-        When::Always,
+        FaultTiming::Always,
         Action::Delay(Duration::from_secs(3)),
     );
     let start = Instant::now();
@@ -200,7 +200,7 @@ async fn a_planned_fault_waits_for_its_event() {
     fault(
         &sim,
         "watch",
-        When::Nth(1),
+        FaultTiming::Nth(1),
         Action::Watch(2, WatchFault::Abort),
     );
     let mut lines = watch(&sim, &format!("{MAPS}?watch=true")).await;
@@ -242,7 +242,7 @@ async fn chance_repeats_with_the_seed() {
         fault(
             &sim,
             "list",
-            When::Chance(0.5),
+            FaultTiming::Chance(0.5),
             Action::Refuse(Refusal::Unavailable),
         );
         let mut run = Vec::new();

@@ -7,7 +7,7 @@ mod support;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use davit_sim::{Server, Sim};
 use support::{config_map, sim};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -87,7 +87,7 @@ async fn faults_close_the_connection() {
     ] {
         sim.add_fault(Fault {
             matches: matches.clone(),
-            when: When::Nth(nth),
+            when: FaultTiming::Nth(nth),
             action,
         });
     }

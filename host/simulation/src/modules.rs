@@ -41,7 +41,7 @@ pub type DescribeResult = Result<(Arc<dyn NativeGuest>, Manifest), String>;
 type DescribedGuest = (Arc<dyn NativeGuest>, Arc<Manifest>);
 
 /// Describes a program with a configuration (MessagePack).
-pub type Describe = fn(program: &str, config: &[u8]) -> DescribeResult;
+pub type DescribeFunction = fn(program: &str, config: &[u8]) -> DescribeResult;
 
 /// The module cache of a host's machine.
 #[derive(Debug, Default)]
@@ -74,7 +74,7 @@ impl ModuleCache {
 
 /// The sources of modules.
 pub struct Modules {
-    describe: Describe,
+    describe: DescribeFunction,
     /// The module of each source and how often it changed; no module while nobody can read
     /// the source.
     sources: BTreeMap<String, (Option<Module>, u64)>,
@@ -93,7 +93,7 @@ type Result<T, E = RevisionLoadError> = std::result::Result<T, E>;
 impl Modules {
     /// Sources without modules.
     #[must_use]
-    pub fn new(describe: Describe) -> Self {
+    pub fn new(describe: DescribeFunction) -> Self {
         Self {
             describe,
             sources: BTreeMap::new(),

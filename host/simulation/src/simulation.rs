@@ -4,7 +4,7 @@ use davit_core::time::Instant;
 
 use crate::execution::ExecutedPlan;
 use crate::host::{Driver, Host};
-use crate::modules::{Describe, Modules};
+use crate::modules::{DescribeFunction, Modules};
 use crate::world::{HostIndex, Occurrence, World};
 
 /// How often the hosts are polled at one point in time before one counts as spinning.
@@ -40,7 +40,7 @@ pub enum StopReason {
 impl Simulation {
     /// A world with one host that does not run yet.
     #[must_use]
-    pub fn new(world: World, describe: Describe) -> Self {
+    pub fn new(world: World, describe: DescribeFunction) -> Self {
         Self {
             world,
             modules: Modules::new(describe),

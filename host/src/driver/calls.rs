@@ -60,7 +60,7 @@ impl Caller {
     pub(super) fn call(&self, call: Call<Arc<Guest>>) {
         let Call { id, guest, .. } = call;
         let logged = Arc::new(AtomicUsize::new(0));
-        let live = Live {
+        let live = CallReads {
             call: id,
             controller: call.controller,
             inbox: self.inbox.clone(),
@@ -190,13 +190,13 @@ fn call_failure(error: &CallError) -> CallFailure {
 }
 
 /// The live reads of one call.
-struct Live {
+struct CallReads {
     call: CallId,
     controller: Arc<str>,
     inbox: mpsc::UnboundedSender<Message>,
 }
 
-impl Live {
+impl CallReads {
     /// None if the host has stopped.
     async fn ask(&self, request: ReadRequest) -> Option<ReadAnswer> {
         let (answer, answered) = oneshot::channel();
@@ -211,7 +211,7 @@ impl Live {
     }
 }
 
-impl LiveReads for Live {
+impl LiveReads for CallReads {
     fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
         Box::pin(async move {
             let count = requests.len();

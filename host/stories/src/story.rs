@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::time::Instant;
-use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal};
 use davit_sim::model::DeletionKind;
 use davit_sim::{Time, direct};
 use davit_simulation::{Conditions, Dice, Simulation, StopReason, World};
@@ -282,7 +282,7 @@ impl Story {
                 self.has_pauses |= *action == Action::Refuse(Refusal::Invalid);
                 let fault = Fault {
                     matches: Match::new(verb, ""),
-                    when: When::Chance(0.3),
+                    when: FaultTiming::Chance(0.3),
                     action: action.clone(),
                 };
                 self.world().faults().add(fault);

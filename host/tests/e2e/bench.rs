@@ -16,7 +16,7 @@ use davit::modules::{Modules, ModulesOptions};
 use davit::records::Records;
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_sim::Sim;
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::model::DeletionKind;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -299,15 +299,15 @@ impl Bench {
 
     /// Starts the host with this configuration and waits until its controllers have
     /// started.
-    pub(crate) async fn host(&self, config: &str) -> Running {
+    pub(crate) async fn host(&self, config: &str) -> RunningHost {
         let mut running = self.host_without_controllers();
         running.apply(config).await;
         running.started().await;
         running
     }
 
-    pub(crate) fn host_without_controllers(&self) -> Running {
-        Running::start(self.client())
+    pub(crate) fn host_without_controllers(&self) -> RunningHost {
+        RunningHost::start(self.client())
     }
 
     /// Waits until only these pods are left in the namespace.
@@ -400,7 +400,7 @@ impl Default for Setup {
 }
 
 /// A running host.
-pub(crate) struct Running {
+pub(crate) struct RunningHost {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
@@ -410,7 +410,7 @@ pub(crate) struct Running {
     has_accounts: bool,
 }
 
-impl Running {
+impl RunningHost {
     /// Starts a host without controllers on an API server.
     pub(crate) fn start(client: kube::Client) -> Self {
         Self::start_with(client, Setup::default())
@@ -529,7 +529,7 @@ pub(crate) fn break_requests(sim: &Sim, matches: &Match) {
     for (number, action) in (3..).zip(FAILURES) {
         sim.add_fault(Fault {
             matches: matches.clone(),
-            when: When::Every(number),
+            when: FaultTiming::Every(number),
             action,
         });
     }

@@ -6,9 +6,9 @@ use davit::loader::ControllerLoadError;
 use davit_sim::fault::Match;
 use tokio::time::sleep;
 
-use crate::bench::{Running, builtin_guest, on_the_sim, parse, podgc};
+use crate::bench::{RunningHost, builtin_guest, on_the_sim, parse, podgc};
 
-async fn refused(host: &Running, config: &str) -> String {
+async fn refused(host: &RunningHost, config: &str) -> String {
     let controllers = parse(config).controllers.unwrap();
     let error: ControllerLoadError = host.host.apply(&controllers).await.unwrap_err();
     format!("{:#}", anyhow::Error::new(error))

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::model::DeleteOptions;
 use davit_sim::{Rng, Sim};
 use serde_json::{Value, json};
@@ -120,7 +120,7 @@ fn the_host_waits_for_an_unreachable_api_server() {
         bench.pod("orphan", "missing", "Running").await;
         let away = bench.sim().add_fault(Fault {
             matches: Match::default(),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseBefore,
         });
         let mut host = bench.host_without_controllers();
@@ -135,7 +135,7 @@ fn the_host_waits_for_an_unreachable_api_server() {
         // liveness.
         let away = bench.sim().add_fault(Fault {
             matches: Match::default(),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseBefore,
         });
         disturb_watches(bench.sim(), WatchFault::Abort);
@@ -182,7 +182,7 @@ fn a_write_that_fails_is_retried_with_back_off() {
         bench.pod("orphan", "missing", "Failed").await;
         let closed = bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Refuse(Refusal::InternalError),
         });
         let _host = bench.host(&podgc("Enforce", CONFIG)).await;
@@ -237,7 +237,7 @@ fn a_pause_of_one_api_group_delays_no_other() {
         let refused = |verb| {
             bench.sim().add_fault(Fault {
                 matches: Match::new(verb, "deployments"),
-                when: When::Always,
+                when: FaultTiming::Always,
                 action: Action::Refuse(Refusal::TooManyRequests(30)),
             })
         };

@@ -247,12 +247,12 @@ fn a_backlog_of_60_000_terminated_pods_is_deleted_in_order() {
 #[test]
 fn a_pod_created_again_under_its_name_is_kept() {
     on_the_sim(|bench| async move {
-        use davit_sim::fault::{Action, Fault, Match, When};
+        use davit_sim::fault::{Action, Fault, FaultTiming, Match};
         bench.pod("a", "missing", "Failed").await;
         // The deletion is slow, and the pod is replaced meanwhile.
         bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::First(1),
+            when: FaultTiming::First(1),
             action: Action::Delay(Duration::from_secs(5)),
         });
         let mut host = bench.host(&podgc("Enforce", HASTY)).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{on_the_sim, podgc};
@@ -16,7 +16,7 @@ fn a_stop_lets_started_plans_end() {
         }
         bench.sim().add_fault(Fault {
             matches: Match::new("patch", "pods"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Delay(Duration::from_secs(2)),
         });
         let config = "{quarantine: 1s, period: 1s, maxParallelDeletes: 5}";
@@ -49,7 +49,7 @@ fn the_next_host_finishes_what_the_first_left() {
         }
         bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::First(10),
+            when: FaultTiming::First(10),
             action: Action::CloseBefore,
         });
         let config = podgc("Enforce", "{quarantine: 1s, period: 1s}");

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use davit::host::Report;
-use davit_sim::fault::{Action, Fault, Match, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Running, on_the_sim, podgc, text};
+use crate::bench::{RunningHost, on_the_sim, podgc, text};
 
 const PODGC: &str = "{terminatedPodThreshold: 0, period: 500ms, quarantine: 1s}";
 
@@ -17,7 +17,7 @@ const LIST: Duration = Duration::from_secs(60);
 /// How long PodGC takes for a change: passes, a quarantine and two writes.
 const SOON: Duration = Duration::from_secs(5);
 
-fn started(running: &mut Running, name: &str) -> bool {
+fn started(running: &mut RunningHost, name: &str) -> bool {
     let mut reports = running.work_reports().into_iter();
     reports.any(|report| matches!(report, Report::Started { controller, .. } if controller == name))
 }
@@ -34,7 +34,7 @@ fn a_controller_that_needs_more_fields_delays_no_other() {
         for verb in ["list", "watch"] {
             bench.sim().add_fault(Fault {
                 matches: Match::new(verb, "pods"),
-                when: When::Always,
+                when: FaultTiming::Always,
                 action: Action::Delay(LIST),
             });
         }

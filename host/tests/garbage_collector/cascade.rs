@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -116,7 +116,7 @@ fn gc_71_a_deleted_definition_deletes_its_objects_and_their_dependents() {
             // The owner's kind is gone before the owner is read.
             let slow = cluster.sim.add_fault(Fault {
                 matches: Match::new("get", "foos"),
-                when: When::Always,
+                when: FaultTiming::Always,
                 action: Action::Delay(Duration::from_secs(1)),
             });
             cluster.delete(&owner, "");
@@ -137,7 +137,7 @@ fn gc_73_only_dependents_of_a_valid_cluster_scoped_owner_stay() {
         // The owners' watch is late.
         cluster.sim.add_fault(Fault {
             matches: Match::new("watch", "persistentvolumes"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Watch(0, WatchFault::Delay(Duration::from_secs(5))),
         });
         let _host = cluster.collector().await;

@@ -6,7 +6,7 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, FaultId, Match, Refusal, When};
+use davit_sim::fault::{Action, Fault, FaultId, FaultTiming, Match, Refusal};
 use davit_sim::model::{DeleteOptions, DeletionKind, DeletionStep};
 use davit_sim::{ConnectionClosed, RequestRecord, Sim, SimBody};
 use http::Request;
@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, deploy, on_the_sim, text};
+use crate::bench::{Bench, PATIENCE, RunningHost, deploy, on_the_sim, text};
 use crate::objects::SETTLED;
 
 /// An API server, and its answers to discovery.
@@ -55,24 +55,24 @@ pub(crate) fn test<F: Future<Output = ()>>(test: impl FnOnce(Cluster) -> F) {
 
 impl Cluster {
     /// Starts the host with the collector and waits until it has started.
-    pub(crate) async fn collector(&self) -> Running {
+    pub(crate) async fn collector(&self) -> RunningHost {
         self.collector_with("Enforce", "{}").await
     }
 
-    pub(crate) async fn collector_with(&self, mode: &str, config: &str) -> Running {
+    pub(crate) async fn collector_with(&self, mode: &str, config: &str) -> RunningHost {
         let mut running = self.host();
         running.apply(&configuration(mode, config)).await;
         running.started().await;
         running
     }
 
-    pub(crate) fn host(&self) -> Running {
+    pub(crate) fn host(&self) -> RunningHost {
         let cluster = self.clone();
         let service = service_fn(move |request: Request<Body>| {
             let cluster = cluster.clone();
             async move { cluster.serve(request).await }
         });
-        Running::start(deploy::davit_through(&self.sim, service))
+        RunningHost::start(deploy::davit_through(&self.sim, service))
     }
 
     /// Changes the answers of discovery from now on; the served resources stay.
@@ -218,7 +218,7 @@ impl Cluster {
     pub(crate) fn refuse(&self, matches: Match, refusal: Refusal) -> FaultId {
         self.sim.add_fault(Fault {
             matches,
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Refuse(refusal),
         })
     }

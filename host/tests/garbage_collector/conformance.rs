@@ -6,7 +6,7 @@ use std::future::Future;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Running, on_any_server};
+use crate::bench::{Bench, RunningHost, on_any_server};
 use crate::cluster::{
     blocking, config_map, configuration, held, object, owned, pod, rc, reference, template,
     to_nowhere,
@@ -14,7 +14,7 @@ use crate::cluster::{
 use crate::objects::{SETTLED, is_going};
 
 /// Runs a test if there is a server for it, and stops the collector that it started.
-fn test<F: Future<Output = (Bench, Running)>>(test: impl FnOnce(Bench) -> F) {
+fn test<F: Future<Output = (Bench, RunningHost)>>(test: impl FnOnce(Bench) -> F) {
     on_any_server(|bench| async move {
         let (bench, host) = test(bench).await;
         host.host.stop().await;
@@ -22,7 +22,7 @@ fn test<F: Future<Output = (Bench, Running)>>(test: impl FnOnce(Bench) -> F) {
     });
 }
 
-async fn collector(bench: &Bench) -> Running {
+async fn collector(bench: &Bench) -> RunningHost {
     bench.host(&configuration("Enforce", "{}")).await
 }
 

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -298,7 +298,7 @@ fn an_owner_is_not_released_before_its_dependents_can_be_seen() {
             cluster.delete(&owner, policy);
             cluster.sim.add_fault(Fault {
                 matches: Match::new("watch", "pods"),
-                when: When::First(1),
+                when: FaultTiming::First(1),
                 action: Action::Delay(Duration::from_secs(20)),
             });
             let begun = Instant::now();

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use davit_sim::Rng;
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -29,7 +29,7 @@ fn break_requests(cluster: &Cluster) {
                 }
                 cluster.sim.add_fault(Fault {
                     matches: Match::new(verb, resource),
-                    when: When::Chance(0.05),
+                    when: FaultTiming::Chance(0.05),
                     action: action.clone(),
                 });
             }
@@ -200,7 +200,7 @@ fn the_host_waits_for_an_unreachable_api_server() {
         let _host = cluster.collector().await;
         let away = cluster.sim.add_fault(Fault {
             matches: Match::default(),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseBefore,
         });
         for resource in RESOURCES {

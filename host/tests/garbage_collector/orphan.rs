@@ -1,6 +1,6 @@
 //! Deletions that orphan the dependents: they lose the reference and stay.
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -154,7 +154,7 @@ fn a_conflict_on_the_owner_is_read_again() {
         let pods = pods(&cluster, &owner, 2);
         cluster.sim.add_fault(Fault {
             matches: Match::new("patch", "replicationcontrollers"),
-            when: When::First(3),
+            when: FaultTiming::First(3),
             action: Action::Refuse(Refusal::Conflict),
         });
         let _host = cluster.collector().await;

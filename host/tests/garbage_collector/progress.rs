@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, FaultId, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultId, FaultTiming, Match, Refusal, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::Running;
+use crate::bench::RunningHost;
 use crate::cluster::{
     Cluster, blocking, config_map, configuration, definition, held, object, owned, pod, rc,
     reference, test, to_nowhere,
@@ -17,7 +17,7 @@ use crate::objects::SETTLED;
 fn delay(cluster: &Cluster, matches: Match, time: Duration) -> FaultId {
     cluster.sim.add_fault(Fault {
         matches,
-        when: When::Always,
+        when: FaultTiming::Always,
         action: Action::Delay(time),
     })
 }
@@ -252,7 +252,7 @@ fn a_dependent_that_changes_all_the_time_is_deleted() {
 
 /// A dependent of a deleted owner, a second before the deletion of the dependent
 /// arrives; and another owner that it can get meanwhile.
-async fn doomed_dependent(cluster: &Cluster) -> (Running, Value, Value) {
+async fn doomed_dependent(cluster: &Cluster) -> (RunningHost, Value, Value) {
     let owner = cluster.create(rc("owner"));
     let haven = cluster.create(rc("haven"));
     let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));

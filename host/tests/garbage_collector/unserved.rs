@@ -6,7 +6,7 @@ use davit_sim::fault::{Match, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::Running;
+use crate::bench::RunningHost;
 use crate::cluster::{
     Cluster, Discovery, blocking, config_map, configuration, definition, held, object, owned, pod,
     reference, test,
@@ -203,7 +203,7 @@ fn an_owner_waits_for_a_group_that_never_answered() {
         // Only the answers of discovery matter here.
         let config = "{ignoredResources: [{group: apiextensions.k8s.io, \
                       resource: customresourcedefinitions}]}";
-        let host: Running = cluster.collector_with("Enforce", config).await;
+        let host: RunningHost = cluster.collector_with("Enforce", config).await;
         cluster.delete(&owner, "Orphan");
         sleep(PERIOD * 5).await;
         assert_eq!(finalizers(&cluster, &owner), json!(["orphan"]));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Running, on_any_server, text};
+use crate::bench::{Bench, RunningHost, on_any_server, text};
 use crate::config;
 use crate::objects::is_going;
 
@@ -45,7 +45,7 @@ impl Zones {
     }
 }
 
-async fn enforcing(bench: &Bench) -> Running {
+async fn enforcing(bench: &Bench) -> RunningHost {
     bench.host(&config("Enforce", HASTY)).await
 }
 

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use davit_cluster::connect::{ConnectOptions, connect};
-use davit_sim::fault::{Action, Fault, Match, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use davit_sim::{Config, Identity, Sim, kubeconfig_with_token};
 use futures::future::join_all;
 use http::Request;
@@ -22,7 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Server {
     sim: Sim,
-    server: davit_sim::Server,
+    http: davit_sim::Server,
     identity: Identity,
 }
 
@@ -31,17 +31,17 @@ impl Server {
         let sim = Sim::new(Config::default(), jiff::Timestamp::now()).unwrap();
         let identity = Identity::new(vec!["127.0.0.1".to_owned()]).unwrap();
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let server = davit_sim::Server::start_tls(any, sim.clone(), &identity);
-        let server = server.await.unwrap();
+        let http = davit_sim::Server::start_tls(any, sim.clone(), &identity);
+        let http = http.await.unwrap();
         Self {
             sim,
-            server,
+            http,
             identity,
         }
     }
 
     async fn client(&self) -> kube::Client {
-        self.client_at(self.server.address(), true).await
+        self.client_at(self.http.address(), true).await
     }
 
     async fn client_at(&self, address: SocketAddr, http2: bool) -> kube::Client {
@@ -107,24 +107,24 @@ async fn watches_share_connections() {
     let open = names.iter().map(|name| Watch::open(&client, name));
     let mut watches = join_all(open).await;
     // At most 64 on each.
-    assert_eq!(server.server.connections(), 2);
+    assert_eq!(server.http.connections(), 2);
     for (name, watch) in names.iter().zip(&mut watches) {
         server.config_map(name, name, 1);
         assert_eq!(watch.next().await, *name);
     }
     // Another request is not on theirs.
     assert_eq!(get(&client, "/version").await.unwrap(), 200);
-    assert_eq!(server.server.connections(), 3);
+    assert_eq!(server.http.connections(), 3);
 }
 
 #[tokio::test]
 async fn http_2_can_be_disabled() {
     let server = Server::start().await;
-    let client = server.client_at(server.server.address(), false).await;
+    let client = server.client_at(server.http.address(), false).await;
     let names: Vec<String> = (0..8).map(|number| format!("n{number}")).collect();
     let open = names.iter().map(|name| Watch::open(&client, name));
     let watches = join_all(open).await;
-    assert_eq!(server.server.connections(), watches.len());
+    assert_eq!(server.http.connections(), watches.len());
 }
 
 /// As by `--goaway-chance`: no watch ends, and none fails to start.
@@ -142,7 +142,7 @@ async fn watches_leave_a_connection_that_the_server_closes() {
     let drains = async {
         loop {
             sleep(Duration::from_millis(3)).await;
-            server.server.drain();
+            server.http.drain();
         }
     };
     tokio::select! {
@@ -170,7 +170,7 @@ async fn a_watch_that_is_not_read_does_not_hold_up_others() {
     sleep(Duration::from_millis(200)).await;
     server.config_map("default", "small", 1);
     assert_eq!(watch.next().await, "small");
-    assert_eq!(server.server.connections(), 1);
+    assert_eq!(server.http.connections(), 1);
     drop(unread);
 }
 
@@ -183,7 +183,7 @@ async fn a_watch_that_is_given_up_disturbs_no_other() {
     let other = Watch::open(&client, "other").await;
     server.sim.add_fault(Fault {
         matches: Match::new("watch", "configmaps"),
-        when: When::Always,
+        when: FaultTiming::Always,
         action: Action::Delay(Duration::from_secs(600)),
     });
     let late = timeout(Duration::from_millis(100), Watch::open(&client, "late"));
@@ -197,7 +197,7 @@ async fn a_watch_that_is_given_up_disturbs_no_other() {
     timeout(PATIENCE, ended).await.unwrap();
     server.config_map("default", "late", 1);
     assert_eq!(watch.next().await, "late");
-    assert_eq!(server.server.connections(), 1);
+    assert_eq!(server.http.connections(), 1);
 }
 
 #[tokio::test]
@@ -205,12 +205,12 @@ async fn watches_start_again_after_a_restart_of_the_server() {
     let mut server = Server::start().await;
     let client = server.client().await;
     let mut watch = Watch::open(&client, "default").await;
-    let address = server.server.address();
-    drop(server.server);
+    let address = server.http.address();
+    drop(server.http);
     let ended = timeout(PATIENCE, watch.0.frame()).await.unwrap();
     assert!(matches!(ended, None | Some(Err(_))));
     let restarted = davit_sim::Server::start_tls(address, server.sim.clone(), &server.identity);
-    server.server = restarted.await.unwrap();
+    server.http = restarted.await.unwrap();
     let mut watch = Watch::open(&client, "default").await;
     server.config_map("default", "late", 1);
     assert_eq!(watch.next().await, "late");
@@ -255,7 +255,7 @@ impl Network {
 #[tokio::test]
 async fn a_watch_on_a_dead_connection_ends_soon() {
     let server = Server::start().await;
-    let network = Network::to(server.server.address()).await;
+    let network = Network::to(server.http.address()).await;
     let client = server.client_at(network.address, true).await;
     let mut watch = Watch::open(&client, "default").await;
     network.hang();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::{Rng, Sim};
 use tokio::time::sleep;
 
@@ -152,7 +152,7 @@ fn an_eviction_that_fails_is_retried() {
         pod(&bench, "pod", &node, &[]).await;
         let closed = bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Refuse(Refusal::InternalError),
         });
         let host = bench.host(&taint_eviction("Enforce", "{}")).await;
@@ -180,7 +180,7 @@ fn an_eviction_that_fails_can_be_cancelled() {
         pod(&bench, "pod", &node, &[]).await;
         bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseBefore,
         });
         let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
@@ -212,7 +212,7 @@ fn the_next_host_finishes_what_the_first_left() {
         pod(&bench, "later", &node, &[toleration(KEY, Some(60))]).await;
         let closed = bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseBefore,
         });
         let config = taint_eviction("Enforce", "{}");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, WatchFault};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -205,7 +205,7 @@ fn a_pod_created_again_during_the_deletion_is_kept() {
         pod(&bench, "pod", &node, &[]).await;
         bench.sim().add_fault(Fault {
             matches: Match::new("patch", "pods"),
-            when: When::First(1),
+            when: FaultTiming::First(1),
             action: Action::Delay(Duration::from_secs(5)),
         });
         let _host = bench.host(&taint_eviction("Enforce", "{}")).await;

@@ -12,7 +12,7 @@ use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, deploy, in_real_time, on_the_sim};
+use crate::bench::{Bench, PATIENCE, RunningHost, deploy, in_real_time, on_the_sim};
 use crate::cluster::{KEY, pod, taint, taint_eviction, until_resynced};
 
 const NODES: usize = 60;
@@ -36,7 +36,7 @@ fn a_taint_marks_its_first_pod_at_once_and_reads_no_other_nodes_pods() {
             nodes.push(node);
         }
         let marked = FirstMark::default();
-        let mut host = Running::start(watched(bench.sim(), &marked));
+        let mut host = RunningHost::start(watched(bench.sim(), &marked));
         host.apply(&taint_eviction("Enforce", "{}")).await;
         host.started().await;
         let mut left = NODES * PODS;
@@ -133,7 +133,7 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         }
         let times = Times::default();
         let client = limited(bench.sim(), &times);
-        let mut host = Running::start(client.clone());
+        let mut host = RunningHost::start(client.clone());
         host.apply(&taint_eviction("Enforce", "{}")).await;
         host.started().await;
         until_resynced().await;

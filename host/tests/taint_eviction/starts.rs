@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, WatchFault};
 use jiff::{Span, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Running, in_real_time_since, on_the_sim};
+use crate::bench::{Bench, RunningHost, in_real_time_since, on_the_sim};
 use crate::cluster::{
     assert_left, messages, pod, set_tolerations, taint, taint_eviction, toleration,
 };
@@ -25,7 +25,7 @@ async fn pod_on_a_node(bench: &mut Bench, tolerated: &[(&str, i64)]) -> String {
 }
 
 /// A host that enforces this policy.
-async fn host_with(bench: &Bench, policy: &str) -> Running {
+async fn host_with(bench: &Bench, policy: &str) -> RunningHost {
     let config = format!("{{reschedule: {policy}}}");
     bench.host(&taint_eviction("Enforce", &config)).await
 }
@@ -182,7 +182,7 @@ fn a_taint_that_was_away_during_a_slow_call_starts_again() {
                 name: slow.clone(),
                 ..Match::new("get", "nodes")
             },
-            when: When::First(1),
+            when: FaultTiming::First(1),
             action: Action::Delay(Duration::from_secs(20)),
         });
         // Both pods come in one list, and so in one call.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::helpers::{Kubelet, KubeletOptions};
 use davit_sim::model::{DeleteOptions, DeletionKind, DeletionStep};
 use davit_sim::{Rng, Sim};
@@ -445,7 +445,7 @@ impl Story {
         let verb = self.choose(&["patch", "delete", "get"]).unwrap();
         self.sim.add_fault(Fault {
             matches: Match::new(verb, ""),
-            when: When::Chance(0.3),
+            when: FaultTiming::Chance(0.3),
             action,
         });
     }

@@ -57,7 +57,7 @@ pub(super) struct Driver<C> {
     kinds: BTreeMap<StreamId, String>,
     calls: BTreeMap<controller::CallId, InFlight>,
     readings: BTreeMap<ReadId, controller::CallId>,
-    executing: BTreeMap<PlanId, Executing>,
+    executing: BTreeMap<PlanId, PlanUnderTest>,
     /// Plans that were decided, as the guest and as the host knows them, by the uid of
     /// their target.
     decided: BTreeMap<String, Vec<(sdk::Plan, Plan)>>,
@@ -75,7 +75,7 @@ struct InFlight {
     decisions: Vec<plan::Decision>,
 }
 
-struct Executing {
+struct PlanUnderTest {
     plan: Arc<Plan>,
     decided: sdk::Plan,
 }
@@ -476,7 +476,7 @@ impl<C: Controller> Driver<C> {
             .flatten()
             .find(|(_, read)| *read == **plan);
         let (decided, _) = decided.cloned().expect("the guest decided the plan");
-        let executing = Executing {
+        let executing = PlanUnderTest {
             plan: Arc::clone(plan),
             decided,
         };
@@ -484,7 +484,7 @@ impl<C: Controller> Driver<C> {
     }
 
     fn executed(&mut self, id: PlanId, outcome: &Outcome) {
-        let Some(Executing { plan, decided }) = self.executing.remove(&id) else {
+        let Some(PlanUnderTest { plan, decided }) = self.executing.remove(&id) else {
             return;
         };
         let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));

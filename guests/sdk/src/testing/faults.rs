@@ -1,7 +1,7 @@
 //! What a test makes fail: requests, watches and discovery, by the faults of the API
 //! server and of the way to it.
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_simulation::{HostIndex, World};
 
 use super::cluster::plural;
@@ -28,7 +28,7 @@ pub(super) fn fail(world: &mut World, verb: &str, kind: &str, key: &str, class: 
             name: name.to_owned(),
             ..Match::new(verb, &plural(kind))
         },
-        when: When::Always,
+        when: FaultTiming::Always,
         action,
     });
     true
@@ -40,7 +40,7 @@ pub(super) fn interrupt(world: &mut World, kind: &str) {
     for verb in ["list", "watch"] {
         world.faults().add(Fault {
             matches: Match::new(verb, &plural),
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::Refuse(Refusal::InternalError),
         });
     }

@@ -26,7 +26,7 @@ struct Spec {
 }
 
 #[derive(Deserialize)]
-struct Undeclared {
+struct UndeclaredQueueGuest {
     #[serde(default)]
     status: String,
 }
@@ -159,7 +159,7 @@ impl Controller for Toy {
             }
             "undeclared-watch" => drop(cx.watch(UNDECLARED).get("x")),
             "undeclared-field" => {
-                let sneaky = WatchName::<Undeclared>::new("jobs");
+                let sneaky = WatchName::<UndeclaredQueueGuest>::new("jobs");
                 let job = cx.watch(sneaky).get("ns/job");
                 log(format!("status {:?}", job.map(|job| job.view.status)));
             }

@@ -26,7 +26,7 @@ use crate::api::{Api, Course};
 #[derive(Clone)]
 pub struct Recorder {
     api: Api,
-    shared: Arc<Shared>,
+    shared: Arc<EventQueue>,
     flushes: mpsc::UnboundedSender<FlushEnd>,
 }
 
@@ -34,7 +34,7 @@ pub struct Recorder {
 type FlushEnd = oneshot::Sender<()>;
 
 #[derive(Debug, Default)]
-struct Shared {
+struct EventQueue {
     recorder: Mutex<events::Recorder>,
     /// Wakes the worker.
     changed: Notify,
@@ -50,7 +50,7 @@ impl Recorder {
     /// Starts the worker that sends events, in a task of tokio's.
     #[must_use]
     pub fn start(api: Api) -> Self {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<EventQueue>::default();
         let (flushes, requested) = mpsc::unbounded_channel();
         tokio::spawn(work(api.clone(), Arc::clone(&shared), requested));
         Self {
@@ -92,14 +92,14 @@ impl Recorder {
     }
 }
 
-impl Shared {
+impl EventQueue {
     fn recorder(&self) -> MutexGuard<'_, events::Recorder> {
         self.recorder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Executes the recorder's effects.
-async fn work(api: Api, shared: Arc<Shared>, mut requested: mpsc::UnboundedReceiver<FlushEnd>) {
+async fn work(api: Api, shared: Arc<EventQueue>, mut requested: mpsc::UnboundedReceiver<FlushEnd>) {
     let clock = api.clock();
     let mut under_way = FuturesUnordered::new();
     let mut flushes = Vec::new();
@@ -158,7 +158,7 @@ fn log(report: &Report) {
             suppressed,
         } => tracing::warn!("{message}: the event is dropped{suppressed}"),
         Report::Left { count, within } => {
-            tracing::warn!("{count} events were dropped: they could not be sent within {within:?}")
+            tracing::warn!("{count} events were dropped: they could not be sent within {within:?}");
         }
     }
 }

@@ -7,7 +7,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest};
-use davit_core::request::read::{self, Listing, Next};
+use davit_core::request::read::{self, Listing, ReadAction};
 use futures::StreamExt as _;
 
 use crate::api::Api;
@@ -65,8 +65,8 @@ pub async fn list(
     loop {
         let answer = api.read(&page).await;
         match listing.handle(answer.as_deref(), api.clock().instant()) {
-            Next::Send(request) => page = request,
-            Next::Done(result) => return result,
+            ReadAction::Send(request) => page = request,
+            ReadAction::Done(result) => return result,
         }
     }
 }

@@ -56,7 +56,7 @@ fn send(sender: &Sender, text: &str) {
 
 /// A reflector under test. Its server takes its answers from a list; later requests get
 /// no answer.
-struct Running {
+struct RunningReflector {
     server: Server,
     reflector: Reflector,
     batches: mpsc::Receiver<Batch>,
@@ -65,7 +65,7 @@ struct Running {
     deadline: Instant,
 }
 
-impl Running {
+impl RunningReflector {
     fn start(spec: StreamSpec, settings: Settings, replies: Vec<Reply>) -> Self {
         let replies = std::sync::Mutex::new(replies.into_iter());
         let server = Server::new(move |_, _| {
@@ -144,7 +144,7 @@ fn paged() -> Settings {
 #[tokio::test(start_paused = true)]
 async fn a_list_and_then_its_watch() {
     let (sender, watch) = stream();
-    let mut running = Running::paged(vec![list(&["a", "b"], "5"), watch]);
+    let mut running = RunningReflector::paged(vec![list(&["a", "b"], "5"), watch]);
     assert_eq!(running.news().await, "=a,b");
     send(&sender, &line("ADDED", &pod("c", "6")));
     assert_eq!(running.news().await, "+c");
@@ -167,7 +167,7 @@ async fn a_list_and_then_its_watch() {
 async fn a_streaming_list_of_metadata() {
     let (sender, watch) = stream();
     let spec = spec(&["metadata.labels"]);
-    let mut running = Running::start(spec, Settings::default(), vec![watch]);
+    let mut running = RunningReflector::start(spec, Settings::default(), vec![watch]);
     let end = json!({"metadata": {
         "resourceVersion": "9", "annotations": {"k8s.io/initial-events-end": "true"},
     }});
@@ -193,7 +193,7 @@ async fn a_streaming_list_of_metadata() {
 
 #[tokio::test(start_paused = true)]
 async fn pages_of_metadata_are_requested_as_partial_metadata() {
-    let mut running = Running::start(spec(&[]), paged(), vec![list(&[], "5")]);
+    let mut running = RunningReflector::start(spec(&[]), paged(), vec![list(&[], "5")]);
     assert_eq!(running.news().await, "=");
     assert_eq!(
         running.server.seen()[0].header("accept"),
@@ -204,7 +204,7 @@ async fn pages_of_metadata_are_requested_as_partial_metadata() {
 #[tokio::test(start_paused = true)]
 async fn events_that_arrive_together_are_one_batch() {
     let (sender, watch) = stream();
-    let mut running = Running::paged(vec![list(&[], "5"), watch]);
+    let mut running = RunningReflector::paged(vec![list(&[], "5"), watch]);
     running.requests(2).await;
     for number in 0..100 {
         send(&sender, &line("ADDED", &pod("a", &number.to_string())));
@@ -219,7 +219,7 @@ async fn events_that_arrive_together_are_one_batch() {
 #[tokio::test(start_paused = true)]
 async fn a_full_channel_stops_the_reading_and_loses_nothing() {
     let (sender, watch) = stream();
-    let mut running = Running::paged(vec![list(&[], "0"), watch]);
+    let mut running = RunningReflector::paged(vec![list(&[], "0"), watch]);
     running.requests(2).await;
     for number in 1..=10_000 {
         send(&sender, &line("ADDED", &pod("a", &number.to_string())));
@@ -240,7 +240,7 @@ async fn a_full_channel_stops_the_reading_and_loses_nothing() {
 async fn a_connection_that_breaks_is_resumed_from_the_last_event() {
     let (sender, first) = stream();
     let (_open, second) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), first, second]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), first, second]);
     assert_eq!(running.news().await, "=a");
     send(&sender, &line("ADDED", &pod("b", "6")));
     assert_eq!(running.news().await, "+b");
@@ -260,7 +260,7 @@ async fn a_connection_that_breaks_is_resumed_from_the_last_event() {
 #[tokio::test(start_paused = true)]
 async fn the_error_of_a_broken_connection_names_the_cause() {
     let (sender, first) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), first]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");
     let reset = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
     sender.send(Err(reset)).unwrap();
@@ -276,7 +276,7 @@ async fn the_error_of_a_broken_connection_names_the_cause() {
 #[tokio::test(start_paused = true)]
 async fn a_half_open_connection_is_dropped_after_a_silence() {
     let (sender, first) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), first]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");
     let start = Instant::now();
     tokio::time::sleep(Duration::from_mins(1)).await;
@@ -298,7 +298,8 @@ async fn an_expired_version_and_a_garbled_event_mean_a_new_list() {
         line("ADDED", &json!({"metadata": {}})),
     ] {
         let (sender, first) = stream();
-        let mut running = Running::paged(vec![list(&["a"], "5"), first, list(&["b"], "9")]);
+        let mut running =
+            RunningReflector::paged(vec![list(&["a"], "5"), first, list(&["b"], "9")]);
         assert_eq!(running.news().await, "=a");
         send(&sender, &text);
         assert_eq!(running.news().await, "=b");
@@ -308,7 +309,7 @@ async fn an_expired_version_and_a_garbled_event_mean_a_new_list() {
 #[tokio::test(start_paused = true)]
 async fn an_event_without_an_end_ends_the_watch() {
     let (sender, first) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), first]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");
     let megabyte = "x".repeat(1 << 20);
     for _ in 0..33 {
@@ -320,7 +321,7 @@ async fn an_event_without_an_end_ends_the_watch() {
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_is_no_list_replaces_nothing() {
-    let mut running = Running::paged(vec![
+    let mut running = RunningReflector::paged(vec![
         Reply::Json(200, status(200, "", "", json!({}))),
         Reply::Text(
             200,
@@ -338,7 +339,7 @@ async fn an_answer_that_is_no_list_replaces_nothing() {
 #[tokio::test(start_paused = true)]
 async fn it_stops_when_its_handle_or_its_reader_is_dropped() {
     let (sender, watch) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), watch]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), watch]);
     assert_eq!(running.news().await, "=a");
     running.requests(2).await;
     drop(running.reflector);
@@ -347,7 +348,7 @@ async fn it_stops_when_its_handle_or_its_reader_is_dropped() {
         .unwrap();
 
     let (sender, watch) = stream();
-    let mut running = Running::paged(vec![list(&["a"], "5"), watch]);
+    let mut running = RunningReflector::paged(vec![list(&["a"], "5"), watch]);
     assert_eq!(running.news().await, "=a");
     running.requests(2).await;
     drop(running.batches);

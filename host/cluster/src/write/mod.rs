@@ -10,7 +10,7 @@ use davit_core::controller::Outcome;
 use davit_core::events::Decision;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
-use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent};
+use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent};
 
 use crate::api::{Api, Course};
 use crate::events::Recorder;
@@ -63,18 +63,18 @@ impl Writer {
         let mut next = execution.proceed();
         loop {
             next = match next {
-                PlanNext::Send(request) => {
+                PlanAction::Send(request) => {
                     let call = self.api.call_in_term(&request, &mut course, term);
                     let answer = term.send(call).await;
                     execution.handle(answer.as_deref())
                 }
-                PlanNext::Record(event) => {
+                PlanAction::Record(event) => {
                     if decision.is_some() {
                         self.recorder.record(&plan.target, &event, decision);
                     }
                     execution.proceed()
                 }
-                PlanNext::Done(outcome) => return outcome,
+                PlanAction::Done(outcome) => return outcome,
             };
         }
     }

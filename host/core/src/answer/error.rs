@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::msgpack::NotJson;
+use crate::msgpack::JsonError;
 
 /// A place in an answer, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub enum AnswerError {
         /// `patch`, `creation`, `note`.
         what: &'static str,
         /// The reason.
-        source: NotJson,
+        source: JsonError,
     },
     /// A body is well-formed, but incomplete or wrong.
     #[error("{place}: the body of the {what} {problem}")]

@@ -13,10 +13,10 @@ mod rollout;
 #[cfg(test)]
 mod tests;
 
-pub(super) use self::authorized::{Authorization, NotAuthorized, say_allowed};
+pub(super) use self::authorized::{Authorization, MissingAuthorization, say_allowed};
 use self::finding::{Effort, Finding};
 use self::findings::findings;
-pub(super) use self::granted::{Granted, NotGranted};
+pub(super) use self::granted::{GrantText, MissingGrant};
 use self::load::load_conditions;
 use self::rollout::progressing;
 use super::loading::LoadProblem;
@@ -44,9 +44,9 @@ pub(super) struct ConditionInputs<'a> {
     /// The module of the revision that the spec describes, once it is loaded.
     pub(super) loaded: Option<LoadedModule<'a>>,
     /// What that revision may read and write, if it may run.
-    pub(super) granted: Option<&'a Granted>,
+    pub(super) granted: Option<&'a GrantText>,
     /// What revisions declare and the operator does not grant.
-    pub(super) not_granted: Option<&'a NotGranted>,
+    pub(super) not_granted: Option<&'a MissingGrant>,
     /// What is known about the controller's account.
     pub(super) authorization: Option<&'a Authorization<'a>>,
     pub(super) running: Readiness,

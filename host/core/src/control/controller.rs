@@ -16,10 +16,10 @@ use self::needs::Needs;
 use super::answers;
 use super::carried::CarriedWrites;
 use super::declaration::Declaration;
-use super::loading::{LoadProblem, Loading};
+use super::loading::{LoadProblem, LoadState};
 use super::notice::Notice;
 use super::part::Part;
-use super::recording::Recording;
+use super::recording::RecordProgress;
 use super::reported::ReportedState;
 use super::requests::Requests;
 use super::rest::Rest;
@@ -63,7 +63,7 @@ pub(super) struct Controller<G> {
     stable: Option<Revision<G>>,
     /// The revision that the spec describes; the former one until that is loaded.
     desired: Option<Revision<G>>,
-    pub(super) loading: Loading,
+    pub(super) loading: LoadState,
     /// What the loaded revisions need, those that run included.
     needs: Vec<Needs>,
     /// Whether the needs have changed since the last review.
@@ -83,7 +83,7 @@ pub(super) struct Controller<G> {
     pub(super) has_lease: bool,
     /// The part of this replica in the decisions.
     pub(super) part: Part,
-    pub(super) recording: Recording,
+    pub(super) recording: RecordProgress,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<String>,
     /// Whether the decision on the last declaration is recorded, or known not to be.
@@ -134,7 +134,7 @@ impl<G: Clone> Controller<G> {
             rollout: Rollout::restore(&status),
             stable: None,
             desired: None,
-            loading: Loading::new(now.instant),
+            loading: LoadState::new(now.instant),
             needs: Vec::new(),
             have_needs_changed: true,
             problem: None,
@@ -145,7 +145,7 @@ impl<G: Clone> Controller<G> {
             carried: CarriedWrites::recorded(&status, now),
             has_lease: false,
             part: Part::Leader,
-            recording: Recording::new(status.clone(), version),
+            recording: RecordProgress::new(status.clone(), version),
             unrecorded: None,
             is_settled: false,
             other_host: None,
@@ -176,7 +176,7 @@ impl<G: Clone> Controller<G> {
         let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.carried = CarriedWrites::recorded(&status, now);
-        self.recording = Recording::new(status.clone(), version);
+        self.recording = RecordProgress::new(status.clone(), version);
         self.unrecorded = None;
         self.failure = self.failure.take().filter(|_| is_same);
         self.named = self.named.max(last_name(&status));

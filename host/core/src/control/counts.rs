@@ -11,12 +11,12 @@ pub(super) struct StepCounts {
     last: StepObservation,
     /// What this host had counted in the dark when it took over: the former leader has
     /// recorded the same.
-    dark: Dark,
+    dark: UncountedSteps,
 }
 
 /// The counts that do not count.
 #[derive(Clone, Debug, Default, PartialEq)]
-enum Dark {
+enum UncountedSteps {
     /// None.
     #[default]
     Nothing,
@@ -32,39 +32,39 @@ impl StepCounts {
         Self {
             last: before.clone(),
             before,
-            dark: Dark::Nothing,
+            dark: UncountedSteps::Nothing,
         }
     }
 
     /// This host takes over from the one that recorded the counts, and has counted beside
     /// it.
     pub(super) fn take_over(&mut self) {
-        self.dark = Dark::Next;
+        self.dark = UncountedSteps::Next;
     }
 
     /// The candidate is not observed: what this host counts later does count.
     pub(super) fn note_absence(&mut self) {
-        if self.dark == Dark::Next {
-            self.dark = Dark::Nothing;
+        if self.dark == UncountedSteps::Next {
+            self.dark = UncountedSteps::Nothing;
         }
     }
 
     /// Adds the counts of this host so far.
     pub(super) fn observe(&mut self, observed: &StepObservation) {
-        if self.dark == Dark::Next {
-            self.dark = Dark::These(observed.clone());
+        if self.dark == UncountedSteps::Next {
+            self.dark = UncountedSteps::These(observed.clone());
         }
         // The candidate has started again since.
-        if let Dark::These(dark) = &self.dark
+        if let UncountedSteps::These(dark) = &self.dark
             && (observed.failed_calls < dark.failed_calls
                 || observed.counts.compared() < dark.counts.compared())
         {
-            self.dark = Dark::Nothing;
+            self.dark = UncountedSteps::Nothing;
         }
         let nothing = StepObservation::default();
         let dark = match &self.dark {
-            Dark::These(dark) => dark,
-            Dark::Nothing | Dark::Next => &nothing,
+            UncountedSteps::These(dark) => dark,
+            UncountedSteps::Nothing | UncountedSteps::Next => &nothing,
         };
         let since = |all: u64, dark: u64| all.saturating_sub(dark);
         let before = &self.before;

@@ -68,12 +68,12 @@ impl Decision {
 /// A value that follows from a decision. It must not take effect until the decision is
 /// recorded: a host that crashes in between continues from the record.
 #[derive(Clone, Debug)]
-pub(super) struct Unrecorded<T> {
+pub(super) struct PendingDecision<T> {
     decision: Decision,
     value: T,
 }
 
-impl<T> Unrecorded<T> {
+impl<T> PendingDecision<T> {
     pub(super) fn new(decision: Decision, value: T) -> Self {
         Self { decision, value }
     }
@@ -107,7 +107,7 @@ mod tests {
             ..ControllerStatus::default()
         };
         let decision = |step| Decision::of(&in_step(step));
-        let second = Unrecorded::new(decision(2), "half of the cohorts");
+        let second = PendingDecision::new(decision(2), "half of the cohorts");
         assert_eq!(second.clone().recorded(None), None);
         assert_eq!(second.clone().recorded(Some(&decision(1))), None);
         let recorded = second.recorded(Some(&decision(2)));
@@ -123,7 +123,7 @@ mod tests {
                 ..ControllerStatus::default()
             })
         };
-        let value = Unrecorded::new(of(2), "no candidate");
+        let value = PendingDecision::new(of(2), "no candidate");
         assert_eq!(value.recorded(Some(&of(1))), Some("no candidate"));
         assert_ne!(of(1), of(2), "the new one is recorded soon");
     }

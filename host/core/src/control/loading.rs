@@ -239,7 +239,7 @@ impl LoadProblem {
 /// The revisions of a controller that are being loaded, and when the next attempts are
 /// due.
 #[derive(Debug)]
-pub(super) struct Loading {
+pub(super) struct LoadState {
     /// The version of the source when it was last checked.
     version: Option<SourceVersion>,
     /// Why the module in the source cannot be used, if it cannot.
@@ -273,7 +273,7 @@ pub(super) enum LoadOutcome<G> {
     Missing(Role, LoadProblem),
 }
 
-impl Loading {
+impl LoadState {
     pub(super) fn new(now: Instant) -> Self {
         Self {
             version: None,

@@ -26,7 +26,7 @@ const RETRY_MOST: Duration = Duration::from_secs(30);
 
 /// The state of a controller's record, and the write that is under way.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub(super) struct RecordProgress {
     under_way: Option<(RecordId, Write)>,
     /// The status that was recorded last, without its host.
     status: ControllerStatus,
@@ -96,7 +96,7 @@ pub(super) enum RecordOutcome {
     Explain(String),
 }
 
-impl Recording {
+impl RecordProgress {
     /// The recording of a controller whose record was read.
     pub(super) fn new(status: ControllerStatus, version: Option<StatusVersion>) -> Self {
         let status = ControllerStatus {
@@ -437,7 +437,11 @@ mod tests {
         }
     }
 
-    fn next(recording: &mut Recording, status: &ControllerStatus, seconds: u64) -> Option<Record> {
+    fn next(
+        recording: &mut RecordProgress,
+        status: &ControllerStatus,
+        seconds: u64,
+    ) -> Option<Record> {
         let what = RecordInputs {
             now: at(seconds),
             status,
@@ -458,7 +462,7 @@ mod tests {
     #[test]
     fn a_status_is_written_again_after_a_write_without_an_answer() {
         let (before, after) = (status("before"), status("after"));
-        let mut recording = Recording::new(before.clone(), None);
+        let mut recording = RecordProgress::new(before.clone(), None);
         assert_eq!(next(&mut recording, &before, 1), None);
         assert!(next(&mut recording, &after, 2).is_some());
         let failed = recording.handle(RecordId(2), Err(no_answer()), at(2).instant);
@@ -470,7 +474,7 @@ mod tests {
 
     #[test]
     fn attempts_become_rarer_up_to_30_seconds() {
-        let mut recording = Recording::new(status("before"), None);
+        let mut recording = RecordProgress::new(status("before"), None);
         let after = status("after");
         let mut attempts = Vec::new();
         for second in 0..120 {

@@ -87,13 +87,13 @@ pub(super) enum Wait {
 
 /// Whether a candidate may go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum CandidateEligibility {
     /// The spec describes it, and it may run.
     Current,
     /// The spec describes it. The operator does not grant what it declares.
-    NotGranted,
+    MissingGrant,
     /// The spec describes it. The controller's account may not open its watches.
-    NotAuthorized,
+    MissingAuthorization,
     /// The revision that the spec describes is another one, or not loaded.
     NotLoaded,
 }

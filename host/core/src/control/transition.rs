@@ -8,7 +8,7 @@
 pub(super) mod table;
 
 use super::notice::Notice;
-use super::state::{Candidate, Loss, Rollout, Standing, Wait, step_of};
+use super::state::{Candidate, CandidateEligibility, Loss, Rollout, Wait, step_of};
 use super::text::one_line;
 use crate::api::{RejectedStatus, RevisionStatus, StepConfig};
 use crate::rollout::progress::{AnalysisFailure, StepOutcome, StepWait};
@@ -224,7 +224,11 @@ impl Rollout {
 
     /// Applies the outcome of the analysis. Returns the transition that ends the step,
     /// if it ends.
-    pub(super) fn end_step(&mut self, next: StepOutcome, standing: Standing) -> Option<Transition> {
+    pub(super) fn end_step(
+        &mut self,
+        next: StepOutcome,
+        standing: CandidateEligibility,
+    ) -> Option<Transition> {
         match next {
             StepOutcome::StepWait(hold) => {
                 if let Some(candidate) = self.candidate_mut() {
@@ -239,12 +243,12 @@ impl Rollout {
     }
 }
 
-fn wait(hold: StepWait, standing: Standing) -> Wait {
+fn wait(hold: StepWait, standing: CandidateEligibility) -> Wait {
     match standing {
-        Standing::Current => Wait::Step(hold),
-        Standing::NotGranted => Wait::Granted(hold),
-        Standing::NotAuthorized => Wait::Authorized(hold),
-        Standing::NotLoaded => Wait::Described(hold),
+        CandidateEligibility::Current => Wait::Step(hold),
+        CandidateEligibility::MissingGrant => Wait::Granted(hold),
+        CandidateEligibility::MissingAuthorization => Wait::Authorized(hold),
+        CandidateEligibility::NotLoaded => Wait::Described(hold),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::revision::RevisionIdentity;
 /// present one is left: rates and notes are those of before, and so are the times of the
 /// items that it had enqueued. Everything else is enqueued by a resync.
 #[derive(Debug)]
-pub(super) struct Former {
+pub(super) struct FormerRevision {
     pub(super) identity: RevisionIdentity,
     pub(super) queues: QueueState,
     pub(super) notes: Notes,

@@ -46,9 +46,9 @@ pub use exchange::{
     CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL, Notes,
     Outcome, PlanId, Settings, World,
 };
-use former::Former;
+use former::FormerRevision;
 pub use revision::Revision;
-use shared::{Rollout, Shared};
+use shared::{Rollout, SharedState};
 pub use tally::Tally;
 pub use views::Views;
 
@@ -58,8 +58,8 @@ pub struct Controller<G> {
     stable: Revision<G>,
     candidate: Option<Revision<G>>,
     /// What the stable revision before this one left behind.
-    former: Option<Former>,
-    shared: Shared,
+    former: Option<FormerRevision>,
+    shared: SharedState,
 }
 
 impl<G: Clone> Controller<G> {
@@ -72,7 +72,7 @@ impl<G: Clone> Controller<G> {
         views: Views,
         settings: Settings,
     ) -> Self {
-        let mut shared = Shared::new(id, settings);
+        let mut shared = SharedState::new(id, settings);
         let id = RevisionId(shared.fresh_id());
         Self {
             stable: Revision::new(now, id, stable, views),

@@ -14,7 +14,7 @@ use std::time::Duration;
 use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, Settings};
 use super::items::{CallInFlight, EarlyWake, WorkItems, decisions_of};
 use super::resync::{Pace, Resync};
-use super::shared::Shared;
+use super::shared::SharedState;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
@@ -317,7 +317,7 @@ impl<G: Clone> Revision<G> {
         now: Instant,
         snapshot: &Snapshot,
         mapping: &Arc<Mapping>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) -> Option<CallRequest<G>> {
         if !self.has_room(&shared.settings.bounds) {
             return None;
@@ -361,7 +361,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         mapping: &Arc<Mapping>,
         items: Vec<WorkItem>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) -> CallRequest<G> {
         CallRequest {
             id: CallId {
@@ -415,7 +415,7 @@ impl<G: Clone> Revision<G> {
         id: CallId,
         failure: CallFailure,
         took: Duration,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         let Some(called) = self.items.end_call(id) else {
             return;
@@ -480,7 +480,7 @@ impl<G: Clone> Revision<G> {
         now: Instant,
         uid: &Uid,
         snapshot: &Snapshot,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         if self.items.awaits(uid) && !shared.is_open(uid, snapshot, now) {
             self.items.observed(now, uid);

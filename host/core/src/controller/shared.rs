@@ -21,7 +21,7 @@ use crate::time::Instant;
 /// The state that both revisions of a controller share, above all their writes: neither
 /// may write what the other is writing.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedState {
     pub(super) id: ControllerId,
     pub(super) settings: Settings,
     pub(super) expectations: Expectations,
@@ -70,7 +70,7 @@ pub(super) struct PlanInFlight {
     pub(super) plan: Arc<Plan>,
 }
 
-impl Shared {
+impl SharedState {
     pub(super) fn new(id: ControllerId, settings: Settings) -> Self {
         Self {
             id,

@@ -8,7 +8,7 @@ use super::report::Report;
 use crate::account::Account;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, DecisionId, Notes, Outcome, PlanId};
-use crate::coverage::Unlisted;
+use crate::coverage::UnlistedResource;
 use crate::failure::{Failure, FailureClass};
 use crate::grant::Grant;
 use crate::mapping::{Discovery, Mapping};
@@ -21,7 +21,7 @@ use crate::stream::{Batch, StreamId, StreamSpec};
 use crate::time::Now;
 
 /// The resources of which each view may lack objects.
-pub type UnlistedByView = Arc<BTreeMap<ViewId, Vec<Unlisted>>>;
+pub type UnlistedResourcesByView = Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>;
 
 /// Identifies one live read. The driver chooses it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -164,7 +164,7 @@ pub struct Call<G> {
     /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects.
-    pub unlisted: UnlistedByView,
+    pub unlisted: UnlistedResourcesByView,
     /// The bytes that the guest may log.
     pub log_bytes: usize,
 }

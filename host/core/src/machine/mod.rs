@@ -34,7 +34,7 @@ use std::time::Duration;
 
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
-use crate::coverage::Unlisted;
+use crate::coverage::UnlistedResource;
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
@@ -42,7 +42,9 @@ use crate::request::plan::withdrawn;
 use crate::store::Store;
 use crate::time::{Instant, Now};
 
-pub use exchange::{Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedByView};
+pub use exchange::{
+    Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedResourcesByView,
+};
 pub use report::{BoundUse, ControllerState, Report, State};
 
 use hosted::HostedController;
@@ -66,7 +68,7 @@ pub struct Machine<G> {
     reads: BTreeMap<ReadId, CallId>,
     /// The resources of which views may lack objects; none if it has to be computed
     /// again.
-    unlisted: Option<UnlistedByView>,
+    unlisted: Option<UnlistedResourcesByView>,
     outbox: Outbox<G>,
     /// Whether the API server answers at all.
     reachable: bool,
@@ -277,7 +279,7 @@ impl<G: Clone> Machine<G> {
     }
 
     /// The resources of which views may lack objects.
-    fn unlisted(&mut self, mapping: &Mapping, now: Instant) -> UnlistedByView {
+    fn unlisted(&mut self, mapping: &Mapping, now: Instant) -> UnlistedResourcesByView {
         if let Some(known) = &self.unlisted {
             return Arc::clone(known);
         }
@@ -286,7 +288,7 @@ impl<G: Clone> Machine<G> {
             .controllers
             .values()
             .flat_map(HostedController::watches);
-        let unlisted: BTreeMap<_, Vec<Unlisted>> = watches
+        let unlisted: BTreeMap<_, Vec<UnlistedResource>> = watches
             .map(|(watch, view)| {
                 let unlisted = coverage.unlisted(store, view, watch, mapping, now);
                 (view, unlisted)

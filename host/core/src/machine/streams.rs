@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, ServedResource};
 use crate::object::{ApiResource, Kind};
 use crate::observation::PendingResource;
 use crate::store::{
-    Change, FeedUpdate, Feeds, SegmentId, SegmentSpec, Store, TooFewFields, ViewId,
+    Change, FeedUpdate, Feeds, MissingFields, SegmentId, SegmentSpec, Store, ViewId,
 };
 use crate::stream::{StreamId, StreamSpec, Update};
 use crate::time::Instant;
@@ -54,7 +54,7 @@ impl Streams {
         update: Update,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Result<FeedUpdate, TooFewFields> {
+    ) -> Result<FeedUpdate, MissingFields> {
         let feeds = &mut self.feeds;
         let updated = match update {
             Update::Apply(object) => feeds.apply(store, stream, object, now, changes),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::exchange::{Call, Effect};
 use super::report::Report;
-use super::{Machine, UnlistedByView};
+use super::{Machine, UnlistedResourcesByView};
 use crate::controller::{CallRequest, World};
 use crate::mapping::Mapping;
 use crate::rollout::Role;
@@ -90,7 +90,7 @@ impl<G: Clone> Machine<G> {
 pub(super) fn call<G>(
     name: &str,
     request: CallRequest<G>,
-    unlisted: &UnlistedByView,
+    unlisted: &UnlistedResourcesByView,
     now: Now,
 ) -> Call<G> {
     Call {

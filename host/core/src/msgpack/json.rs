@@ -7,7 +7,7 @@ use super::{Head, MAX_JSON_DEPTH};
 
 /// Why bytes are not a value that JSON can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotJson {
+pub enum JsonError {
     /// It ends within a value.
     #[error("it is truncated")]
     CutOff,
@@ -34,25 +34,25 @@ pub enum NotJson {
 
 /// Checks that bytes are one value that JSON can express. It reads every byte once: a
 /// deeply nested value must not cost more than its size.
-pub fn check_json(bytes: &[u8]) -> Result<(), NotJson> {
+pub fn check_json(bytes: &[u8]) -> Result<(), JsonError> {
     match skip(bytes, 0)? {
         [] => Ok(()),
-        _ => Err(NotJson::Trailing),
+        _ => Err(JsonError::Trailing),
     }
 }
 
 /// Skips one value, and returns what follows it.
-fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], NotJson> {
+fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], JsonError> {
     if depth > MAX_JSON_DEPTH {
-        return Err(NotJson::Deep);
+        return Err(JsonError::Deep);
     }
     let (head, mut rest) = read(bytes)?;
     match head {
         Head::Nil | Head::Bool(_) | Head::Unsigned(_) | Head::Signed(_) => {}
         Head::Float(number) if number.is_finite() => {}
-        Head::Float(_) => return Err(NotJson::Foreign("a number that is not finite")),
+        Head::Float(_) => return Err(JsonError::Foreign("a number that is not finite")),
         Head::Text(len) => rest = text(rest, len)?,
-        Head::Binary(_) => return Err(NotJson::Foreign("binary data or an extension type")),
+        Head::Binary(_) => return Err(JsonError::Foreign("binary data or an extension type")),
         Head::List(len) => {
             for _ in 0..len {
                 rest = skip(rest, depth + 1)?;
@@ -62,11 +62,11 @@ fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], NotJson> {
             let mut keys = BTreeSet::new();
             for _ in 0..len {
                 let (Head::Text(key), after) = read(rest)? else {
-                    return Err(NotJson::Key);
+                    return Err(JsonError::Key);
                 };
                 let value = text(after, key)?;
                 if !keys.insert(after.get(..key)) {
-                    return Err(NotJson::Twice);
+                    return Err(JsonError::Twice);
                 }
                 rest = skip(value, depth + 1)?;
             }
@@ -75,20 +75,20 @@ fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], NotJson> {
     Ok(rest)
 }
 
-fn read(bytes: &[u8]) -> Result<(Head, &[u8]), NotJson> {
+fn read(bytes: &[u8]) -> Result<(Head, &[u8]), JsonError> {
     // The only marker with which no value starts.
     if bytes.first() == Some(&0xc1) {
-        return Err(NotJson::Foreign("the reserved byte 0xc1"));
+        return Err(JsonError::Foreign("the reserved byte 0xc1"));
     }
-    Head::read(bytes).map_err(|_| NotJson::CutOff)
+    Head::read(bytes).map_err(|_| JsonError::CutOff)
 }
 
 /// Skips text of this length.
-fn text(bytes: &[u8], len: usize) -> Result<&[u8], NotJson> {
-    let (text, rest) = bytes.split_at_checked(len).ok_or(NotJson::CutOff)?;
+fn text(bytes: &[u8], len: usize) -> Result<&[u8], JsonError> {
+    let (text, rest) = bytes.split_at_checked(len).ok_or(JsonError::CutOff)?;
     match std::str::from_utf8(text) {
         Ok(_) => Ok(rest),
-        Err(_) => Err(NotJson::NotText),
+        Err(_) => Err(JsonError::NotText),
     }
 }
 
@@ -138,32 +138,32 @@ mod tests {
     fn every_torn_body_is_refused() {
         let mut body = sample();
         for end in (0..body.len()).step_by(97) {
-            assert_eq!(check_json(&body[..end]), Err(NotJson::CutOff), "{end}");
+            assert_eq!(check_json(&body[..end]), Err(JsonError::CutOff), "{end}");
         }
         body.push(0xc0);
-        assert_eq!(check_json(&body), Err(NotJson::Trailing));
+        assert_eq!(check_json(&body), Err(JsonError::Trailing));
     }
 
     #[test]
     fn a_body_that_json_cannot_express_is_refused() {
-        let cases: [(&[u8], NotJson); 8] = [
-            (&[0xc1], NotJson::Foreign("the reserved byte 0xc1")),
+        let cases: [(&[u8], JsonError); 8] = [
+            (&[0xc1], JsonError::Foreign("the reserved byte 0xc1")),
             (
                 &[0xc4, 1, 0],
-                NotJson::Foreign("binary data or an extension type"),
+                JsonError::Foreign("binary data or an extension type"),
             ),
             (
                 &[0xd4, 1, 0],
-                NotJson::Foreign("binary data or an extension type"),
+                JsonError::Foreign("binary data or an extension type"),
             ),
             (
                 &[0xca, 0x7f, 0xc0, 0, 0],
-                NotJson::Foreign("a number that is not finite"),
+                JsonError::Foreign("a number that is not finite"),
             ),
-            (&[0xa1, 0xff], NotJson::NotText),
-            (&[0x81, 1, 2], NotJson::Key),
-            (b"\x82\xa1a\x01\xa1a\x02", NotJson::Twice),
-            (&[0x91; 200], NotJson::Deep),
+            (&[0xa1, 0xff], JsonError::NotText),
+            (&[0x81, 1, 2], JsonError::Key),
+            (b"\x82\xa1a\x01\xa1a\x02", JsonError::Twice),
+            (&[0x91; 200], JsonError::Deep),
         ];
         for (body, error) in cases {
             assert_eq!(check_json(body), Err(error), "{body:x?}");
@@ -174,11 +174,11 @@ mod tests {
     fn a_wrong_length_costs_nothing() {
         assert_eq!(
             check_json(&[0xdd, 0xff, 0xff, 0xff, 0xff]),
-            Err(NotJson::CutOff)
+            Err(JsonError::CutOff)
         );
         assert_eq!(
             check_json(&[0xdb, 0xff, 0xff, 0xff, 0xff]),
-            Err(NotJson::CutOff)
+            Err(JsonError::CutOff)
         );
     }
 }

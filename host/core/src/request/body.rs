@@ -1,7 +1,7 @@
 //! The bodies of writes.
 
 use crate::failure::chain;
-use crate::msgpack::{NotJson, check_json};
+use crate::msgpack::{JsonError, check_json};
 use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Create, DeleteOptions, Patch, PatchKind};
@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("its body cannot be sent as JSON: {0}")]
-    NotJson(#[from] NotJson),
+    JsonError(#[from] JsonError),
     #[error("its body cannot be written as JSON: {0}")]
     Json(String),
     #[error("its body is {found} where {wanted} is needed")]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::step::{Next, Stage, StepContext};
+use super::step::{Stage, StepAction, StepContext};
 use super::{Attempt, Request, RequestError};
 use crate::controller::Outcome;
 use crate::expectation::WriteResult;
@@ -25,7 +25,7 @@ pub struct PlanExecution {
 
 /// The next action.
 #[derive(Debug)]
-pub enum PlanNext {
+pub enum PlanAction {
     /// Send this request, and pass its answer to [`PlanExecution::handle`].
     Send(Request),
     /// Record this event about the plan's target. It never fails a plan.
@@ -103,23 +103,23 @@ impl PlanExecution {
     }
 
     /// The next action. Do not call it while a request is under way.
-    pub fn proceed(&mut self) -> PlanNext {
+    pub fn proceed(&mut self) -> PlanAction {
         while let Some(context) = self.step() {
             if let Step::Event(event) = context.step {
                 let event = event.clone();
                 self.position += 1;
-                return PlanNext::Record(event);
+                return PlanAction::Record(event);
             }
             let next = context.start();
             if let Some(next) = self.advance(next) {
                 return next;
             }
         }
-        PlanNext::Done(self.outcome.clone())
+        PlanAction::Done(self.outcome.clone())
     }
 
     /// Handles the answer to the last request.
-    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> PlanNext {
+    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> PlanAction {
         let stage = self.waiting.take();
         let next = stage.zip(self.step());
         let next = next.map(|(stage, context)| context.handle(stage, answer));
@@ -142,13 +142,13 @@ impl PlanExecution {
     }
 
     /// Returns the request of a step; none if the step has ended.
-    fn advance(&mut self, next: Next) -> Option<PlanNext> {
+    fn advance(&mut self, next: StepAction) -> Option<PlanAction> {
         let result = match next {
-            Next::Send(request, stage) => {
+            StepAction::Send(request, stage) => {
                 self.waiting = Some(stage);
-                return Some(PlanNext::Send(request));
+                return Some(PlanAction::Send(request));
             }
-            Next::Done(result) => result,
+            StepAction::Done(result) => result,
         };
         match result {
             Ok(written) => {

@@ -74,7 +74,7 @@ pub struct Listing {
 
 /// The next action.
 #[derive(Debug)]
-pub enum Next {
+pub enum ReadAction {
     /// Send this request, and pass its answer to [`Listing::handle`].
     Send(Request),
     /// The list has ended.
@@ -113,7 +113,7 @@ impl Listing {
     }
 
     /// Handles the answer to the last request.
-    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>, now: Instant) -> Next {
+    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>, now: Instant) -> ReadAction {
         let body = match answer {
             Ok(body) => body,
             Err(RequestError::Refused(refused))
@@ -122,9 +122,9 @@ impl Listing {
                 self.restarts += 1;
                 self.objects.clear();
                 self.bytes = 0;
-                return Next::Send(self.page(""));
+                return ReadAction::Send(self.page(""));
             }
-            Err(error) => return Next::Done(Err(error.failure(&ListAttempt(&self.read)))),
+            Err(error) => return ReadAction::Done(Err(error.failure(&ListAttempt(&self.read)))),
         };
         match self.projector.list(body) {
             Ok(page) => {
@@ -133,11 +133,11 @@ impl Listing {
                 if page.continue_token.is_empty() || self.bytes > self.most_bytes {
                     let objects = std::mem::take(&mut self.objects).into_iter();
                     let record = |object| record(&self.kind, object, now);
-                    return Next::Done(Ok(objects.map(record).collect()));
+                    return ReadAction::Done(Ok(objects.map(record).collect()));
                 }
-                Next::Send(self.page(&page.continue_token))
+                ReadAction::Send(self.page(&page.continue_token))
             }
-            Err(error) => Next::Done(Err(failure(
+            Err(error) => ReadAction::Done(Err(failure(
                 &self.read,
                 FailureClass::Server,
                 &chain(&error),

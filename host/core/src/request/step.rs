@@ -40,7 +40,7 @@ pub enum Stage {
 
 /// The next action.
 #[derive(Debug)]
-pub enum Next {
+pub enum StepAction {
     /// Send this request, and pass its answer back with the stage.
     Send(Request, Stage),
     /// The step has ended, with this effect on the plan's target; none if it wrote to
@@ -51,27 +51,27 @@ pub enum Next {
 impl<'a> StepContext<'a> {
     /// Starts the step. An event sends nothing and is done.
     #[must_use]
-    pub fn start(self) -> Next {
+    pub fn start(self) -> StepAction {
         let request = match self.step {
             Step::Patch(patch) => return self.patch(patch),
             Step::Delete(options) => self.delete(options),
             Step::Evict(options) => self.evict(options),
             Step::Create(create) => self.create(create),
-            Step::Event(_) => return Next::Done(Ok(None)),
+            Step::Event(_) => return StepAction::Done(Ok(None)),
         };
-        Next::of(request, Stage::Write)
+        StepAction::of(request, Stage::Write)
     }
 
     /// Handles the answer to the last request: the body of a success, or the error.
     #[must_use]
-    pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> Next {
+    pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> StepAction {
         match stage {
-            Stage::Version => Next::of(self.handle_version(answer), Stage::Write),
+            Stage::Version => StepAction::of(self.handle_version(answer), Stage::Write),
             Stage::Write => match answer {
-                Ok(body) => Next::Done(self.succeeded(body)),
+                Ok(body) => StepAction::Done(self.succeeded(body)),
                 Err(error) => self.failed(error),
             },
-            Stage::Explain(failure) => Next::Done(Err(self.explained(answer, failure))),
+            Stage::Explain(failure) => StepAction::Done(Err(self.explained(answer, failure))),
         }
     }
 
@@ -92,18 +92,18 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    fn patch(self, patch: &Patch) -> Next {
+    fn patch(self, patch: &Patch) -> StepAction {
         if let Err(failure) = self.attempt().required_uid() {
-            return Next::Done(Err(failure));
+            return StepAction::Done(Err(failure));
         }
         let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
         if by_version && !body::names_version(patch) {
             // For the status of a custom resource, the API server takes all metadata
             // from the stored object before it compares the uid: only the version is a
             // precondition there.
-            return Next::of(self.look(), Stage::Version);
+            return StepAction::of(self.look(), Stage::Version);
         }
-        Next::of(self.patch_request(patch, ""), Stage::Write)
+        StepAction::of(self.patch_request(patch, ""), Stage::Write)
     }
 
     fn look(self) -> Result<Request, Failure> {
@@ -198,7 +198,7 @@ impl<'a> StepContext<'a> {
         })
     }
 
-    fn failed(self, error: &RequestError) -> Next {
+    fn failed(self, error: &RequestError) -> StepAction {
         let attempt = self.attempt();
         let failure = error.failure(&attempt);
         match self.step {
@@ -207,16 +207,16 @@ impl<'a> StepContext<'a> {
             // now: a read shows that.
             Step::Patch(patch) if patch.kind == PatchKind::Json && is_unexplained(error) => {
                 match self.look() {
-                    Ok(request) => Next::Send(request, Stage::Explain(failure)),
-                    Err(_) => Next::Done(Err(failure)),
+                    Ok(request) => StepAction::Send(request, Stage::Explain(failure)),
+                    Err(_) => StepAction::Done(Err(failure)),
                 }
             }
             // The namespace does not exist; the target may still exist.
             Step::Create(_) if failure.class.means_gone() => {
                 let failure = attempt.failure(FailureClass::Invalid, failure.message);
-                Next::Done(Err(failure))
+                StepAction::Done(Err(failure))
             }
-            _ => Next::Done(Err(failure)),
+            _ => StepAction::Done(Err(failure)),
         }
     }
 
@@ -241,7 +241,7 @@ impl<'a> StepContext<'a> {
     }
 }
 
-impl Next {
+impl StepAction {
     fn of(request: Result<Request, Failure>, stage: Stage) -> Self {
         match request {
             Ok(request) => Self::Send(request, stage),

@@ -33,7 +33,7 @@ use crate::queue::PendingSnapshot;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
-use kept::KeptBytes;
+use kept::ComparedBytes;
 
 /// The most targets that are kept. Beyond that, the oldest are dropped: their results
 /// stay in the counts, and a target without a result counts as unknown.
@@ -188,7 +188,7 @@ pub struct Comparison {
     window: Duration,
     /// The most bytes of plans of each revision that are kept.
     most_bytes: usize,
-    kept: KeptBytes,
+    kept: ComparedBytes,
     /// How many targets were dropped that are still in `pending`.
     dropped: usize,
     /// When the comparison started. By then the stable revision had reconciled every
@@ -280,7 +280,7 @@ impl Comparison {
         Self {
             window,
             most_bytes: Bounds::default().compared_bytes,
-            kept: KeptBytes::default(),
+            kept: ComparedBytes::default(),
             dropped: 0,
             started: now,
             counted_since: now,

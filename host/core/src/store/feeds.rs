@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Change, ResourceVersion, SegmentId, Store, TooFewFields};
+use super::{Change, MissingFields, ResourceVersion, SegmentId, Store};
 use crate::object::ProjectedObject;
 use crate::path::FieldTree;
 use crate::stream::StreamId;
@@ -164,7 +164,7 @@ impl Feeds {
         version: &str,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Result<FeedUpdate, TooFewFields> {
+    ) -> Result<FeedUpdate, MissingFields> {
         let Some(feed) = self.streams.get(&stream) else {
             return Ok(FeedUpdate::Changes);
         };
@@ -299,7 +299,7 @@ fn take_over(
     store: &mut Store,
     now: Instant,
     changes: &mut Vec<Change>,
-) -> Result<FeedUpdate, TooFewFields> {
+) -> Result<FeedUpdate, MissingFields> {
     let shown = streams.shown.as_ref().and_then(ResourceVersion::number);
     let knows_all = |listed: &CompleteList| match (shown, listed.version.number()) {
         (Some(shown), Some(listed)) => listed >= shown,

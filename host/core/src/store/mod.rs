@@ -112,7 +112,7 @@ pub struct UnknownView(pub ViewId);
     "{resource} was listed without fields that a watch already shows: \
      list it again with the fields that its segment asks for now"
 )]
-pub struct TooFewFields {
+pub struct MissingFields {
     /// The resource that was listed.
     pub resource: String,
 }

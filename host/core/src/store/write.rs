@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::object::ChangeTimes;
 use super::segment::Reader;
 use super::slots::Slot;
-use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
+use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, Store};
 use crate::msgpack;
 use crate::mutant::Mutant;
 use crate::object::{ProjectedObject, Uid, object_key};
@@ -72,13 +72,13 @@ impl Store {
         items: impl IntoIterator<Item = ProjectedObject>,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Result<(), TooFewFields> {
+    ) -> Result<(), MissingFields> {
         let Some(entry) = self.segments.get_mut(&segment) else {
             return Ok(());
         };
         let loses = |reader: &Reader| reader.ready && !listed.covers(&reader.tree);
         if entry.readers.iter().any(loses) {
-            return Err(TooFewFields {
+            return Err(MissingFields {
                 resource: entry.spec.resource.to_string(),
             });
         }

@@ -46,7 +46,7 @@ const MOST_KINDS: usize = 1_000;
 pub(super) struct Limit {
     allowed: f64,
     /// The usual time of answers of each kind.
-    usual: BTreeMap<Box<str>, Usual>,
+    usual: BTreeMap<Box<str>, UsualTime>,
     /// Requests that were sent earlier are not part of the round.
     round_began: Instant,
     /// The times of the answers, as multiples of the longest time that is near the
@@ -64,7 +64,7 @@ pub(super) struct Limit {
 
 /// The usual time of answers of a kind.
 #[derive(Clone, Copy, Debug)]
-struct Usual {
+struct UsualTime {
     time: Duration,
     /// Whether it is the median of a measurement; otherwise it is the fastest answer so
     /// far.
@@ -213,7 +213,7 @@ impl Limit {
         for (kind, mut times) in probe.times {
             times.sort_unstable();
             if let Some(time) = times.get(times.len() / 2) {
-                let usual = Usual {
+                let usual = UsualTime {
                     time: *time,
                     is_measured: true,
                 };
@@ -235,7 +235,7 @@ impl Limit {
                 let is_measured = false;
                 self.remember(
                     kind,
-                    Usual {
+                    UsualTime {
                         time: took,
                         is_measured,
                     },
@@ -245,7 +245,7 @@ impl Limit {
         }
     }
 
-    fn remember(&mut self, kind: &str, usual: Usual) {
+    fn remember(&mut self, kind: &str, usual: UsualTime) {
         if self.usual.len() >= MOST_KINDS && !self.usual.contains_key(kind) {
             self.usual.clear();
         }

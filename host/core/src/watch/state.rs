@@ -13,7 +13,7 @@ pub enum State {
         /// Its end.
         until: Instant,
         /// The request after it.
-        next: Next,
+        next: NextRequest,
     },
     /// The watch requested a page.
     Listing {
@@ -47,7 +47,7 @@ pub enum State {
 
 /// The request after a back-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum NextRequest {
     /// A list from its start.
     List,
     /// The page of a list that failed.

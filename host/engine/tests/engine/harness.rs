@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
 use davit_core::controller::Notes;
-use davit_core::coverage::{Gap, Unlisted};
+use davit_core::coverage::{Gap, UnlistedResource};
 use davit_core::failure::Failure;
 use davit_core::grant::Grant;
 use davit_core::manifest::IndexSpec;
@@ -133,8 +133,8 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
     }
 }
 
-fn foos() -> Unlisted {
-    Unlisted {
+fn foos() -> UnlistedResource {
+    UnlistedResource {
         group: "example.com".to_owned(),
         plural: "foos".to_owned(),
         since: Instant::ZERO,

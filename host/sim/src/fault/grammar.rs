@@ -18,7 +18,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use super::{Action, Fault, Match, Refusal, WatchFault, When};
+use super::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 
 /// A syntax error in the text of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -87,7 +87,7 @@ impl FromStr for Fault {
         }
         Ok(Fault {
             matches,
-            when: when.unwrap_or(When::Always),
+            when: when.unwrap_or(FaultTiming::Always),
             action,
         })
     }
@@ -107,7 +107,11 @@ fn match_of(verb: &str, resource: &str) -> Result<Match, FaultSyntax> {
     })
 }
 
-fn condition(word: &str, matches: &mut Match, when: &mut Option<When>) -> Result<(), FaultSyntax> {
+fn condition(
+    word: &str,
+    matches: &mut Match,
+    when: &mut Option<FaultTiming>,
+) -> Result<(), FaultSyntax> {
     let place = match word.split_once('=') {
         Some(("namespace", name)) => Some((&mut matches.namespace, name)),
         Some(("name", name)) => Some((&mut matches.name, name)),
@@ -129,19 +133,19 @@ fn condition(word: &str, matches: &mut Match, when: &mut Option<When>) -> Result
     }
 }
 
-fn parse_when(word: &str) -> Result<When, FaultSyntax> {
+fn parse_when(word: &str) -> Result<FaultTiming, FaultSyntax> {
     if let Some(share) = word.strip_suffix('%') {
         let percent: Option<f64> = share.parse().ok();
         return percent
             .filter(|percent| (0.0..=100.0).contains(percent))
-            .map(|percent| When::Chance(percent / 100.0))
+            .map(|percent| FaultTiming::Chance(percent / 100.0))
             .ok_or_else(|| FaultSyntax::Value(word.to_owned(), SHARE));
     }
     match word.split_once('=') {
-        None if word == "always" => Ok(When::Always),
-        Some(("first", n)) => Ok(When::First(number(word, n)?)),
-        Some(("nth", n)) => Ok(When::Nth(counting(word, n)?)),
-        Some(("every", n)) => Ok(When::Every(counting(word, n)?)),
+        None if word == "always" => Ok(FaultTiming::Always),
+        Some(("first", n)) => Ok(FaultTiming::First(number(word, n)?)),
+        Some(("nth", n)) => Ok(FaultTiming::Nth(counting(word, n)?)),
+        Some(("every", n)) => Ok(FaultTiming::Every(counting(word, n)?)),
         _ => Err(FaultSyntax::Condition(word.to_owned())),
     }
 }
@@ -231,15 +235,15 @@ mod tests {
                 name: "b".to_owned(),
             }
         );
-        assert_eq!(when, When::Chance(0.125));
+        assert_eq!(when, FaultTiming::Chance(0.125));
         assert_eq!(action, Action::Refuse(Refusal::Conflict));
         for (text, when) in [
-            ("any any 500", When::Always),
-            ("any any always 500", When::Always),
-            ("any any first=2 500", When::First(2)),
-            ("any any nth=3 500", When::Nth(3)),
-            ("any any every=4 500", When::Every(4)),
-            ("any any 100% 500", When::Chance(1.0)),
+            ("any any 500", FaultTiming::Always),
+            ("any any always 500", FaultTiming::Always),
+            ("any any first=2 500", FaultTiming::First(2)),
+            ("any any nth=3 500", FaultTiming::Nth(3)),
+            ("any any every=4 500", FaultTiming::Every(4)),
+            ("any any 100% 500", FaultTiming::Chance(1.0)),
         ] {
             assert_eq!(fault(text).when, when, "{text}");
             assert_eq!(fault(text).matches, Match::default(), "{text}");

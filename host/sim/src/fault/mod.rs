@@ -16,7 +16,7 @@ pub struct Fault {
     /// The requests that it matches.
     pub matches: Match,
     /// Which of those it hits.
-    pub when: When,
+    pub when: FaultTiming,
     /// The effect.
     pub action: Action,
 }
@@ -65,7 +65,7 @@ impl Match {
 
 /// Which of the matching requests a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum When {
+pub enum FaultTiming {
     /// Every request.
     Always,
     /// The first n.
@@ -208,11 +208,11 @@ impl Faults {
             }
             *count += 1;
             let hit = match fault.when {
-                When::Always => true,
-                When::First(n) => *count <= n,
-                When::Nth(n) => *count == n,
-                When::Every(n) => (*count - 1).checked_rem(n) == Some(0),
-                When::Chance(probability) => self.rng.chance(probability),
+                FaultTiming::Always => true,
+                FaultTiming::First(n) => *count <= n,
+                FaultTiming::Nth(n) => *count == n,
+                FaultTiming::Every(n) => (*count - 1).checked_rem(n) == Some(0),
+                FaultTiming::Chance(probability) => self.rng.chance(probability),
             };
             if hit {
                 actions.push(fault.action.clone());
@@ -226,7 +226,7 @@ impl Faults {
 mod tests {
     use super::*;
 
-    fn hits(when: When) -> Vec<bool> {
+    fn hits(when: FaultTiming) -> Vec<bool> {
         let mut faults = Faults::new(3);
         faults.add(Fault {
             matches: Match::new("get", "pods"),
@@ -240,21 +240,24 @@ mod tests {
 
     #[test]
     fn each_condition_hits_its_requests() {
-        assert_eq!(hits(When::Always), [true; 6]);
+        assert_eq!(hits(FaultTiming::Always), [true; 6]);
         assert_eq!(
-            hits(When::First(2)),
+            hits(FaultTiming::First(2)),
             [true, true, false, false, false, false]
         );
         assert_eq!(
-            hits(When::Nth(3)),
+            hits(FaultTiming::Nth(3)),
             [false, false, true, false, false, false]
         );
         assert_eq!(
-            hits(When::Every(2)),
+            hits(FaultTiming::Every(2)),
             [true, false, true, false, true, false]
         );
-        assert_eq!(hits(When::Chance(0.5)), hits(When::Chance(0.5)));
-        assert_eq!(hits(When::Chance(0.0)), [false; 6]);
+        assert_eq!(
+            hits(FaultTiming::Chance(0.5)),
+            hits(FaultTiming::Chance(0.5))
+        );
+        assert_eq!(hits(FaultTiming::Chance(0.0)), [false; 6]);
     }
 
     #[test]
@@ -265,7 +268,7 @@ mod tests {
                 name: "a".to_owned(),
                 ..Match::new("delete", "pods")
             },
-            when: When::Always,
+            when: FaultTiming::Always,
             action: Action::CloseAfter,
         });
         let mut request = Match {

@@ -40,7 +40,7 @@ impl Control {
 }
 
 /// An open watch.
-pub(super) struct Live {
+pub(super) struct LiveWatch {
     sim: Sim,
     watch: Watch,
     state: State,
@@ -68,7 +68,7 @@ enum Wake {
     End,
 }
 
-impl Live {
+impl LiveWatch {
     pub(super) fn new(
         sim: Sim,
         start: WatchStart,
@@ -78,7 +78,7 @@ impl Live {
         bookmark_interval: Duration,
     ) -> Self {
         let now = Instant::now();
-        Live {
+        LiveWatch {
             end: now + start.watch.timeout,
             next_bookmark: now + bookmark_interval,
             bookmark_interval,

@@ -33,7 +33,7 @@ use crate::request::{Query, Request, decode};
 use crate::route::{RequestInfo, request_info};
 use crate::status::Status;
 use crate::time::Time;
-use live::{Control, Live};
+use live::{Control, LiveWatch};
 
 /// The largest body that is read, the API server's own limit.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
@@ -306,7 +306,7 @@ impl Sim {
             _ => None,
         });
         let interval = self.model().config().bookmark_interval;
-        let live = Live::new(self.clone(), start, changes, disturbed, planned, interval);
+        let live = LiveWatch::new(self.clone(), start, changes, disturbed, planned, interval);
         let mut response = Response::new(SimBody::stream(live.stream()));
         let json = http::HeaderValue::from_static("application/json");
         response.headers_mut().insert(CONTENT_TYPE, json);

@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Additional, Fields, ListKind, Schema, format, join};
+use super::{AdditionalProperties, Fields, ListKind, Schema, format, join};
 use crate::status::FieldError;
 
 /// The server's text for a path that does not exist.
@@ -283,7 +283,9 @@ impl Check<'_> {
             findings.push(FieldError::too_many(self.field(path), fields.len(), most));
         }
         for (name, value) in fields {
-            if let (None, Additional::Allowed(false)) = (schema.named(name), &schema.additional) {
+            if let (None, AdditionalProperties::Allowed(false)) =
+                (schema.named(name), &schema.additional)
+            {
                 findings.push(FieldError::invalid(
                     self.field(path),
                     &json!(name),

@@ -25,7 +25,7 @@ pub struct Schema {
     kind: String,
     format: String,
     fields: Vec<(String, Schema)>,
-    additional: Additional,
+    additional: AdditionalProperties,
     items: Option<Box<Schema>>,
     required: Vec<String>,
     choices: Vec<Value>,
@@ -51,7 +51,7 @@ pub struct Schema {
 
 /// The schema of additional properties.
 #[derive(Clone, Debug, Default)]
-enum Additional {
+enum AdditionalProperties {
     /// Nothing.
     #[default]
     Unsaid,
@@ -110,7 +110,7 @@ impl Schema {
     pub(crate) fn has_rules(&self) -> bool {
         let parts = self.fields.iter().map(|(_, part)| part);
         let additional = match &self.additional {
-            Additional::Like(part) => Some(&**part),
+            AdditionalProperties::Like(part) => Some(&**part),
             _ => None,
         };
         self.has_rules
@@ -123,9 +123,11 @@ impl Schema {
     fn part(schema: &Value) -> Self {
         let read = Reader(schema);
         let additional = match schema.get("additionalProperties") {
-            Some(Value::Bool(allowed)) => Additional::Allowed(*allowed),
-            Some(value @ Value::Object(_)) => Additional::Like(Box::new(Schema::part(value))),
-            _ => Additional::Unsaid,
+            Some(Value::Bool(allowed)) => AdditionalProperties::Allowed(*allowed),
+            Some(value @ Value::Object(_)) => {
+                AdditionalProperties::Like(Box::new(Schema::part(value)))
+            }
+            _ => AdditionalProperties::Unsaid,
         };
         let properties = schema.get("properties").and_then(Value::as_object);
         let pattern = read.text("pattern");
@@ -175,7 +177,7 @@ impl Schema {
     /// The schema of a field: its own, or that of fields without a name.
     fn field(&self, name: &str) -> Option<&Schema> {
         self.named(name).or(match &self.additional {
-            Additional::Like(schema) => Some(schema),
+            AdditionalProperties::Like(schema) => Some(schema),
             _ => None,
         })
     }
@@ -200,7 +202,7 @@ impl Schema {
     /// The schema of additional properties, if there is one.
     pub(crate) fn other_fields(&self) -> Option<&Schema> {
         match &self.additional {
-            Additional::Like(schema) => Some(schema),
+            AdditionalProperties::Like(schema) => Some(schema),
             _ => None,
         }
     }

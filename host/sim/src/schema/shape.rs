@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{Additional, Fields, Schema, is_machinery, join};
+use super::{AdditionalProperties, Fields, Schema, is_machinery, join};
 
 /// Drops unknown fields and `null`s that are not allowed, and fills in defaults. `body`
 /// is an object without its metadata. Returns the paths of the unknown fields, sorted.
@@ -55,8 +55,8 @@ fn prune_fields(
             return true;
         }
         match &schema.additional {
-            Additional::Like(field) => prune(Some(field), &here, value, unknown),
-            Additional::Allowed(true) if !schema.preserves_unknown => {
+            AdditionalProperties::Like(field) => prune(Some(field), &here, value, unknown),
+            AdditionalProperties::Allowed(true) if !schema.preserves_unknown => {
                 prune(None, &here, value, unknown);
             }
             _ if schema.preserves_unknown => {}

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::go;
 use crate::access::GROUP;
 use crate::name::{self, NameRule};
@@ -11,7 +11,7 @@ use crate::status::FieldError;
 
 /// A role of either kind.
 pub(super) fn role(role: &Object, namespaced: bool, errors: &mut Vec<FieldError>) {
-    for rule in At::field(role, "rules").items() {
+    for rule in FieldLocation::field(role, "rules").items() {
         let list = |name: &str| rule.child(name);
         if list("verbs").is_empty() {
             errors.push(list("verbs").required("verbs must contain at least one value"));
@@ -45,7 +45,7 @@ pub(super) fn role(role: &Object, namespaced: bool, errors: &mut Vec<FieldError>
 
 /// A binding of either kind.
 pub(super) fn binding(binding: &Object, namespaced: bool, errors: &mut Vec<FieldError>) {
-    let role = At::field(binding, "roleRef");
+    let role = FieldLocation::field(binding, "roleRef");
     let (group, kind, role_name) = (
         role.child("apiGroup"),
         role.child("kind"),
@@ -68,12 +68,12 @@ pub(super) fn binding(binding: &Object, namespaced: bool, errors: &mut Vec<Field
         let problems = name::problems(NameRule::PathSegment, role_name.text());
         role_name.each(problems, errors);
     }
-    for one in At::field(binding, "subjects").items() {
+    for one in FieldLocation::field(binding, "subjects").items() {
         subject(&one, namespaced, errors);
     }
 }
 
-fn subject(subject: &At<'_>, namespaced: bool, errors: &mut Vec<FieldError>) {
+fn subject(subject: &FieldLocation<'_>, namespaced: bool, errors: &mut Vec<FieldError>) {
     let (name, group) = (subject.child("name"), subject.child("apiGroup"));
     if name.is_empty() {
         errors.push(name.required(""));
@@ -109,7 +109,10 @@ fn subject(subject: &At<'_>, namespaced: bool, errors: &mut Vec<FieldError>) {
 
 /// A binding is of one role for as long as it lives.
 pub(super) fn binding_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
-    let (role, before) = (At::field(new, "roleRef"), At::field(old, "roleRef"));
+    let (role, before) = (
+        FieldLocation::field(new, "roleRef"),
+        FieldLocation::field(old, "roleRef"),
+    );
     if role.value == before.value {
         return;
     }
@@ -128,7 +131,7 @@ pub(super) fn binding_update(new: &Object, old: &Object, errors: &mut Vec<FieldE
 
 /// A question about what a user may do.
 pub(super) fn review(kind: &str, namespace: &str, review: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(review, "spec");
+    let spec = FieldLocation::field(review, "spec");
     let (resource, path) = (
         spec.child("resourceAttributes"),
         spec.child("nonResourceAttributes"),

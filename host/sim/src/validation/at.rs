@@ -11,21 +11,21 @@ static NOTHING: Value = Value::Null;
 /// A value and the path that leads to it, as the API server writes paths
 /// (`spec.containers[0].ports[1].name`, `data[key]`).
 #[derive(Clone)]
-pub(crate) struct At<'a> {
+pub(crate) struct FieldLocation<'a> {
     path: String,
     /// The value; `null` if the field is missing.
     pub(crate) value: &'a Value,
 }
 
-impl<'a> At<'a> {
+impl<'a> FieldLocation<'a> {
     /// A top-level field of an object (never `metadata`).
     pub(crate) fn field(object: &'a Object, name: &str) -> Self {
-        At::new(name, object.body.get(name).unwrap_or(&NOTHING))
+        FieldLocation::new(name, object.body.get(name).unwrap_or(&NOTHING))
     }
 
     /// Any value under any path.
     pub(crate) fn new(path: impl Into<String>, value: &'a Value) -> Self {
-        At {
+        FieldLocation {
             path: path.into(),
             value,
         }
@@ -37,38 +37,41 @@ impl<'a> At<'a> {
     }
 
     /// A field of an object.
-    pub(crate) fn child(&self, name: &str) -> At<'a> {
-        At {
+    pub(crate) fn child(&self, name: &str) -> FieldLocation<'a> {
+        FieldLocation {
             path: format!("{}.{name}", self.path),
             value: self.value.get(name).unwrap_or(&NOTHING),
         }
     }
 
     /// An entry of a map.
-    pub(crate) fn key(&self, name: &str) -> At<'a> {
-        At {
+    pub(crate) fn key(&self, name: &str) -> FieldLocation<'a> {
+        FieldLocation {
             path: format!("{}[{name}]", self.path),
             value: self.value.get(name).unwrap_or(&NOTHING),
         }
     }
 
     /// The elements of a list.
-    pub(crate) fn items(&self) -> impl Iterator<Item = At<'a>> + use<'a> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = FieldLocation<'a>> + use<'a> {
         let path = self.path.clone();
         let items = self.value.as_array().map_or(&[][..], Vec::as_slice);
-        items.iter().enumerate().map(move |(at, value)| At {
-            path: format!("{path}[{at}]"),
-            value,
-        })
+        items
+            .iter()
+            .enumerate()
+            .map(move |(at, value)| FieldLocation {
+                path: format!("{path}[{at}]"),
+                value,
+            })
     }
 
     /// The entries of a map with their keys.
-    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, At<'a>)> + use<'a> {
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'a str, FieldLocation<'a>)> + use<'a> {
         let path = self.path.clone();
         let entries = self.value.as_object().into_iter().flatten();
         entries.map(move |(key, value)| {
             let path = format!("{path}[{key}]");
-            (key.as_str(), At { path, value })
+            (key.as_str(), FieldLocation { path, value })
         })
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{go, metadata, pod, selector};
 use crate::object::Object;
 use crate::selector::LabelSelector;
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 /// A job.
 pub(super) fn job(job: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(job, "spec");
+    let spec = FieldLocation::field(job, "spec");
     job_spec(&spec, errors);
     let chosen = spec.child("selector");
     if chosen.is_set() {
@@ -25,7 +25,7 @@ pub(super) fn job(job: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn job_spec(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn job_spec(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     for counter in [
         "parallelism",
         "completions",
@@ -60,7 +60,7 @@ fn job_spec(spec: &At<'_>, errors: &mut Vec<FieldError>) {
 /// What may not change in a job.
 pub(super) fn job_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let field = |job: &Object, name: &str| job.at(&["spec", name]).cloned().unwrap_or_default();
-    let parallelism = At::field(new, "spec").child("parallelism");
+    let parallelism = FieldLocation::field(new, "spec").child("parallelism");
     let elastic = new.text(&["spec", "completionMode"]) == "Indexed"
         && field(new, "completions") == *parallelism.value;
     if !elastic {
@@ -80,7 +80,7 @@ pub(super) fn job_update(new: &Object, old: &Object, errors: &mut Vec<FieldError
     let movable = old.at(&["spec", "suspend"]) == Some(&json!(true))
         && old.at(&["status", "startTime"]).is_none_or(Value::is_null);
     if field(new, "template") != field(old, "template") && !movable {
-        let template = At::field(new, "spec").child("template");
+        let template = FieldLocation::field(new, "spec").child("template");
         errors.push(template.invalid("field is immutable"));
     }
     let (mode, before) = (field(new, "completionMode"), field(old, "completionMode"));
@@ -89,7 +89,7 @@ pub(super) fn job_update(new: &Object, old: &Object, errors: &mut Vec<FieldError
 
 /// The counters of a job's status.
 pub(super) fn job_status(job: &Object, errors: &mut Vec<FieldError>) {
-    let status = At::field(job, "status");
+    let status = FieldLocation::field(job, "status");
     for counter in ["active", "succeeded", "failed", "ready", "terminating"] {
         status.child(counter).not_negative(errors);
     }
@@ -98,7 +98,7 @@ pub(super) fn job_status(job: &Object, errors: &mut Vec<FieldError>) {
 /// A cron job.
 pub(super) fn cron_job(cron_job: &Object, errors: &mut Vec<FieldError>) {
     const NAME_LIMIT: usize = 52;
-    let spec = At::field(cron_job, "spec");
+    let spec = FieldLocation::field(cron_job, "spec");
     let schedule = spec.child("schedule");
     if schedule.is_empty() {
         errors.push(schedule.required(""));

@@ -2,12 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use crate::name;
 use crate::status::FieldError;
 
 /// The containers of a pod.
-pub(super) fn containers(list: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
+pub(super) fn containers(list: &FieldLocation<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
     if list.is_empty() {
         errors.push(list.required(""));
         return;
@@ -24,8 +24,8 @@ pub(super) fn containers(list: &At<'_>, volumes: &[&str], errors: &mut Vec<Field
 
 /// The containers that run before those, which share their names' space.
 pub(super) fn init_containers(
-    list: &At<'_>,
-    others: &At<'_>,
+    list: &FieldLocation<'_>,
+    others: &FieldLocation<'_>,
     volumes: &[&str],
     errors: &mut Vec<FieldError>,
 ) {
@@ -62,14 +62,18 @@ pub(super) fn init_containers(
     }
 }
 
-fn container_restart_policy(policy: &At<'_>, errors: &mut Vec<FieldError>) {
+fn container_restart_policy(policy: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let known = ["Always", "Never", "OnFailure"];
     if !known.contains(&policy.text()) {
         errors.push(policy.not_supported(&known));
     }
 }
 
-fn unique<'a>(container: &At<'a>, names: &mut Vec<&'a str>, errors: &mut Vec<FieldError>) {
+fn unique<'a>(
+    container: &FieldLocation<'a>,
+    names: &mut Vec<&'a str>,
+    errors: &mut Vec<FieldError>,
+) {
     let name = container.child("name");
     if names.contains(&name.text()) {
         errors.push(name.duplicate());
@@ -79,7 +83,7 @@ fn unique<'a>(container: &At<'a>, names: &mut Vec<&'a str>, errors: &mut Vec<Fie
 }
 
 /// The rules for every kind of container.
-fn common(container: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn common(container: &FieldLocation<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
     let name = container.child("name");
     if name.is_empty() {
         errors.push(name.required(""));
@@ -102,7 +106,7 @@ fn common(container: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
     resources(&container.child("resources"), errors);
 }
 
-fn ports(ports: &At<'_>, errors: &mut Vec<FieldError>) {
+fn ports(ports: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let mut names = Vec::new();
     for port in ports.items() {
         let name = port.child("name");
@@ -131,7 +135,7 @@ fn ports(ports: &At<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// From 1 to 65535.
-pub(super) fn port_number(port: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn port_number(port: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let number = port.number().unwrap_or(0);
     if !(1..=65535).contains(&number) {
         errors.push(port.invalid_as(&json!(number), "must be between 1 and 65535, inclusive"));
@@ -161,7 +165,7 @@ pub(super) fn port_name(name: &str) -> Vec<String> {
     problems.into_iter().map(str::to_owned).collect()
 }
 
-fn env(variables: &At<'_>, errors: &mut Vec<FieldError>) {
+fn env(variables: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     for variable in variables.items() {
         let name = variable.child("name");
         if name.is_empty() {
@@ -195,7 +199,7 @@ fn env(variables: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn mounts(mounts: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
+fn mounts(mounts: &FieldLocation<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
     let mut paths = Vec::new();
     for mount in mounts.items() {
         let name = mount.child("name");
@@ -218,7 +222,7 @@ fn mounts(mounts: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
 
 /// Requests that are more than their limits are refused; other rules of
 /// quantities are not modelled.
-fn resources(resources: &At<'_>, errors: &mut Vec<FieldError>) {
+fn resources(resources: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let requests = resources.child("requests");
     for (name, request) in requests.entries() {
         let limit = resources.child("limits").key(name);

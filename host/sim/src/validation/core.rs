@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{metadata, toleration};
 use crate::name;
 use crate::object::Object;
@@ -20,9 +20,15 @@ pub(super) fn node(node: &Object, errors: &mut Vec<FieldError>) {
 
 /// What may not change in a node.
 pub(super) fn node_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
-    let (spec, before) = (At::field(new, "spec"), At::field(old, "spec"));
+    let (spec, before) = (
+        FieldLocation::field(new, "spec"),
+        FieldLocation::field(old, "spec"),
+    );
     let mut addresses = Vec::new();
-    for address in At::field(new, "status").child("addresses").items() {
+    for address in FieldLocation::field(new, "status")
+        .child("addresses")
+        .items()
+    {
         let pair = (
             address.child("type").text(),
             address.child("address").text(),
@@ -67,7 +73,10 @@ pub(super) fn namespace_status(namespace: &Object, errors: &mut Vec<FieldError>)
 
 /// The finalizers of a namespace's `spec`.
 pub(super) fn namespace_finalize(namespace: &Object, errors: &mut Vec<FieldError>) {
-    for finalizer in At::field(namespace, "spec").child("finalizers").items() {
+    for finalizer in FieldLocation::field(namespace, "spec")
+        .child("finalizers")
+        .items()
+    {
         // The server puts the path together without a dot.
         for problem in name::qualified(finalizer.text()) {
             errors.push(finalizer.invalid_text(problem));
@@ -84,7 +93,10 @@ pub(super) fn namespace_finalize(namespace: &Object, errors: &mut Vec<FieldError
 
 /// A `ConfigMap`.
 pub(super) fn config_map(map: &Object, errors: &mut Vec<FieldError>) {
-    let (data, binary) = (At::field(map, "data"), At::field(map, "binaryData"));
+    let (data, binary) = (
+        FieldLocation::field(map, "data"),
+        FieldLocation::field(map, "binaryData"),
+    );
     let mut size = 0;
     for (key, value) in data.entries() {
         value_key(&value, key, errors);
@@ -108,7 +120,7 @@ pub(super) fn config_map(map: &Object, errors: &mut Vec<FieldError>) {
 
 /// A `Secret`: some types demand keys.
 pub(super) fn secret(secret: &Object, errors: &mut Vec<FieldError>) {
-    let data = At::field(secret, "data");
+    let data = FieldLocation::field(secret, "data");
     let mut size = 0;
     for (key, value) in data.entries() {
         value_key(&value, key, errors);
@@ -176,7 +188,7 @@ pub(super) fn secret_type(new: &Object, old: &Object, errors: &mut Vec<FieldErro
     metadata::immutable("type", &new, &old, errors);
 }
 
-fn value_key(value: &At<'_>, key: &str, errors: &mut Vec<FieldError>) {
+fn value_key(value: &FieldLocation<'_>, key: &str, errors: &mut Vec<FieldError>) {
     for problem in name::data_key(key) {
         errors.push(FieldError::invalid(value.path(), &key.into(), problem));
     }

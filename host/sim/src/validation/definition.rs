@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{metadata, structural};
 use crate::name;
 use crate::object::Object;
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 /// A definition, new or changed, without its metadata.
 pub(super) fn definition(definition: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(definition, "spec");
+    let spec = FieldLocation::field(definition, "spec");
     let group = spec.child("group");
     if group.is_empty() {
         errors.push(group.required(""));
@@ -37,7 +37,7 @@ pub(super) fn definition(definition: &Object, errors: &mut Vec<FieldError>) {
     names(&spec.child("names"), true, errors);
     conversion(&spec.child("conversion"), errors);
     names(
-        &At::field(definition, "status").child("acceptedNames"),
+        &FieldLocation::field(definition, "status").child("acceptedNames"),
         false,
         errors,
     );
@@ -69,7 +69,7 @@ pub(super) fn own_name(definition: &Object, errors: &mut Vec<FieldError>) {
 /// What may not change in a definition.
 pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let field = |definition: &Object, path: &[&str]| json!(definition.text(path));
-    let established = At::field(old, "status")
+    let established = FieldLocation::field(old, "status")
         .child("conditions")
         .items()
         .any(|condition| {
@@ -96,8 +96,8 @@ pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
 
 /// Versions that objects may be stored in stay declared.
 fn stored_versions(definition: &Object, errors: &mut Vec<FieldError>) {
-    let stored = At::field(definition, "status").child("storedVersions");
-    let declared = At::field(definition, "spec").child("versions");
+    let stored = FieldLocation::field(definition, "status").child("storedVersions");
+    let declared = FieldLocation::field(definition, "spec").child("versions");
     let named = |wanted: &str| {
         declared
             .items()
@@ -113,7 +113,7 @@ fn stored_versions(definition: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn one_version(version: &At<'_>, errors: &mut Vec<FieldError>) {
+fn one_version(version: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let own = version.child("name");
     joined(&own, "", &name::label_1035(own.text()), errors);
     let schema = version.child("schema").child("openAPIV3Schema");
@@ -126,7 +126,7 @@ fn one_version(version: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn scale(subresources: &At<'_>, errors: &mut Vec<FieldError>) {
+fn scale(subresources: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let scale = subresources.child("scale");
     if !scale.is_set() {
         return;
@@ -149,7 +149,7 @@ fn scale(subresources: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn printer_column(column: &At<'_>, errors: &mut Vec<FieldError>) {
+fn printer_column(column: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
     const FORMATS: [&str; 8] = [
         "byte",
@@ -184,7 +184,7 @@ fn printer_column(column: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn storage(versions: &At<'_>, errors: &mut Vec<FieldError>) {
+fn storage(versions: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let mut names = Vec::new();
     let mut unique = true;
     let mut stored = 0;
@@ -206,7 +206,7 @@ fn storage(versions: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn names(names: &At<'_>, required: bool, errors: &mut Vec<FieldError>) {
+fn names(names: &FieldLocation<'_>, required: bool, errors: &mut Vec<FieldError>) {
     if required {
         for field in ["plural", "singular", "kind", "listKind"] {
             if names.child(field).is_empty() {
@@ -240,7 +240,7 @@ fn names(names: &At<'_>, required: bool, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn conversion(conversion: &At<'_>, errors: &mut Vec<FieldError>) {
+fn conversion(conversion: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     if !conversion.is_set() {
         return;
     }
@@ -279,7 +279,12 @@ fn approval(definition: &Object, errors: &mut Vec<FieldError>) {
 }
 
 /// All that is wrong with a text, as one finding.
-fn joined(field: &At<'_>, prefix: &str, problems: &[String], errors: &mut Vec<FieldError>) {
+fn joined(
+    field: &FieldLocation<'_>,
+    prefix: &str,
+    problems: &[String],
+    errors: &mut Vec<FieldError>,
+) {
     if !problems.is_empty() {
         let value = Value::from(field.text());
         errors.push(field.invalid_as(&value, format!("{prefix}{}", problems.join(","))));

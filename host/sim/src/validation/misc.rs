@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{go, metadata, selector, workload};
 use crate::name;
 use crate::object::Object;
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 /// A disruption budget.
 pub(super) fn disruption_budget(budget: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(budget, "spec");
+    let spec = FieldLocation::field(budget, "spec");
     let (least, most) = (spec.child("minAvailable"), spec.child("maxUnavailable"));
     let policy = spec.child("unhealthyPodEvictionPolicy");
     if least.is_set() && most.is_set() {
@@ -38,7 +38,7 @@ pub(super) fn disruption_budget(budget: &Object, errors: &mut Vec<FieldError>) {
 
 /// The counters of a disruption budget.
 pub(super) fn disruption_budget_status(budget: &Object, errors: &mut Vec<FieldError>) {
-    let status = At::field(budget, "status");
+    let status = FieldLocation::field(budget, "status");
     conditions(&status.child("conditions"), errors);
     for counter in [
         "disruptionsAllowed",
@@ -51,7 +51,7 @@ pub(super) fn disruption_budget_status(budget: &Object, errors: &mut Vec<FieldEr
 }
 
 /// `metav1.Condition`s.
-fn conditions(conditions: &At<'_>, errors: &mut Vec<FieldError>) {
+fn conditions(conditions: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let mut kinds = Vec::new();
     for condition in conditions.items() {
         let child = |name: &str| condition.child(name);
@@ -90,7 +90,7 @@ fn is_reason(text: &str) -> bool {
 
 /// A lease.
 pub(super) fn lease(lease: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(lease, "spec");
+    let spec = FieldLocation::field(lease, "spec");
     let seconds = spec.child("leaseDurationSeconds");
     if seconds.number().is_some_and(|seconds| seconds <= 0) {
         errors.push(seconds.invalid("must be greater than 0"));
@@ -116,7 +116,7 @@ pub(super) fn lease(lease: &Object, errors: &mut Vec<FieldError>) {
 
 /// The status of a storage version.
 pub(super) fn storage_version(version: &Object, errors: &mut Vec<FieldError>) {
-    let status = At::field(version, "status");
+    let status = FieldLocation::field(version, "status");
     let servers = status.child("storageVersions");
     for server in servers.items() {
         let id = server.child("apiServerID");
@@ -144,7 +144,7 @@ pub(super) fn storage_version(version: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn common_version(status: &At<'_>, errors: &mut Vec<FieldError>) {
+fn common_version(status: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let servers = status.child("storageVersions");
     let mut encodings = servers
         .items()
@@ -168,7 +168,7 @@ fn common_version(status: &At<'_>, errors: &mut Vec<FieldError>) {
 
 /// The server leaves `conditions` out of these paths.
 fn storage_condition<'a>(
-    condition: &At<'a>,
+    condition: &FieldLocation<'a>,
     place: usize,
     kinds: &mut Vec<&'a str>,
     errors: &mut Vec<FieldError>,
@@ -198,7 +198,7 @@ fn storage_condition<'a>(
     }
 }
 
-fn api_version(version: &At<'_>, errors: &mut Vec<FieldError>) {
+fn api_version(version: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let mut problems = Vec::new();
     let parts: Vec<&str> = version.text().split('/').collect();
     let version_part = match parts.as_slice() {
@@ -324,7 +324,7 @@ pub(super) fn event_update(new: &Object, old: &Object, errors: &mut Vec<FieldErr
 }
 
 fn series(event: &Object, errors: &mut Vec<FieldError>) {
-    let series = At::field(event, "series");
+    let series = FieldLocation::field(event, "series");
     if !series.is_set() {
         return;
     }

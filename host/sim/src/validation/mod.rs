@@ -186,12 +186,12 @@ fn specification(resource: &Resource, object: &Object, errors: &mut Vec<FieldErr
     }
     let kind = resource.kind.as_str();
     match (resource.group.as_str(), kind) {
-        ("", "Pod") => pod::spec(&at::At::field(object, "spec"), errors),
+        ("", "Pod") => pod::spec(&at::FieldLocation::field(object, "spec"), errors),
         ("", "Node") => core::node(object, errors),
         ("", "ConfigMap") => core::config_map(object, errors),
         ("", "Secret") => core::secret(object, errors),
         ("", "Service") => service::service(object, errors),
-        ("", "PodTemplate") => pod::template(&at::At::field(object, "template"), errors),
+        ("", "PodTemplate") => pod::template(&at::FieldLocation::field(object, "template"), errors),
         ("", "ReplicationController") | ("apps", _) => workload::spec(kind, object, errors),
         ("batch", "Job") => batch::job(object, errors),
         ("batch", "CronJob") => batch::cron_job(object, errors),

@@ -2,14 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{container, metadata, selector, toleration};
 use crate::name::{self, NameRule};
 use crate::object::Object;
 use crate::status::FieldError;
 
 /// A new pod or one that was changed.
-pub(super) fn spec(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn spec(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let child = |name: &str| spec.child(name);
     let volumes = volumes(&child("volumes"), errors);
     container::containers(&child("containers"), &volumes, errors);
@@ -47,7 +47,7 @@ pub(super) fn spec(spec: &At<'_>, errors: &mut Vec<FieldError>) {
 
 /// The rules for new pods.
 pub(super) fn new(pod: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(pod, "spec");
+    let spec = FieldLocation::field(pod, "spec");
     let ephemeral = spec.child("ephemeralContainers");
     if !ephemeral.is_empty() {
         errors.push(ephemeral.forbidden("cannot be set on create"));
@@ -59,7 +59,7 @@ pub(super) fn new(pod: &Object, errors: &mut Vec<FieldError>) {
 }
 
 /// The template of a set of pods.
-pub(super) fn template(template: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn template(template: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let labels = selector::label_values(template.child("metadata").child("labels").value);
     metadata::labels(&format!("{}.labels", template.path()), &labels, errors);
     let annotations = selector::label_values(template.child("metadata").child("annotations").value);
@@ -75,14 +75,14 @@ pub(super) fn template(template: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn named(field: &At<'_>, rule: NameRule, errors: &mut Vec<FieldError>) {
+fn named(field: &FieldLocation<'_>, rule: NameRule, errors: &mut Vec<FieldError>) {
     if !field.is_empty() {
         field.each(name::problems(rule, field.text()), errors);
     }
 }
 
 /// Checks the volumes and answers their names.
-fn volumes<'a>(volumes: &At<'a>, errors: &mut Vec<FieldError>) -> Vec<&'a str> {
+fn volumes<'a>(volumes: &FieldLocation<'a>, errors: &mut Vec<FieldError>) -> Vec<&'a str> {
     let mut names = Vec::new();
     for volume in volumes.items() {
         let sources: Vec<&String> = volume
@@ -123,7 +123,10 @@ fn volumes<'a>(volumes: &At<'a>, errors: &mut Vec<FieldError>) -> Vec<&'a str> {
 /// tolerations that are added or change their seconds, scheduling gates that
 /// go, and a negative grace period that becomes 1.
 pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
-    let (new_spec, old_spec) = (At::field(new, "spec"), At::field(old, "spec"));
+    let (new_spec, old_spec) = (
+        FieldLocation::field(new, "spec"),
+        FieldLocation::field(old, "spec"),
+    );
     for list in ["containers", "initContainers"] {
         if !same_number(&new_spec.child(list), &old_spec.child(list), errors) {
             return;
@@ -145,7 +148,10 @@ pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
 /// Validates an update of the status.
 pub(super) fn status(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     const SYSTEM: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
-    for condition in At::field(new, "status").child("conditions").items() {
+    for condition in FieldLocation::field(new, "status")
+        .child("conditions")
+        .items()
+    {
         let kind = condition.child("type");
         if SYSTEM.contains(&kind.text()) {
             continue;
@@ -173,7 +179,7 @@ pub(super) fn status(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
 
 /// A container that terminated and is not restarted stays terminated.
 fn transitions(new: &Object, old: &Object, restart: &str, errors: &mut Vec<FieldError>) {
-    let list = |pod| At::field(pod, "status").child("containerStatuses");
+    let list = |pod| FieldLocation::field(pod, "status").child("containerStatuses");
     for (before, place) in list(old).items().zip(0..) {
         let ended = before.child("state").child("terminated");
         let again = restart == "OnFailure" && ended.child("exitCode").number() != Some(0);
@@ -193,7 +199,11 @@ fn transitions(new: &Object, old: &Object, restart: &str, errors: &mut Vec<Field
     }
 }
 
-fn same_number(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) -> bool {
+fn same_number(
+    new: &FieldLocation<'_>,
+    old: &FieldLocation<'_>,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     if new.items().count() != old.items().count() {
         errors.push(new.forbidden("pod updates may not add or remove containers"));
         return false;
@@ -210,7 +220,11 @@ fn same_number(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) -> bool
     true
 }
 
-fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) -> bool {
+fn deadline(
+    new: &FieldLocation<'_>,
+    old: &FieldLocation<'_>,
+    errors: &mut Vec<FieldError>,
+) -> bool {
     let (new, old) = (
         new.child("activeDeadlineSeconds"),
         old.child("activeDeadlineSeconds"),
@@ -232,10 +246,10 @@ fn deadline(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) -> bool {
     }
 }
 
-fn tolerations(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) {
-    let list = |spec: &At<'_>| -> Vec<Value> {
+fn tolerations(new: &FieldLocation<'_>, old: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
+    let list = |spec: &FieldLocation<'_>| -> Vec<Value> {
         let tolerations = spec.child("tolerations");
-        let without_seconds = |toleration: At<'_>| {
+        let without_seconds = |toleration: FieldLocation<'_>| {
             let mut fields = toleration.value.as_object().cloned().unwrap_or_default();
             fields.remove("tolerationSeconds");
             Value::Object(fields)
@@ -256,7 +270,7 @@ fn tolerations(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn gates(new: &At<'_>, old: &At<'_>, errors: &mut Vec<FieldError>) {
+fn gates(new: &FieldLocation<'_>, old: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let old = old.child("schedulingGates");
     for gate in new.child("schedulingGates").items() {
         let known = old.items().any(|old| old.value == gate.value);

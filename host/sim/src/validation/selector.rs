@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::go;
 use crate::name;
 use crate::selector::LabelSelector;
 use crate::status::FieldError;
 
 /// A `metav1.LabelSelector`.
-pub(super) fn label_selector(selector: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn label_selector(selector: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     label_map(&selector.child("matchLabels"), errors);
     for requirement in selector.child("matchExpressions").items() {
         let (operator, values) = (requirement.child("operator"), requirement.child("values"));
@@ -41,7 +41,7 @@ pub(super) fn label_selector(selector: &At<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// A map of labels: every finding is about the whole map.
-pub(super) fn label_map(labels: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn label_map(labels: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         for problem in name::qualified(key) {
             errors.push(FieldError::invalid(labels.path(), &key.into(), problem));
@@ -55,7 +55,7 @@ pub(super) fn label_map(labels: &At<'_>, errors: &mut Vec<FieldError>) {
 /// The selector of a set of pods: it is required and must select something. Returns it,
 /// unless it is invalid.
 pub(super) fn of_pods(
-    selector: &At<'_>,
+    selector: &FieldLocation<'_>,
     empty: &str,
     errors: &mut Vec<FieldError>,
 ) -> Option<LabelSelector> {
@@ -80,7 +80,7 @@ pub(super) fn of_pods(
 /// The labels of a pod template must be selected.
 pub(super) fn matches_template(
     selector: &LabelSelector,
-    template: &At<'_>,
+    template: &FieldLocation<'_>,
     errors: &mut Vec<FieldError>,
 ) {
     let labels = template.child("metadata").child("labels");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{container, go, selector};
 use crate::name;
 use crate::object::Object;
@@ -10,7 +10,7 @@ use crate::status::FieldError;
 
 /// A service, new or changed.
 pub(super) fn service(service: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(service, "spec");
+    let spec = FieldLocation::field(service, "spec");
     let kind = spec.child("type");
     let headless = spec.child("clusterIP").text() == "None";
     let ports = spec.child("ports");
@@ -83,7 +83,7 @@ pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn external_name(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn external_name(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     const WHY: &str = "may not be set for ExternalName services";
     for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
         let field = spec.child(field);
@@ -102,7 +102,7 @@ fn external_name(spec: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn service_ports(ports: &At<'_>, errors: &mut Vec<FieldError>) {
+fn service_ports(ports: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let several = ports.items().count() > 1;
     let mut names = Vec::new();
     for port in ports.items() {
@@ -130,7 +130,7 @@ fn service_ports(ports: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn duplicate_ports(ports: &At<'_>, errors: &mut Vec<FieldError>) {
+fn duplicate_ports(ports: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let mut seen = Vec::new();
     for port in ports.items() {
         let (protocol, number) = (port.child("protocol").text(), port.child("port").number());

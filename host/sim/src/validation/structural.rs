@@ -4,7 +4,7 @@
 use regex::Regex;
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use crate::status::FieldError;
 
 #[derive(Clone, Copy, PartialEq)]
@@ -17,7 +17,7 @@ enum Level {
 const JUNCTORS: [&str; 3] = ["anyOf", "allOf", "oneOf"];
 
 /// A schema of a version of a definition.
-pub(super) fn schema(schema: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn schema(schema: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     if schema.child("nullable").is_true() {
         errors.push(
             schema
@@ -32,7 +32,7 @@ pub(super) fn schema(schema: &At<'_>, errors: &mut Vec<FieldError>) {
     standard(schema, errors);
 }
 
-fn invariants(schema: &At<'_>, level: Level, errors: &mut Vec<FieldError>) {
+fn invariants(schema: &FieldLocation<'_>, level: Level, errors: &mut Vec<FieldError>) {
     let child = |name: &str| schema.child(name);
     let flag = |name: &str| child(name).is_true();
     let kind = child("type");
@@ -88,7 +88,7 @@ fn invariants(schema: &At<'_>, level: Level, errors: &mut Vec<FieldError>) {
 }
 
 /// `kind`, `apiVersion` and `metadata` belong to the API machinery.
-fn own_fields(properties: &At<'_>, level: Level, errors: &mut Vec<FieldError>) {
+fn own_fields(properties: &FieldLocation<'_>, level: Level, errors: &mut Vec<FieldError>) {
     for name in ["kind", "apiVersion"] {
         let field = properties.key(name);
         if field.is_set() && field.child("type").text() != "string" {
@@ -113,7 +113,7 @@ fn own_fields(properties: &At<'_>, level: Level, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn extensions(schema: &At<'_>, errors: &mut Vec<FieldError>) {
+fn extensions(schema: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     if !schema.child("x-kubernetes-int-or-string").is_true() {
         return;
     }
@@ -128,13 +128,13 @@ fn extensions(schema: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn is_int_or_string(schema: &At<'_>) -> bool {
+fn is_int_or_string(schema: &FieldLocation<'_>) -> bool {
     schema.child("x-kubernetes-int-or-string").is_true()
         && schema.child("anyOf").value == &json!([{"type": "integer"}, {"type": "string"}])
 }
 
 /// Schemas under logical operators do not define structure.
-fn nested_validation(schema: &At<'_>, skips_any_of: bool, errors: &mut Vec<FieldError>) {
+fn nested_validation(schema: &FieldLocation<'_>, skips_any_of: bool, errors: &mut Vec<FieldError>) {
     for junctor in JUNCTORS {
         if junctor == "anyOf" && skips_any_of {
             continue;
@@ -154,7 +154,7 @@ fn nested_validation(schema: &At<'_>, skips_any_of: bool, errors: &mut Vec<Field
     }
 }
 
-fn nested(schema: &At<'_>, errors: &mut Vec<FieldError>) {
+fn nested(schema: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     nested_validation(schema, false, errors);
     if schema.child("items").is_set() {
         nested(&schema.child("items"), errors);
@@ -207,7 +207,7 @@ fn nested(schema: &At<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// What no schema of a custom resource may hold, structural or not.
-fn standard(schema: &At<'_>, errors: &mut Vec<FieldError>) {
+fn standard(schema: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
     let child = |name: &str| schema.child(name);
     let kind = child("type");
@@ -259,7 +259,7 @@ fn standard(schema: &At<'_>, errors: &mut Vec<FieldError>) {
     merge_types(schema, errors);
 }
 
-fn merge_types(schema: &At<'_>, errors: &mut Vec<FieldError>) {
+fn merge_types(schema: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let child = |name: &str| schema.child(name);
     let kind = child("type");
     for (field, wanted, known) in [

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::go;
 use crate::name;
 use crate::status::FieldError;
@@ -12,7 +12,7 @@ const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 /// Taints; the server names them under `metadata`.
 pub(super) fn taints(taints: &Value, errors: &mut Vec<FieldError>) {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for taint in At::new("metadata.taints", taints).items() {
+    for taint in FieldLocation::new("metadata.taints", taints).items() {
         let (key, value, effect) = (
             taint.child("key"),
             taint.child("value"),
@@ -43,7 +43,7 @@ pub(super) fn taints(taints: &Value, errors: &mut Vec<FieldError>) {
 }
 
 /// Tolerations.
-pub(super) fn tolerations(tolerations: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn tolerations(tolerations: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     for toleration in tolerations.items() {
         let child = |name: &str| toleration.child(name);
         let (key, operator, value, effect) = (
@@ -85,7 +85,7 @@ pub(super) fn tolerations(tolerations: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn printed(toleration: &At<'_>) -> String {
+fn printed(toleration: &FieldLocation<'_>) -> String {
     let text = |name: &str| json!(toleration.child(name).text());
     go::object(&[
         ("Key", &text("key")),

@@ -3,7 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::at::At;
+use super::at::FieldLocation;
 use super::{metadata, pod, selector};
 use crate::object::Object;
 use crate::selector::LabelSelector;
@@ -11,7 +11,7 @@ use crate::status::FieldError;
 
 /// The specification of a set of pods, new or changed.
 pub(super) fn spec(kind: &str, object: &Object, errors: &mut Vec<FieldError>) {
-    let spec = At::field(object, "spec");
+    let spec = FieldLocation::field(object, "spec");
     match kind {
         "Deployment" => deployment(&spec, errors),
         "ReplicaSet" => {
@@ -67,7 +67,7 @@ fn fixed_part(set: &Object) -> Map<String, Value> {
 
 /// A status written through its endpoint.
 pub(super) fn status(kind: &str, object: &Object, errors: &mut Vec<FieldError>) {
-    let status = At::field(object, "status");
+    let status = FieldLocation::field(object, "status");
     let (counters, limits): (&[&str], &[(&str, &str)]) = match kind {
         "Deployment" => (
             &[
@@ -151,7 +151,7 @@ pub(super) fn status(kind: &str, object: &Object, errors: &mut Vec<FieldError>) 
     }
 }
 
-fn deployment(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn deployment(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     spec.child("replicas").not_negative(errors);
     selected(spec, "ReplicaSet", errors);
     let strategy = spec.child("strategy");
@@ -188,7 +188,7 @@ fn deployment(spec: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn strategy_not_supported(strategy: &At<'_>, known: &[&str]) -> FieldError {
+fn strategy_not_supported(strategy: &FieldLocation<'_>, known: &[&str]) -> FieldError {
     let kind = json!(strategy.child("type").text());
     let printed = super::go::object(&[
         ("Type", &kind),
@@ -197,7 +197,7 @@ fn strategy_not_supported(strategy: &At<'_>, known: &[&str]) -> FieldError {
     FieldError::not_supported_printed(strategy.path(), &printed, known)
 }
 
-fn replication_controller(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn replication_controller(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     spec.child("minReadySeconds").not_negative(errors);
     let labels = spec.child("selector");
     if labels.is_empty() {
@@ -214,7 +214,7 @@ fn replication_controller(spec: &At<'_>, errors: &mut Vec<FieldError>) {
     pod_template(&template, "ReplicationController", errors);
 }
 
-fn daemon_set(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn daemon_set(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let chosen = spec.child("selector");
     selector::label_selector(&chosen, errors);
     let labels = spec.child("template").child("metadata").child("labels");
@@ -242,7 +242,7 @@ fn daemon_set(spec: &At<'_>, errors: &mut Vec<FieldError>) {
     spec.child("revisionHistoryLimit").not_negative(errors);
 }
 
-fn daemon_rolling_update(rolling: &At<'_>, errors: &mut Vec<FieldError>) {
+fn daemon_rolling_update(rolling: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let (unavailable, surge) = (rolling.child("maxUnavailable"), rolling.child("maxSurge"));
     int_or_percent(&unavailable, errors);
     int_or_percent(&surge, errors);
@@ -255,7 +255,7 @@ fn daemon_rolling_update(rolling: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn stateful_set(spec: &At<'_>, errors: &mut Vec<FieldError>) {
+fn stateful_set(spec: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     let management = spec.child("podManagementPolicy");
     if !["OrderedReady", "Parallel"].contains(&management.text()) {
         errors.push(management.invalid_text("must be 'OrderedReady' or 'Parallel'"));
@@ -276,7 +276,7 @@ fn stateful_set(spec: &At<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// The selector and the template of most sets.
-fn selected(spec: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
+fn selected(spec: &FieldLocation<'_>, owner: &str, errors: &mut Vec<FieldError>) {
     let template = spec.child("template");
     let chosen = selector::of_pods(
         &spec.child("selector"),
@@ -293,7 +293,7 @@ fn selected(spec: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// A template whose pods never end.
-fn pod_template(template: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
+fn pod_template(template: &FieldLocation<'_>, owner: &str, errors: &mut Vec<FieldError>) {
     pod::template(template, errors);
     let spec = template.child("spec");
     let restart = spec.child("restartPolicy");
@@ -308,7 +308,7 @@ fn pod_template(template: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
 }
 
 /// A number that is not negative, or a percentage.
-pub(super) fn int_or_percent(value: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn int_or_percent(value: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     match value.value {
         Value::String(text) if percent(text).is_none() => errors.push(value.invalid(
             "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')",
@@ -319,7 +319,7 @@ pub(super) fn int_or_percent(value: &At<'_>, errors: &mut Vec<FieldError>) {
 }
 
 /// A percentage is at most 100%.
-pub(super) fn at_most_all(value: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(super) fn at_most_all(value: &FieldLocation<'_>, errors: &mut Vec<FieldError>) {
     if percent(value.text()).is_some_and(|percent| percent > 100) {
         errors.push(value.invalid("must not be greater than 100%"));
     }
@@ -331,7 +331,7 @@ fn percent(text: &str) -> Option<u64> {
     plain.then(|| digits.parse().unwrap_or(u64::MAX))
 }
 
-fn amount(value: &At<'_>) -> u64 {
+fn amount(value: &FieldLocation<'_>) -> u64 {
     let number = value.number().and_then(|number| u64::try_from(number).ok());
     number.or_else(|| percent(value.text())).unwrap_or(0)
 }

@@ -303,12 +303,11 @@ impl Driver<'_> {
                 Effect::Machine(effect) => self.machine_effect(effect),
                 Effect::Lease(request) => self.link().lease(request),
                 Effect::Term { controller, until } => {
-                    match until {
-                        Some(_) => self.host.watchdog.elected(&controller),
-                        None => {
-                            self.host.watchdog.follows(&controller);
-                            self.world.count(FaultKind::LostLeadership);
-                        }
+                    if until.is_some() {
+                        self.host.watchdog.elected(&controller);
+                    } else {
+                        self.host.watchdog.follows(&controller);
+                        self.world.count(FaultKind::LostLeadership);
                     }
                     self.link().set_term(controller, until);
                 }

@@ -18,7 +18,7 @@ use davit_core::traffic::{Ticket, Traffic};
 use super::in_flight::{
     Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall, RecordWork, RecordWorkId,
 };
-use super::shared::Shared;
+use super::shared::SharedWorld;
 use super::{HostIndex, Notice, ScheduledEvent, WorldEvent};
 use crate::stream::Stream;
 
@@ -80,7 +80,7 @@ pub struct Cut {
 /// The link of one host with the rest of the world.
 pub struct Link<'a> {
     pub(super) host: HostIndex,
-    pub(super) shared: &'a mut Shared,
+    pub(super) shared: &'a mut SharedWorld,
     pub(super) client: &'a mut Client,
 }
 

@@ -45,7 +45,7 @@ pub use client::{Cut, Link};
 pub use conditions::Conditions;
 use in_flight::CallId;
 pub use in_flight::RecordWorkId;
-use shared::Shared;
+use shared::SharedWorld;
 
 /// Identifies a host of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -151,7 +151,7 @@ pub struct Write {
 /// Everything outside of the hosts.
 #[derive(Debug)]
 pub struct World {
-    shared: Shared,
+    shared: SharedWorld,
     clients: Vec<Client>,
     /// The owner's reminders that are due.
     reminders: VecDeque<u64>,
@@ -210,7 +210,7 @@ impl World {
         });
         let wall = Wall(start.unix().saturating_mul(1000));
         Self {
-            shared: Shared {
+            shared: SharedWorld {
                 instant: Instant::ZERO,
                 base: start,
                 server: Server::new(model, dice.bits()),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::machine::{Execute, Input};
 use davit_core::request::RequestError;
-use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent, withdrawn};
+use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent, withdrawn};
 use davit_core::traffic::Urgency;
 
 use super::Link;
@@ -107,7 +107,7 @@ impl Link<'_> {
         }
         let next = entry.steps.handle(result.map(Vec::as_slice));
         let next = match next {
-            PlanNext::Record(_) => self.past_events(&mut entry.steps),
+            PlanAction::Record(_) => self.past_events(&mut entry.steps),
             next => next,
         };
         self.client.executions.insert(id, entry);
@@ -115,10 +115,10 @@ impl Link<'_> {
     }
 
     /// Skips events: they never fail a plan, and no controller reads them.
-    fn past_events(&mut self, execution: &mut PlanExecution) -> PlanNext {
+    fn past_events(&mut self, execution: &mut PlanExecution) -> PlanAction {
         loop {
             match execution.proceed() {
-                PlanNext::Record(event) => {
+                PlanAction::Record(event) => {
                     self.note(format_args!("event {}: {}", event.reason, event.message));
                 }
                 next => return next,
@@ -126,16 +126,16 @@ impl Link<'_> {
         }
     }
 
-    fn proceed(&mut self, id: ExecutionId, next: PlanNext, urgency: Urgency) {
+    fn proceed(&mut self, id: ExecutionId, next: PlanAction, urgency: Urgency) {
         match next {
-            PlanNext::Send(request) => {
+            PlanAction::Send(request) => {
                 let Some(entry) = self.client.executions.get(&id) else {
                     return;
                 };
                 let sender = entry.sender.clone();
                 self.ask(Caller::Execution(id), &sender, urgency, request);
             }
-            PlanNext::Done(outcome) => {
+            PlanAction::Done(outcome) => {
                 let Some(entry) = self.client.executions.remove(&id) else {
                     return;
                 };
@@ -143,7 +143,7 @@ impl Link<'_> {
                 let took = started.map_or(Duration::ZERO, |at| self.shared.instant.since(at));
                 self.ended(entry.id, outcome, took);
             }
-            PlanNext::Record(_) => {}
+            PlanAction::Record(_) => {}
         }
     }
 

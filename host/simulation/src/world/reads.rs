@@ -5,7 +5,7 @@ use davit_core::failure::Failure;
 use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{GetRequest, ListRequest};
-use davit_core::request::read::{self, Listing, Next};
+use davit_core::request::read::{self, Listing, ReadAction};
 use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
@@ -100,11 +100,11 @@ impl Link<'_> {
                 self.end_read(id);
             }
             Some(LiveRead::List { reader, listing }) => match listing.handle(body, now) {
-                Next::Send(page) => {
+                ReadAction::Send(page) => {
                     let reader = reader.clone();
                     self.ask(Caller::Read(id, 0), &reader, Urgency::Read, page);
                 }
-                Next::Done(result) => {
+                ReadAction::Done(result) => {
                     self.client.readings.remove(&id);
                     let answer = ReadAnswer::List(result);
                     self.report_result(Input::ReadDone { read: id, answer });

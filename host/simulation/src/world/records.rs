@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit_core::api::ControllerStatus;
 use davit_core::record::{Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord};
-use davit_core::request::record::{self, RecordNext, RecordUpdate};
+use davit_core::request::record::{self, RecordAction, RecordUpdate};
 use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
@@ -94,16 +94,16 @@ impl Link<'_> {
         number
     }
 
-    fn proceed_with_record(&mut self, id: RecordWorkId, next: RecordNext) {
+    fn proceed_with_record(&mut self, id: RecordWorkId, next: RecordAction) {
         let Some(work) = self.client.record_work.get(&id) else {
             return;
         };
         match next {
-            RecordNext::Send(request) if self.is_in_term(&work.owner.name) => {
+            RecordAction::Send(request) if self.is_in_term(&work.owner.name) => {
                 self.send_for_record(id, request);
             }
-            RecordNext::Send(_) => self.record_answered(id, Err(&not_leading())),
-            RecordNext::Done(result) => {
+            RecordAction::Send(_) => self.record_answered(id, Err(&not_leading())),
+            RecordAction::Done(result) => {
                 let notice = Notice::RecordWritten {
                     id: work.id,
                     controller: work.owner.name.clone(),

@@ -17,7 +17,7 @@ use crate::trace::Trace;
 
 /// What all hosts share.
 #[derive(Debug)]
-pub(super) struct Shared {
+pub(super) struct SharedWorld {
     pub(super) instant: Instant,
     /// The server's time when the world's clock is at zero.
     pub(super) base: Time,
@@ -36,7 +36,7 @@ pub(super) struct Shared {
     pub(super) last_id: u64,
 }
 
-impl Shared {
+impl SharedWorld {
     /// The time of the server's clock. It never jumps.
     pub(super) fn time(&self) -> Time {
         let since = i64::try_from(self.instant.as_nanos() / 1_000_000_000).unwrap_or(i64::MAX);

@@ -13,7 +13,7 @@ use davit_core::plan::{DeleteOptions, GetRequest, Plan, Step};
 use davit_core::stream::{StreamId, StreamSpec, Update};
 use davit_core::time::Instant;
 use davit_sim::direct;
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_sim::{Config, Model, Time};
 use serde_json::{Value, json};
 
@@ -136,7 +136,7 @@ fn ended(world: &mut World, started: PlanId) -> Outcome {
     panic!("the plan has not ended");
 }
 
-fn fault(world: &mut World, verb: &str, when: When, action: Action) {
+fn fault(world: &mut World, verb: &str, when: FaultTiming, action: Action) {
     world.faults().add(Fault {
         matches: Match::new(verb, "configmaps"),
         when,
@@ -179,11 +179,16 @@ fn storm(seed: u64) -> u64 {
     let mut dice = Dice::new(seed);
     world.conditions_mut().starve = 0.2;
     world.conditions_mut().unreachable = 0.05;
-    fault(&mut world, "list", When::Chance(0.2), Action::CloseAfter);
+    fault(
+        &mut world,
+        "list",
+        FaultTiming::Chance(0.2),
+        Action::CloseAfter,
+    );
     let refusal = Action::Refuse(Refusal::InternalError);
-    fault(&mut world, "watch", When::Chance(0.2), refusal);
+    fault(&mut world, "watch", FaultTiming::Chance(0.2), refusal);
     let abort = Action::Watch(3, WatchFault::Abort);
-    fault(&mut world, "watch", When::Chance(0.3), abort);
+    fault(&mut world, "watch", FaultTiming::Chance(0.3), abort);
     world
         .link(HostIndex::FIRST)
         .start_stream(StreamId(1), maps());
@@ -258,7 +263,12 @@ fn a_plan_deletes_its_target_and_nothing_of_the_same_name() {
 fn a_lost_answer_does_not_show_whether_the_write_was_executed() {
     let mut world = world(2);
     let target = create(&mut world, "a");
-    fault(&mut world, "delete", When::First(1), Action::CloseAfter);
+    fault(
+        &mut world,
+        "delete",
+        FaultTiming::First(1),
+        Action::CloseAfter,
+    );
     let (_, failure) = execute(&mut world, &target).failed.unwrap();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert!(!exists(&world, &target));
@@ -276,7 +286,7 @@ fn a_write_is_sent_again_only_if_it_was_not_executed() {
         let mut world = world(3);
         let target = create(&mut world, "a");
         let refuse = Action::Refuse(refusal);
-        fault(&mut world, "delete", When::First(1), refuse);
+        fault(&mut world, "delete", FaultTiming::First(1), refuse);
         let outcome = execute(&mut world, &target);
         assert_eq!(outcome.failed.is_some(), code != 0, "{refusal:?}");
         assert_eq!(world.writes().len(), sent, "{refusal:?}");
@@ -290,7 +300,7 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
     let other = create(&mut world, "b");
     // The server asks for a pause, so the second plan waits for its turn.
     let refuse = Action::Refuse(Refusal::TooManyRequests(2));
-    fault(&mut world, "delete", When::First(1), refuse);
+    fault(&mut world, "delete", FaultTiming::First(1), refuse);
     let first = start(&mut world, &target);
     let until = world.instant().after(Duration::from_secs(1));
     assert!(world.next(until).is_none());
@@ -313,7 +323,7 @@ fn a_plan_that_waits_is_withdrawn_when_its_controller_is_led_no_longer() {
     let other = create(&mut world, "b");
     // The server asks for a pause, so the second plan waits for its turn.
     let refuse = Action::Refuse(Refusal::TooManyRequests(2));
-    fault(&mut world, "delete", When::First(1), refuse);
+    fault(&mut world, "delete", FaultTiming::First(1), refuse);
     start(&mut world, &target);
     let until = world.instant().after(Duration::from_secs(1));
     assert!(world.next(until).is_none());

@@ -17,7 +17,7 @@ use davit_core::control::{Declaration, Requests};
 use davit_core::record::Owner;
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, PATIENCE, Running, Setup, deploy, parse};
+use crate::bench::{Bench, PATIENCE, RunningHost, Setup, deploy, parse};
 
 /// PodGC in Enforce with this configuration and these steps.
 fn podgc(config: &str, rollout: &str) -> String {
@@ -37,17 +37,17 @@ fn remembering(records: &Arc<Records>) -> Setup {
 }
 
 /// A host that runs the controllers of a configuration.
-async fn declared(bench: &Bench, config: &str) -> Running {
+async fn declared(bench: &Bench, config: &str) -> RunningHost {
     declared_to(bench.host_without_controllers(), config, 1).await
 }
 
-async fn declared_to(mut host: Running, config: &str, generation: i64) -> Running {
+async fn declared_to(mut host: RunningHost, config: &str, generation: i64) -> RunningHost {
     host.declare(config, generation).await;
     host.started().await;
     host
 }
 
-impl Running {
+impl RunningHost {
     /// Declares the controllers of a configuration, as resources of this
     /// generation.
     async fn declare(&self, config: &str, generation: i64) {

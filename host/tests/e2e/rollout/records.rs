@@ -10,7 +10,7 @@ use davit::records::Records;
 use davit_core::api::ControllerStatus;
 use davit_core::control::{Declaration, Requests};
 use davit_core::object::ObjectRef;
-use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal};
 use davit_sim::model::DeleteOptions;
 use http::{Method, Request};
 use kube::client::Body;
@@ -20,7 +20,7 @@ use tower::service_fn;
 
 use super::{condition, podgc};
 use crate::bench::deploy::NAMESPACE;
-use crate::bench::{Bench, PATIENCE, Running, Setup, deploy, on_the_sim, parse, text};
+use crate::bench::{Bench, PATIENCE, RunningHost, Setup, deploy, on_the_sim, parse, text};
 
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
@@ -51,7 +51,7 @@ impl Resource {
     }
 
     /// A host with these records.
-    async fn start(&self, bench: &Bench) -> Running {
+    async fn start(&self, bench: &Bench) -> RunningHost {
         let (sim, writes) = (bench.sim().clone(), Arc::clone(&self.writes));
         let service = service_fn(move |request: Request<Body>| {
             let path = request.uri().path();
@@ -67,7 +67,7 @@ impl Resource {
             records: Arc::new(Records::cluster(client.clone(), NAMESPACE)),
             ..Setup::default()
         };
-        let running = Running::start_with(client, setup);
+        let running = RunningHost::start_with(client, setup);
         let mut controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
         deploy::set_accounts(&mut controllers);
         let declared = Declaration {
@@ -235,7 +235,7 @@ fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
         let refused = ["list", "watch"].map(|verb| {
             bench.sim().add_fault(Fault {
                 matches: Match::new(verb, "nodes"),
-                when: When::Always,
+                when: FaultTiming::Always,
                 action: Action::Refuse(Refusal::InternalError),
             })
         });

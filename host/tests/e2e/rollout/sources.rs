@@ -12,7 +12,7 @@ use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
 use super::{condition, declared, declared_to, podgc, remembering};
-use crate::bench::{Bench, Running, Setup, builtin_guest, on_the_sim};
+use crate::bench::{Bench, RunningHost, Setup, builtin_guest, on_the_sim};
 
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
@@ -158,14 +158,14 @@ impl Image {
         std::fs::write(file, podgc).unwrap();
     }
 
-    fn start(&self, bench: &Bench, is_cached: bool) -> Running {
+    fn start(&self, bench: &Bench, is_cached: bool) -> RunningHost {
         let path = self.directory.path();
         let setup = Setup {
             guests: Some(path.join("guests")),
             cache: is_cached.then(|| path.join("cache")),
             ..remembering(&self.records)
         };
-        Running::start_with(bench.client(), setup)
+        RunningHost::start_with(bench.client(), setup)
     }
 
     /// Runs a configuration until it is stable, and stops; returns the stable
@@ -392,7 +392,7 @@ fn the_cached_module_runs_after_a_restart_without_its_source() {
                 cache: Some(cache.clone()),
                 ..remembering(&records)
             };
-            Running::start_with(bench.client(), setup)
+            RunningHost::start_with(bench.client(), setup)
         };
         let host = declared_to(start(), &config, 1).await;
         let before = host.until_status(|status| status.stable.is_some()).await;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, When};
+use davit_sim::fault::{Action, Fault, FaultTiming, Match};
 use tokio::time::sleep;
 
 use super::{declared, podgc};
@@ -19,7 +19,7 @@ async fn slow_deletions(bench: &Bench) {
     }
     bench.sim().add_fault(Fault {
         matches: Match::new("delete", "pods"),
-        when: When::Always,
+        when: FaultTiming::Always,
         action: Action::Delay(Duration::from_secs(30)),
     });
 }

@@ -11,7 +11,7 @@ use serde_json::json;
 use tokio::time::sleep;
 use tower::service_fn;
 
-use crate::bench::{Bench, Running, deploy, on_the_sim, text};
+use crate::bench::{Bench, RunningHost, deploy, on_the_sim, text};
 
 /// A node with a taint that no pod of it tolerates.
 async fn tainted_pods(bench: &mut Bench, count: usize) {
@@ -113,7 +113,7 @@ fn a_controller_reads_live_and_writes_as_its_service_account_and_watches_as_davi
     on_the_sim(|mut bench| async move {
         tainted_pods(&mut bench, 2).await;
         let (client, sent) = logging_client(&bench);
-        let mut host = Running::start(client);
+        let mut host = RunningHost::start(client);
         let account = "  serviceAccountName: davit-taint-eviction\n";
         host.apply(&taint_eviction(account)).await;
         host.started().await;

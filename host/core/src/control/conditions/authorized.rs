@@ -30,12 +30,12 @@ pub(in crate::control) enum Authorization<'a> {
         /// Why, if it was asked.
         failure: Option<&'a str>,
     },
-    Denied(NotAuthorized),
+    Denied(MissingAuthorization),
 }
 
 /// What a revision needs and what is not allowed.
 #[derive(Clone, Debug)]
-pub(in crate::control) struct NotAuthorized {
+pub(in crate::control) struct MissingAuthorization {
     pub(in crate::control) account: Account,
     /// A revision that may not run.
     pub(in crate::control) revision: String,
@@ -45,7 +45,7 @@ pub(in crate::control) struct NotAuthorized {
     pub(in crate::control) stops_stable: bool,
 }
 
-impl NotAuthorized {
+impl MissingAuthorization {
     pub(in crate::control) fn message(&self) -> String {
         let Self {
             account,

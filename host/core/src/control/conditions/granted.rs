@@ -1,4 +1,4 @@
-//! The condition `Granted`: whether the operator grants what a revision declares.
+//! The condition `GrantText`: whether the operator grants what a revision declares.
 
 use super::{Condition, ConditionInputs, ConditionStatus, Effort, Finding, Readiness, Topic};
 use crate::control::text::one_line;
@@ -9,12 +9,12 @@ const NOT_GRANTED: &str = "NotGranted";
 
 /// What a revision may read and write, in words. They are long, and rarely change.
 #[derive(Clone, Debug)]
-pub(in crate::control) struct Granted {
+pub(in crate::control) struct GrantText {
     reason: &'static str,
     message: String,
 }
 
-impl Granted {
+impl GrantText {
     /// The guest ships with Davit.
     pub(in crate::control) fn shipped(declared: &Permissions) -> Self {
         Self::new(
@@ -46,7 +46,7 @@ impl Granted {
 
 /// What revisions declare and the operator does not grant.
 #[derive(Clone, Debug)]
-pub(in crate::control) struct NotGranted {
+pub(in crate::control) struct MissingGrant {
     /// A revision that may not run.
     pub(in crate::control) revision: String,
     /// What it declares and the spec does not grant.
@@ -57,7 +57,7 @@ pub(in crate::control) struct NotGranted {
     pub(in crate::control) stops_stable: bool,
 }
 
-impl NotGranted {
+impl MissingGrant {
     /// What to do comes first: the list may be cut.
     pub(in crate::control) fn message(&self, controller: &str) -> String {
         one_line(&format!(
@@ -75,7 +75,7 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
             NOT_GRANTED,
             not_granted.message(inputs.name),
         ),
-        (None, Some(Granted { reason, message })) => {
+        (None, Some(GrantText { reason, message })) => {
             (ConditionStatus::True, *reason, message.clone())
         }
         (None, None) => (

@@ -183,7 +183,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
 /// Whoever fixes the lesser fault first still has nothing that runs.
 #[test]
 fn what_stops_everything_comes_before_what_disturbs_a_revision_that_runs() {
-    let not_granted = NotGranted {
+    let not_granted = MissingGrant {
         revision: "aaaa".to_owned(),
         missing: Permissions::default(),
         to_add: Permissions::default(),

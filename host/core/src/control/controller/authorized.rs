@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::Controller;
 use super::needs::Needs;
 use crate::account::Account;
-use crate::control::conditions::{Authorization, NotAuthorized, say_allowed};
+use crate::control::conditions::{Authorization, MissingAuthorization, say_allowed};
 use crate::control::reviews::{Answers, Knowledge};
 use crate::mutant::Mutant;
 use crate::observation::Observation;
@@ -82,7 +82,7 @@ impl<G: Clone> Controller<G> {
             if !missing.is_empty() {
                 let stable = self.stable.as_ref();
                 let stable = stable.and_then(|stable| self.needs(&stable.loaded));
-                return Some(Authorization::Denied(NotAuthorized {
+                return Some(Authorization::Denied(MissingAuthorization {
                     account,
                     revision: revision.name().to_owned(),
                     missing,

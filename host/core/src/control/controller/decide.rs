@@ -7,7 +7,7 @@ use super::Controller;
 use crate::api::{ModeConfig, RevisionStatus};
 use crate::control::notice::Notice;
 use crate::control::revision::is_update_of;
-use crate::control::state::{Candidate, Standing, Wait};
+use crate::control::state::{Candidate, CandidateEligibility, Wait};
 use crate::control::transition::table::{self, Phase};
 use crate::control::transition::{Circumstances, OperatorRequests, Transition};
 use crate::observation::Observation;
@@ -54,7 +54,7 @@ impl<G: Clone> Controller<G> {
         notices: &mut Vec<Notice>,
     ) {
         let standing = self.standing();
-        let is_current = standing == Standing::Current;
+        let is_current = standing == CandidateEligibility::Current;
         let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate()) else {
             return;
         };
@@ -169,18 +169,18 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Whether the present spec still describes the candidate, which then may run.
-    fn standing(&self) -> Standing {
+    fn standing(&self) -> CandidateEligibility {
         if self.is_candidate(self.eligible()) {
-            Standing::Current
+            CandidateEligibility::Current
         } else if let Some(candidate) = self.described().filter(|one| self.is_candidate(Some(one)))
         {
             if self.is_granted(&candidate.loaded) {
-                Standing::NotAuthorized
+                CandidateEligibility::MissingAuthorization
             } else {
-                Standing::NotGranted
+                CandidateEligibility::MissingGrant
             }
         } else {
-            Standing::NotLoaded
+            CandidateEligibility::NotLoaded
         }
     }
 

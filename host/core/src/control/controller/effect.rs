@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use super::Controller;
 use crate::control::HostIdentity;
-use crate::control::decision::{Decision, Unrecorded};
+use crate::control::decision::{Decision, PendingDecision};
 use crate::control::recording::{RecordInputs, RecordOutcome};
 use crate::control::revision::Revision;
 use crate::controller::Settings;
@@ -22,7 +22,7 @@ impl<G: Clone> Controller<G> {
     /// The controller that follows from the decisions so far; it must not run before
     /// they are recorded. None if there is nothing to run yet, or the stable revision may
     /// not run.
-    fn desired(&self) -> Option<Unrecorded<DesiredController<G>>> {
+    fn desired(&self) -> Option<PendingDecision<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
         if !self.may_run(&stable.loaded) {
             return None;
@@ -71,7 +71,7 @@ impl<G: Clone> Controller<G> {
             tripped: self.trips.resumed().to_vec(),
             recent: self.carried.recent(),
         };
-        Some(Unrecorded::new(Decision::of(&self.status), desired))
+        Some(PendingDecision::new(Decision::of(&self.status), desired))
     }
 
     /// The names of the revisions that may not write: those whose module is unsigned,

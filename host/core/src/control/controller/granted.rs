@@ -3,7 +3,7 @@
 
 use super::Controller;
 use super::needs::Needs;
-use crate::control::conditions::{Granted, NotGranted};
+use crate::control::conditions::{GrantText, MissingGrant};
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
 use crate::mutant::Mutant;
@@ -35,7 +35,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What the revision of the present spec lacks, or the stable one; none if nothing.
-    pub(super) fn not_granted(&self) -> Option<NotGranted> {
+    pub(super) fn not_granted(&self) -> Option<MissingGrant> {
         let spec = self.spec.as_ref()?;
         let all = self.needs_of_decided();
         let (first, lacking) = all.iter().find(|(_, needs)| !needs.are_granted())?;
@@ -45,7 +45,7 @@ impl<G: Clone> Controller<G> {
             Some(_) => needs.missing.clone(),
         };
         let stable = self.stable.as_ref();
-        Some(NotGranted {
+        Some(MissingGrant {
             revision: first.name().to_owned(),
             missing: lacking.missing.clone(),
             to_add: all.iter().fold(Permissions::default(), |all, (_, one)| {
@@ -56,7 +56,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What the revision of the present spec may read and write; none if it may not run.
-    pub(super) fn granted(&self) -> Option<&Granted> {
+    pub(super) fn granted(&self) -> Option<&GrantText> {
         let needs = self.needs(&self.described()?.loaded)?;
         needs.are_granted().then_some(&needs.granted)
     }

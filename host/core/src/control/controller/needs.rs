@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::Controller;
 use crate::account::Account;
-use crate::control::conditions::{Granted, say_allowed};
+use crate::control::conditions::{GrantText, say_allowed};
 use crate::control::reviews::Knowledge;
 use crate::control::revision::Revision;
 use crate::grant::{Grant, Permissions};
@@ -25,7 +25,7 @@ pub(super) struct Needs {
     /// What the operator grants.
     pub(super) grant: Grant,
     /// The same in words.
-    pub(super) granted: Granted,
+    pub(super) granted: GrantText,
     /// What the guest declares and the operator does not grant.
     pub(super) missing: Permissions,
     /// What must be allowed, so that the account may open the guest's watches, and the host
@@ -110,9 +110,9 @@ impl<G: Clone> Controller<G> {
         let grant = spec.map_or_else(Grant::nothing, |spec| spec.grant(is_trusted, &self.home));
         let declared = Permissions::declared_by(manifest);
         let granted = match &grant {
-            Grant::Declared if *is_shipped => Granted::shipped(&declared),
-            Grant::Declared => Granted::file(&declared),
-            Grant::Rules { rules, .. } => Granted::rules(rules),
+            Grant::Declared if *is_shipped => GrantText::shipped(&declared),
+            Grant::Declared => GrantText::file(&declared),
+            Grant::Rules { rules, .. } => GrantText::rules(rules),
         };
         let account = self.account();
         let reviews = account

@@ -31,7 +31,7 @@ fn candidate(weight: u8) -> (String, u8) {
 }
 
 /// A way to end a rollout or a step of it.
-type Ask = fn(&mut Bench);
+type OperatorRequest = fn(&mut Bench);
 
 fn promotes(bench: &mut Bench) {
     let value = promote_fully(&bench.status().candidate.unwrap());
@@ -88,7 +88,7 @@ fn assert_recorded(bench: &Bench, after: &str) {
 }
 
 /// Crashes after this many effects, starts another host, and lets it settle.
-fn crash_after(effects: usize, ask: Ask) -> (Bench, Bench) {
+fn crash_after(effects: usize, ask: OperatorRequest) -> (Bench, Bench) {
     let mut bench = rolling_out();
     ask(&mut bench);
     bench.look();
@@ -122,7 +122,7 @@ fn a_first_revision_runs_once_it_is_recorded() {
 #[test]
 fn a_step_a_promotion_and_a_swap_run_only_once_they_are_recorded() {
     let before = Some((name_of(&first()), Some(candidate(10))));
-    let cases: [(Ask, _); 3] = [
+    let cases: [(OperatorRequest, _); 3] = [
         (promotes, (name_of(&second()), None)),
         (promotes_the_step, (name_of(&first()), Some(candidate(50)))),
         (swaps, (name_of(&second()), None)),
@@ -141,7 +141,7 @@ fn a_step_a_promotion_and_a_swap_run_only_once_they_are_recorded() {
 
 #[test]
 fn a_crash_around_any_transition_loses_nothing() {
-    let asks: [Ask; 4] = [promotes, promotes_the_step, swaps, aborts];
+    let asks: [OperatorRequest; 4] = [promotes, promotes_the_step, swaps, aborts];
     for ask in asks {
         for effects in 0..4 {
             let (_, next) = crash_after(effects, ask);

@@ -125,7 +125,7 @@ fn apply(
 /// Ends the step of the candidate.
 fn end(mut state: Rollout, how: StepOutcome) -> (Rollout, Vec<&'static str>) {
     let mut reasons = Vec::new();
-    if let Some(transition) = state.end_step(how, Standing::Current) {
+    if let Some(transition) = state.end_step(how, CandidateEligibility::Current) {
         apply(&mut state, transition, &describes("b"), &mut reasons);
     }
     (state, reasons)

@@ -18,7 +18,7 @@ use crate::controller::exchange::{
 };
 use crate::controller::execution::ItemExecution;
 use crate::controller::items::{CallInFlight, decisions_of, key};
-use crate::controller::shared::Shared;
+use crate::controller::shared::SharedState;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
@@ -64,13 +64,13 @@ impl Slice {
 /// An answer that is not executed yet, or only in part.
 #[derive(Debug)]
 pub(super) enum Answer {
-    Counting(Counting),
-    Executing(Box<Executing>),
+    Counting(AnswerCount),
+    Executing(Box<AnswerExecution>),
 }
 
 /// An answer that is counted. Its call is still in flight.
 #[derive(Debug)]
-pub(super) struct Counting {
+pub(super) struct AnswerCount {
     id: CallId,
     took: Duration,
     decisions: Vec<Decision>,
@@ -81,7 +81,7 @@ pub(super) struct Counting {
 
 /// An answer that is executed.
 #[derive(Debug)]
-pub(super) struct Executing {
+pub(super) struct AnswerExecution {
     /// The snapshot that the guest read.
     snapshot: Snapshot,
     /// When the snapshot was taken.
@@ -91,12 +91,12 @@ pub(super) struct Executing {
     /// The pending items of the other revision.
     other: PendingSnapshot,
     decisions: vec::IntoIter<(WorkItem, DecisionId, Decision)>,
-    current: Option<Begun>,
+    current: Option<DecisionExecution>,
 }
 
 /// A decision of which a part is executed.
 #[derive(Debug)]
-struct Begun {
+struct DecisionExecution {
     item: QueueKey,
     id: DecisionId,
     next_page: Option<WorkItem>,
@@ -119,7 +119,7 @@ impl<G: Clone> Revision<G> {
         decisions: Vec<Decision>,
         took: Duration,
     ) {
-        self.answers.push_back(Answer::Counting(Counting {
+        self.answers.push_back(Answer::Counting(AnswerCount {
             id,
             took,
             decisions,
@@ -134,7 +134,11 @@ impl<G: Clone> Revision<G> {
     }
 
     /// Executes a slice of the answers, and of the plans that the gate has not ruled on.
-    pub(in crate::controller) fn continue_work(&mut self, world: &World<'_>, shared: &mut Shared) {
+    pub(in crate::controller) fn continue_work(
+        &mut self,
+        world: &World<'_>,
+        shared: &mut SharedState,
+    ) {
         let mut slice = Slice::new();
         while let Some((item, execution)) = self.items.next_unruled() {
             self.admit_plans(&item, execution, world, shared, &mut slice);
@@ -159,9 +163,9 @@ impl<G: Clone> Revision<G> {
     /// Counts an answer. Returns what is left of it.
     fn count(
         &mut self,
-        mut answer: Counting,
+        mut answer: AnswerCount,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         slice: &mut Slice,
     ) -> Option<Answer> {
         // The call may be void by now.
@@ -175,7 +179,7 @@ impl<G: Clone> Revision<G> {
                     Ok(None) => {
                         self.begin_answer(answer.id, answer.decisions, answer.took, world, shared)
                     }
-                    Ok(Some(count)) => Some(Answer::Counting(Counting {
+                    Ok(Some(count)) => Some(Answer::Counting(AnswerCount {
                         next: (0, 0),
                         count,
                         ..answer
@@ -205,7 +209,7 @@ impl<G: Clone> Revision<G> {
         decisions: Vec<Decision>,
         took: Duration,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) -> Option<Answer> {
         let CallInFlight {
             items,
@@ -229,7 +233,7 @@ impl<G: Clone> Revision<G> {
         let each = items.into_iter().zip(decisions_of(id, continues));
         let each = each.zip(decisions);
         let each: Vec<_> = each.map(|((work, id), it)| (work, id, it)).collect();
-        Some(Answer::Executing(Box::new(Executing {
+        Some(Answer::Executing(Box::new(AnswerExecution {
             snapshot,
             started,
             throttled_until,
@@ -242,15 +246,15 @@ impl<G: Clone> Revision<G> {
     /// Executes an answer. Returns what is left of it.
     fn execute(
         &mut self,
-        mut answer: Box<Executing>,
+        mut answer: Box<AnswerExecution>,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         slice: &mut Slice,
     ) -> Option<Answer> {
         loop {
             let Some(current) = &mut answer.current else {
                 let (work, id, decision) = answer.decisions.next()?;
-                answer.current = Some(Begun::new(work, id, decision));
+                answer.current = Some(DecisionExecution::new(work, id, decision));
                 continue;
             };
             if !slice.take() {
@@ -290,12 +294,12 @@ impl<G: Clone> Revision<G> {
     /// The commands of a decision are executed: its plans can go to the gate.
     fn begin_plans(
         &mut self,
-        answer: &Executing,
-        decision: Begun,
+        answer: &AnswerExecution,
+        decision: DecisionExecution,
         now: Instant,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) -> (QueueKey, Box<ItemExecution>) {
-        let Begun { item, verdict, .. } = decision;
+        let DecisionExecution { item, verdict, .. } = decision;
         if let Verdict::Retry { reason } = &verdict {
             shared.effects.push_back(Effect::Retried {
                 role: self.role,
@@ -325,7 +329,7 @@ impl<G: Clone> Revision<G> {
         now: Instant,
         command: Command,
         cancelled: &mut BTreeSet<QueueKey>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         let done = match command {
             Command::Enqueue(enqueue) => self.items.enqueue(now, &enqueue),
@@ -358,7 +362,11 @@ impl<G: Clone> Revision<G> {
 
     /// Executes the rest of the commands of the decision that has started, so that queues
     /// and notes have all of it.
-    pub(in crate::controller) fn complete_commands(&mut self, now: Instant, shared: &mut Shared) {
+    pub(in crate::controller) fn complete_commands(
+        &mut self,
+        now: Instant,
+        shared: &mut SharedState,
+    ) {
         let Some(mut answer) = self.answers.pop_front() else {
             return;
         };
@@ -385,7 +393,7 @@ impl<G: Clone> Revision<G> {
     }
 }
 
-impl Begun {
+impl DecisionExecution {
     fn new(mut work: WorkItem, id: DecisionId, mut decision: Decision) -> Self {
         text::cut_verdict(&mut decision.verdict);
         let item = key(&work);

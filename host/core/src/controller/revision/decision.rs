@@ -7,7 +7,7 @@ use super::answer::Slice;
 use crate::controller::exchange::{DecisionId, Effect, Outcome, World};
 use crate::controller::execution::{ItemExecution, RequeueTrigger};
 use crate::controller::items::{EarlyWake, Trigger};
-use crate::controller::shared::{PlanInFlight, Shared};
+use crate::controller::shared::{PlanInFlight, SharedState};
 use crate::expectation::LAPSE;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, QueueKey};
@@ -22,7 +22,7 @@ impl<G: Clone> Revision<G> {
         item: &QueueKey,
         mut execution: Box<ItemExecution>,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
         slice: &mut Slice,
     ) {
         while execution.has_unruled() && slice.take() {
@@ -72,7 +72,7 @@ impl<G: Clone> Revision<G> {
         decision: DecisionId,
         mut finish: Finish,
         wake: EarlyWake,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         if let Finish::Retry { failures, .. } = &mut finish {
             let usage = self.items.queues().usage();
@@ -101,7 +101,7 @@ impl<G: Clone> Revision<G> {
         ended: PlanInFlight,
         outcome: Outcome,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         let PlanInFlight { item, plan, .. } = ended;
         self.plan_bytes -= plan.bytes();

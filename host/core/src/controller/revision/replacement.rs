@@ -4,7 +4,7 @@ use super::Revision;
 use crate::bounds::Series;
 use crate::circuit::CircuitBreaker;
 use crate::controller::exchange::{Notes, RevisionId};
-use crate::controller::former::Former;
+use crate::controller::former::FormerRevision;
 use crate::controller::resync::Pace;
 use crate::controller::tally::Tally;
 use crate::controller::views::Views;
@@ -73,8 +73,8 @@ impl<G: Clone> Revision<G> {
     }
 
     /// What it leaves behind for its return.
-    pub(in crate::controller) fn state(&self) -> Former {
-        Former {
+    pub(in crate::controller) fn state(&self) -> FormerRevision {
+        FormerRevision {
             identity: self.identity.clone(),
             queues: self.items.queues().state(),
             notes: self.notes.clone(),
@@ -85,7 +85,7 @@ impl<G: Clone> Revision<G> {
 
     /// This revision returns: it has what it left behind, and nothing of the one that
     /// replaced it.
-    pub(in crate::controller) fn return_to(&mut self, now: Instant, former: &Former) {
+    pub(in crate::controller) fn return_to(&mut self, now: Instant, former: &FormerRevision) {
         let Manifest { queues, ticks, .. } = &*self.manifest;
         let present = self.items.queues();
         let queues = present.returned(now, queues, ticks, &former.queues);

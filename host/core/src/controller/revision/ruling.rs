@@ -6,7 +6,7 @@ use super::Revision;
 use crate::budget::Requester;
 use crate::controller::exchange::{Effect, PlanId, World};
 use crate::controller::execution::ItemExecution;
-use crate::controller::shared::{PlanInFlight, Shared};
+use crate::controller::shared::{PlanInFlight, SharedState};
 use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Ruling, WaitReason};
@@ -22,7 +22,7 @@ impl<G: Clone> Revision<G> {
         execution: &mut ItemExecution,
         plan: Arc<Plan>,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &mut SharedState,
     ) {
         let uid = Uid::new(&plan.target.uid);
         let ruling = self.judge(&plan, &execution.decided_on, world, shared);
@@ -88,7 +88,7 @@ impl<G: Clone> Revision<G> {
         plan: &Plan,
         decided_on: &Snapshot,
         world: &World<'_>,
-        shared: &Shared,
+        shared: &SharedState,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
         let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
@@ -119,7 +119,7 @@ impl<G: Clone> Revision<G> {
         ruling
     }
 
-    fn requester(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Requester {
+    fn requester(&self, plan: &Plan, world: &World<'_>, shared: &SharedState) -> Requester {
         let views = self.watches.keys().copied();
         shared.requester(self.role, plan, views, world.snapshot)
     }

@@ -59,7 +59,7 @@ fn measure(label: &str) -> Command {
 
 /// What a revision has: the due time of a key, in seconds, and a note.
 #[derive(Debug, PartialEq)]
-struct Has {
+struct RevisionContents {
     timer: Option<u64>,
     note: Option<u8>,
     bad_note: Option<u8>,
@@ -67,7 +67,7 @@ struct Has {
 }
 
 impl Bench {
-    fn has(&mut self, role: Role) -> Has {
+    fn has(&mut self, role: Role) -> RevisionContents {
         let (controller, snapshot) = (&mut self.controller, self.store.snapshot());
         let revision = controller.revision(role).unwrap();
         let pending = revision.pending();
@@ -86,7 +86,7 @@ impl Bench {
             item.map(|item| item.due_at.as_nanos() / 1_000_000_000)
         };
         let note = |key: &str| notes.get(key).and_then(|value| value.first().copied());
-        Has {
+        RevisionContents {
             timer: due("timer"),
             note: note("note"),
             bad_note: note("bad"),
@@ -176,7 +176,7 @@ impl Bench {
     }
 }
 
-const GOOD: Has = Has {
+const GOOD: RevisionContents = RevisionContents {
     timer: Some(100),
     note: Some(1),
     bad_note: None,
@@ -282,7 +282,7 @@ fn a_reset_clears_queues_and_notes_and_starts_a_resync() {
     bench.see("c", 1, "");
     let (void, ..) = bench.keys().unwrap();
     bench.controller.reset(bench.now);
-    let nothing = Has {
+    let nothing = RevisionContents {
         timer: None,
         note: None,
         bad_note: None,

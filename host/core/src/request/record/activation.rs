@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::object::revision_name;
 use super::object::{Controller, List, Revision, annotations, new_revision, revisions};
-use super::{RecordNext, failed, read_history, read_status};
+use super::{RecordAction, failed, read_history, read_status};
 use crate::record::{Activation, Owner, RecordReceipt, in_use, surplus};
 use crate::request::{JSON, MERGE_PATCH, Method, Request, RequestError, path};
 
@@ -43,22 +43,22 @@ impl ActivationUpdate {
         namespace: &str,
         owner: &Owner,
         activation: Box<Activation>,
-    ) -> (Self, RecordNext) {
+    ) -> (Self, RecordAction) {
         let update = Self {
             namespace: namespace.to_owned(),
             owner: owner.clone(),
             activation,
             stage: Stage::Controller,
         };
-        (update, RecordNext::Send(read_status(owner)))
+        (update, RecordAction::Send(read_status(owner)))
     }
 
-    pub(super) fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordNext {
+    pub(super) fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordAction {
         match std::mem::replace(&mut self.stage, Stage::Controller) {
             Stage::Controller => match Controller::read(&self.owner, answer) {
                 Ok(controller) => {
                     self.stage = Stage::List(controller);
-                    RecordNext::Send(read_history(&self.namespace, &self.owner))
+                    RecordAction::Send(read_history(&self.namespace, &self.owner))
                 }
                 Err(error) => failed(error),
             },
@@ -85,13 +85,13 @@ impl ActivationUpdate {
         }
     }
 
-    fn next(&mut self, steps: VecDeque<Step>) -> RecordNext {
+    fn next(&mut self, steps: VecDeque<Step>) -> RecordAction {
         let Some(step) = steps.front() else {
-            return RecordNext::Done(Ok(RecordReceipt::default()));
+            return RecordAction::Done(Ok(RecordReceipt::default()));
         };
         let request = step.request.clone();
         self.stage = Stage::Steps(steps);
-        RecordNext::Send(request)
+        RecordAction::Send(request)
     }
 
     /// The requests that record the spec, with what is recorded now, the latest last.

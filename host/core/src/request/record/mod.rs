@@ -36,7 +36,7 @@ enum Update {
 
 /// What follows in a write to a record.
 #[derive(Debug)]
-pub enum RecordNext {
+pub enum RecordAction {
     /// Send this request, and pass the answer to [`RecordUpdate::handle`].
     Send(Request),
     /// The write has ended.
@@ -46,7 +46,7 @@ pub enum RecordNext {
 impl RecordUpdate {
     /// Starts a write to the record of a controller. `namespace` is Davit's own.
     #[must_use]
-    pub fn start(namespace: &str, owner: &Owner, record: Record) -> (Self, RecordNext) {
+    pub fn start(namespace: &str, owner: &Owner, record: Record) -> (Self, RecordAction) {
         match record {
             Record::Status(write) => {
                 let (update, next) = StatusUpdate::start(owner, write);
@@ -59,13 +59,13 @@ impl RecordUpdate {
             // The spec says so.
             Record::Paused(_) => (
                 Self(Update::Done),
-                RecordNext::Done(Ok(RecordReceipt::default())),
+                RecordAction::Done(Ok(RecordReceipt::default())),
             ),
         }
     }
 
     /// Handles the answer to the last request.
-    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordNext {
+    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordAction {
         match &mut self.0 {
             Update::Status(update) => update.handle(answer),
             Update::Activation(update) => update.handle(answer),
@@ -134,6 +134,6 @@ pub fn history(
     own.map(Revision::record).collect()
 }
 
-fn failed(message: String) -> RecordNext {
-    RecordNext::Done(Err(RecordFailure::Failed(message)))
+fn failed(message: String) -> RecordAction {
+    RecordAction::Done(Err(RecordFailure::Failed(message)))
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::object::{Controller, controllers, gone};
-use super::{RecordNext, failed, read_status};
+use super::{RecordAction, failed, read_status};
 use crate::mutant::Mutant;
 use crate::record::{
     Owner, RecordFailure, RecordReceipt, StatusConflict, StatusVersion, StatusWrite,
@@ -35,7 +35,7 @@ enum Stage {
 }
 
 impl StatusUpdate {
-    pub(super) fn start(owner: &Owner, mut write: StatusWrite) -> (Self, RecordNext) {
+    pub(super) fn start(owner: &Owner, mut write: StatusWrite) -> (Self, RecordAction) {
         let version = write.replaces.take();
         let mut update = Self {
             owner: owner.clone(),
@@ -46,12 +46,12 @@ impl StatusUpdate {
         };
         let next = match version {
             Some(version) => update.write(version),
-            None => RecordNext::Send(read_status(owner)),
+            None => RecordAction::Send(read_status(owner)),
         };
         (update, next)
     }
 
-    pub(super) fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordNext {
+    pub(super) fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> RecordAction {
         match std::mem::replace(&mut self.stage, Stage::Reading) {
             Stage::Writing(version) => self.written(version, answer),
             Stage::Reading => match Controller::read(&self.owner, answer) {
@@ -65,21 +65,21 @@ impl StatusUpdate {
         }
     }
 
-    fn write(&mut self, version: StatusVersion) -> RecordNext {
+    fn write(&mut self, version: StatusVersion) -> RecordAction {
         self.attempts += 1;
         let request = self.request(&version);
         self.stage = Stage::Writing(version);
-        RecordNext::Send(request)
+        RecordAction::Send(request)
     }
 
     fn written(
         &mut self,
         version: StatusVersion,
         answer: Result<&[u8], &RequestError>,
-    ) -> RecordNext {
+    ) -> RecordAction {
         match answer {
             Ok(_) => match Controller::read(&self.owner, answer) {
-                Ok(written) => RecordNext::Done(Ok(RecordReceipt {
+                Ok(written) => RecordAction::Done(Ok(RecordReceipt {
                     version: Some(written.version()),
                     other_host: self.other_host.take(),
                 })),
@@ -90,7 +90,7 @@ impl StatusUpdate {
             // only the object shows which one it was.
             Err(error) if matches!(error.code(), Some(409 | 422)) => {
                 self.stage = Stage::Refused(version, error.clone());
-                RecordNext::Send(read_status(&self.owner))
+                RecordAction::Send(read_status(&self.owner))
             }
             Err(error) => self.failed(error),
         }
@@ -102,7 +102,7 @@ impl StatusUpdate {
         version: &StatusVersion,
         present: StatusVersion,
         refusal: &RequestError,
-    ) -> RecordNext {
+    ) -> RecordAction {
         if present.resource == version.resource || self.attempts >= MOST_ATTEMPTS {
             return self.failed(refusal);
         }
@@ -111,7 +111,7 @@ impl StatusUpdate {
         let is_own = own.is_some() && own == writer.map(|writer| &writer.id);
         if !is_own && present.writer != version.writer {
             if self.write.conflict == StatusConflict::Fail {
-                return RecordNext::Done(Err(RecordFailure::Overtaken {
+                return RecordAction::Done(Err(RecordFailure::Overtaken {
                     controller: self.owner.name.clone(),
                     by: present.writer,
                 }));
@@ -121,7 +121,7 @@ impl StatusUpdate {
         self.write(present)
     }
 
-    fn failed(&self, error: &RequestError) -> RecordNext {
+    fn failed(&self, error: &RequestError) -> RecordAction {
         let attempt = format!(
             "cannot write the status of the Controller {}",
             self.owner.name

@@ -8,7 +8,7 @@ use crate::rollout::Role;
 /// The bytes of the plans that a comparison keeps. A plan that several places share
 /// counts in each.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeptBytes {
+pub(super) struct ComparedBytes {
     /// Of the stable revision.
     pub(super) stable: usize,
     /// Of the candidate.
@@ -17,7 +17,7 @@ pub(super) struct KeptBytes {
     pub(super) disagreements: usize,
 }
 
-impl KeptBytes {
+impl ComparedBytes {
     pub(super) const fn of(&mut self, role: Role) -> &mut usize {
         match role {
             Role::Stable => &mut self.stable,

@@ -281,13 +281,13 @@ proptest! {
 
 /// A store with a view of the field `a`, which stream 0 fills, and a view of the field
 /// `b`, for which stream 1 lists.
-struct Two {
+struct TwoStreams {
     store: Store,
     feeds: Feeds,
     views: [ViewId; 2],
 }
 
-impl Two {
+impl TwoStreams {
     fn new(list: &[(u8, u64)], version: &str) -> Self {
         let mut store = Store::default();
         let (first, _) = join(&mut store, "a");
@@ -358,7 +358,7 @@ fn state(objects: &[(u8, u64)]) -> Option<Versions> {
 
 #[test]
 fn the_current_stream_continues_until_its_successor_has_caught_up() {
-    let mut two = Two::new(&[(1, 1), (2, 2)], "2");
+    let mut two = TwoStreams::new(&[(1, 1), (2, 2)], "2");
     assert_eq!(two.streams(), [0, 1]);
     two.change(0, 1, 5, false);
     two.change(0, 2, 6, true);
@@ -382,7 +382,7 @@ fn the_current_stream_continues_until_its_successor_has_caught_up() {
 
 #[test]
 fn a_successor_that_is_ahead_takes_over_immediately() {
-    let mut two = Two::new(&[(1, 1)], "1");
+    let mut two = TwoStreams::new(&[(1, 1)], "1");
     two.list(1, &[(1, 4), (2, 3)], "4");
     let both = || state(&[(1, 4), (2, 3)]);
     assert_eq!(two.shown(), [both(), both()]);
@@ -391,7 +391,7 @@ fn a_successor_that_is_ahead_takes_over_immediately() {
 
 #[test]
 fn a_third_view_lists_all_fields_and_a_removed_one_none() {
-    let mut two = Two::new(&[(1, 1)], "1");
+    let mut two = TwoStreams::new(&[(1, 1)], "1");
     let (third, _) = join(&mut two.store, "c");
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 2]);
@@ -418,7 +418,7 @@ fn a_third_view_lists_all_fields_and_a_removed_one_none() {
 /// successor.
 #[test]
 fn a_successor_lists_again_after_the_current_stream_has_listed() {
-    let mut two = Two::new(&[(1, 1)], "1");
+    let mut two = TwoStreams::new(&[(1, 1)], "1");
     two.list(0, &[(1, 8)], "8");
     assert_eq!(two.streams(), [0, 2]);
     two.list(1, &[(1, 1)], "9");
@@ -430,7 +430,7 @@ fn a_successor_lists_again_after_the_current_stream_has_listed() {
 /// Two streams cannot run side by side if their versions cannot be compared.
 #[test]
 fn without_comparable_versions_the_current_stream_ends_first() {
-    let mut two = Two::new(&[(1, 1)], "x");
+    let mut two = TwoStreams::new(&[(1, 1)], "x");
     assert_eq!(two.streams(), [1]);
     two.change(0, 1, 2, false);
     assert_eq!(two.shown(), [state(&[(1, 1)]), None]);
@@ -460,7 +460,7 @@ fn the_first_list_has_all_fields() {
 /// before.
 #[test]
 fn a_restarted_stream_keeps_the_shown_objects() {
-    let mut two = Two::new(&[(1, 1)], "1");
+    let mut two = TwoStreams::new(&[(1, 1)], "1");
     two.list(1, &[(1, 1)], "1");
     let segment = two.store.segments().next().unwrap().0;
     two.store.remove_view(two.views[1]);

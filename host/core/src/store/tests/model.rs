@@ -10,7 +10,7 @@ use crate::store::{SegmentId, ViewId, ViewKey, ViewSpec};
 
 /// An object in the cluster.
 #[derive(Clone, Debug)]
-pub(super) struct Live {
+pub(super) struct LiveObject {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) version: String,
@@ -165,7 +165,7 @@ impl Model {
         all
     }
 
-    pub(super) fn apply(&mut self, id: SegmentId, live: &Live, now: u64) -> Vec<ViewChange> {
+    pub(super) fn apply(&mut self, id: SegmentId, live: &LiveObject, now: u64) -> Vec<ViewChange> {
         let tree = self.projection(id);
         let Some(stream) = self.streams.get(&id) else {
             return Vec::new();
@@ -205,7 +205,7 @@ impl Model {
         &mut self,
         id: SegmentId,
         listed: &FieldTree,
-        items: &[Live],
+        items: &[LiveObject],
         now: u64,
     ) -> Option<Vec<ViewChange>> {
         let Some(stream) = self.streams.get_mut(&id) else {
@@ -245,7 +245,13 @@ impl Model {
         Some(told)
     }
 
-    fn put(&mut self, id: SegmentId, live: &Live, tree: &FieldTree, now: u64) -> Vec<ViewChange> {
+    fn put(
+        &mut self,
+        id: SegmentId,
+        live: &LiveObject,
+        tree: &FieldTree,
+        now: u64,
+    ) -> Vec<ViewChange> {
         let key = format!("ns/{}", live.name);
         let data = live.value.project(tree);
         let mut told = Vec::new();

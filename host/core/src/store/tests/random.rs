@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::model::{
-    Live, Model, PLURALS, ViewChange, VisibleObject, VisibleView, specs, templates, values,
+    LiveObject, Model, PLURALS, ViewChange, VisibleObject, VisibleView, specs, templates, values,
 };
 use super::{at, item};
 use crate::manifest::IndexFilter;
@@ -18,7 +18,7 @@ use crate::store::*;
 /// An operation on the store. Views and segments are chosen by their position.
 #[derive(Clone, Debug)]
 enum Op {
-    Apply(usize, Live),
+    Apply(usize, LiveObject),
     Remove {
         segment: usize,
         name: String,
@@ -27,7 +27,7 @@ enum Op {
     /// With `stale`, the list has the fields of an earlier moment.
     Replace {
         segment: usize,
-        items: Vec<Live>,
+        items: Vec<LiveObject>,
         stale: bool,
     },
     AddView(usize),
@@ -70,7 +70,7 @@ fn name() -> impl Strategy<Value = String> {
     "[pqr]"
 }
 
-fn live() -> impl Strategy<Value = Live> {
+fn live() -> impl Strategy<Value = LiveObject> {
     let version = prop_oneof![
         8 => (1..12_u8).prop_map(|number| number.to_string()),
         1 => Just("07".to_owned()),
@@ -80,7 +80,7 @@ fn live() -> impl Strategy<Value = Live> {
     let value = prop::collection::btree_map("[abc]", sample(), 0..4).prop_map(Sample::Map);
     (name(), prop::bool::weighted(0.1), version, value).prop_map(|(name, other, version, value)| {
         let uid = format!("{name}{}", u8::from(other));
-        Live {
+        LiveObject {
             name,
             uid,
             version,
@@ -257,7 +257,7 @@ fn by_view(mut told: Vec<ViewChange>) -> Vec<ViewChange> {
     told
 }
 
-fn projected(live: &Live, tree: &FieldTree) -> ProjectedObject {
+fn projected(live: &LiveObject, tree: &FieldTree) -> ProjectedObject {
     item(
         &live.name,
         &live.uid,

@@ -87,6 +87,8 @@ fn without_rules_only_what_ships_with_davit_runs() {
         .grants;
     grants.specify(&trace.spec, false);
     passes(&trace.call(STABLE));
+    // As a declaration does.
+    trace.watchdog.is_unsettled = true;
     trace.watchdog.settle();
     reports(&trace.call(STABLE), "which is not granted");
 }

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::record::{Owner, Record, RecordFailure, RecordReceipt};
 use crate::refusal::ErrorResponse;
-use crate::request::record::{RecordNext, RecordUpdate};
+use crate::request::record::{RecordAction, RecordUpdate};
 use crate::request::{Method, NoAnswer, Request, RequestError};
 
 /// Davit's own namespace.
@@ -214,12 +214,12 @@ impl Server {
         let (mut update, mut next) = RecordUpdate::start(NAMESPACE, owner, record);
         for number in 0..100 {
             match next {
-                RecordNext::Send(request) => {
+                RecordAction::Send(request) => {
                     let fate = fate(number, self);
                     let answer = self.send(&request, fate);
                     next = update.handle(answer.as_deref());
                 }
-                RecordNext::Done(result) => return result,
+                RecordAction::Done(result) => return result,
             }
         }
         panic!("it never ends");

@@ -173,7 +173,7 @@ fn a_late_write_replaces_nothing() {
     let version = Some(read(&mut server));
     let late = lead(version.clone(), status(host("b", 1), "theirs"));
     let (_, next) = record::RecordUpdate::start(NAMESPACE, &podgc(), late);
-    let record::RecordNext::Send(late) = next else {
+    let record::RecordAction::Send(late) = next else {
         panic!("{next:?}");
     };
     let own = lead(version, status(host("a", 1), "one"));
