@@ -11,7 +11,7 @@ use tokio::time::timeout_at;
 
 use crate::clock::Clock;
 
-/// A request is not sent, or not to its end.
+/// A request is not sent, or only a part of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("this replica does not lead the controller any more")]
 pub(crate) struct TermOver;

@@ -176,7 +176,7 @@ async fn a_watch_that_is_not_read_does_not_hold_up_others() {
 
 /// The end of one watch ends this watch alone, at the server too.
 #[tokio::test]
-async fn a_watch_that_is_given_up_disturbs_no_other() {
+async fn an_abandoned_watch_disturbs_no_other() {
     let server = Server::start().await;
     let client = server.client().await;
     let mut watch = Watch::open(&client, "default").await;

@@ -6,7 +6,7 @@
 //! resumes, after the term. So a request carries its [`Term`]:
 //!
 //! - Its body fails when hyper takes it, if the term is over; and no server executes a
-//!   request whose body is incomplete. Otherwise the body tells the connection the term.
+//!   request whose body is incomplete. Otherwise the body passes the term to the connection.
 //! - The connection writes nothing to the socket once the term of a request is over that it
 //!   has taken and that has no answer. Which bytes belong to which request cannot be seen
 //!   there: the connection breaks. The check and the system call follow each other.

@@ -167,7 +167,7 @@ async fn a_request_that_waits_for_a_connection_is_not_sent_after_the_term() {
     assert_eq!(setting.api.absence(), None, "the server is not to blame");
 }
 
-/// The server reads nothing for a while. The host may have given up before.
+/// The server reads nothing for a while. The host may have stopped waiting before.
 #[tokio::test(start_paused = true)]
 async fn the_rest_of_a_request_is_not_sent_after_the_term() {
     for reads_at in [11, 12, 14, 40] {

@@ -330,7 +330,7 @@ mod tests {
         declarations.handle(ControllerEvent::ListStarted);
         assert_eq!(names(&declarations), ["a", "b"]);
         for other in [controller("a", 2), controller("c", 1)] {
-            assert!(list(&mut declarations, &[other.clone()]));
+            assert!(list(&mut declarations, std::slice::from_ref(&other)));
             assert!(!list(&mut declarations, &[other]));
         }
         assert_eq!(names(&declarations), ["c"]);

@@ -51,7 +51,7 @@ pub enum LoadErrorKind {
     Memory,
     /// The engine has no instances left.
     NoInstances,
-    /// The guest used up its time. On a busy machine, a call takes longer.
+    /// The guest exceeded its time. On a busy machine, a call takes longer.
     Deadline,
     /// The guest refuses its configuration.
     Config {

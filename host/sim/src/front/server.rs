@@ -67,7 +67,7 @@ impl Server {
         })
     }
 
-    /// Tells every client to open another connection: by GOAWAY in HTTP/2, as an API server
+    /// Asks every client to open another connection: by GOAWAY in HTTP/2, as an API server
     /// does with `--goaway-chance`. Requests under way continue.
     pub fn drain(&self) {
         self.drained.send_replace(());

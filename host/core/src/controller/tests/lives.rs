@@ -145,9 +145,9 @@ impl Obligations {
                 if before != Some(node) {
                     self.enqueue("pods", &format!("ns/{pod}"));
                     self.enqueue("nodes", node);
-                    before
-                        .into_iter()
-                        .for_each(|node| self.enqueue("nodes", node));
+                    if let Some(node) = before {
+                        self.enqueue("nodes", node);
+                    }
                 }
             }
             Input::Lose(pod) => {
