@@ -236,7 +236,7 @@ fn a_replica_that_ends_waits_for_its_requests() {
     assert_eq!(cluster.holders(), ["b"; 6]);
 }
 
-/// The API server may refuse the record for ever.
+/// The API server may refuse the record forever.
 #[test]
 fn a_replica_that_ends_leads_until_its_decisions_are_recorded_or_cannot_be() {
     for recorded_after in [Some(4), None] {

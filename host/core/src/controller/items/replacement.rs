@@ -1,4 +1,4 @@
-//! What becomes of the items when their revision or their queues are replaced.
+//! The items when their revision or their queues are replaced.
 
 use std::mem;
 
