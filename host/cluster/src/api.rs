@@ -315,8 +315,10 @@ impl Api {
         let exchange = async {
             let user = self.user.as_ref().map(|user| &user.header);
             let mut encoded = encode(request, user)?;
-            // For the last check, at the connection.
-            encoded.extensions_mut().insert(term.clone());
+            if term.is_limited() {
+                // For the last check, at the connection.
+                encoded.extensions_mut().insert(term.clone());
+            }
             let response = answer(&self.client, encoded).await?;
             let status = response.status();
             Ok((status, read(response).await?))

@@ -88,15 +88,9 @@ impl Term {
         answer.unwrap_or_else(|_| Err(lost(false)))
     }
 
-    /// When work for the controller that starts now must have ended; none if it must not
-    /// start.
-    #[must_use]
-    pub fn deadline(&self) -> Option<Option<tokio::time::Instant>> {
-        let Some(limit) = &self.0 else {
-            return Some(None);
-        };
-        let current = limit.current()?;
-        Some(Some(limit.clock.deadline(current.ends())))
+    /// Whether there are other replicas.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.0.is_some()
     }
 }
 
@@ -155,6 +149,6 @@ mod tests {
     async fn without_other_replicas_there_is_no_limit() {
         let term = Term::unlimited();
         assert!(term.send(answered(Duration::from_hours(1))).await.is_ok());
-        assert_eq!(term.deadline(), Some(None));
+        assert!(term.holds() && !term.is_limited());
     }
 }
