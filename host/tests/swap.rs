@@ -79,7 +79,7 @@ struct Ledger {
     /// The revisions that decided, in the order of their decisions.
     order: Vec<usize>,
     /// How many revisions have started.
-    begun: usize,
+    started: usize,
 }
 
 type SharedLedger = Arc<Mutex<Ledger>>;
@@ -97,7 +97,7 @@ async fn keep(ledger: SharedLedger, mut reports: mpsc::UnboundedReceiver<Report>
         let now = Instant::now();
         let mut ledger = ledger.lock().unwrap();
         match report {
-            Report::Started { .. } => ledger.begun += 1,
+            Report::Started { .. } => ledger.started += 1,
             Report::Ruled {
                 plan,
                 ruling: Ruling::Admit,
@@ -284,7 +284,7 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
             std::mem::replace(&mut host.reports, nothing),
         ));
         host.apply(&config(0)).await;
-        until(&ledger, "no call has started", |ledger| ledger.begun == 1).await;
+        until(&ledger, "no call has started", |ledger| ledger.started == 1).await;
 
         let stop = Arc::new(AtomicBool::new(false));
         let load = {
@@ -308,7 +308,7 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
         for revision in 1..=SWAPS {
             let from = Instant::now();
             host.apply(&config(revision)).await;
-            until(&ledger, "no swap", |ledger| ledger.begun == revision + 1).await;
+            until(&ledger, "no swap", |ledger| ledger.started == revision + 1).await;
             sleep(WINDOW).await;
             swapped.push((from, Instant::now()));
         }

@@ -40,6 +40,6 @@ fn five_controllers_delete_what_has_to_go_and_nothing_else() {
     let (first, last) = chosen.split_once('-').expect("DAVIT_TEST_SEEDS=FIRST-LAST");
     let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
     for seed in ONCE_FAILED.into_iter().chain(first..=last) {
-        on_the_sim(|bench| story::tell(bench, seed, STEPS));
+        on_the_sim(|bench| story::run(bench, seed, STEPS));
     }
 }

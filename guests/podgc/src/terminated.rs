@@ -56,7 +56,7 @@ pub(crate) fn decide(
     // Others may have deleted pods since the first page, and what this pass has deleted
     // may still be counted.
     let due = rest.as_ref().map_or(excess, |rest| {
-        let left = excess.saturating_sub(shown_before(cx, rest));
+        let left = excess.saturating_sub(visible_deletions(cx, rest));
         rest.count.min(left)
     });
     let message = format!("{count} terminated pods, the threshold is {threshold}");
@@ -91,7 +91,7 @@ pub(crate) fn decide(
 /// How many of the pods that the pass has decided about the cache still shows: their
 /// deletion failed, takes its time, or is not observed yet. They are part of the excess,
 /// and no other pod is deleted in their place.
-fn shown_before(cx: &Context<'_>, rest: &Rest) -> usize {
+fn visible_deletions(cx: &Context<'_>, rest: &Rest) -> usize {
     let before = in_turn(cx, None).take(MAX_READ);
     let before = before.take_while(|(evicted, pod)| !rest.is_before(*evicted, pod));
     before

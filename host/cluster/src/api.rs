@@ -201,7 +201,7 @@ impl Api {
     }
 
     /// Waits for the turn of a plan's first request, which writes to this API group.
-    pub(crate) async fn begin(&self, group: &str) -> Result<Course, RequestError> {
+    pub(crate) async fn start(&self, group: &str) -> Result<Course, RequestError> {
         let turn_request = self.turn_request(group, Access::Write, Urgency::Begin);
         let permit = self
             .limiter

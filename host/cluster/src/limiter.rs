@@ -175,7 +175,7 @@ mod tests {
 
     use super::*;
 
-    fn asked(group: &str, urgency: Urgency) -> TurnRequest {
+    fn turn_request(group: &str, urgency: Urgency) -> TurnRequest {
         TurnRequest {
             controller: "a".into(),
             urgency,
@@ -197,7 +197,10 @@ mod tests {
         let start = tokio::time::Instant::now();
         let mut times = Vec::new();
         for _ in 0..4 {
-            let permit = limiter.turn(asked("", Urgency::Begin)).await.unwrap();
+            let permit = limiter
+                .turn(turn_request("", Urgency::Begin))
+                .await
+                .unwrap();
             times.push(start.elapsed().as_millis());
             permit.end("get", LoadSignal::Answered);
         }
@@ -209,7 +212,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_short_pause_delays_requests_and_a_long_one_fails_them() {
         let limiter = Limiter::new(None, Clock::start());
-        let asked = asked("example.com", Urgency::Begin);
+        let asked = turn_request("example.com", Urgency::Begin);
         limiter.pause(asked.destination.clone(), Duration::from_secs(2));
         let start = tokio::time::Instant::now();
         let waiting = limiter.turn(asked.clone());
@@ -229,7 +232,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn places_come_back() {
         let limiter = Limiter::new(None, Clock::start());
-        let asked = asked("", Urgency::Begin);
+        let asked = turn_request("", Urgency::Begin);
         let mut permits = Vec::new();
         let turn = || async {
             let waiting = limiter.turn(asked.clone());
@@ -254,7 +257,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_rate_at_all_gives_no_turn() {
         let limiter = limiter(0.0, 1);
-        let waiting = limiter.turn(asked("", Urgency::Begin));
+        let waiting = limiter.turn(turn_request("", Urgency::Begin));
         let waiting = tokio::time::timeout(Duration::from_hours(24), waiting);
         assert!(waiting.await.is_err());
     }

@@ -64,7 +64,7 @@ impl Term {
     }
 
     /// Fails unless requests may be sent now. A request may have waited for its turn, or be
-    /// sent again, since [`Self::send`] began.
+    /// sent again, since [`Self::send`] started.
     pub(crate) fn check(&self) -> Result<(), RequestError> {
         if self.holds() {
             Ok(())

@@ -114,7 +114,7 @@ impl Bound {
         }
     }
 
-    const fn what(self) -> &'static str {
+    const fn unit(self) -> &'static str {
         match self {
             Self::Notes => "notes",
             Self::NoteBytes => "bytes of notes",
@@ -145,10 +145,10 @@ impl fmt::Display for BoundExceeded {
             wanted,
             most,
         } = self;
-        let (field, what) = (bound.field(), bound.what());
+        let (field, unit) = (bound.field(), bound.unit());
         write!(
             f,
-            "{field}: the host would keep {wanted} {what}, and the limit is {most}: fix the \
+            "{field}: the host would keep {wanted} {unit}, and the limit is {most}: fix the \
              guest, or raise limits.{field}"
         )
     }

@@ -279,8 +279,7 @@ impl Budget {
         let mut concerned = concerned.filter(|guardrail| amount(*guardrail, plan) > 0);
         concerned.find_map(|guardrail| {
             let mut tripped = self.tripped(now);
-            let holds =
-                |trip: &&Trip| trip.guardrail == guardrail && holds_back(trip, requester.role);
+            let holds = |trip: &&Trip| trip.guardrail == guardrail && defers(trip, requester.role);
             if let Some(trip) = tripped.find(holds) {
                 return Some(*trip);
             }
@@ -430,7 +429,7 @@ fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDequ
 
 /// A trip of the whole limit defers plans of both revisions, a trip of the candidate's
 /// share only those of the candidate.
-fn holds_back(trip: &Trip, role: Role) -> bool {
+fn defers(trip: &Trip, role: Role) -> bool {
     trip.role == Role::Stable || role == Role::Candidate
 }
 

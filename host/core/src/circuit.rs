@@ -232,7 +232,7 @@ impl CircuitBreaker {
         self.failures_in_a_row
     }
 
-    /// The earliest time, not before `now`, at which [`Self::begin`] permits a call;
+    /// The earliest time, not before `now`, at which [`Self::start`] permits a call;
     /// none while a probe is in flight.
     #[must_use]
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
@@ -245,7 +245,7 @@ impl CircuitBreaker {
 
     /// Permits a call, if the circuit allows one. After a pause, the first permitted
     /// call is the probe.
-    pub fn begin(&mut self, now: Instant) -> Option<Permit> {
+    pub fn start(&mut self, now: Instant) -> Option<Permit> {
         match &self.state {
             CircuitState::Closed => Some(Permit { probe: false }),
             CircuitState::Open { until, reason } if *until <= now => {
@@ -336,12 +336,12 @@ mod tests {
     }
 
     fn fail(circuit: &mut CircuitBreaker, now: Instant) {
-        let permit = circuit.begin(now).unwrap();
+        let permit = circuit.start(now).unwrap();
         circuit.failed(now, permit, trap());
     }
 
     fn succeed(circuit: &mut CircuitBreaker, now: Instant) {
-        let permit = circuit.begin(now).unwrap();
+        let permit = circuit.start(now).unwrap();
         circuit.succeeded(now, permit);
     }
 
@@ -393,10 +393,10 @@ mod tests {
         trip(&mut circuit, now);
         let end = now.after(SECOND * 5);
         assert_eq!(circuit.opens_at(now), Some(end));
-        assert!(circuit.begin(now.after(SECOND * 4)).is_none());
-        let probe = circuit.begin(end).unwrap();
+        assert!(circuit.start(now.after(SECOND * 4)).is_none());
+        let probe = circuit.start(end).unwrap();
         assert_eq!(circuit.state(), &CircuitState::HalfOpen { reason: trap() });
-        assert!(circuit.begin(end).is_none(), "one probe at a time");
+        assert!(circuit.start(end).is_none(), "one probe at a time");
         assert_eq!(circuit.opens_at(end), None);
         circuit.succeeded(end, probe);
         assert_eq!(circuit.state(), &CircuitState::Closed);
@@ -440,8 +440,8 @@ mod tests {
     #[test]
     fn calls_that_started_before_the_circuit_opened_are_not_counted() {
         let (mut circuit, now) = closed();
-        let good = circuit.begin(now).unwrap();
-        let bad = circuit.begin(now).unwrap();
+        let good = circuit.start(now).unwrap();
+        let bad = circuit.start(now).unwrap();
         trip(&mut circuit, now);
         let later = now.after(SECOND);
         circuit.succeeded(later, good);
@@ -454,11 +454,11 @@ mod tests {
         let (mut circuit, now) = closed();
         trip(&mut circuit, now);
         let end = now.after(SECOND * 5);
-        let probe = circuit.begin(end).unwrap();
+        let probe = circuit.start(end).unwrap();
         circuit.abandoned(end, probe);
         assert_eq!(circuit.opens_at(end), Some(end));
         succeed(&mut circuit, end);
-        let call = circuit.begin(end).unwrap();
+        let call = circuit.start(end).unwrap();
         circuit.abandoned(end, call);
         assert_eq!(circuit.state(), &CircuitState::Closed);
     }

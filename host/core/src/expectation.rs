@@ -70,7 +70,7 @@ pub struct Expectations {
 impl Expectations {
     /// Execution of a plan for this object starts. The plan was decided when the cache
     /// had the version `decided_on`.
-    pub fn begin(&mut self, uid: Uid, decided_on: ObservedVersion) {
+    pub fn start(&mut self, uid: Uid, decided_on: ObservedVersion) {
         let expected = Expectation::InFlight(decided_on);
         self.by_uid.insert(uid, (expected, Instant::FAR_FUTURE));
     }
@@ -179,7 +179,7 @@ mod tests {
     fn a_plan_for_a_deleted_object_waits_until_the_cache_drops_it() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.start(UID, ObservedVersion::Version(1));
         assert_eq!(
             state(&expectations, ObservedVersion::Version(1), start),
             Some(ExpectationState::InFlight)
@@ -204,7 +204,7 @@ mod tests {
     fn a_plan_for_a_patched_object_waits_until_the_cache_observes_its_version() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.start(UID, ObservedVersion::Version(1));
         expectations.end(&UID, Some(WriteResult::Version(10)), start);
         assert_eq!(
             state(&expectations, ObservedVersion::Version(9), start),
@@ -244,7 +244,7 @@ mod tests {
     #[test]
     fn the_event_may_come_before_the_answer() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.start(UID, ObservedVersion::Version(1));
         expectations.end(&UID, Some(WriteResult::Version(10)), Instant::ZERO);
         assert_eq!(
             state(&expectations, ObservedVersion::Version(12), Instant::ZERO),
@@ -279,7 +279,7 @@ mod tests {
             state(&expectations, seen, lapsed),
             Some(ExpectationState::NotObserved)
         );
-        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.start(UID, ObservedVersion::Version(1));
         expectations.expire(again.after(LAPSE));
         let in_flight = state(&expectations, seen, again.after(LAPSE));
         assert_eq!(in_flight, Some(ExpectationState::InFlight));
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn a_write_without_a_version_expects_any_later_one() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, ObservedVersion::Version(9));
+        expectations.start(UID, ObservedVersion::Version(9));
         expectations.end(&UID, Some(WriteResult::Unknown), Instant::ZERO);
         let at = |version| {
             state(
@@ -305,7 +305,7 @@ mod tests {
         assert_eq!(at(10), None);
         for decided_on in [ObservedVersion::Incomparable, ObservedVersion::Gone] {
             let mut expectations = Expectations::default();
-            expectations.begin(UID, decided_on);
+            expectations.start(UID, decided_on);
             expectations.end(&UID, Some(WriteResult::Unknown), Instant::ZERO);
             assert!(expectations.is_empty());
         }
@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn a_plan_without_a_write_leaves_no_expectation() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.start(UID, ObservedVersion::Version(1));
         expectations.end(&UID, None, Instant::ZERO);
         assert_eq!(
             state(&expectations, ObservedVersion::Version(1), Instant::ZERO),

@@ -98,10 +98,10 @@ pub enum LoadError {
     #[error("the module cannot be a guest: {0}")]
     World(#[from] WorldError),
     /// It needs more of a resource than a guest may have.
-    #[error("the module needs {needs} {what}; the limit is {limit}")]
+    #[error("the module needs {needs} {unit}; the limit is {limit}")]
     Resources {
         /// `linear memories`, `tables`.
-        what: &'static str,
+        unit: &'static str,
         /// How many it needs.
         needs: u32,
         /// How many a guest may have.
@@ -337,11 +337,11 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
     let Some(needs) = component.resources_required() else {
         return Ok(());
     };
-    let within = |what, needs, limit| {
+    let within = |unit, needs, limit| {
         if needs <= limit {
             Ok(())
         } else {
-            Err(LoadError::Resources { what, needs, limit })
+            Err(LoadError::Resources { unit, needs, limit })
         }
     };
     within("linear memories", needs.num_memories, 1)?;

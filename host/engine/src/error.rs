@@ -30,10 +30,10 @@ pub enum CallError {
         limit: usize,
     },
     /// It returned, or asked for, more than the limits allow.
-    #[error("the guest exceeded its limit of {limit} {what}")]
+    #[error("the guest exceeded its limit of {limit} {unit}")]
     TooLarge {
         /// `bytes in one answer or request`, …
-        what: &'static str,
+        unit: &'static str,
         /// The limit.
         limit: usize,
     },
@@ -136,19 +136,19 @@ pub(crate) fn classify(
             };
         }
         Some(LimitExceeded::TableElements) => {
-            let (what, limit) = ("table elements", limits.table_elements);
-            return CallError::TooLarge { what, limit };
+            let (unit, limit) = ("table elements", limits.table_elements);
+            return CallError::TooLarge { unit, limit };
         }
         Some(LimitExceeded::LiveReads) => {
-            let (what, limit) = ("live reads in one call", limits.live_reads);
-            return CallError::TooLarge { what, limit };
+            let (unit, limit) = ("live reads in one call", limits.live_reads);
+            return CallError::TooLarge { unit, limit };
         }
         None => {}
     }
     let message = message(error);
     if message.contains(TRANSFER_EXHAUSTED) {
-        let (what, limit) = ("bytes in one answer or request", limits.answer);
-        return CallError::TooLarge { what, limit };
+        let (unit, limit) = ("bytes in one answer or request", limits.answer);
+        return CallError::TooLarge { unit, limit };
     }
     CallError::Trap(TrapReport {
         message,

@@ -39,7 +39,7 @@ impl Instance {
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
-        begin(&mut store, Now::default(), None, usize::MAX);
+        start(&mut store, Now::default(), None, usize::MAX);
         let controller = match pre.instantiate_async(&mut store).await {
             Ok(controller) => controller,
             Err(error) => return Err(failed(&store, &error).into()),
@@ -85,7 +85,7 @@ impl Instance {
             decision,
             items: items.len(),
         });
-        begin(&mut self.store, now, logged_call, call.log_bytes);
+        start(&mut self.store, now, logged_call, call.log_bytes);
         let logged = Arc::clone(&call.logged);
         let state = self.store.data_mut();
         state.view = Some(Box::new(CallView {
@@ -118,12 +118,12 @@ impl Instance {
     }
 }
 
-fn begin(store: &mut Store<State>, now: Now, call: Option<LoggedCall>, log_bytes: usize) {
+fn start(store: &mut Store<State>, now: Now, call: Option<LoggedCall>, log_bytes: usize) {
     store.set_epoch_deadline(1);
     let state = store.data_mut();
     state.now = now;
     state.cpu = Cpu::new(state.limits.cpu);
-    state.log.begin(call, log_bytes);
+    state.log.start(call, log_bytes);
 }
 
 fn failed(store: &Store<State>, error: &wasmtime::Error) -> CallError {

@@ -75,7 +75,7 @@ impl GuestLog {
     }
 
     /// Starts a call that may write at most that many bytes.
-    pub(crate) fn begin(&self, call: Option<LoggedCall>, most: usize) {
+    pub(crate) fn start(&self, call: Option<LoggedCall>, most: usize) {
         let mut inner = self.lock();
         inner.call = call;
         inner.limit = most.min(inner.most);

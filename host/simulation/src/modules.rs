@@ -194,7 +194,7 @@ impl Modules {
                     is_verified,
                 } => {
                     cache.add(fetched.clone(), is_verified);
-                    search.kept(digest, fetched)
+                    search.added(digest, fetched)
                 }
                 SearchStep::Done(found) => return found,
             };

@@ -21,7 +21,7 @@ pub(super) struct Cluster {
     kubelet: Kubelet,
     expected: BTreeSet<String>,
     /// The pod with a finalizer: it is terminating until the finalizer is removed.
-    held: String,
+    finalized: String,
 }
 
 impl Cluster {
@@ -34,7 +34,7 @@ impl Cluster {
             kubelet: Kubelet::start(&sim, options),
             sim,
             expected: BTreeSet::new(),
-            held: String::new(),
+            finalized: String::new(),
         }
     }
 
@@ -289,7 +289,7 @@ impl Cluster {
             &json!({"phase": "Pending"}),
         )?;
         self.delete_pod(&name)?;
-        self.held.clone_from(&name);
+        self.finalized.clone_from(&name);
         Ok(name)
     }
 
@@ -335,7 +335,7 @@ impl Cluster {
             .filter(|served| served.method == "DELETE" && (200..300).contains(&served.status));
         let mut seen = BTreeSet::new();
         for served in deleted {
-            if served.work.name != self.held && !seen.insert(served.work.name.clone()) {
+            if served.work.name != self.finalized && !seen.insert(served.work.name.clone()) {
                 problems.push(format!("{} was deleted twice", served.work.name));
             }
         }

@@ -90,14 +90,14 @@ impl Traces {
                 call: call.id,
                 position,
             };
-            if self.begin(id, call, item, reason, now) {
+            if self.start(id, call, item, reason, now) {
                 decisions.push(id);
             }
         }
         self.enter_call(call, now.instant, decisions);
     }
 
-    fn begin<G>(
+    fn start<G>(
         &mut self,
         id: DecisionId,
         call: &Call<G>,

@@ -41,12 +41,12 @@ pub enum CertificateError {
         source: io::Error,
     },
     /// A file does not hold what it should.
-    #[error("{path} holds no {what} in PEM: {reason}", path = path.display())]
+    #[error("{path} holds no {form} in PEM: {reason}", path = path.display())]
     Malformed {
         /// The file.
         path: PathBuf,
         /// What it should hold.
-        what: &'static str,
+        form: &'static str,
         /// The reason.
         reason: String,
     },
@@ -119,9 +119,9 @@ fn read(
     provider: &CryptoProvider,
 ) -> Result<(Vec<u8>, CertifiedKey), CertificateError> {
     let (certificate, key) = (content(&files.certificate)?, content(&files.key)?);
-    let malformed = |path: &Path, what, reason: String| CertificateError::Malformed {
+    let malformed = |path: &Path, form, reason: String| CertificateError::Malformed {
         path: path.to_owned(),
-        what,
+        form,
         reason,
     };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&certificate).collect();

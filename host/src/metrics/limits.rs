@@ -48,7 +48,10 @@ impl LimitMetrics {
                 None => drop(self.left.remove_label_values(&labels)),
             }
         }
-        let has_candidate = state.kept.iter().any(|one| one.role == Role::Candidate);
+        let has_candidate = state
+            .bound_uses
+            .iter()
+            .any(|one| one.role == Role::Candidate);
         if !has_candidate {
             self.remove_role(controller, Role::Candidate);
         }
@@ -57,7 +60,7 @@ impl LimitMetrics {
             bound,
             used,
             most,
-        } in &state.kept
+        } in &state.bound_uses
         {
             let labels = [controller, role.as_str(), bound.field()];
             let gauge = self.used.with_label_values(&labels);

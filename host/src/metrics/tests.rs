@@ -215,7 +215,7 @@ fn the_lease_of_a_controller_is_published_while_there_is_one() {
 #[test]
 fn what_is_left_of_the_limits_of_a_controller_is_published() {
     let metrics = HostMetrics::new().unwrap();
-    let kept = |role, used| BoundUse {
+    let bound_use = |role, used| BoundUse {
         role,
         bound: Bound::Notes,
         used,
@@ -230,7 +230,7 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
             used: 3,
             limit: 4,
         }],
-        kept: vec![kept(Role::Stable, 2), kept(Role::Candidate, 4)],
+        bound_uses: vec![bound_use(Role::Stable, 2), bound_use(Role::Candidate, 4)],
     };
     metrics.limits.set(&state);
     let left = "davit_guardrail_left_ratio{controller=\"podgc\",guardrail=\"writesPerMinute\"}";
@@ -244,7 +244,7 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
     assert!(!metrics.render().contains("deletesPerMinute"));
     // The operator removes the guardrail, and the rollout ends.
     state.guardrails.clear();
-    state.kept.pop();
+    state.bound_uses.pop();
     metrics.limits.set(&state);
     let page = metrics.render();
     assert!(!page.contains(left) && !page.contains(&used("candidate")));

@@ -185,7 +185,7 @@ impl Modules {
                 } => {
                     let verified = config.verify.clone().filter(|_| is_verified);
                     let kept = self.keep(digest, fetched, verified).await;
-                    search.kept(digest, kept.into())
+                    search.added(digest, kept.into())
                 }
                 SearchStep::Done(found) => return found,
             };

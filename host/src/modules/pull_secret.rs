@@ -33,12 +33,12 @@ pub enum SecretError {
     #[error("it has no key \"{0}\"")]
     NoKey(&'static str),
     /// A value does not have the form of its type.
-    #[error("its key \"{key}\" is not a {what}")]
+    #[error("its key \"{key}\" is not a {form}")]
     Malformed {
         /// The key.
         key: &'static str,
         /// The expected form.
-        what: &'static str,
+        form: &'static str,
     },
     /// It is for other registries.
     #[error("it has no credentials for {registry}; it has some for: {}", known.join(", "))]
@@ -211,7 +211,7 @@ fn text(secret: &Secret, key: &'static str) -> Result<String, SecretError> {
     let text = String::from_utf8(bytes(secret, key)?.to_vec());
     text.map_err(|_| SecretError::Malformed {
         key,
-        what: "text value",
+        form: "text value",
     })
 }
 
@@ -222,7 +222,7 @@ fn json<T: serde::de::DeserializeOwned>(
     // serde's error could quote a password.
     serde_json::from_slice(bytes(secret, key)?).map_err(|_| SecretError::Malformed {
         key,
-        what: "docker configuration",
+        form: "docker configuration",
     })
 }
 

@@ -44,7 +44,7 @@ fn warning(child: &Value, reference: &Value) -> (String, String) {
     (INVALID.to_owned(), message)
 }
 
-async fn until_told(cluster: &Cluster, child: &Value, reference: &Value) {
+async fn until_reported(cluster: &Cluster, child: &Value, reference: &Value) {
     let wanted = warning(child, reference);
     cluster
         .until("the event", || cluster.events(child).contains(&wanted))
@@ -78,7 +78,7 @@ async fn across_namespaces(cluster: Cluster, child_first: bool) {
     };
     let (_host, child) = host;
     cluster.until_gone(&[&child]).await;
-    until_told(&cluster, &child, &reference(&owner)).await;
+    until_reported(&cluster, &child, &reference(&owner)).await;
     cluster.stay(&[&owner]).await;
     assert_eq!(cluster.deletions(&child), 1);
 }
@@ -107,7 +107,7 @@ async fn cluster_scoped_child(cluster: Cluster, child_first: bool) {
         sleep(SETTLED).await;
         child = cluster.create(owned(node("child"), &[reference(&owner)]));
     }
-    until_told(&cluster, &child, &reference(&owner)).await;
+    until_reported(&cluster, &child, &reference(&owner)).await;
     cluster.stay(&[&owner, &child]).await;
     cluster.sim.clear_log();
     cluster.delete(&owner, "Background");
@@ -317,7 +317,7 @@ fn gc_33_an_owner_that_is_seen_late() {
         let good = cluster.create(owned(config_map("good"), &[reference(&owner)]));
         sleep(Duration::from_secs(3)).await;
         assert_eq!(cluster.events(&bad), []);
-        until_told(&cluster, &bad, &reference(&owner)).await;
+        until_reported(&cluster, &bad, &reference(&owner)).await;
         cluster.stay(&[&owner, &good, &bad]).await;
         assert_eq!(cluster.events(&good), []);
     });

@@ -126,7 +126,7 @@ async fn machine_code_has_a_limit() {
 
 /// It may be there again at the next attempt.
 #[tokio::test]
-async fn without_the_program_nothing_is_said_about_the_module() {
+async fn without_the_program_the_module_is_not_mentioned() {
     let engine = engine(None, "/no/such/program", CompileLimits::default());
     let error = refusal(&engine, podgc()).await;
     assert!(matches!(error, CompileError::Process(_)), "{error:?}");

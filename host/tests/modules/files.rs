@@ -115,7 +115,7 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
 
 /// A mounted `ConfigMap` changes by a link.
 #[tokio::test]
-async fn a_probe_tells_a_changed_file_from_an_unchanged_one() {
+async fn a_probe_distinguishes_a_changed_file_from_an_unchanged_one() {
     let directory = tempdir().unwrap();
     let link = directory.path().join("current");
     for (name, wasm) in [("one", WASM), ("two", OTHER_WASM)] {

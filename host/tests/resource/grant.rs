@@ -36,7 +36,7 @@ async fn grant(cluster: &Cluster) -> Grant {
 }
 
 #[tokio::test]
-async fn a_grant_adds_the_rules_that_it_has_shown() {
+async fn a_grant_adds_the_rules_that_it_has_printed() {
     let cluster = not_granted().await;
     let grant = grant(&cluster).await;
     let shown = grant.yaml().unwrap();

@@ -135,7 +135,7 @@ fn a_module_that_does_not_ship_with_davit_may_do_nothing_without_permissions() {
 }
 
 #[test]
-fn rules_for_a_spec_that_no_host_has_read_are_not_shown() {
+fn rules_for_a_spec_that_no_host_has_read_are_not_printed() {
     let cluster = cluster();
     cluster.add(NAME, &json!({}));
     let (shown, why) = cluster.command(&["grant", NAME, "--apply"]);

@@ -58,7 +58,7 @@ struct Story {
 }
 
 /// Runs the story of one seed.
-pub(crate) async fn tell(bench: Bench, seed: u64, steps: u32) {
+pub(crate) async fn run(bench: Bench, seed: u64, steps: u32) {
     let sim = bench.sim().clone();
     let mut story = Story {
         kubelet: Kubelet::start(&sim, KubeletOptions::default()),

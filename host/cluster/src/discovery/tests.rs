@@ -27,7 +27,7 @@ fn lookup<'a>(found: &'a Discovery, api_version: &str, kind: &str) -> Option<&'a
 }
 
 #[tokio::test]
-async fn two_requests_tell_everything() {
+async fn two_requests_discover_everything() {
     let server = Server::new(|seen, _| match seen.uri.as_str() {
         "/api" => aggregated(json!([{"versions": [{
             "version": "v1",

@@ -43,7 +43,7 @@ impl Writer {
         let Some((position, object)) = first_written(plan) else {
             return Ok(Course::default());
         };
-        let course = self.api.begin(object.group()).await;
+        let course = self.api.start(object.group()).await;
         course.map_err(|error| not_sent(position, object, &error))
     }
 

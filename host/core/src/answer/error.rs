@@ -40,24 +40,24 @@ pub enum AnswerError {
         decisions: usize,
     },
     /// A string that this version of the host does not know.
-    #[error("{place}: {what} is \"{value}\"; this host knows {known}")]
+    #[error("{place}: {part} is \"{value}\"; this host knows {known}")]
     Unknown {
         /// The place.
         place: Place,
         /// `the patch kind`, …
-        what: &'static str,
+        part: &'static str,
         /// The value.
         value: String,
         /// The known values.
         known: &'static str,
     },
     /// A name is not in the manifest.
-    #[error("{place}: the {what} \"{name}\" is not declared")]
+    #[error("{place}: the {part} \"{name}\" is not declared")]
     Undeclared {
         /// The place.
         place: Place,
         /// `queue` or `metric`.
-        what: &'static str,
+        part: &'static str,
         /// The name.
         name: String,
     },
@@ -72,32 +72,32 @@ pub enum AnswerError {
         problem: String,
     },
     /// A body cannot be sent.
-    #[error("{place}: the body of the {what} is not JSON in MessagePack: {source}")]
+    #[error("{place}: the body of the {part} is not JSON in MessagePack: {source}")]
     Body {
         /// The place.
         place: Place,
         /// `patch`, `creation`, `note`.
-        what: &'static str,
+        part: &'static str,
         /// The reason.
         source: JsonError,
     },
     /// A body is well-formed, but incomplete or wrong.
-    #[error("{place}: the body of the {what} {problem}")]
+    #[error("{place}: the body of the {part} {problem}")]
     Incomplete {
         /// The place.
         place: Place,
         /// `patch` or `creation`.
-        what: &'static str,
+        part: &'static str,
         /// The reason.
         problem: &'static str,
     },
     /// A number is out of range.
-    #[error("{place}: {what} is {value}")]
+    #[error("{place}: {part} is {value}")]
     Number {
         /// The place.
         place: Place,
         /// The number.
-        what: &'static str,
+        part: &'static str,
         /// Its value.
         value: String,
     },
@@ -112,12 +112,12 @@ pub enum AnswerError {
         key: String,
     },
     /// A count exceeds its limit.
-    #[error("{place}: {found} {what}; the limit is {limit}")]
+    #[error("{place}: {found} {part}; the limit is {limit}")]
     TooMany {
         /// The place.
         place: Place,
         /// `plans`, `steps`, `commands`, `bytes in the cursor`, `bytes in a group`.
-        what: &'static str,
+        part: &'static str,
         /// The count.
         found: usize,
         /// The limit.

@@ -131,7 +131,7 @@ impl Reader<'_> {
             if !cancels.contains(item) {
                 return Err(AnswerError::NotCancelled {
                     place: self.place,
-                    key: shown(&item.key),
+                    key: excerpt(&item.key),
                 });
             }
         }
@@ -310,7 +310,7 @@ impl Reader<'_> {
             None => Ok(()),
             Some(problem) => Err(AnswerError::Measure {
                 place: self.place,
-                metric: shown(&measure.metric),
+                metric: excerpt(&measure.metric),
                 problem,
             }),
         }
@@ -324,10 +324,10 @@ impl Reader<'_> {
         Err(self.undeclared("queue", name))
     }
 
-    fn check_body(&self, what: &'static str, body: &[u8]) -> Result<(), AnswerError> {
+    fn check_body(&self, part: &'static str, body: &[u8]) -> Result<(), AnswerError> {
         msgpack::check_json(body).map_err(|source| AnswerError::Body {
             place: self.place,
-            what,
+            part,
             source,
         })
     }
@@ -336,50 +336,50 @@ impl Reader<'_> {
         &self,
         mut identities: impl Iterator<Item = Identity<'a>>,
     ) -> Result<(), AnswerError> {
-        identities.try_for_each(|(what, text)| self.at_most(what, text.len(), text::IDENTITY))
+        identities.try_for_each(|(part, text)| self.at_most(part, text.len(), text::IDENTITY))
     }
 
-    fn at_most(&self, what: &'static str, found: usize, limit: usize) -> Result<(), AnswerError> {
+    fn at_most(&self, part: &'static str, found: usize, limit: usize) -> Result<(), AnswerError> {
         if found <= limit {
             return Ok(());
         }
         Err(AnswerError::TooMany {
             place: self.place,
-            what,
+            part,
             found,
             limit,
         })
     }
 
-    fn unknown(&self, what: &'static str, value: &str, known: &'static str) -> AnswerError {
+    fn unknown(&self, part: &'static str, value: &str, known: &'static str) -> AnswerError {
         AnswerError::Unknown {
             place: self.place,
-            what,
-            value: shown(value),
+            part,
+            value: excerpt(value),
             known,
         }
     }
 
-    fn undeclared(&self, what: &'static str, name: &str) -> AnswerError {
+    fn undeclared(&self, part: &'static str, name: &str) -> AnswerError {
         AnswerError::Undeclared {
             place: self.place,
-            what,
-            name: shown(name),
+            part,
+            name: excerpt(name),
         }
     }
 
-    fn incomplete(&self, what: &'static str, problem: &'static str) -> AnswerError {
+    fn incomplete(&self, part: &'static str, problem: &'static str) -> AnswerError {
         AnswerError::Incomplete {
             place: self.place,
-            what,
+            part,
             problem,
         }
     }
 
-    fn number(&self, what: &'static str, value: impl fmt::Display) -> AnswerError {
+    fn number(&self, part: &'static str, value: impl fmt::Display) -> AnswerError {
         AnswerError::Number {
             place: self.place,
-            what,
+            part,
             value: value.to_string(),
         }
     }
@@ -399,7 +399,7 @@ fn text_of(map: &[u8], name: &str) -> String {
 }
 
 /// A text of a guest as an error quotes it: one line, cut.
-fn shown(text: &str) -> String {
+fn excerpt(text: &str) -> String {
     const MOST: usize = 100;
     untrusted::line(text, MOST)
 }

@@ -245,8 +245,8 @@ impl TryFrom<ModuleFields> for ModuleConfig {
         if let Some(second) = given.next() {
             return Err(format!(
                 "expected one of builtin, file, configMap, oci, found two: {} and {}",
-                shown(&source),
-                shown(&second)
+                described(&source),
+                described(&second)
             ));
         }
         if let Some(verify) = &fields.verify {
@@ -254,7 +254,7 @@ impl TryFrom<ModuleFields> for ModuleConfig {
                 return Err(format!(
                     "verify: only artefacts in a registry have signatures: expected the source \
                      oci, found {}",
-                    shown(&source)
+                    described(&source)
                 ));
             }
             verify.check()?;
@@ -268,7 +268,7 @@ impl TryFrom<ModuleFields> for ModuleConfig {
 }
 
 /// A source as an error shows it: one line, cut.
-fn shown(source: &ModuleSource) -> String {
+fn described(source: &ModuleSource) -> String {
     const MOST: usize = 200;
     untrusted::line(&source.to_string(), MOST)
 }

@@ -68,7 +68,7 @@ where
 
 /// The error for a value that is not the expected one.
 pub fn expected(what: impl Display, found: &Value) -> String {
-    format!("expected {what}, found {}", shown(found))
+    format!("expected {what}, found {}", described(found))
 }
 
 /// The error for a text that is not the expected one.
@@ -77,7 +77,7 @@ pub fn expected_text(what: impl Display, found: &str) -> String {
 }
 
 /// A value as an error shows it.
-fn shown(value: &Value) -> String {
+fn described(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
         Value::Bool(value) => value.to_string(),
@@ -256,7 +256,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
             Value::Object(map) => visitor.visit_map(Entries::of(map, Some(fields))),
             other => {
                 let what = format!("a map ({})", fields.join(", "));
-                Err(Mistake::mismatch(&what, &shown(other)))
+                Err(Mistake::mismatch(&what, &described(other)))
             }
         }
     }
@@ -276,7 +276,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
             Value::Object(map) if map.len() == 1 => {
                 visitor.visit_enum(MapAccessDeserializer::new(Entries::of(map, None)))
             }
-            other => Err(Mistake::mismatch(&one_of(variants), &shown(other))),
+            other => Err(Mistake::mismatch(&one_of(variants), &described(other))),
         }
     }
 

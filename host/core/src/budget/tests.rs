@@ -70,7 +70,7 @@ fn admitted(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize) -
 }
 
 #[test]
-fn a_guest_within_its_limit_is_never_held_back() {
+fn a_guest_within_its_limit_is_never_deferred() {
     let mut budget = Budget::new(deletes(2));
     for seconds in [0, 30, 60, 90, 120] {
         assert_eq!(admitted(&mut budget, STABLE, seconds, 1), 1);

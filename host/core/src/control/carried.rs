@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_carried_counts_for_a_minute() {
+    fn recorded_writes_count_for_a_minute() {
         let mut carried = carried(Some(THEN), THEN);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         carried.observe(None, false, at(59));

@@ -20,13 +20,13 @@ impl<G: Clone> Control<G> {
     /// This replica holds the leases of these controllers and of no others. Those that it is
     /// `passing` on it holds until no request is under way, so that the next leader reads what
     /// this one has counted.
-    pub(crate) fn lead(&mut self, now: Now, held: BTreeSet<String>, passing: &BTreeSet<&str>) {
-        if self.held.as_ref() == Some(&held) {
+    pub(crate) fn lead(&mut self, now: Now, leases: BTreeSet<String>, passing: &BTreeSet<&str>) {
+        if self.leases.as_ref() == Some(&leases) {
             return;
         }
         let mut lost = Vec::new();
         for (name, controller) in known(&mut self.controllers) {
-            if held.contains(name) {
+            if leases.contains(name) {
                 continue;
             }
             let host = self.settings.host.as_ref();
@@ -44,7 +44,7 @@ impl<G: Clone> Control<G> {
                 self.write(&name, id, record);
             }
         }
-        self.held = Some(held);
+        self.leases = Some(leases);
         self.due = now.instant;
     }
 
@@ -99,7 +99,7 @@ impl<G: Clone> Control<G> {
     /// Reads the records of the controllers whose leases this replica holds by now, or
     /// whose record could not be read.
     pub(super) fn take_over(&mut self, now: Instant) {
-        let Some(held) = &self.held else {
+        let Some(leases) = &self.leases else {
             return;
         };
         for (name, controller) in known(&mut self.controllers) {
@@ -109,7 +109,7 @@ impl<G: Clone> Control<G> {
             }
             let reads = match controller.part {
                 Part::Leader => false,
-                Part::Follower => held.contains(name),
+                Part::Follower => leases.contains(name),
                 Part::Elected { retry_at, .. } => retry_at.is_some_and(|at| at <= now),
             };
             if reads && Mutant::SkipRecord.is_active() {

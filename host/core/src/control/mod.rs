@@ -94,14 +94,14 @@ pub struct Control<G> {
     outputs: VecDeque<Output<G>>,
     /// The controllers whose leases this replica holds; none if there are no leases, because
     /// it is the only replica.
-    held: Option<BTreeSet<String>>,
+    leases: Option<BTreeSet<String>>,
     /// The writes of records without an answer, each with its controller.
     open_writes: BTreeMap<RecordId, String>,
     /// The controllers that the data half last got.
     running: Vec<DesiredController<G>>,
-    /// The modules that drivers were last told to keep.
+    /// The modules that drivers last got as needed.
     kept_modules: BTreeSet<ModuleDigest>,
-    /// Whether the needed modules may have changed since drivers were told.
+    /// Whether the needed modules may have changed since drivers last got them.
     modules_may_change: bool,
     /// What the accounts of controllers may read.
     reviews: Reviews,
@@ -133,7 +133,7 @@ impl<G: Clone> Control<G> {
     #[must_use]
     pub fn new(now: Now, settings: ControlSettings) -> Self {
         Self {
-            held: settings.has_leases.then(BTreeSet::new),
+            leases: settings.has_leases.then(BTreeSet::new),
             settings,
             controllers: BTreeMap::new(),
             files: BTreeMap::new(),

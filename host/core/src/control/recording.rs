@@ -174,7 +174,7 @@ impl RecordProgress {
     /// The next write, if there is something to record now.
     pub(super) fn next(
         &mut self,
-        what: &RecordInputs<'_>,
+        inputs: &RecordInputs<'_>,
         id: RecordId,
     ) -> Option<(RecordId, Record)> {
         if self.under_way.is_some() {
@@ -183,32 +183,32 @@ impl RecordProgress {
         if let Some(paused) = self.pauses.pop_front() {
             return Some(self.start(id, Write::Paused, Record::Paused(paused)));
         }
-        if self.retry_at.is_some_and(|at| what.now.instant < at) {
+        if self.retry_at.is_some_and(|at| inputs.now.instant < at) {
             return None;
         }
-        if let Some((write, record)) = self.next_revision(what)
-            && !(Mutant::RecordStatusFirst.is_active() && self.is_due(what.status, what))
+        if let Some((write, record)) = self.next_revision(inputs)
+            && !(Mutant::RecordStatusFirst.is_active() && self.is_due(inputs.status, inputs))
         {
             return Some(self.start(id, write, record));
         }
-        if !self.is_due(what.status, what) {
+        if !self.is_due(inputs.status, inputs) {
             return None;
         }
         if let Some(named) = &mut self.modules {
-            named.extend(modules(what.status));
+            named.extend(modules(inputs.status));
         }
-        let write = Write::Status(Box::new(what.status.clone()));
-        let record = self.status_write(what.status, what);
+        let write = Write::Status(Box::new(inputs.status.clone()));
+        let record = self.status_write(inputs.status, inputs);
         Some(self.start(id, write, record))
     }
 
     /// A write of the status, if nothing is under way and nothing but its counts is new.
-    pub(super) fn counts(&self, what: &RecordInputs<'_>) -> Option<Record> {
+    pub(super) fn counts(&self, inputs: &RecordInputs<'_>) -> Option<Record> {
         let is_new = self.is_certain
             && !self.is_under_way()
-            && self.status != *what.status
-            && differ_in_counts_alone(&self.status, what.status);
-        is_new.then(|| self.status_write(what.status, what))
+            && self.status != *inputs.status
+            && differ_in_counts_alone(&self.status, inputs.status);
+        is_new.then(|| self.status_write(inputs.status, inputs))
     }
 
     fn start(&mut self, id: RecordId, write: Write, record: Record) -> (RecordId, Record) {
@@ -216,23 +216,23 @@ impl RecordProgress {
         (id, record)
     }
 
-    fn status_write(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> Record {
+    fn status_write(&self, status: &ControllerStatus, inputs: &RecordInputs<'_>) -> Record {
         let status = ControllerStatus {
-            host: what.host.map(|host| host.status(what.now.wall)),
+            host: inputs.host.map(|host| host.status(inputs.now.wall)),
             ..status.clone()
         };
         Record::Status(StatusWrite {
             status: Box::new(status),
             replaces: self.version.clone(),
-            conflict: what.conflict,
+            conflict: inputs.conflict,
         })
     }
 
-    fn next_revision(&mut self, what: &RecordInputs<'_>) -> Option<(Write, Record)> {
-        let active = active(what.status);
+    fn next_revision(&mut self, inputs: &RecordInputs<'_>) -> Option<(Write, Record)> {
+        let active = active(inputs.status);
         self.revisions
             .retain(|name, _| active.contains_key(name.as_str()));
-        let mut loaded = what.revisions.iter();
+        let mut loaded = inputs.revisions.iter();
         let (name, spec) = loaded.find(|(name, _)| {
             let recorded = self.revisions.get(*name).map(Option::as_deref);
             active
@@ -245,7 +245,7 @@ impl RecordProgress {
         let activation = Activation {
             revision: name.clone(),
             spec: (*spec).clone(),
-            at: time(what.now.wall),
+            at: time(inputs.now.wall),
             stable_since: stable_since.clone(),
         };
         let record = Record::Revision(Box::new(activation));
@@ -255,14 +255,14 @@ impl RecordProgress {
     /// Whether to record a status now: immediately if it differs in more than counts,
     /// otherwise every ten seconds. If hosts share the records, the write also shows
     /// that this one runs.
-    fn is_due(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> bool {
+    fn is_due(&self, status: &ControllerStatus, inputs: &RecordInputs<'_>) -> bool {
         let is_same = self.status == *status;
         if !self.is_certain || (!is_same && !differ_in_counts_alone(&self.status, status)) {
             return true;
         }
-        let now = what.now.instant;
+        let now = inputs.now.instant;
         let is_period = self.recorded_at.is_none_or(|at| now.since(at) >= PERIOD);
-        is_period && (what.host.is_some() || !is_same)
+        is_period && (inputs.host.is_some() || !is_same)
     }
 
     /// Handles the end of a write.
@@ -328,24 +328,24 @@ impl RecordProgress {
     pub(super) fn explain(
         &mut self,
         error: String,
-        what: &RecordInputs<'_>,
+        inputs: &RecordInputs<'_>,
         id: RecordId,
     ) -> Result<(RecordId, Record), RecordOutcome> {
-        let now = what.now.instant;
+        let now = inputs.now.instant;
         if self.decision.is_none() {
             // A write without an answer may have recorded more than this host knows.
             return Err(self.fail(error, now));
         }
         let status = ControllerStatus {
-            summary: what.status.summary.clone(),
-            conditions: what.status.conditions.clone(),
-            observed_generation: what.status.observed_generation,
+            summary: inputs.status.summary.clone(),
+            conditions: inputs.status.conditions.clone(),
+            observed_generation: inputs.status.observed_generation,
             ..self.status.clone()
         };
-        if !self.is_due(&status, what) {
+        if !self.is_due(&status, inputs) {
             return Err(self.fail(error, now));
         }
-        let record = self.status_write(&status, what);
+        let record = self.status_write(&status, inputs);
         Ok(self.start(id, Write::Conditions(Box::new(status), error), record))
     }
 
@@ -442,14 +442,14 @@ mod tests {
         status: &ControllerStatus,
         seconds: u64,
     ) -> Option<Record> {
-        let what = RecordInputs {
+        let inputs = RecordInputs {
             now: at(seconds),
             status,
             revisions: Vec::new(),
             host: None,
             conflict: StatusConflict::Replace,
         };
-        let (_, record) = recording.next(&what, RecordId(seconds))?;
+        let (_, record) = recording.next(&inputs, RecordId(seconds))?;
         Some(record)
     }
 

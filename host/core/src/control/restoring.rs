@@ -74,7 +74,7 @@ impl<G: Clone> Control<G> {
             *trust,
             now,
         );
-        if self.held.is_some() {
+        if self.leases.is_some() {
             controller.await_lease();
         }
         if !was_read {

@@ -10,7 +10,7 @@ use crate::throttle::cause_of;
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Control<G> {
-    /// Sends the reviews that are due, and tells each controller what is known.
+    /// Sends the reviews that are due, and gives each controller the known answers.
     pub(super) fn review(&mut self, now: Instant, observed: &BTreeMap<String, Observation>) {
         let (mut count, mut have_changed) = (0, false);
         for (name, controller) in known(&mut self.controllers) {

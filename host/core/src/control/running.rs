@@ -15,7 +15,7 @@ impl<G: Clone> Control<G> {
         known.filter_map(|one| one.applied.as_ref())
     }
 
-    /// Tells the data half what to run, if that has changed.
+    /// Gives the data half the controllers that should run, if they have changed.
     pub(super) fn run(&mut self) {
         if !self.applied().eq(&self.running) {
             self.running = self.desired();

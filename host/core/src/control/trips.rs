@@ -51,7 +51,7 @@ impl Trips {
         &self.statuses
     }
 
-    /// The trips that hold plans back from the start of this host.
+    /// The trips that defer plans from the start of this host.
     pub(super) fn resumed(&self) -> &[TrippedGuardrail] {
         &self.resumed
     }

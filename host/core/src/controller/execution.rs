@@ -68,11 +68,11 @@ pub(super) struct ItemExecution {
     read_pause: Duration,
     /// When a tripped guardrail admits plans again.
     not_before: Option<Instant>,
-    /// Targets that were written, or that an expectation holds back: the cache must
+    /// Targets that were written, or that an expectation defers: the cache must
     /// observe their writes before the item is reconciled again.
     pub(super) unseen: BTreeSet<Uid>,
-    /// Whether an expectation held a plan back.
-    held_back: bool,
+    /// Whether an expectation deferred a plan.
+    has_deferred: bool,
     /// Whether a plan was executed.
     executed: bool,
     /// Whether a plan was deferred.
@@ -111,7 +111,7 @@ impl ItemExecution {
             read_pause: Duration::ZERO,
             not_before: None,
             unseen: BTreeSet::new(),
-            held_back: false,
+            has_deferred: false,
             executed: false,
             deferral: Deferral::None,
         }
@@ -149,7 +149,7 @@ impl ItemExecution {
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
-        self.held_back = true;
+        self.has_deferred = true;
         self.unseen.insert(target);
     }
 
@@ -230,7 +230,7 @@ impl ItemExecution {
 
     /// How the queue requeues the item after the last plan, and what else makes it due.
     /// A tick keeps its period: its next run decides again what was invalid, not
-    /// served, held back by a guardrail or left to the other revision.
+    /// served, deferred by a guardrail or left to the other revision.
     pub(super) fn finish(
         &mut self,
         now: Instant,
@@ -280,12 +280,12 @@ impl ItemExecution {
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
-            Verdict::RequeueWhenObserved if self.executed || self.held_back => {
+            Verdict::RequeueWhenObserved if self.executed || self.has_deferred => {
                 self.when_seen(lapse)
             }
-            // A plan that an expectation held back has to be decided again: the earlier
+            // A plan that an expectation deferred has to be decided again: the earlier
             // write may not have done all of it.
-            Verdict::Done if self.held_back => self.when_seen(lapse),
+            Verdict::Done if self.has_deferred => self.when_seen(lapse),
             // If this revision comes to own the target, the item is reconciled again
             // with its creation time.
             Verdict::Done | Verdict::RequeueWhenObserved

@@ -6,7 +6,7 @@ use crate::queue::QueueState;
 use crate::revision::RevisionIdentity;
 
 /// The revision that was stable before the present one. If it returns, nothing of the
-/// present one is left: rates and notes are those of before, and so are the times of the
+/// present one is left: rates and notes are its own again, and so are the times of the
 /// items that it had enqueued. Everything else is enqueued by a resync.
 #[derive(Debug)]
 pub(super) struct FormerRevision {

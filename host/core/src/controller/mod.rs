@@ -89,7 +89,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay,
-    /// unless this is the stable revision of before: then they are those of before.
+    /// unless this is the former stable revision: then its own return.
     /// Calls in flight are void. Returns the former guest.
     pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
         let id = RevisionId(self.shared.fresh_id());
@@ -109,7 +109,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Starts a candidate with a copy of the stable revision's items, timers and notes,
-    /// and a resync. The stable revision of before has those of before. Returns the guest
+    /// and a resync. The former stable revision has its own again. Returns the guest
     /// of a former candidate.
     pub fn start_candidate(
         &mut self,
@@ -284,13 +284,13 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What the host keeps for each revision, by bound, and the most of it.
-    pub fn kept(&self) -> impl Iterator<Item = (Role, (Bound, usize, usize))> {
+    pub fn bound_uses(&self) -> impl Iterator<Item = (Role, (Bound, usize, usize))> {
         let bounds = &self.shared.settings.bounds;
         let revisions = Role::ALL.into_iter();
         let revisions = revisions.filter_map(move |role| Some((role, self.revision(role)?)));
         revisions.flat_map(move |(role, revision)| {
-            let kept = revision.ledger().uses(bounds);
-            kept.into_iter().map(move |one| (role, one))
+            let uses = revision.ledger().uses(bounds);
+            uses.into_iter().map(move |one| (role, one))
         })
     }
 
@@ -330,7 +330,7 @@ impl<G: Clone> Controller<G> {
         &self.shared.settings
     }
 
-    /// The guardrails that hold plans back at present.
+    /// The guardrails that defer plans at present.
     pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Trip> {
         self.shared.budget.tripped(now)
     }

@@ -47,7 +47,7 @@ enum Cursor {
 
 impl Resync {
     /// Starts again from the first key.
-    pub(super) fn begin(&mut self, pace: Pace, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
+    pub(super) fn start(&mut self, pace: Pace, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
         self.left = triggers.collect();
         self.cursor = Cursor::Start;
         self.pace = pace;

@@ -90,7 +90,7 @@ impl<G: Clone> Revision<G> {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let items = WorkItems::new(queues);
         let mut revision = Self::with(id, Role::Stable, loaded, views, items);
-        revision.begin_resync(Pace::Brisk);
+        revision.resync(Pace::Brisk);
         revision
     }
 
@@ -216,7 +216,7 @@ impl<G: Clone> Revision<G> {
     /// items due. It follows a time in which plans were not executed or changes were
     /// missed.
     pub(super) fn start_resync(&mut self, now: Instant) {
-        self.begin_resync(Pace::Easy);
+        self.resync(Pace::Easy);
         self.items.resync(now);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
@@ -233,13 +233,13 @@ impl<G: Clone> Revision<G> {
         self.items.mapping_changed(now);
     }
 
-    fn begin_resync(&mut self, pace: Pace) {
+    fn resync(&mut self, pace: Pace) {
         let manifest = &self.manifest;
         let triggers = self.watches.iter().flat_map(|(view, watch)| {
             let triggers = triggers_of(manifest, watch.position);
             triggers.map(|trigger| (*view, trigger.clone()))
         });
-        self.resync.begin(pace, triggers);
+        self.resync.start(pace, triggers);
     }
 
     /// Whether keys that triggers name are enqueued. A guest that is not called, or does
@@ -322,7 +322,7 @@ impl<G: Clone> Revision<G> {
         if !self.has_room(&shared.settings.bounds) {
             return None;
         }
-        let permit = self.circuit.begin(now)?;
+        let permit = self.circuit.start(now)?;
         let Some((batch, continues)) = self.items.dequeue(now) else {
             self.circuit.abandoned(now, permit);
             return None;

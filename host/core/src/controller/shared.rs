@@ -133,7 +133,7 @@ impl SharedState {
     /// Execution of a plan starts that was decided on this snapshot.
     pub(super) fn expect(&mut self, uid: Uid, decided_on: &Snapshot) {
         let seen = seen(&uid, decided_on);
-        self.expectations.begin(uid, seen);
+        self.expectations.start(uid, seen);
     }
 
     /// Compares a plan of a reconcile with what the other revision decided.

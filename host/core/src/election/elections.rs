@@ -90,7 +90,7 @@ struct Election {
     has_existed: bool,
     /// The replica that this one gave the lease to, since it became the preferred one. It
     /// gets the lease once: one that does not take it cannot lead the controller.
-    given: Option<String>,
+    successor: Option<String>,
     /// Since when this replica holds the lease, and cannot lead the controller or cannot run
     /// what another one can.
     unable_since: Option<Instant>,
@@ -170,7 +170,7 @@ impl Elections {
                     preferred_since: now,
                     substitute: None,
                     has_existed: false,
-                    given: None,
+                    successor: None,
                     unable_since: None,
                     activity: ControllerActivity::default(),
                     has_ended: false,
@@ -463,14 +463,14 @@ impl Elections {
             let Election {
                 elector,
                 preferred,
-                given,
+                successor,
                 activity,
                 ..
             } = election;
-            let is_elsewhere = *preferred != self.identity && given.as_ref() != Some(preferred);
+            let is_elsewhere = *preferred != self.identity && successor.as_ref() != Some(preferred);
             if is_elsewhere && elector.leads_until(now).is_some() && !activity.is_recording {
                 elector.give_up(Some(preferred.clone()), now);
-                *given = Some(preferred.clone());
+                *successor = Some(preferred.clone());
             }
         }
     }
@@ -510,7 +510,7 @@ impl Election {
         let preferred = members.preferred(controller);
         if *preferred != self.preferred {
             preferred.clone_into(&mut self.preferred);
-            (self.preferred_since, self.given) = (now, None);
+            (self.preferred_since, self.successor) = (now, None);
         }
         self.substitute = members.substitute(controller).map(ToOwned::to_owned);
         self.patience = if members.is_own(&self.preferred) {

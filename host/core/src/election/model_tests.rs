@@ -159,7 +159,7 @@ impl World {
     fn tick(&mut self) {
         self.time += TICK;
         if self.storm {
-            self.trouble();
+            self.disturb();
         }
         self.deliver();
         for index in 0..REPLICAS {
@@ -169,7 +169,7 @@ impl World {
         }
     }
 
-    fn trouble(&mut self) {
+    fn disturb(&mut self) {
         let index = usize::try_from(self.dice.below(REPLICAS as u64)).unwrap();
         let length = Duration::from_secs(self.dice.below(30));
         let (time, timing) = (self.time, self.timing);
@@ -346,8 +346,8 @@ impl World {
     }
 }
 
-/// Tells one story: a storm, and what happens after it.
-fn tell(seed: u64) {
+/// Runs one story: a storm, and what happens after it.
+fn run_story(seed: u64) {
     let mut world = World::new(seed);
     for _ in 0..4000 {
         world.tick();
@@ -373,5 +373,5 @@ fn tell(seed: u64) {
 
 #[test]
 fn there_are_never_two_replicas_that_write_and_soon_there_is_one() {
-    (0..SEEDS).for_each(tell);
+    (0..SEEDS).for_each(run_story);
 }

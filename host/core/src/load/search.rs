@@ -25,7 +25,7 @@ pub enum SearchStep<F, M> {
     /// Look for a module with this digest among those that are loaded, and in the module
     /// cache; [`ModuleSearch::recalled`].
     Recall(ModuleDigest),
-    /// Add a fetched module to the module cache; [`ModuleSearch::kept`]. A failure
+    /// Add a fetched module to the module cache; [`ModuleSearch::added`]. A failure
     /// matters only at a later start, while the source is unavailable.
     Keep {
         /// Its digest.
@@ -137,7 +137,7 @@ impl ModuleSearch {
     }
 
     /// The module with this digest was added to the cache.
-    pub fn kept<F, M>(&mut self, digest: ModuleDigest, module: M) -> SearchStep<F, M> {
+    pub fn added<F, M>(&mut self, digest: ModuleDigest, module: M) -> SearchStep<F, M> {
         self.done(digest, module)
     }
 

@@ -125,7 +125,7 @@ impl World {
                     is_verified,
                 } => {
                     self.cache.insert(digest, is_verified);
-                    search.kept(digest, fetched)
+                    search.added(digest, fetched)
                 }
                 SearchStep::Done(found) => return found,
             };
@@ -223,7 +223,7 @@ fn a_module_comes_from_its_source_and_is_cached() {
 }
 
 #[test]
-fn a_source_with_the_version_of_before_is_not_fetched() {
+fn a_source_with_the_former_version_is_not_fetched() {
     let mut world = World::with(ONE);
     let result = world.run(desired(&tag(), Some("1"))).unwrap();
     assert!(matches!(result, LoadResult::Unchanged));

@@ -116,21 +116,21 @@ impl<G: Clone> Machine<G> {
             let circuit_open = !matches!(circuit, CircuitState::Closed);
             let queues = controller.queue_stats(now);
             let guardrails = controller.guardrail_uses(now).collect();
-            let kept = controller
-                .kept()
+            let bound_uses = controller
+                .bound_uses()
                 .map(|(role, (bound, used, most))| BoundUse {
                     role,
                     bound,
                     used,
                     most,
                 });
-            let kept = kept.collect();
+            let bound_uses = bound_uses.collect();
             state.controllers.push(ControllerState {
                 name: name.clone(),
                 circuit_open,
                 queues,
                 guardrails,
-                kept,
+                bound_uses,
             });
         }
         for (segment, spec) in self.store.segments() {

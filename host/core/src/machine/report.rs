@@ -271,7 +271,7 @@ pub struct ControllerState {
     /// The use of its guardrails.
     pub guardrails: Vec<GuardrailUse>,
     /// What the host keeps for its revisions.
-    pub kept: Vec<BoundUse>,
+    pub bound_uses: Vec<BoundUse>,
 }
 
 /// What the host keeps for a revision, of what a limit bounds.

@@ -91,7 +91,7 @@ impl Sample {
 
     /// The part of it that a tree keeps. Absent, null and empty are the same; null only
     /// where the tree ends.
-    pub(crate) fn kept(&self, tree: &FieldTree) -> Option<Self> {
+    pub(crate) fn selection(&self, tree: &FieldTree) -> Option<Self> {
         let FieldTree::Some { fields, each } = tree else {
             return Some(self.clone());
         };
@@ -101,7 +101,7 @@ impl Sample {
                 let kept: BTreeMap<_, _> = fields
                     .iter()
                     .filter_map(|(name, tree)| {
-                        Some((name.to_string(), entries.get(&**name)?.kept(tree)?))
+                        Some((name.to_string(), entries.get(&**name)?.selection(tree)?))
                     })
                     .collect();
                 (!kept.is_empty()).then_some(Self::Map(kept))
@@ -110,7 +110,7 @@ impl Sample {
                 let each = each.as_ref()?;
                 let kept: Vec<_> = elements
                     .iter()
-                    .map(|element| element.kept(each).unwrap_or(Self::Null))
+                    .map(|element| element.selection(each).unwrap_or(Self::Null))
                     .collect();
                 (!kept.is_empty()).then_some(Self::List(kept))
             }

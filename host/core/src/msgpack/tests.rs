@@ -206,7 +206,7 @@ proptest! {
     ) {
         let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
         let kept = tree(&paths);
-        let same = a.kept(&kept) == b.kept(&kept);
+        let same = a.selection(&kept) == b.selection(&kept);
         prop_assert_eq!(subset_equal(&kept, &a.encode(), &b.encode()), same);
         // The projector keeps what the tree does, and no more.
         let projected = a.project(&kept);

@@ -38,9 +38,9 @@ pub struct Projector {
 
 /// Why an answer of the API server cannot be read.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot read {what}{}", named(object))]
+#[error("cannot read {part}{}", named(object))]
 pub struct ProjectError {
-    what: &'static str,
+    part: &'static str,
     object: String,
     source: serde_json::Error,
 }
@@ -87,7 +87,7 @@ impl Projector {
 
     fn read<T>(
         &mut self,
-        what: &'static str,
+        part: &'static str,
         read: impl FnOnce(&mut Projection<'_>) -> Result<T, serde_json::Error>,
     ) -> Result<T, ProjectError> {
         let mut projecting = Projection {
@@ -96,7 +96,7 @@ impl Projector {
             identity: Identity::default(),
         };
         read(&mut projecting).map_err(|source| ProjectError {
-            what,
+            part,
             object: projecting.identity.known(),
             source,
         })

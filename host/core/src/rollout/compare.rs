@@ -17,8 +17,8 @@
 //! and events in the same order. Reasons, log messages, resource versions and points in
 //! time are not compared: they differ between two reconciles of the same object.
 
+mod compared_bytes;
 mod fingerprint;
-mod kept;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Add;
@@ -33,7 +33,7 @@ use crate::queue::PendingSnapshot;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
-use kept::ComparedBytes;
+use compared_bytes::ComparedBytes;
 
 /// The most targets that are kept. Beyond that, the oldest are dropped: their results
 /// stay in the counts, and a target without a result counts as unknown.
@@ -188,7 +188,7 @@ pub struct Comparison {
     window: Duration,
     /// The most bytes of plans of each revision that are kept.
     most_bytes: usize,
-    kept: ComparedBytes,
+    bytes: ComparedBytes,
     /// How many targets were dropped that are still in `pending`.
     dropped: usize,
     /// When the comparison started. By then the stable revision had reconciled every
@@ -280,7 +280,7 @@ impl Comparison {
         Self {
             window,
             most_bytes: Bounds::default().compared_bytes,
-            kept: ComparedBytes::default(),
+            bytes: ComparedBytes::default(),
             dropped: 0,
             started: now,
             counted_since: now,
@@ -335,7 +335,7 @@ impl Comparison {
         self.counted_since = now;
         self.counts = Counts::default();
         self.disagreements.clear();
-        self.kept.disagreements = 0;
+        self.bytes.disagreements = 0;
         for target in self.targets.values_mut() {
             target.agreement = None;
         }
@@ -445,7 +445,7 @@ impl Comparison {
     fn set_side(&mut self, uid: &Uid, role: Role, side: Side) {
         let bytes = side.bytes;
         let before = self.target(uid).side(role).replace(side);
-        let kept = self.kept.of(role);
+        let kept = self.bytes.of(role);
         *kept = *kept + bytes - before.map_or(0, |side| side.bytes);
     }
 
@@ -531,7 +531,7 @@ impl Comparison {
         }
         *self.counts.of(agreement) += 1;
         if before.is_some_and(Agreement::is_disagreement) {
-            let kept = &mut self.kept.disagreements;
+            let kept = &mut self.bytes.disagreements;
             self.disagreements.retain(|(other, disagreement)| {
                 let stays = other != uid;
                 if !stays {
@@ -547,13 +547,13 @@ impl Comparison {
                 stable: target.stable.clone(),
                 candidate: target.candidate.clone(),
             };
-            self.kept.disagreements += disagreement.bytes();
+            self.bytes.disagreements += disagreement.bytes();
             self.disagreements.push_back((uid.clone(), disagreement));
             while (self.disagreements.len() > MOST_DISAGREEMENTS
-                || self.kept.disagreements > self.most_bytes)
+                || self.bytes.disagreements > self.most_bytes)
                 && let Some((_, oldest)) = self.disagreements.pop_front()
             {
-                self.kept.disagreements -= oldest.bytes();
+                self.bytes.disagreements -= oldest.bytes();
             }
         }
     }

@@ -57,7 +57,7 @@ struct SegmentStreams {
     current: StreamId,
     /// The newest version that the current stream delivered; none before its first
     /// list.
-    shown: Option<ResourceVersion>,
+    delivered: Option<ResourceVersion>,
     successor: Option<Successor>,
 }
 
@@ -176,7 +176,7 @@ impl Feeds {
             // The successor may have sent its request before this list was made. Only a
             // successor that starts now is sure to see at least as much.
             streams.successor = None;
-            streams.shown = Some(version);
+            streams.delivered = Some(version);
             store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
             return Ok(FeedUpdate::List);
         }
@@ -210,7 +210,7 @@ impl Feeds {
         };
         let version = ResourceVersion::new(&change.object.resource_version);
         if streams.current == stream {
-            raise(streams.shown.as_mut(), version);
+            raise(streams.delivered.as_mut(), version);
             if change.deleted {
                 let (namespace, name) = (&change.object.namespace, &change.object.name);
                 let uid = &change.object.uid;
@@ -236,23 +236,23 @@ impl Feeds {
             return;
         };
         let Some(streams) = self.followed.get(&segment) else {
-            let current = self.begin(segment, wanted.clone());
+            let current = self.start(segment, wanted.clone());
             self.followed.insert(segment, SegmentStreams::new(current));
             return;
         };
-        let coming = match (&streams.successor, &streams.shown) {
+        let coming = match (&streams.successor, &streams.delivered) {
             (Some(successor), _) => Some(successor.id),
             (None, None) => Some(streams.current),
             (None, Some(_)) => None,
         };
         let feed = coming.and_then(|id| self.streams.get(&id));
         let is_covered = feed.is_some_and(|feed| feed.fields.covers(wanted));
-        let shows = streams.shown.as_ref();
+        let shows = streams.delivered.as_ref();
         // Before its first list, a stream must list every field that a view shows
         // already: an earlier stream may have had more fields.
         let needs_another = !is_covered && (shows.is_none() || store.needs_list(segment));
         let is_comparable = shows.is_some_and(|version| version.number().is_some());
-        let another = needs_another.then(|| self.begin(segment, wanted.clone()));
+        let another = needs_another.then(|| self.start(segment, wanted.clone()));
         let Some(streams) = self.followed.get_mut(&segment) else {
             return;
         };
@@ -264,7 +264,7 @@ impl Feeds {
         }
     }
 
-    fn begin(&mut self, segment: SegmentId, fields: FieldTree) -> StreamId {
+    fn start(&mut self, segment: SegmentId, fields: FieldTree) -> StreamId {
         let id = StreamId(self.next);
         self.next += 1;
         self.streams.insert(id, Feed { segment, fields });
@@ -276,7 +276,7 @@ impl SegmentStreams {
     fn new(current: StreamId) -> Self {
         Self {
             current,
-            shown: None,
+            delivered: None,
             successor: None,
         }
     }
@@ -300,9 +300,9 @@ fn take_over(
     now: Instant,
     changes: &mut Vec<Change>,
 ) -> Result<FeedUpdate, MissingFields> {
-    let shown = streams.shown.as_ref().and_then(ResourceVersion::number);
-    let knows_all = |listed: &CompleteList| match (shown, listed.version.number()) {
-        (Some(shown), Some(listed)) => listed >= shown,
+    let delivered = streams.delivered.as_ref().and_then(ResourceVersion::number);
+    let knows_all = |listed: &CompleteList| match (delivered, listed.version.number()) {
+        (Some(delivered), Some(listed)) => listed >= delivered,
         _ => true,
     };
     let ready = |it: &mut Successor| it.listed.as_ref().is_some_and(knows_all);
@@ -314,7 +314,7 @@ fn take_over(
         return Ok(FeedUpdate::Changes);
     };
     *streams = SegmentStreams::new(id);
-    streams.shown = Some(listed.version);
+    streams.delivered = Some(listed.version);
     let items = settle(listed.changes);
     store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
     Ok(FeedUpdate::List)

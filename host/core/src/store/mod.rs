@@ -153,8 +153,8 @@ impl Store {
     pub fn add_view(&mut self, spec: ViewSpec) -> ViewId {
         let mut tree = spec.fields;
         tree.merge(&spec.indexes.iter().flat_map(IndexSpec::paths).collect());
-        let mut shown = identity();
-        shown.merge(&tree);
+        let mut visible = identity();
+        visible.merge(&tree);
         tree.merge(&spec.hidden);
         let view = ViewId(self.next_view);
         self.next_view += 1;
@@ -162,7 +162,7 @@ impl Store {
         let state = ViewState {
             key: spec.key,
             fields,
-            shown: Arc::new(shown),
+            visible: Arc::new(visible),
             ready: Vec::new(),
             wider: BTreeSet::new(),
             indexes: spec.indexes.into_iter().map(Index::new).collect(),
@@ -360,7 +360,7 @@ impl Store {
                 continue;
             };
             let listed = segment.listed.as_ref();
-            if listed.is_some_and(|listed| !state.shown.covers(listed)) {
+            if listed.is_some_and(|listed| !state.visible.covers(listed)) {
                 state.wider.insert(id);
             } else {
                 state.wider.remove(&id);

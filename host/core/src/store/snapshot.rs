@@ -92,7 +92,7 @@ pub struct Entry<'a> {
     /// The last change of the fields that the view reads.
     pub changed_at: Instant,
     /// The fields that the view shows; none if the object has no others.
-    shown: Option<&'a FieldTree>,
+    visible: Option<&'a FieldTree>,
 }
 
 impl<'a> Entry<'a> {
@@ -101,7 +101,7 @@ impl<'a> Entry<'a> {
     #[must_use]
     pub fn data(&self) -> Cow<'a, [u8]> {
         let data = self.object.data();
-        match self.shown.map(|shown| msgpack::select(shown, data)) {
+        match self.visible.map(|visible| msgpack::select(visible, data)) {
             None => Cow::Borrowed(data),
             // What cannot be read has no fields to show.
             Some(selected) => Cow::Owned(selected.unwrap_or_else(|_| EMPTY_MAP.to_vec())),
@@ -260,7 +260,7 @@ impl<'a> View<'a> {
             object,
             kind: &self.state.segment(object.segment())?.kind,
             changed_at: self.changed_at(object),
-            shown: is_wider.then_some(&*self.view.shown),
+            visible: is_wider.then_some(&*self.view.visible),
         })
     }
 }

@@ -42,7 +42,7 @@ pub(super) struct ViewState {
     pub(super) key: ViewKey,
     pub(super) fields: FieldsId,
     /// The fields that it shows.
-    pub(super) shown: Arc<FieldTree>,
+    pub(super) visible: Arc<FieldTree>,
     /// The segments whose objects have more fields.
     pub(super) wider: BTreeSet<SegmentId>,
     /// The segments whose objects it shows, in order.

@@ -48,7 +48,7 @@ pub(super) struct Limit {
     /// The usual time of answers of each kind.
     usual: BTreeMap<Box<str>, UsualTime>,
     /// Requests that were sent earlier are not part of the round.
-    round_began: Instant,
+    round_started: Instant,
     /// The times of the answers, as multiples of the longest time that is near the
     /// usual.
     round: Vec<f64>,
@@ -74,7 +74,7 @@ struct UsualTime {
 /// A measurement of the usual time.
 #[derive(Debug)]
 struct Probe {
-    began: Instant,
+    started: Instant,
     /// Whether it measures kinds that were never measured.
     is_for_new_kinds: bool,
     answers: usize,
@@ -88,7 +88,7 @@ impl Limit {
         Self {
             allowed: as_f64(CEILING),
             usual: BTreeMap::new(),
-            round_began: Instant::ZERO,
+            round_started: Instant::ZERO,
             round: Vec::new(),
             unmeasured: 0,
             used: false,
@@ -125,13 +125,13 @@ impl Limit {
         let took = now.since(sent);
         let is_known = self.usual.contains_key(kind);
         if let Some(probe) = &mut self.probe {
-            if sent >= probe.began && probe.takes(kind, is_known, took) {
+            if sent >= probe.started && probe.takes(kind, is_known, took) {
                 self.end_probe(now);
             }
             return;
         }
         let usual = (is_measure || is_known).then(|| self.usual(kind, took));
-        if sent < self.round_began {
+        if sent < self.round_started {
             return;
         }
         if let Some(near) = usual.map(near) {
@@ -140,7 +140,7 @@ impl Limit {
         }
         self.unmeasured += 1;
         if self.unmeasured >= self.round_length() && now >= self.no_probe_before {
-            self.begin_probe(true, now);
+            self.start_probe(true, now);
         }
     }
 
@@ -148,7 +148,7 @@ impl Limit {
     /// did not answer it in time. It counts as a very late answer: one of many servers
     /// behind the API server must not slow down all requests.
     pub(super) fn overloaded(&mut self, sent: Instant, now: Instant) {
-        if self.probe.is_none() && sent >= self.round_began {
+        if self.probe.is_none() && sent >= self.round_started {
             self.take(f64::INFINITY, now);
         }
     }
@@ -180,13 +180,13 @@ impl Limit {
             self.change(1.0, now);
         }
         if used && now >= self.next_probe {
-            self.begin_probe(false, now);
+            self.start_probe(false, now);
         }
     }
 
-    fn begin_probe(&mut self, is_for_new_kinds: bool, now: Instant) {
+    fn start_probe(&mut self, is_for_new_kinds: bool, now: Instant) {
         self.probe = Some(Probe {
-            began: now,
+            started: now,
             is_for_new_kinds,
             answers: 0,
             of_its_kinds: 0,
@@ -198,7 +198,7 @@ impl Limit {
         self.allowed = (self.allowed * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
         self.round.clear();
         self.unmeasured = 0;
-        self.round_began = now;
+        self.round_started = now;
         self.used = false;
     }
 
@@ -206,7 +206,7 @@ impl Limit {
         let Some(probe) = self.probe.take() else {
             return;
         };
-        let took = now.since(probe.began);
+        let took = now.since(probe.started);
         let pause = |share| (took * share).min(LONGEST_PROBE_PAUSE);
         self.no_probe_before = now.after(pause(NEW_KINDS_SHARE));
         self.next_probe = now.after(PROBE_PAUSE.max(pause(PROBE_SHARE)));
@@ -428,7 +428,7 @@ mod tests {
     /// A measurement that was made while the server hardly answered counts for minutes
     /// only.
     #[test]
-    fn a_measurement_of_a_server_in_trouble_is_soon_made_again() {
+    fn a_measurement_of_a_failing_server_is_soon_repeated() {
         let mut served = ModelServer::new(200, 120 * SECOND);
         served.run(1_000, Duration::from_mins(30));
         served.change(200, 5 * MILLISECOND);

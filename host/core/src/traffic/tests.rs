@@ -13,7 +13,7 @@ fn to(group: &str, access: Access) -> Destination {
     }
 }
 
-fn asked(controller: &str, urgency: Urgency) -> TurnRequest {
+fn turn_request(controller: &str, urgency: Urgency) -> TurnRequest {
     let access = match urgency {
         Urgency::Event => Access::Event,
         Urgency::Read => Access::Read,
@@ -27,7 +27,7 @@ fn asked(controller: &str, urgency: Urgency) -> TurnRequest {
 }
 
 fn at_group(group: &str, urgency: Urgency) -> TurnRequest {
-    let mut asked = asked("a", urgency);
+    let mut asked = turn_request("a", urgency);
     asked.destination.group = group.into();
     asked
 }
@@ -60,7 +60,7 @@ fn end(traffic: &mut Traffic, ticket: Ticket, now: Instant) {
 #[test]
 fn a_burst_is_sent_at_once_and_then_the_rate_holds() {
     let mut traffic = rate(10.0, 2);
-    let tickets = ask_many(&mut traffic, &asked("a", Urgency::Begin), 4);
+    let tickets = ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 4);
     assert_eq!(going(&mut traffic, at(0)), tickets[..2]);
     assert_eq!(traffic.poll_timeout(at(0)), Some(at(100)));
     assert_eq!(going(&mut traffic, at(99)), []);
@@ -72,15 +72,15 @@ fn a_burst_is_sent_at_once_and_then_the_rate_holds() {
 #[test]
 fn without_a_rate_only_the_limit_holds() {
     let mut traffic = Traffic::new(None);
-    ask_many(&mut traffic, &asked("a", Urgency::Begin), 500);
-    ask_many(&mut traffic, &asked("b", Urgency::Begin), 500);
+    ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 500);
+    ask_many(&mut traffic, &turn_request("b", Urgency::Begin), 500);
     assert_eq!(going(&mut traffic, at(0)).len(), CEILING);
 }
 
 #[test]
 fn started_plans_go_before_reads_and_reads_before_other_plans() {
     let mut traffic = rate(1.0, 1);
-    let of = |traffic: &mut Traffic, urgency| traffic.ask(asked("a", urgency), at(0));
+    let of = |traffic: &mut Traffic, urgency| traffic.ask(turn_request("a", urgency), at(0));
     let begin = of(&mut traffic, Urgency::Begin);
     let read = of(&mut traffic, Urgency::Read);
     let finish = of(&mut traffic, Urgency::Finish);
@@ -94,9 +94,9 @@ fn started_plans_go_before_reads_and_reads_before_other_plans() {
 #[test]
 fn a_controller_has_half_of_the_limit_at_most() {
     let mut traffic = Traffic::new(None);
-    let of_a = ask_many(&mut traffic, &asked("a", Urgency::Begin), 500);
+    let of_a = ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 500);
     assert_eq!(going(&mut traffic, at(0)), of_a[..CEILING / 2]);
-    let of_b = ask_many(&mut traffic, &asked("b", Urgency::Read), 3);
+    let of_b = ask_many(&mut traffic, &turn_request("b", Urgency::Read), 3);
     assert_eq!(going(&mut traffic, at(1)), of_b);
     end(&mut traffic, of_a[0], at(2));
     assert_eq!(going(&mut traffic, at(2)), [of_a[CEILING / 2]]);
@@ -106,8 +106,8 @@ fn a_controller_has_half_of_the_limit_at_most() {
 #[test]
 fn controllers_take_turns_at_the_rate() {
     let mut traffic = rate(10.0, 1);
-    let of_a = ask_many(&mut traffic, &asked("a", Urgency::Finish), 100);
-    let of_b = ask_many(&mut traffic, &asked("b", Urgency::Begin), 3);
+    let of_a = ask_many(&mut traffic, &turn_request("a", Urgency::Finish), 100);
+    let of_b = ask_many(&mut traffic, &turn_request("b", Urgency::Begin), 3);
     let mut order = Vec::new();
     for tenth in 0..8_u64 {
         let now = at(100 * tenth);
@@ -127,10 +127,10 @@ fn controllers_take_turns_at_the_rate() {
 #[test]
 fn requests_without_an_end_cost_a_controller_no_turns() {
     let mut traffic = rate(10.0, 6);
-    let hanging = ask_many(&mut traffic, &asked("a", Urgency::Begin), 5);
+    let hanging = ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 5);
     assert_eq!(going(&mut traffic, at(0)), hanging);
-    let of_a = ask_many(&mut traffic, &asked("a", Urgency::Begin), 10);
-    let of_b = ask_many(&mut traffic, &asked("b", Urgency::Begin), 100);
+    let of_a = ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 10);
+    let of_b = ask_many(&mut traffic, &turn_request("b", Urgency::Begin), 100);
     let mut order = Vec::new();
     for tenth in 0..10_u64 {
         let now = at(100 * tenth);
@@ -194,8 +194,12 @@ fn a_short_pause_is_waited_for_and_a_long_one_is_not() {
 #[test]
 fn events_wait_while_anything_else_does() {
     let mut traffic = Traffic::new(None);
-    let events = ask_many(&mut traffic, &asked("", Urgency::Event), 20);
-    let writes = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2 + 2);
+    let events = ask_many(&mut traffic, &turn_request("", Urgency::Event), 20);
+    let writes = ask_many(
+        &mut traffic,
+        &turn_request("a", Urgency::Begin),
+        CEILING / 2 + 2,
+    );
     // Half of the limit is unused, and still no event is sent.
     assert_eq!(going(&mut traffic, at(0)), writes[..CEILING / 2]);
     end(&mut traffic, writes[0], at(1));
@@ -212,7 +216,7 @@ fn events_wait_while_anything_else_does() {
 #[test]
 fn events_have_a_rate_of_their_own() {
     let mut traffic = rate(100.0, 50);
-    let events = ask_many(&mut traffic, &asked("", Urgency::Event), 100);
+    let events = ask_many(&mut traffic, &turn_request("", Urgency::Event), 100);
     let mut sent = 0;
     for tenth in 0..20_u64 {
         let now = at(100 * tenth);
@@ -224,7 +228,7 @@ fn events_have_a_rate_of_their_own() {
     }
     // A burst of 10, then 20 a second for 1.9 s; at most 8 at once.
     assert_eq!(sent, 10 + 38);
-    let writes = ask_many(&mut traffic, &asked("a", Urgency::Begin), 50);
+    let writes = ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 50);
     assert_eq!(
         going(&mut traffic, at(1900)),
         writes,
@@ -235,8 +239,8 @@ fn events_have_a_rate_of_their_own() {
 #[test]
 fn long_waiting_events_go_between_other_requests_one_at_a_time() {
     let mut traffic = Traffic::new(None);
-    let events = ask_many(&mut traffic, &asked("", Urgency::Event), 3);
-    ask_many(&mut traffic, &asked("a", Urgency::Begin), 1_000);
+    let events = ask_many(&mut traffic, &turn_request("", Urgency::Event), 3);
+    ask_many(&mut traffic, &turn_request("a", Urgency::Begin), 1_000);
     assert_eq!(going(&mut traffic, at(9_999)).len(), CEILING / 2);
     assert_eq!(traffic.poll_timeout(at(9_999)), Some(at(10_000)));
     assert_eq!(going(&mut traffic, at(10_000)), events[..1]);
@@ -247,7 +251,7 @@ fn long_waiting_events_go_between_other_requests_one_at_a_time() {
 #[test]
 fn events_wait_for_any_pause() {
     let mut traffic = Traffic::new(None);
-    let events = ask_many(&mut traffic, &asked("", Urgency::Event), 3);
+    let events = ask_many(&mut traffic, &turn_request("", Urgency::Event), 3);
     traffic.pause(to("", Access::Event), Duration::from_secs(30), at(0));
     assert_eq!(traffic.poll_turn(at(29_999)), None);
     assert_eq!(going(&mut traffic, at(30_000)), events);
@@ -256,7 +260,7 @@ fn events_wait_for_any_pause() {
 #[test]
 fn a_flush_sends_events_without_their_rate() {
     let mut traffic = rate(10.0, 10);
-    ask_many(&mut traffic, &asked("", Urgency::Event), 40);
+    ask_many(&mut traffic, &turn_request("", Urgency::Event), 40);
     assert_eq!(going(&mut traffic, at(0)).len(), 2);
     traffic.flush_events();
     assert_eq!(going(&mut traffic, at(0)).len(), 38);
@@ -265,7 +269,11 @@ fn a_flush_sends_events_without_their_rate() {
 #[test]
 fn a_dropped_request_leaves_its_line_or_place() {
     let mut traffic = Traffic::new(None);
-    let tickets = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2 + 2);
+    let tickets = ask_many(
+        &mut traffic,
+        &turn_request("a", Urgency::Begin),
+        CEILING / 2 + 2,
+    );
     let mut left = going(&mut traffic, at(0));
     traffic.end(tickets[CEILING / 2], "", LoadSignal::Unknown, at(0));
     traffic.end(left.remove(0), "", LoadSignal::Unknown, at(0));
@@ -281,12 +289,16 @@ fn a_dropped_request_leaves_its_line_or_place() {
 #[test]
 fn an_overload_leaves_fewer_places() {
     let mut traffic = Traffic::new(None);
-    let first = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2);
+    let first = ask_many(
+        &mut traffic,
+        &turn_request("a", Urgency::Begin),
+        CEILING / 2,
+    );
     assert_eq!(going(&mut traffic, at(0)), first);
     for ticket in first {
         traffic.end(ticket, "patch", LoadSignal::Overloaded, at(10));
     }
     assert_eq!(traffic.allowed(), CEILING / 2);
-    ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING);
+    ask_many(&mut traffic, &turn_request("a", Urgency::Begin), CEILING);
     assert_eq!(going(&mut traffic, at(10)).len(), CEILING / 4);
 }

@@ -349,7 +349,7 @@ async fn an_item_is_converted_completely() {
         cursor: "the second half".to_owned(),
         ..item("ns/a")
     }];
-    let told = crate::harness::told(guest.reconcile(asked).await.unwrap());
+    let told = crate::harness::report(guest.reconcile(asked).await.unwrap());
     for part in [
         "queue: \"work\"",
         "key: \"ns/a\"",

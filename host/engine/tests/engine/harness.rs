@@ -156,10 +156,10 @@ pub(crate) fn item(key: &str) -> WorkItem {
 
 /// Lets the guest show one behaviour, and returns its report.
 pub(crate) async fn ask(guest: &Guest, behaviour: &str) -> Result<String, CallError> {
-    Ok(told(guest.reconcile(call(&[behaviour])).await?))
+    Ok(report(guest.reconcile(call(&[behaviour])).await?))
 }
 
-pub(crate) fn told(decisions: Vec<Decision>) -> String {
+pub(crate) fn report(decisions: Vec<Decision>) -> String {
     let [decision] = <[Decision; 1]>::try_from(decisions).unwrap();
     match decision.verdict {
         Verdict::Retry { reason } => reason,

@@ -180,7 +180,7 @@ async fn a_guest_that_needs_a_larger_table_does_not_start() {
     assert!(
         matches!(
             error,
-            DescribeError::Call(CallError::TooLarge { what, limit: 1 }) if what.contains("table")
+            DescribeError::Call(CallError::TooLarge { unit, limit: 1 }) if unit.contains("table")
         ),
         "{error}"
     );

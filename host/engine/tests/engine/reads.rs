@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use davit_engine::{CallError, Guest, Limits};
 
 use crate::harness::{
-    Config, NOW, NoReads, SlowReads, ask, call, call_with, limits, odd_guest, pod_data, told,
+    Config, NOW, NoReads, SlowReads, ask, call, call_with, limits, odd_guest, pod_data, report,
     try_odd_guest,
 };
 
@@ -93,7 +93,7 @@ async fn clock_and_randomness_are_constant() {
 
 async fn ask_live(guest: &Guest, question: &str, reads: &Arc<SlowReads>) -> String {
     let reads = Arc::clone(reads);
-    told(
+    report(
         guest
             .reconcile(call_with(&[question], reads))
             .await
@@ -117,7 +117,7 @@ async fn live_reads_need_a_permission_of_the_manifest() {
 
     // `NoReads` panics if it is read.
     let asked = call_with(&["live-list:secrets"], Arc::new(NoReads));
-    let listed = told(guest.reconcile(asked).await.unwrap());
+    let listed = report(guest.reconcile(asked).await.unwrap());
     assert_eq!(listed, "forbidden");
 }
 

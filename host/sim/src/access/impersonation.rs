@@ -232,7 +232,7 @@ mod tests {
         User::service_account("n", "bot", "1")
     }
 
-    fn asked() -> Attributes {
+    fn attributes() -> Attributes {
         Attributes {
             verb: "list".to_owned(),
             resource: "pods".to_owned(),
@@ -264,7 +264,7 @@ mod tests {
         last: Option<Mode>,
         list: &'static [&'static str],
     ) -> std::result::Result<(User, Mode), String> {
-        impersonate(&bot(), wanted, &asked(), last, &allowing(list))
+        impersonate(&bot(), wanted, &attributes(), last, &allowing(list))
             .map_err(|status| status.message.clone())
     }
 
@@ -325,7 +325,7 @@ mod tests {
                 ),
                 reason: String::new(),
             };
-            let refused = impersonate(&bot(), &eve, &asked(), Some(Mode::Legacy), &decide);
+            let refused = impersonate(&bot(), &eve, &attributes(), Some(Mode::Legacy), &decide);
             assert_eq!(refused.expect_err("one is missing").code, 403);
         }
     }
@@ -338,7 +338,8 @@ mod tests {
             allowed: asked.verb != "impersonate",
             reason: String::new(),
         };
-        let refused = impersonate(&bot(), &admin, &asked(), None, &decide).expect_err("refused");
+        let refused =
+            impersonate(&bot(), &admin, &attributes(), None, &decide).expect_err("refused");
         assert!(
             refused.message.ends_with(
                 "at the cluster scope: impersonating the system:masters group is not allowed"
@@ -346,7 +347,7 @@ mod tests {
             "{}",
             refused.message
         );
-        let nobody = impersonate(&bot(), &wanted(""), &asked(), None, &decide);
+        let nobody = impersonate(&bot(), &wanted(""), &attributes(), None, &decide);
         assert_eq!(nobody.expect_err("refused").code, 400);
     }
 }

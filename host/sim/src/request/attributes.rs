@@ -81,11 +81,11 @@ fn verb(method: &Method) -> &'static str {
 mod tests {
     use super::*;
 
-    fn asked(method: &str, url: &str) -> Attributes {
+    fn attributes(method: &str, url: &str) -> Attributes {
         let (path, query) = url.split_once('?').unwrap_or((url, ""));
         let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
         let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        attributes(&method, path, &parts, &Query::parse(query))
+        super::attributes(&method, path, &parts, &Query::parse(query))
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
             ("GET", "/api/v1", "cannot get path \"/api/v1\""),
             ("POST", "/metrics", "cannot post path \"/metrics\""),
         ] {
-            let asked = asked(method, url);
+            let asked = attributes(method, url);
             assert_eq!(asked.denial("u"), format!("User \"u\" {denial}"), "{url}");
         }
     }
@@ -139,12 +139,12 @@ mod tests {
     fn a_list_of_one_name_has_that_name() {
         let list = "/api/v1/namespaces/n/configmaps";
         assert_eq!(
-            asked("GET", &format!("{list}?fieldSelector=metadata.name%3Da")).name,
+            attributes("GET", &format!("{list}?fieldSelector=metadata.name%3Da")).name,
             "a"
         );
         let unlike = format!("{list}?watch=1&fieldSelector=metadata.name!%3Da");
-        assert_eq!(asked("GET", &unlike).name, "");
+        assert_eq!(attributes("GET", &unlike).name, "");
         let all = format!("{list}?fieldSelector=metadata.name%3Da");
-        assert_eq!(asked("DELETE", &all).name, "");
+        assert_eq!(attributes("DELETE", &all).name, "");
     }
 }

@@ -400,7 +400,7 @@ impl Watchdog {
         let steps = plan.steps.iter();
         if !steps.clone().all(|step| matches!(step, Step::Event(_))) {
             problems.extend(watched.budget.spend(controller, plan, now));
-            problems.extend(watched.record.held_back(controller, plan, now));
+            problems.extend(watched.record.deferred_by(controller, plan, now));
         }
         let spec = watched.spec.as_ref();
         let runs = watched

@@ -284,7 +284,12 @@ impl KnownRecord {
     }
 
     /// The tripped guardrail that should defer a plan that writes.
-    pub(super) fn held_back(&self, controller: &str, plan: &Plan, now: Instant) -> Option<String> {
+    pub(super) fn deferred_by(
+        &self,
+        controller: &str,
+        plan: &Plan,
+        now: Instant,
+    ) -> Option<String> {
         let deletes = plan
             .steps
             .iter()

@@ -180,7 +180,7 @@ fn a_rollout_continues_in_its_step_and_promotes_once_when_its_holders_die() {
 fn a_promotion_is_recorded_once_when_its_holder_stops() {
     let cluster = Cluster::new();
     let (fleet, stable) = start(&cluster);
-    let (promoting, candidate) = begin_promotion(&cluster, &fleet);
+    let (promoting, candidate) = start_promotion(&cluster, &fleet);
     fleet.signal(&promoting, "-TERM");
     assert!(fleet.wait(&promoting).success());
     // It does not leave the promotion to the next holder.
@@ -193,7 +193,7 @@ fn a_promotion_is_recorded_once_when_its_holder_stops() {
 fn a_promotion_is_recorded_once_when_its_holder_hangs() {
     let cluster = Cluster::new();
     let (fleet, stable) = start(&cluster);
-    let (promoting, candidate) = begin_promotion(&cluster, &fleet);
+    let (promoting, candidate) = start_promotion(&cluster, &fleet);
     fleet.signal(&promoting, "-STOP");
     cluster.until("another replica leads", |_| {
         fleet.holder().is_some_and(|holder| holder != promoting)
@@ -207,7 +207,7 @@ fn a_promotion_is_recorded_once_when_its_holder_hangs() {
 
 /// Waits until the promotion of a candidate is half recorded. Returns the holder, and the
 /// candidate.
-fn begin_promotion(cluster: &Cluster, fleet: &Fleet<'_>) -> (String, Value) {
+fn start_promotion(cluster: &Cluster, fleet: &Fleet<'_>) -> (String, Value) {
     let config = json!({"terminatedPodThreshold": 2, "period": "1s"});
     let rollout = json!({"steps": ["shadow 3s"], "analysis": {"minDecisions": 0}});
     cluster.change(

@@ -186,7 +186,7 @@ pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
         } else {
             Effort::Reconciling
         },
-        // Permissions may be withdrawn and given back one after the other.
+        // Permissions may be withdrawn and granted again one after the other.
         notice: Some((Topic::Account, reason.to_owned())),
     })
 }

@@ -110,7 +110,7 @@ fn a_denied_revision_says_what_is_missing_and_runs_once_it_is_granted() {
     assert_eq!((&*status, &*reason), ("False", "NotAuthorized"));
     assert_eq!(message, format!("nothing runs: {expected}"));
     assert_eq!(bench.status().summary, "NotAuthorized: watch nodes");
-    assert_eq!(bench.reasons, ["NotAuthorized"], "told once");
+    assert_eq!(bench.reasons, ["NotAuthorized"], "reported once");
     bench.denied.clear();
     bench.pass(31);
     assert_eq!(bench.runs(), Some((name_of(&first), None)));

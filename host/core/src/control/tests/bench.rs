@@ -47,7 +47,7 @@ pub(super) struct Bench {
     pub(super) reasons: Vec<&'static str>,
     /// How often the data half was reset.
     pub(super) resets: usize,
-    /// The modules that drivers were last told to keep.
+    /// The modules that drivers last got as needed.
     pub(super) modules: Option<BTreeSet<ModuleDigest>>,
     /// Effects that are not executed yet: writes and loads.
     pub(super) writes: Vec<(RecordId, Owner, Record)>,

@@ -55,7 +55,7 @@ fn a_revision_beyond_its_grant_does_not_start() {
     assert_eq!(message, format!("nothing runs: {expected}"));
     assert_eq!(bench.status().summary, "NotGranted: run davit grant");
     assert_eq!(bench.status().missing_permissions, reads(&["pods"]));
-    assert_eq!(bench.reasons, ["NotGranted"], "told once");
+    assert_eq!(bench.reasons, ["NotGranted"], "reported once");
 
     bench.change(guest(&["pods"], &["pods"]));
     bench.settle();

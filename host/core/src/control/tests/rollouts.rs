@@ -217,8 +217,8 @@ fn a_lost_revision_is_replaced_only_when_an_operator_abandons_it() {
     assert_eq!(next.status().lost, None);
 }
 
-/// A name has ten digits of a hash: modules can be made that share one. The digest tells
-/// them apart.
+/// A name has ten digits of a hash: modules can be made that share one. The digest
+/// distinguishes them.
 #[test]
 fn a_module_with_the_name_of_the_stable_revision_and_another_digest_does_not_run() {
     let bench = Bench::running(first());

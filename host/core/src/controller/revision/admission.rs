@@ -118,7 +118,7 @@ impl<G: Clone> Revision<G> {
     }
 
     /// Whether the bounds allow the host to keep what an answer adds. Returns another count
-    /// if this one is not exact enough to tell.
+    /// if this one is not exact enough to decide.
     pub(super) fn admit(
         &self,
         count: Count,

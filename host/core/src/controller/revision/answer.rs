@@ -177,7 +177,7 @@ impl<G: Clone> Revision<G> {
             let Some(part) = part.filter(|_| !is_refused) else {
                 return match of_reads.and_then(|()| self.admit(answer.count, bounds)) {
                     Ok(None) => {
-                        self.begin_answer(answer.id, answer.decisions, answer.took, world, shared)
+                        self.start_answer(answer.id, answer.decisions, answer.took, world, shared)
                     }
                     Ok(Some(count)) => Some(Answer::Counting(AnswerCount {
                         next: (0, 0),
@@ -203,7 +203,7 @@ impl<G: Clone> Revision<G> {
     }
 
     /// The bounds admit an answer: the call has succeeded.
-    fn begin_answer(
+    fn start_answer(
         &mut self,
         id: CallId,
         decisions: Vec<Decision>,
@@ -285,14 +285,14 @@ impl<G: Clone> Revision<G> {
             }
             shared.reconciled(reconcile);
             if let Some(current) = answer.current.take() {
-                let (item, execution) = self.begin_plans(&answer, current, world.now, shared);
+                let (item, execution) = self.start_plans(&answer, current, world.now, shared);
                 self.admit_plans(&item, execution, world, shared, slice);
             }
         }
     }
 
     /// The commands of a decision are executed: its plans can go to the gate.
-    fn begin_plans(
+    fn start_plans(
         &mut self,
         answer: &AnswerExecution,
         decision: DecisionExecution,

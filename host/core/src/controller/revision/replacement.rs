@@ -33,7 +33,7 @@ impl<G: Clone> Revision<G> {
         if fork.manifest.metrics == self.manifest.metrics {
             fork.series = self.series.clone();
         }
-        fork.begin_resync(Pace::Easy);
+        fork.resync(Pace::Easy);
         fork
     }
 

@@ -285,7 +285,7 @@ fn items_left_to_the_other_revision_keep_their_times() {
 }
 
 #[test]
-fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
+fn a_candidate_starts_with_the_items_and_notes_of_the_stable_revision() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let call = bench.call().unwrap();

@@ -68,7 +68,7 @@ fn with_timer(bench: &mut Bench, pod: &str) {
 }
 
 #[test]
-fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
+fn plans_of_a_replaced_revision_that_did_not_start_never_do() {
     let mut bench = Bench::enforcing();
     for pod in ["a", "b", "c"] {
         bench.see(pod, 1, "");

@@ -190,7 +190,7 @@ impl Bench {
         };
         let mut changes = Vec::new();
         self.store.apply(self.segment, item, self.now, &mut changes);
-        self.tell(&changes);
+        self.notify(&changes);
     }
 
     fn lose(&mut self, name: &str) {
@@ -198,10 +198,10 @@ impl Bench {
         let uid = Uid::new(name);
         self.store
             .remove(self.segment, "ns", name, &uid, &mut changes);
-        self.tell(&changes);
+        self.notify(&changes);
     }
 
-    fn tell(&mut self, changes: &[Change]) {
+    fn notify(&mut self, changes: &[Change]) {
         let snapshot = self.store.snapshot();
         self.controller
             .handle_changes(self.now, changes, Origin::Fresh, &snapshot);

@@ -222,7 +222,7 @@ fn a_spent_budget_makes_plans_wait() {
 /// The operator changes the guardrail while another plan of the same item is
 /// still being executed: no trigger names the item again.
 #[test]
-fn a_change_of_a_guardrail_during_an_item_decides_its_held_plans_again() {
+fn a_change_of_a_guardrail_during_an_item_decides_its_deferred_plans_again() {
     for in_parts in [false, true] {
         let settings = Settings {
             guardrails: Guardrails {

@@ -177,7 +177,7 @@ fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
 
 /// A decision may have pages without end.
 #[test]
-fn an_item_waits_once_for_an_object_however_many_plans_are_held() {
+fn an_item_waits_once_for_an_object_however_many_plans_are_deferred() {
     let snapshot = Store::default().snapshot();
     let call = CallId {
         controller: ControllerId(1),

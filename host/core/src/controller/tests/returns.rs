@@ -226,7 +226,7 @@ fn a_swap_back_leaves_nothing_of_the_revision_between() {
 }
 
 #[test]
-fn after_a_promotion_the_former_revision_returns_with_what_it_had() {
+fn after_a_promotion_the_former_revision_returns_with_its_items_and_notes() {
     let mut bench = Bench::with_state();
     let (first, second) = (views(bench.view), views(bench.view));
     let now = bench.now;
@@ -250,7 +250,7 @@ fn after_a_promotion_the_former_revision_returns_with_what_it_had() {
     assert_eq!(bench.has(Role::Stable), GOOD);
 }
 
-/// A timer that the bad revision ended, and started again, is not the one of before.
+/// A timer that the bad revision ended, and started again, is not the former one.
 #[test]
 fn a_timer_that_ended_in_between_does_not_return() {
     let mut bench = Bench::with_state();

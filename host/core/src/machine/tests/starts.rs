@@ -166,7 +166,7 @@ fn a_candidate_is_promoted_with_its_calls_in_flight() {
 }
 
 #[test]
-fn a_guardrail_that_was_tripped_before_the_start_holds_plans_back() {
+fn a_guardrail_that_was_tripped_before_the_start_defers_plans() {
     let mut one = desired("one", enforce());
     one.settings.guardrails.deletes_per_minute = Some(10);
     one.tripped = vec![TrippedGuardrail {

@@ -84,7 +84,7 @@ fn a_controller_that_starts_again_waits_for_the_plans_of_the_former_one() {
 }
 
 #[test]
-fn a_stop_waits_for_executions_and_begins_nothing() {
+fn a_stop_waits_for_executions_and_starts_nothing() {
     let mut bench = Bench::running(&["a", "b"]);
     let last = bench.calls.pop_back().unwrap();
     bench.answer_all(true);

@@ -51,7 +51,7 @@ struct World {
     /// Views with the fields that they read.
     views: Vec<(ViewId, &'static str)>,
     /// The version of the state that was last visible.
-    shown: u64,
+    past_from: u64,
     streaming: (bool, bool),
     served: bool,
     now: Instant,
@@ -67,7 +67,7 @@ impl World {
             feeds: Feeds::default(),
             lines: BTreeMap::new(),
             views: vec![(view, "a")],
-            shown: 0,
+            past_from: 0,
             streaming,
             served: true,
             now: Instant::from_nanos(1),
@@ -184,12 +184,12 @@ impl World {
             }
             let entries = snapshot.view(*id).unwrap().scan(0, 100).items;
             let state: Versions = entries.iter().map(|entry| read(entry, field)).collect();
-            let mut past = self.server.past.range(self.shown..);
+            let mut past = self.server.past.range(self.past_from..);
             let found = past.find(|(_, past)| **past == state);
             let Some((version, _)) = found else {
-                panic!("not so on the server since {}: {state:?}", self.shown);
+                panic!("not so on the server since {}: {state:?}", self.past_from);
             };
-            self.shown = *version;
+            self.past_from = *version;
         }
     }
 
@@ -338,7 +338,7 @@ impl TwoStreams {
     }
 
     /// The content of the views; none if a view is not complete.
-    fn shown(&self) -> [Option<Versions>; 2] {
+    fn contents(&self) -> [Option<Versions>; 2] {
         [0, 1].map(|position| {
             let id = self.views[position];
             let entries = self.store.view(id)?.scan(0, 100).items;
@@ -362,22 +362,22 @@ fn the_current_stream_continues_until_its_successor_has_caught_up() {
     assert_eq!(two.streams(), [0, 1]);
     two.change(0, 1, 5, false);
     two.change(0, 2, 6, true);
-    assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 5)]), None]);
     // Older than the visible state: the deleted object does not return.
     two.list(1, &[(1, 1), (2, 2)], "4");
-    assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 5)]), None]);
     two.change(1, 1, 5, false);
     two.change(0, 3, 7, false);
     two.change(1, 2, 6, true);
-    assert_eq!(two.shown(), [state(&[(1, 5), (3, 7)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 5), (3, 7)]), None]);
     two.change(1, 3, 7, false);
     let both = || state(&[(1, 5), (3, 7)]);
-    assert_eq!(two.shown(), [both(), both()]);
+    assert_eq!(two.contents(), [both(), both()]);
     assert_eq!(two.streams(), [1]);
     // Late outputs of the former stream are already known.
     two.change(0, 1, 5, true);
     two.list(0, &[], "9");
-    assert_eq!(two.shown(), [both(), both()]);
+    assert_eq!(two.contents(), [both(), both()]);
 }
 
 #[test]
@@ -385,7 +385,7 @@ fn a_successor_that_is_ahead_takes_over_immediately() {
     let mut two = TwoStreams::new(&[(1, 1)], "1");
     two.list(1, &[(1, 4), (2, 3)], "4");
     let both = || state(&[(1, 4), (2, 3)]);
-    assert_eq!(two.shown(), [both(), both()]);
+    assert_eq!(two.contents(), [both(), both()]);
     assert_eq!(two.streams(), [1]);
 }
 
@@ -396,7 +396,11 @@ fn a_third_view_lists_all_fields_and_a_removed_one_none() {
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 2]);
     two.list(1, &[(1, 1)], "1");
-    assert_eq!(two.shown(), [state(&[(1, 1)]), None], "it lacks the third");
+    assert_eq!(
+        two.contents(),
+        [state(&[(1, 1)]), None],
+        "it lacks the third"
+    );
     two.store.remove_view(third);
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 2], "it has what the second needs");
@@ -405,13 +409,13 @@ fn a_third_view_lists_all_fields_and_a_removed_one_none() {
     assert_eq!(two.streams(), [0]);
     two.list(2, &[], "9");
     two.change(0, 1, 2, false);
-    assert_eq!(two.shown(), [state(&[(1, 2)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 2)]), None]);
     // Requested again, with a stream of its own.
     two.views[1] = join(&mut two.store, "b").0;
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 3]);
     two.list(3, &[(1, 2)], "2");
-    assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
+    assert_eq!(two.contents(), [state(&[(1, 2)]), state(&[(1, 2)])]);
 }
 
 /// Another list of the current stream may be of a later state than the list of its
@@ -422,9 +426,9 @@ fn a_successor_lists_again_after_the_current_stream_has_listed() {
     two.list(0, &[(1, 8)], "8");
     assert_eq!(two.streams(), [0, 2]);
     two.list(1, &[(1, 1)], "9");
-    assert_eq!(two.shown(), [state(&[(1, 8)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 8)]), None]);
     two.list(2, &[(1, 8)], "8");
-    assert_eq!(two.shown(), [state(&[(1, 8)]), state(&[(1, 8)])]);
+    assert_eq!(two.contents(), [state(&[(1, 8)]), state(&[(1, 8)])]);
 }
 
 /// Two streams cannot run side by side if their versions cannot be compared.
@@ -433,9 +437,9 @@ fn without_comparable_versions_the_current_stream_ends_first() {
     let mut two = TwoStreams::new(&[(1, 1)], "x");
     assert_eq!(two.streams(), [1]);
     two.change(0, 1, 2, false);
-    assert_eq!(two.shown(), [state(&[(1, 1)]), None]);
+    assert_eq!(two.contents(), [state(&[(1, 1)]), None]);
     two.list(1, &[(1, 2)], "y");
-    assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
+    assert_eq!(two.contents(), [state(&[(1, 2)]), state(&[(1, 2)])]);
 }
 
 /// No view is complete yet, so no stream has to continue.
@@ -459,7 +463,7 @@ fn the_first_list_has_all_fields() {
 /// A restarted stream lists the fields of its views, although another one listed them
 /// before.
 #[test]
-fn a_restarted_stream_keeps_the_shown_objects() {
+fn a_restarted_stream_keeps_the_delivered_objects() {
     let mut two = TwoStreams::new(&[(1, 1)], "1");
     two.list(1, &[(1, 1)], "1");
     let segment = two.store.segments().next().unwrap().0;
@@ -470,12 +474,12 @@ fn a_restarted_stream_keeps_the_shown_objects() {
     assert_eq!(two.streams(), [2]);
     // The stream lists the first view's field only. This view is visible too.
     two.views[1] = join(&mut two.store, "b").0;
-    assert_eq!(two.shown(), [state(&[(1, 1)]), state(&[(1, 1)])]);
+    assert_eq!(two.contents(), [state(&[(1, 1)]), state(&[(1, 1)])]);
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [3]);
     two.list(2, &[(1, 2)], "2");
     two.list(3, &[(1, 2)], "2");
-    assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
+    assert_eq!(two.contents(), [state(&[(1, 2)]), state(&[(1, 2)])]);
     two.feeds.list_again(segment);
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [4]);

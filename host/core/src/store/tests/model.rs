@@ -39,7 +39,7 @@ pub(super) struct Watch {
     /// With every field that the view reads.
     pub(super) spec: ViewSpec,
     /// The fields that it shows.
-    shown: FieldTree,
+    visible: FieldTree,
     /// Views that read the same fields at the same time have the same number.
     tree: usize,
     /// Its segments, with whether it shows their objects.
@@ -86,7 +86,7 @@ impl Model {
     pub(super) fn add_view(&mut self, id: ViewId, mut spec: ViewSpec) {
         let indexed = spec.indexes.iter().flat_map(IndexSpec::paths);
         spec.fields.merge(&indexed.collect());
-        let shown = spec.fields.clone();
+        let visible = spec.fields.clone();
         spec.fields.merge(&spec.hidden);
         let same = self.views.values().find(|v| v.spec.fields == spec.fields);
         let tree = same.map_or(self.trees, |view| view.tree);
@@ -96,7 +96,7 @@ impl Model {
             id,
             Watch {
                 spec,
-                shown,
+                visible,
                 tree,
                 segments,
             },
@@ -126,7 +126,7 @@ impl Model {
         let keys: Vec<String> = stream.objects.keys().cloned().collect();
         keys.iter()
             .filter(|_| ready)
-            .map(|key| self.told(view, None, Some(&self.streams[&id].objects[key]), key))
+            .map(|key| self.change(view, None, Some(&self.streams[&id].objects[key]), key))
             .collect()
     }
 
@@ -136,7 +136,7 @@ impl Model {
         };
         let objects = self.streams[&id].objects.iter().filter(|_| ready);
         let told = objects
-            .map(|(key, held)| self.told(view, Some(held), None, key))
+            .map(|(key, held)| self.change(view, Some(held), None, key))
             .collect();
         self.drop_unused();
         told
@@ -239,7 +239,7 @@ impl Model {
         for view in waiting {
             self.views.get_mut(&view).unwrap().segments.insert(id, true);
             for (key, held) in &self.streams[&id].objects {
-                told.push(self.told(view, None, Some(held), key));
+                told.push(self.change(view, None, Some(held), key));
             }
         }
         Some(told)
@@ -274,7 +274,9 @@ impl Model {
                 new.earlier.clone_from(&old.earlier);
             } else {
                 for watch in views.iter().map(|view| &self.views[view]) {
-                    if old.data.kept(&watch.spec.fields) == new.data.kept(&watch.spec.fields) {
+                    if old.data.selection(&watch.spec.fields)
+                        == new.data.selection(&watch.spec.fields)
+                    {
                         let at = *old.earlier.get(&watch.tree).unwrap_or(&old.last);
                         new.earlier.insert(watch.tree, at);
                     }
@@ -282,9 +284,9 @@ impl Model {
             }
         }
         for view in views {
-            let kept = |held: &StoredObject| held.data.kept(&self.views[&view].spec.fields);
+            let kept = |held: &StoredObject| held.data.selection(&self.views[&view].spec.fields);
             if old.as_ref().map(kept) != Some(kept(&new)) {
-                told.push(self.told(view, old.as_ref(), Some(&new), &key));
+                told.push(self.change(view, old.as_ref(), Some(&new), &key));
             }
         }
         self.streams.get_mut(&id).unwrap().objects.insert(key, new);
@@ -302,7 +304,7 @@ impl Model {
         let views = self.ready(id);
         views
             .into_iter()
-            .map(|view| self.told(view, Some(&held), None, key))
+            .map(|view| self.change(view, Some(&held), None, key))
             .collect()
     }
 
@@ -314,7 +316,7 @@ impl Model {
             .collect()
     }
 
-    fn told(
+    fn change(
         &self,
         view: ViewId,
         old: Option<&StoredObject>,
@@ -353,7 +355,7 @@ impl Model {
                     uid: held.uid.clone(),
                     version: held.version.clone(),
                     changed_at: *held.earlier.get(&watch.tree).unwrap_or(&held.last),
-                    data: held.data.project(&watch.shown).encode(),
+                    data: held.data.project(&watch.visible).encode(),
                 };
                 shown
                     .by_uid

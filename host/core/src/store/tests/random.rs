@@ -181,7 +181,7 @@ impl Pair {
             }
         };
         assert_eq!(
-            by_view(self.tell(&changes)),
+            by_view(self.view_changes(&changes)),
             by_view(told.unwrap_or_default())
         );
         self.check();
@@ -199,7 +199,7 @@ impl Pair {
         self.model.views.keys().nth(position).copied()
     }
 
-    fn tell(&self, changes: &[Change]) -> Vec<ViewChange> {
+    fn view_changes(&self, changes: &[Change]) -> Vec<ViewChange> {
         let seen = |object: &Arc<Object>| (object.uid().to_string(), object.data().to_vec());
         changes
             .iter()

@@ -14,7 +14,7 @@ fn only_a_declared_controller_is_called_and_executes() {
 }
 
 #[test]
-fn a_mode_forbids_once_its_effects_are_taken() {
+fn a_mode_forbids_once_its_effects_are_polled() {
     let mut trace = Trace::new();
     trace.spec.mode = ModeConfig::Disabled;
     trace.declare();

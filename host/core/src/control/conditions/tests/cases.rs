@@ -9,7 +9,7 @@ pub(super) fn cases() -> Vec<Case> {
     let mut cases = undisturbed();
     cases.extend(rollouts());
     cases.extend(refusals());
-    cases.extend(troubles());
+    cases.extend(errors());
     cases.extend(unsigned_modules());
     cases
 }
@@ -256,7 +256,7 @@ pub(super) fn refusals() -> Vec<Case> {
     ]
 }
 
-fn troubles() -> Vec<Case> {
+fn errors() -> Vec<Case> {
     let lost = ControllerStatus {
         lost: Some(LostStatus {
             since: "2026-11-20T10:00:00.000Z".into(),

@@ -29,7 +29,7 @@ impl ComparedBytes {
 impl Comparison {
     /// Drops the oldest targets until the plans of each revision have room.
     pub(super) fn drop_excess(&mut self) {
-        while self.kept.stable.max(self.kept.candidate) > self.most_bytes && self.drop_oldest() {}
+        while self.bytes.stable.max(self.bytes.candidate) > self.most_bytes && self.drop_oldest() {}
     }
 
     /// Drops the oldest target. Without a result, it counts as unknown: the other
@@ -42,8 +42,8 @@ impl Comparison {
             return true;
         };
         let bytes = |side: &Option<Side>| side.as_ref().map_or(0, |side| side.bytes);
-        self.kept.stable -= bytes(&target.stable);
-        self.kept.candidate -= bytes(&target.candidate);
+        self.bytes.stable -= bytes(&target.stable);
+        self.bytes.candidate -= bytes(&target.candidate);
         if target.waits {
             self.counts.unknown += u64::from(target.agreement.is_none());
             self.dropped += 1;
