@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 use davit::config::ClientConfig;
 use davit::host::Report;
 use davit_core::gate::Ruling;
+use davit_guest::testing::Pod;
 use davit_sim::Sim;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -129,12 +130,7 @@ fn name(pod: usize) -> String {
 
 fn create(sim: &Sim, pods: usize) {
     for pod in 0..pods {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name(pod), "namespace": "default"},
-            "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
-        });
-        sim.create(pod).unwrap();
+        sim.create(Pod::new(&name(pod)).into()).unwrap();
     }
 }
 

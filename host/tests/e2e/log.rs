@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
+use davit_guest::testing::Pod;
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 
@@ -52,15 +53,10 @@ fn failed_pods() -> (tempfile::TempDir, PathBuf) {
 }
 
 fn failed_pod(number: u32) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": format!("p-{number}"), "namespace": "default", "uid": format!("uid-{number}"),
-            "creationTimestamp": format!("2026-11-20T10:00:0{number}Z"),
-        },
-        "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
-        "status": {"phase": "Failed"},
-    })
+    let created = format!("2026-11-20T10:00:0{number}Z");
+    let pod = Pod::new(&format!("p-{number}")).uid(&format!("uid-{number}"));
+    let pod = pod.set("/metadata/creationTimestamp", created);
+    pod.phase("Failed").into()
 }
 
 /// The log of `davit run --log-format json` up to a line with this message.

@@ -5,6 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Output, Stdio};
 
+use davit_guest::testing::Pod;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -129,12 +130,7 @@ impl Site {
 }
 
 fn failed_pod(number: u32) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": format!("p-{number}"), "namespace": "default"},
-        "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
-        "status": {"phase": "Failed"},
-    })
+    Pod::new(&format!("p-{number}")).phase("Failed").into()
 }
 
 const TWO_STEPS: &str = "{steps: [shadow until promoted, shadow for 10h], analysis: {window: 1s}}";

@@ -9,6 +9,7 @@ use std::process::Stdio;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 
+use davit_guest::testing::Pod;
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
@@ -215,15 +216,9 @@ fn read(path: &Path) -> Vec<Value> {
 }
 
 fn pod(name: &str, node: &str, phase: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": "default", "uid": format!("uid-{name}"),
-            "creationTimestamp": "2026-11-20T10:00:00Z",
-        },
-        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "example.com/main"}]},
-        "status": {"phase": phase},
-    })
+    let pod = Pod::new(name).uid(&format!("uid-{name}"));
+    let pod = pod.set("/metadata/creationTimestamp", "2026-11-20T10:00:00Z");
+    pod.node(node).phase(phase).into()
 }
 
 fn objects(pods: &[Value]) -> Value {

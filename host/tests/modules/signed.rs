@@ -11,6 +11,7 @@ use davit_cluster::api::chain;
 use davit_core::api::{ControllerSpec, ControllerStatus};
 use davit_core::control::{Declaration, Requests};
 use davit_core::record::Owner;
+use davit_guest::testing::Pod;
 use serde_json::{Value, json};
 use tempfile::{TempDir, tempdir};
 use tokio::time::{Instant, sleep};
@@ -303,12 +304,8 @@ impl Bench {
 
     /// PodGC deletes a pod of a missing node: it runs, and may write.
     async fn until_pod_is_deleted(&self, name: &str) {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-            "spec": {"nodeName": "missing", "containers": [{"name": "a", "image": "a"}]},
-            "status": {"phase": "Running"},
-        });
-        self.sim.create(pod).unwrap();
+        let pod = Pod::new(name).node("missing");
+        self.sim.create(pod.into()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(60);
         while self.sim.get("v1", "Pod", "default", name).is_ok() {
             assert!(Instant::now() < deadline, "the pod {name} is not deleted");

@@ -16,6 +16,7 @@ use davit::loader::Loader;
 use davit::modules::{Modules, ModulesOptions};
 use davit_cluster::connect;
 use davit_core::api::{AnalysisConfig, ControllerSpec, HumanDuration, RolloutConfig};
+use davit_guest::testing::Pod;
 use kube::Client;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -64,13 +65,8 @@ fn podgc(keeps: u32) -> ControllerSpec {
 
 fn terminated_pods(cluster: &Cluster, count: u32) {
     for number in 0..count {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": format!("p{number}"), "namespace": "default"},
-            "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
-            "status": {"phase": "Succeeded"},
-        });
-        cluster.sim.create(pod).unwrap();
+        let pod = Pod::new(&format!("p{number}")).phase("Succeeded");
+        cluster.sim.create(pod.into()).unwrap();
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use davit_guest::testing::Pod;
 use serde_json::json;
 
 use crate::bomb::bomb;
@@ -46,13 +47,8 @@ fn a_module_that_is_too_large_to_compile_stops_nothing_and_delays_no_restart() {
 fn end_two_pods(cluster: &Cluster, name: &str) {
     let names = [format!("{name}-a"), format!("{name}-b")];
     for name in &names {
-        let pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
-            "status": {"phase": "Succeeded"},
-        });
-        cluster.sim.create(pod).unwrap();
+        let pod = Pod::new(name).phase("Succeeded");
+        cluster.sim.create(pod.into()).unwrap();
     }
     cluster.until("PodGC works", |sim| {
         let is_left = |name: &&String| sim.get("v1", "Pod", "default", name).is_ok();

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use davit_guest::testing::Pod;
 use davit_sim::Sim;
 use davit_sim::model::DeleteOptions;
 use serde_json::{Value, json};
@@ -103,11 +104,7 @@ fn node(name: &str, ready: &str, taints: Value) -> Value {
 }
 
 pub(crate) fn pod(name: &str, node: &str, phase: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": phase},
-    })
+    Pod::new(name).node(node).phase(phase).into()
 }
 
 fn is_gone_or_going(sim: &Sim, pod: &str) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_core::digest::ModuleDigest;
+use davit_guest::testing::Pod;
 use serde_json::json;
 
 use crate::cluster::{Cluster, module};
@@ -16,13 +17,8 @@ fn cluster() -> Cluster {
     let cluster = Cluster::new();
     let sim = &cluster.sim;
     for name in ["a", "b"] {
-        sim.create(json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"name": name, "namespace": "default"},
-            "spec": {"containers": [{"name": "c", "image": "i"}]},
-            "status": {"phase": "Succeeded"},
-        }))
-        .unwrap();
+        let pod = Pod::new(name).phase("Succeeded");
+        sim.create(pod.into()).unwrap();
     }
     sim.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap",

@@ -338,9 +338,7 @@ impl std::fmt::Display for Wait {
         match self {
             Self::Started => Ok(()),
             Self::Recorded(text) => f.write_str(text),
-            Self::Step(StepWait::Running { .. }) => {
-                f.write_str("the time of the step has not passed")
-            }
+            Self::Step(StepWait::Running { .. }) => f.write_str("the end of the step's time"),
             Self::Step(hold) => hold.fmt(f),
             Self::Unsigned => f.write_str(
                 "the module is unsigned: pin its digest (module.digest), or require signatures \

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use davit_guest::testing::Pod;
 use davit_sim::Sim;
 use serde_json::{Value, json};
 
@@ -17,19 +18,13 @@ const GRACE: i64 = 30;
 
 /// A pod of a node. One that `stays` tolerates every taint.
 fn pod(name: &str, node: &str, grace: i64, stays: bool) -> Value {
-    let tolerations = if stays {
-        json!([{"operator": "Exists"}])
+    let pod = Pod::new(name).node(node);
+    let pod = pod.set("/spec/terminationGracePeriodSeconds", grace);
+    if stays {
+        pod.toleration(json!({"operator": "Exists"})).into()
     } else {
-        json!([])
-    };
-    json!({
-        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "nodeName": node, "tolerations": tolerations, "terminationGracePeriodSeconds": grace,
-            "containers": [{"name": "c", "image": "i"}],
-        },
-        "status": {"phase": "Running"},
-    })
+        pod.into()
+    }
 }
 
 fn get(sim: &Sim, pod: &str) -> Option<Value> {

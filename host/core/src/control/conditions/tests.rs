@@ -76,7 +76,7 @@ fn trying() -> ControllerStatus {
             step: 1,
             steps: 2,
             step_text: "shadow for 10m".into(),
-            waits_for: "the time of the step has not passed".into(),
+            waits_for: "the end of the step's time".into(),
             ..CandidateStatus::default()
         }),
         ..stable()

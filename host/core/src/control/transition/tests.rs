@@ -299,7 +299,7 @@ fn a_step_that_continues_has_a_reason() {
             StepWait::Running {
                 left: Duration::from_secs(7),
             },
-            "the time of the step has not passed",
+            "the end of the step's time",
         ),
         (
             StepWait::Inconclusive {
