@@ -27,7 +27,7 @@ pub(super) const INVALID_PAUSE: Duration = Duration::from_secs(300);
 /// discovery. A change of the mapping ends it earlier.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long an item whose plans belong to the other revision stays in its queue.
+/// How long an item whose plans belong to another revision or replica stays in its queue.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
 /// What makes an item due before the time that its queue has for it.
@@ -83,7 +83,7 @@ pub(super) struct ItemExecution {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Deferral {
     None,
-    /// The plan was left to the revision that owns its target.
+    /// The plan was left to the revision that owns its target, or to the replica that leads.
     ToOwner,
     /// The reason of the deferral may be over.
     Over,
@@ -275,7 +275,15 @@ impl ItemExecution {
                 },
                 RequeueTrigger::Never,
             ),
-            Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), RequeueTrigger::Never),
+            Verdict::RequeueAfter(delay) => {
+                let is_left = self.deferral == Deferral::ToOwner && !is_tick;
+                let trigger = if is_left {
+                    RequeueTrigger::Resync
+                } else {
+                    RequeueTrigger::Never
+                };
+                (Finish::RequeueAfter(*delay), trigger)
+            }
             // The item ends with its last page.
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
@@ -286,8 +294,8 @@ impl ItemExecution {
             // A plan that an expectation deferred has to be decided again: the earlier
             // write may not have done all of it.
             Verdict::Done if self.has_deferred => self.when_seen(lapse),
-            // If this revision comes to own the target, the item is reconciled again
-            // with its creation time.
+            // If this revision comes to own the target, or this replica to lead, the item is
+            // reconciled again with its creation time.
             Verdict::Done | Verdict::RequeueWhenObserved
                 if self.deferral == Deferral::ToOwner && !is_tick =>
             {

@@ -442,15 +442,16 @@ impl WorkItems {
     }
 
     fn trigger(&mut self, now: Instant, by: Trigger) {
-        let queues = &mut self.queues;
+        let mut triggered = Vec::new();
         self.lives.retain(|item, life| {
             let trigger = life.state.trigger_mut();
             let is_triggered = trigger.is_some_and(|one| one.take_if(|it| *it == by).is_some());
             if is_triggered && matches!(life.state, WorkItemState::Queued(_)) {
-                queues.hasten(now, &item.queue, &item.key);
+                triggered.push(item.clone());
             }
             !life.is_over()
         });
+        self.queues.hasten(now, triggered);
     }
 
     fn await_writes(&mut self, item: &QueueKey, objects: BTreeSet<Uid>) {

@@ -318,11 +318,17 @@ impl Queues {
         Ok(())
     }
 
-    /// Makes a pending item due, in the re-list lane. Its creation time and its
-    /// group stay.
-    pub fn hasten(&mut self, now: Instant, queue: &str, key: &str) {
-        if let Some(known) = self.queues.get_mut(queue) {
-            known.queue.hasten(now, key);
+    /// Makes pending items due, the oldest first, in the re-list lane. Their creation times
+    /// and their groups stay.
+    pub fn hasten(&mut self, now: Instant, mut items: Vec<QueueKey>) {
+        items.sort_by_cached_key(|item| {
+            let known = self.queues.get(&*item.queue);
+            known.and_then(|known| known.queue.created_at(&item.key))
+        });
+        for item in items {
+            if let Some(known) = self.queues.get_mut(&*item.queue) {
+                known.queue.hasten(now, &item.key);
+            }
         }
     }
 

@@ -116,7 +116,7 @@ impl Queue {
         }
     }
 
-    fn created_at(&self, key: &str) -> Option<Instant> {
+    pub(super) fn created_at(&self, key: &str) -> Option<Instant> {
         let processing = self.work.get(key).map(|work| &work.entry);
         let entry = processing.or_else(|| self.waiting.get(key));
         entry.map(|entry| entry.created_at)

@@ -157,6 +157,17 @@ struct Arrival {
     at: Duration,
 }
 
+/// How long a pod that had to go was left.
+#[derive(Debug)]
+pub(super) struct Wait {
+    pub(super) waited: Duration,
+    /// When the pod was created, in the server's time.
+    pub(super) at: Duration,
+    pub(super) name: String,
+    /// The replica that deleted it.
+    pub(super) by: String,
+}
+
 impl Arrivals {
     /// Creates a pod in every period.
     pub(super) fn start(sim: &Sim, node: &'static str, period: Duration) -> Self {
@@ -177,8 +188,8 @@ impl Arrivals {
     }
 
     /// Creates no more pods, and waits until those that were created are deleted. Checks
-    /// that each was deleted once, and returns how long each had to wait.
-    pub(super) fn end(self, fleet: &Fleet<'_>) -> Vec<Duration> {
+    /// that each was deleted once. Returns how long each had to wait, the longest wait first.
+    pub(super) fn end(self, fleet: &Fleet<'_>) -> Vec<Wait> {
         self.ends.store(true, Ordering::Relaxed);
         let all = self.thread.join().unwrap();
         fleet.until("every pod is deleted", |sim| {
@@ -189,12 +200,20 @@ impl Arrivals {
         let counts = deletions(&writes);
         let is_success = |write: &&ReplicaRequest| write.is_deletion() && write.is_success();
         let successes = writes.iter().filter(is_success);
-        let times = successes.map(|write| (write.uid(), write.request.uptime));
-        let times: BTreeMap<String, Duration> = times.collect();
-        let waits = all.iter().map(|(uid, Arrival { name, at })| {
-            assert_eq!(counts.get(uid), Some(&1), "deletions of {name}");
-            times[uid].saturating_sub(*at)
+        let evictions = successes.map(|write| (write.uid(), write));
+        let evictions: BTreeMap<String, &ReplicaRequest> = evictions.collect();
+        let waits = all.into_iter().map(|(uid, Arrival { name, at })| {
+            assert_eq!(counts.get(&uid), Some(&1), "deletions of {name}");
+            let eviction = evictions[&uid];
+            Wait {
+                waited: eviction.request.uptime.saturating_sub(at),
+                at,
+                by: eviction.by.clone(),
+                name,
+            }
         });
-        waits.collect()
+        let mut waits: Vec<Wait> = waits.collect();
+        waits.sort_by(|one, other| other.waited.cmp(&one.waited));
+        waits
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::fleet::{Fleet, SLACK};
-use super::load::{Arrivals, Wave};
+use super::load::{Arrivals, Wait, Wave};
 use crate::cluster::Cluster;
 
 const CONTROLLER: &str = "taint-eviction";
@@ -35,15 +35,22 @@ fn no_eviction_is_lost_while_every_replica_is_replaced() {
         fleet.signal(&old, "-TERM");
         assert!(fleet.wait(&old).success());
         let took = fleet.takeover(&old, at);
-        println!("SIGTERM of the holder: another replica evicts after {took:?}");
+        println!("SIGTERM of {old} at {at:?}: another replica evicts after {took:?}");
         assert!(took < HANDOVER, "{took:?}");
     }
     let waits = arrivals.end(&fleet);
-    let longest = *waits.iter().max().unwrap();
-    println!(
-        "{} pods arrived while three replicas were replaced; the longest wait: {longest:?}",
-        waits.len()
-    );
+    let longest = waits[0].waited;
+    let count = waits.len();
+    println!("{count} pods arrived while three replicas were replaced; the longest waits:");
+    for Wait {
+        waited,
+        at,
+        name,
+        by,
+    } in &waits[..5]
+    {
+        println!("  {waited:?} of {name}, created at {at:?}, evicted by {by}");
+    }
     assert!(longest < HANDOVER + SLACK, "{longest:?}");
     wave.check("rolling update", &fleet.writes());
     assert_eq!(cluster.denied(), BTreeSet::new());

@@ -61,7 +61,7 @@ impl<G: Clone> Revision<G> {
                 shared.budget.trip(*trip, world.now);
                 execution.wait_until(trip.until);
             }
-            Ruling::Wait(WaitReason::NotOwned) => execution.leave(),
+            Ruling::Wait(WaitReason::NotOwned | WaitReason::NotLeading) => execution.leave(),
             Ruling::Wait(WaitReason::NotServed) => {
                 execution.wait_for_kind(&plan.target.uid, &ruling);
             }

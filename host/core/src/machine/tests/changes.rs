@@ -150,6 +150,38 @@ fn without_leadership_nothing_is_executed() {
     assert_eq!(bench.deleting(), ["b"]);
 }
 
+/// A new leader has to decide on many objects again, in a resync. It starts with the items
+/// whose plans it has left to the former leader, the oldest first.
+#[test]
+fn with_leadership_deferred_plans_are_decided_before_the_resync_comes_to_them() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", enforce())]);
+    bench.lead(&[]);
+    let pods: Vec<String> = (100..400).map(|number| format!("pod-{number}")).collect();
+    let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+    bench.list("pods", &pods);
+    let due = ["late-b", "late-c", "late-a"];
+    while let Some(call) = bench.calls.pop_front() {
+        bench.answer(&call, false);
+        bench.pass(SECOND / 50);
+    }
+    for name in due {
+        bench.pass(SECOND);
+        let pod = bench.object(name);
+        bench.update("pods", Update::Apply(pod));
+        bench.answer_all(true);
+    }
+    assert!(bench.executes.is_empty());
+    bench.lead(&["test"]);
+    bench.run();
+    for _ in due {
+        let call = bench.calls.pop_front().unwrap();
+        bench.answer(&call, true);
+    }
+    assert_eq!(bench.deleting(), due);
+}
+
 /// The number of plans and of withdrawals that the machine outputs.
 fn left(bench: &mut Bench) -> (usize, usize) {
     let before = bench.withdrawn.len();
