@@ -155,6 +155,24 @@ pub struct RecentWrites {
     pub deletes: [u32; PARTS],
 }
 
+/// What another host has admitted, as its record says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FormerWrites {
+    /// The writes.
+    pub recent: RecentWrites,
+    /// Whether a minute is over since then by this host's clock, which may be wrong.
+    pub may_be_over: bool,
+}
+
+impl From<RecentWrites> for FormerWrites {
+    fn from(recent: RecentWrites) -> Self {
+        Self {
+            recent,
+            may_be_over: false,
+        }
+    }
+}
+
 /// The plans that count at present, and the tripped guardrails.
 #[derive(Debug, Default)]
 pub struct Budget {
@@ -175,6 +193,8 @@ struct CountedPlan {
     kind: Option<(Box<str>, Box<str>)>,
     /// The number of objects of the kind that were watched.
     watched: usize,
+    /// Whether another host has admitted the plan, perhaps long ago.
+    may_be_over: bool,
 }
 
 impl CountedPlan {
@@ -238,14 +258,19 @@ impl Budget {
     /// Another host has admitted these plans. They count as if it had done so just now:
     /// nobody knows how long ago it wrote that. What this host has admitted before may be
     /// among them.
-    pub fn assume(&mut self, recent: &RecentWrites, now: Instant) {
+    pub fn assume(&mut self, former: &FormerWrites, now: Instant) {
+        let FormerWrites {
+            recent,
+            may_be_over,
+        } = former;
         let own = self.recent_writes(now);
+        let may_be_over = *may_be_over && own == RecentWrites::default();
         let limits = &self.guardrails;
         if limits.writes_per_minute.is_some() && own.writes != recent.writes {
-            self.writes = assumed(&own.writes, &recent.writes, now);
+            self.writes = assumed(&own.writes, &recent.writes, may_be_over, now);
         }
         if limits.limit_deletions() && own.deletes != recent.deletes {
-            self.deletes = assumed(&own.deletes, &recent.deletes, now);
+            self.deletes = assumed(&own.deletes, &recent.deletes, may_be_over, now);
         }
     }
 
@@ -283,13 +308,18 @@ impl Budget {
             if let Some(trip) = tripped.find(holds) {
                 return Some(*trip);
             }
-            let (role, limit) = self.exceeded(guardrail, plan, requester, now)?;
+            let exceeded = |counts: fn(&CountedPlan) -> bool| {
+                self.exceeded(guardrail, plan, requester, now, counts)
+            };
+            let (role, limit) = exceeded(|_| true)?;
+            let is_certain = exceeded(|used| !used.may_be_over).is_some();
             Some(Trip {
                 guardrail,
                 limit,
                 role,
                 since: Some(now),
                 until: match self.guardrails.cooldown {
+                    _ if !is_certain => Some(self.end_of_doubt(now)),
                     Cooldown::After(pause) => Some(now.after(pause)),
                     Cooldown::UntilReset => None,
                 },
@@ -318,6 +348,7 @@ impl Budget {
             amount: amount(guardrail, plan),
             kind: Some((group.into(), kind.into())),
             watched: requester.watched,
+            may_be_over: false,
         };
         let limits = &self.guardrails;
         if limits.writes_per_minute.is_some() && amount(Guardrail::Writes, plan) > 0 {
@@ -337,13 +368,24 @@ impl Budget {
         self.tripped.retain(lasts);
     }
 
-    /// The role whose limit a plan would exceed, and that limit.
+    /// When no plan counts any more that may be over. A trip because of them alone ends then:
+    /// perhaps it has no cause.
+    fn end_of_doubt(&self, now: Instant) -> Instant {
+        let all = self.writes.iter().chain(&self.deletes);
+        let doubtful = all.filter(|used| used.may_be_over);
+        let ends = doubtful.map(|used| used.at.after(WINDOW));
+        ends.fold(now, Instant::max)
+    }
+
+    /// The role whose limit a plan would exceed, and that limit. `counts` says which of the
+    /// admitted plans count.
     fn exceeded(
         &self,
         guardrail: Guardrail,
         plan: &Plan,
         requester: Requester,
         now: Instant,
+        counts: fn(&CountedPlan) -> bool,
     ) -> Option<(Role, u32)> {
         let (limit, used) = match guardrail {
             Guardrail::Writes => (self.guardrails.writes_per_minute?, &self.writes),
@@ -356,7 +398,8 @@ impl Budget {
             }
         };
         let of_kind = guardrail == Guardrail::DeletesPercent;
-        let counted = recent(used, now).filter(|used| !of_kind || used.is_of(plan));
+        let counted = recent(used, now).filter(|used| counts(used));
+        let counted = counted.filter(|used| !of_kind || used.is_of(plan));
         let with_plan = |already: usize| already.saturating_add(amount(guardrail, plan));
         if requester.role == Role::Candidate {
             let limit = part(limit as usize, requester.weight);
@@ -404,7 +447,12 @@ fn parts(used: &VecDeque<CountedPlan>, now: Instant) -> [u32; PARTS] {
 /// The plans of this host and of another one, each as late as it can have been. Plans that both
 /// know count once: what was recorded is older by now, so the larger sum of the latest parts
 /// holds.
-fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDeque<CountedPlan> {
+fn assumed(
+    own: &[u32; PARTS],
+    recorded: &[u32; PARTS],
+    may_be_over: bool,
+    now: Instant,
+) -> VecDeque<CountedPlan> {
     let mut plans = VecDeque::new();
     let mut at = now;
     let (mut own_sum, mut recorded_sum, mut counted) = (0_usize, 0_usize, 0_usize);
@@ -420,6 +468,7 @@ fn assumed(own: &[u32; PARTS], recorded: &[u32; PARTS], now: Instant) -> VecDequ
                 amount,
                 kind: None,
                 watched: 0,
+                may_be_over,
             });
         }
         at = at.before(PART);

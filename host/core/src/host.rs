@@ -153,6 +153,7 @@ impl<G: Clone> Host<G> {
                     let observed = self.machine.observe(now);
                     self.control.advance(now, &observed);
                 }
+                None if self.give_leases_away(now.instant) => {}
                 None => {
                     let effect = self.poll_leases(now);
                     return effect.or_else(|| self.machine.poll(now).map(Effect::Machine));
@@ -182,18 +183,29 @@ impl<G: Clone> Host<G> {
     }
 
     /// What this host waits for, so that a controller does not run here or has no leader;
-    /// none if all of them run.
+    /// none if all of them run. With leases, a controller that no replica can run counts only
+    /// for a minute after the start: it must not keep replicas of a new version from replacing
+    /// those of the former one. One that only another replica can run counts for as long.
     #[must_use]
-    pub fn waiting(&self) -> Option<String> {
+    pub fn waiting(&self, now: Now) -> Option<String> {
         let leases = self.leases.as_ref();
+        let counts = |name: &str| leases.is_none_or(|one| one.counts(name, now.instant));
         let failure = leases.and_then(Leases::failure);
         let unprepared = || {
-            let name = self.control.unprepared()?;
+            let name = self.control.unprepared(counts)?;
             Some(format!("{name}: its modules are being loaded"))
+        };
+        let lacking = || {
+            let mut names = self.control.names();
+            let name = names.find(|name| leases.is_some_and(|one| one.is_lacking(name)))?;
+            Some(format!(
+                "{name}: another replica can run it, and this one cannot"
+            ))
         };
         failure
             .or_else(unprepared)
-            .or_else(|| self.machine.waiting())
+            .or_else(|| self.machine.waiting(counts))
+            .or_else(lacking)
     }
 
     /// The targets on which the revisions of a controller disagree; none without a

@@ -219,7 +219,7 @@ impl Task {
         }
         if !self.waiting.is_empty() && self.host.is_settled(now) {
             // The host is ready from now on, unless a controller waits.
-            self.telemetry.heartbeat(self.host.waiting());
+            self.telemetry.heartbeat(self.host.waiting(now));
             for waiting in self.waiting.drain(..) {
                 // The caller may be gone.
                 let _ = waiting.send(());
@@ -275,7 +275,8 @@ impl Task {
             let (statuses, terms) = (self.host.statuses(), &self.terms);
             self.telemetry.controllers(statuses, |one| terms.leads(one));
             let instances = self.control.loader.instances();
-            self.telemetry.heartbeat(self.host.waiting());
+            let waiting = self.host.waiting(self.api.clock().now());
+            self.telemetry.heartbeat(waiting);
             self.telemetry
                 .host(self.reflectors.running.len(), instances);
         }

@@ -225,7 +225,8 @@ pub struct TrippedStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RecentWritesStatus {
-    /// When they were counted, RFC 3339. More than six minutes later they count no more.
+    /// When they were counted, RFC 3339. A host that starts more than six minutes later counts
+    /// them too, but a guardrail that trips because of them alone is reset after a minute.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
     /// The writes in each ten seconds, the latest first, if a guardrail limits them.

@@ -313,10 +313,10 @@ fn what_another_host_admitted_counts_from_now_until_a_minute_is_over() {
     assert_eq!(recent.writes, [0; 6], "nothing limits them");
     // The clock of the next host starts at zero.
     let mut next = Budget::new(deletes(10));
-    next.assume(&recent, at(5));
+    next.assume(&recent.into(), at(5));
     assert_eq!(admitted(&mut next, STABLE, 6, 5), 3);
     let mut next = Budget::new(deletes(10));
-    next.assume(&recent, at(1005));
+    next.assume(&recent.into(), at(1005));
     // The four are at least 40 seconds old.
     assert_eq!(admitted(&mut next, STABLE, 1026, 7), 7);
     next.reset();
@@ -332,8 +332,44 @@ fn a_host_that_leads_again_counts_its_own_plans_once() {
         deletes: [2, 4, 0, 0, 0, 0],
         ..RecentWrites::default()
     };
-    budget.assume(&recorded, at(115));
+    budget.assume(&recorded.into(), at(115));
     assert_eq!(admitted(&mut budget, STABLE, 116, 10), 4);
+}
+
+/// A host has started an hour later, or its clock is ahead. Whatever the cooldown is, no trip
+/// lasts longer than the doubt.
+#[test]
+fn what_another_host_admitted_long_ago_holds_plans_back_for_a_minute_only() {
+    for cooldown in [
+        Cooldown::After(Duration::from_hours(1)),
+        Cooldown::UntilReset,
+    ] {
+        let guardrails = Guardrails {
+            cooldown,
+            ..deletes(10)
+        };
+        let recent = RecentWrites {
+            deletes: [8, 0, 0, 0, 0, 0],
+            ..RecentWrites::default()
+        };
+        let former = FormerWrites {
+            recent,
+            may_be_over: true,
+        };
+        let mut budget = Budget::new(guardrails);
+        budget.assume(&former, at(100));
+        assert_eq!(admitted(&mut budget, STABLE, 101, 5), 2);
+        assert_eq!(admitted(&mut budget, STABLE, 159, 5), 0);
+        assert_eq!(admitted(&mut budget, STABLE, 160, 5), 5);
+        // Its own plans are certain. The first two do not count any more.
+        assert_eq!(admitted(&mut budget, STABLE, 161, 9), 5);
+        let trip = budget.tripped(at(161)).next().unwrap();
+        let until = match cooldown {
+            Cooldown::After(pause) => Some(at(161).after(pause)),
+            Cooldown::UntilReset => None,
+        };
+        assert_eq!(trip.until, until);
+    }
 }
 
 /// The kinds of another host's plans are not recorded: each may be of any kind.
@@ -352,7 +388,7 @@ fn plans_of_another_host_count_for_the_percentage_of_every_kind() {
         deletes: [7, 0, 0, 0, 0, 0],
         ..RecentWrites::default()
     };
-    budget.assume(&recorded, at(100));
+    budget.assume(&recorded.into(), at(100));
     assert_eq!(admitted(&mut budget, of_hundred, 101, 9), 3);
 }
 
@@ -363,7 +399,7 @@ fn plans_that_have_become_older_since_they_were_recorded_count_once() {
     assert_eq!(admitted(&mut budget, STABLE, 100, 60), 60);
     let recorded = budget.recent_writes(at(101));
     assert_eq!(recorded.deletes, [60, 0, 0, 0, 0, 0]);
-    budget.assume(&recorded, at(118));
+    budget.assume(&recorded.into(), at(118));
     assert_eq!(admitted(&mut budget, STABLE, 119, 50), 40);
 }
 

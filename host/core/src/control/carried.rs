@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::api::{ControllerStatus, RecentWritesStatus};
-use crate::budget::{RecentWrites, WINDOW};
+use crate::budget::{FormerWrites, RecentWrites, WINDOW};
 use crate::observation::Observation;
 use crate::time::{Instant, Now};
 use crate::times;
@@ -16,57 +16,61 @@ const CLOCK_ERROR: Duration = Duration::from_mins(5);
 /// Writes that count until a minute is over since this host has learned of them.
 #[derive(Debug)]
 pub(super) struct CarriedWrites {
-    recent: RecentWrites,
+    former: FormerWrites,
     until: Instant,
     /// What counts here, when the controller was last observed.
     admitted: Option<RecentWrites>,
 }
 
 impl CarriedWrites {
-    /// What a record has, unless it is certainly older than a minute.
+    /// What a record has. This host's clock does not decide that it is over: if it is wrong,
+    /// twice the limit would be written in a minute.
     pub(super) fn recorded(status: &ControllerStatus, now: Now) -> Self {
         let recorded = status.recent_writes.as_ref();
-        let recorded = recorded.filter(|recorded| !is_over(recorded, now));
+        let former = recorded.map(|recorded| FormerWrites {
+            recent: recorded.parts(),
+            may_be_over: may_be_over(recorded, now),
+        });
         Self {
-            recent: recorded.map(RecentWritesStatus::parts).unwrap_or_default(),
+            former: former.unwrap_or_default(),
             until: now.instant.after(WINDOW),
             admitted: None,
         }
     }
 
     /// What has to count once the controller starts, or this host leads it.
-    pub(super) fn recent(&self) -> RecentWrites {
-        self.recent
+    pub(super) fn former(&self) -> FormerWrites {
+        self.former
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.recent == RecentWrites::default()
+        self.former.recent == RecentWrites::default()
     }
 
     /// Follows a controller, which counts what is carried if it runs and this host leads it.
     pub(super) fn observe(&mut self, seen: Option<&Observation>, leads: bool, now: Instant) {
         match seen.and_then(|seen| seen.recent) {
             Some(recent) if leads => {
-                self.recent = RecentWrites::default();
+                self.former = FormerWrites::default();
                 self.admitted = Some(recent);
             }
             Some(_) => {}
             // It was stopped, perhaps for lack of a grant.
             None => {
                 if let Some(admitted) = self.admitted.take() {
-                    (self.recent, self.until) = (admitted, now.after(WINDOW));
+                    (self.former, self.until) = (admitted.into(), now.after(WINDOW));
                 }
             }
         }
         if self.until <= now {
-            self.recent = RecentWrites::default();
+            self.former = FormerWrites::default();
         }
     }
 }
 
-/// Whether nothing of a record counts, whatever the clocks say. A record of a later time, or
-/// without one, may be of this moment.
-fn is_over(recorded: &RecentWritesStatus, now: Now) -> bool {
+/// Whether nothing of a record counts, if the clocks differ by some minutes at most. A record
+/// of a later time, or without one, may be of this moment.
+fn may_be_over(recorded: &RecentWritesStatus, now: Now) -> bool {
     let at = recorded.at.as_deref().and_then(times::read);
     let age = at.map_or(0, |at| now.wall.0.saturating_sub(at.0));
     u64::try_from(age).is_ok_and(|age| Duration::from_millis(age) > WINDOW + CLOCK_ERROR)
@@ -104,15 +108,20 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_an_hour_ago_does_not_count() {
+    fn a_record_of_an_hour_ago_may_be_over() {
         let after = |millis: i64| Wall(THEN.0 + millis);
-        assert!(carried(Some(THEN), after(HOUR)).is_empty());
+        let hour_ago = FormerWrites {
+            recent: recent(),
+            may_be_over: true,
+        };
+        assert_eq!(carried(Some(THEN), after(HOUR)).former(), hour_ago);
         // Clocks may be wrong by some minutes, and by any time in the other direction.
         for read in [after(0), after(MINUTE), after(5 * MINUTE), after(-HOUR)] {
-            assert_eq!(carried(Some(THEN), read).recent(), recent(), "{read:?}");
+            let former = carried(Some(THEN), read).former();
+            assert_eq!(former, recent().into(), "{read:?}");
         }
         // Of a former version.
-        assert_eq!(carried(None, after(HOUR)).recent(), recent());
+        assert_eq!(carried(None, after(HOUR)).former(), recent().into());
     }
 
     #[test]
@@ -120,7 +129,7 @@ mod tests {
         let mut carried = carried(Some(THEN), THEN);
         let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
         carried.observe(None, false, at(59));
-        assert_eq!(carried.recent(), recent());
+        assert_eq!(carried.former(), recent().into());
         carried.observe(None, false, at(60));
         assert!(carried.is_empty());
     }

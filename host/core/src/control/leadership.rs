@@ -75,12 +75,12 @@ impl<G: Clone> Control<G> {
             || known.is_some_and(|known| known.leads() && !known.is_recorded())
     }
 
-    /// A controller that this replica follows and could not run yet, because its modules are
-    /// still being loaded for the first time.
-    pub(crate) fn unprepared(&self) -> Option<&str> {
-        let unprepared = self.controllers.iter().find(|(_, entry)| {
+    /// A controller, of those that count, that this replica follows and could not run yet,
+    /// because its modules are still being loaded for the first time.
+    pub(crate) fn unprepared(&self, counts: impl Fn(&str) -> bool) -> Option<&str> {
+        let unprepared = self.controllers.iter().find(|(name, entry)| {
             let known = entry.known();
-            known.is_some_and(|one| !one.leads() && !one.loading.was_complete)
+            known.is_some_and(|one| !one.leads() && !one.loading.was_complete) && counts(name)
         });
         unprepared.map(|(name, _)| name.as_str())
     }

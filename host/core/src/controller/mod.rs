@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds::{Bound, BoundExceeded};
-use crate::budget::{GuardrailUse, RecentWrites, Trip};
+use crate::budget::{FormerWrites, GuardrailUse, RecentWrites, Trip};
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
 use crate::gate::Mode;
@@ -268,8 +268,8 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Another host has admitted these plans of the controller.
-    pub fn assume_writes(&mut self, recent: &RecentWrites, now: Instant) {
-        self.shared.budget.assume(recent, now);
+    pub fn assume_writes(&mut self, former: &FormerWrites, now: Instant) {
+        self.shared.budget.assume(former, now);
     }
 
     /// What the guardrails have admitted in the last 60 seconds.

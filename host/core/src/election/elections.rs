@@ -189,6 +189,13 @@ impl Elections {
         self.controllers.keys().eq(controllers)
     }
 
+    /// Whether another replica can run a controller, and this one cannot.
+    #[must_use]
+    pub fn is_lacking(&self, controller: &str) -> bool {
+        let election = self.controllers.get(controller);
+        election.is_some_and(|election| election.substitute.is_some())
+    }
+
     /// The controllers whose requests this replica may send, each with the end of the term:
     /// also those whose leases it is about to give away, because the requests that have
     /// started end before.
@@ -227,7 +234,7 @@ impl Elections {
         failure.map(String::as_str)
     }
 
-    /// Gives all leases to other replicas from the next poll on, and acquires no more. The next
+    /// Gives all leases to other replicas from now on, and acquires no more. The next
     /// leader does not know what is decided and not recorded: such a lease stays here until that
     /// is recorded, at most for the renew deadline.
     pub fn stop(&mut self, now: Instant) {
@@ -378,6 +385,19 @@ impl Elections {
         self.choose_preferred(now);
     }
 
+    /// Decides which leases this replica gives away. It leads those no longer, and has a last
+    /// write to their records before [`Self::poll`] returns the write of the lease. `activity`
+    /// is that of a controller.
+    pub fn advance(&mut self, now: Instant, activity: impl Fn(&str) -> ControllerActivity) {
+        for (name, election) in &mut self.controllers {
+            election.activity = activity(name);
+        }
+        self.announce(now);
+        self.end(now);
+        self.decline(now);
+        self.balance(now);
+    }
+
     /// The next request; none if nothing is due. `activity` is that of a controller.
     pub fn poll(
         &mut self,
@@ -388,10 +408,6 @@ impl Elections {
         for (name, election) in &mut self.controllers {
             election.activity = activity(name);
         }
-        self.announce(now.instant);
-        self.end(now.instant);
-        self.decline(now.instant);
-        self.balance(now.instant);
         if self.reading.is_none() && self.read_at <= now.instant {
             let id = self.next_id();
             self.reading = Some((id, now.instant));
@@ -417,8 +433,8 @@ impl Elections {
         due.map(|(name, write)| self.write(name, write))
     }
 
-    /// When [`Self::poll`] may return a request, or a renew deadline ends, if the controllers
-    /// do what they did at the last poll.
+    /// When [`Self::advance`] or [`Self::poll`] may do something, or a renew deadline ends, if
+    /// the controllers do what they did at the last poll.
     #[must_use]
     pub fn next_wake(&self, now: Instant) -> Instant {
         let reading = self.reading.is_none().then_some(self.read_at);
@@ -436,11 +452,17 @@ impl Elections {
 
     /// Gives away the leases of controllers that this replica cannot lead, because it does not
     /// know them or cannot read their records, or that it cannot run while another one can.
+    /// The next leader does not know what is decided and not recorded: such a lease stays here
+    /// until that is recorded, at most for the renew deadline.
     fn decline(&mut self, now: Instant) {
-        let patience = self.timing.retry_period * 2;
         for election in self.controllers.values_mut() {
             let is_holder = election.elector.holder() == Some(&self.identity);
             let can_lead = election.activity.history != ControllerHistory::Unknown;
+            let patience = if election.activity.is_recording {
+                self.timing.renew_deadline
+            } else {
+                self.timing.retry_period * 2
+            };
             if !is_holder || (election.substitute.is_none() && can_lead) {
                 election.unable_since = None;
             } else if now.since(*election.unable_since.get_or_insert(now)) >= patience {

@@ -60,7 +60,11 @@ impl Cluster {
                     activity.history = ControllerHistory::Unknown;
                 }
                 activity.is_ready = self.ready.contains(name);
-                while let Some(request) = elections.poll(now, |_| activity) {
+                loop {
+                    elections.advance(now.instant, |_| activity);
+                    let Some(request) = elections.poll(now, |_| activity) else {
+                        break;
+                    };
                     let (id, answer) = self.serve(request);
                     elections.handle(now, id, answer);
                 }
@@ -348,6 +352,7 @@ fn a_replica_that_stops_without_an_api_server_waits_no_longer_than_the_lease() {
     let mut waited = Duration::ZERO;
     while !elections.is_stopped() {
         // Nobody answers its requests.
+        elections.advance(cluster.now().instant, |_| cluster.activity);
         let _ = elections.poll(cluster.now(), |_| cluster.activity);
         cluster.time += TICK;
         waited += TICK;
@@ -441,6 +446,32 @@ fn a_replica_that_cannot_run_a_controller_gives_its_lease_to_one_that_can() {
     cluster.pass(Duration::from_secs(90));
     assert!(cluster.holders().contains(&"b"), "{:?}", cluster.holders());
     assert!(cluster.longest_without() < Duration::from_secs(1));
+}
+
+/// The next leader would not know the decisions.
+#[test]
+fn a_replica_that_cannot_run_a_controller_records_its_decisions_before_it_gives_the_lease() {
+    let mut cluster = Cluster {
+        ready: BTreeSet::from(["a"]),
+        ..Cluster::default()
+    };
+    cluster.start("a");
+    cluster.pass(Duration::from_secs(20));
+    cluster.start("b");
+    cluster.pass(Duration::from_secs(10));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    cluster.ready = BTreeSet::from(["b"]);
+    cluster.activity.is_recording = true;
+    cluster.pass(Duration::from_secs(8));
+    assert_eq!(cluster.holders(), ["a"; 6]);
+    cluster.activity.is_recording = false;
+    cluster.pass(Duration::from_secs(3));
+    assert_eq!(cluster.holders(), ["b"; 6]);
+    // What cannot be recorded at all keeps no lease.
+    cluster.ready = BTreeSet::from(["a"]);
+    cluster.activity.is_recording = true;
+    cluster.pass(Duration::from_secs(20));
+    assert_eq!(cluster.holders(), ["a"; 6]);
 }
 
 /// A replica that has just started has to load and to list first.

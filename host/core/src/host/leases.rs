@@ -2,12 +2,17 @@
 //! elections learn from them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
 
 use super::{Effect, Host};
 use crate::control::Control;
 use crate::election::{ControllerActivity, Elections, LeaseAnswer, LeaseRequestId, LeaseTiming};
 use crate::machine::Machine;
 use crate::time::{Instant, Now};
+
+/// How long after its start a host is not ready while a controller does not run that no other
+/// replica runs.
+const STARTS_FOR: Duration = Duration::from_mins(1);
 
 /// The settings of leader election.
 #[derive(Clone, Debug)]
@@ -22,6 +27,7 @@ pub struct LeaseSettings {
 #[derive(Debug)]
 pub(super) struct Leases {
     elections: Elections,
+    started: Instant,
     /// Until when this replica leads each controller, as the halves of the host know.
     terms: BTreeMap<String, Instant>,
     /// Until when requests of each controller may be sent, as the driver knows, or will.
@@ -36,6 +42,7 @@ impl Leases {
     pub(super) fn new(settings: &LeaseSettings, now: Instant) -> Self {
         Self {
             elections: Elections::new(&settings.identity, settings.timing, now),
+            started: now,
             terms: BTreeMap::new(),
             sent: BTreeMap::new(),
             news: VecDeque::new(),
@@ -63,6 +70,16 @@ impl Leases {
     pub(super) fn failure(&self) -> Option<String> {
         let failure = self.elections.failure()?;
         Some(format!("leader election: {failure}"))
+    }
+
+    /// Whether this host is not ready while a controller does not run here.
+    pub(super) fn counts(&self, controller: &str, now: Instant) -> bool {
+        now.since(self.started) < STARTS_FOR || self.is_lacking(controller)
+    }
+
+    /// Whether another replica can run a controller, and this one cannot.
+    pub(super) fn is_lacking(&self, controller: &str) -> bool {
+        self.elections.is_lacking(controller)
     }
 
     pub(super) fn handle(&mut self, now: Now, id: LeaseRequestId, answer: LeaseAnswer) {
@@ -120,6 +137,19 @@ impl<G: Clone> Host<G> {
             self.control.lead(now, held, &passing);
             self.machine.set_terms(now, leases.terms.clone());
         }
+    }
+
+    /// Decides which leases are given away. Returns whether there are any of which the halves
+    /// of the host do not know yet: they pass on after what they have to write before.
+    pub(super) fn give_leases_away(&mut self, now: Instant) -> bool {
+        let Some(leases) = self.leases.as_mut().filter(|one| one.due <= now) else {
+            return false;
+        };
+        let (control, machine) = (&self.control, &self.machine);
+        let activity = |controller: &str| activity(control, machine, controller);
+        leases.elections.advance(now, activity);
+        let held = leases.elections.terms(now).map(|(name, _)| name);
+        !held.eq(leases.terms.keys().map(String::as_str))
     }
 
     /// The next effect of the elections.

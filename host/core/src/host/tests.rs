@@ -13,7 +13,10 @@ use std::time::Duration;
 use super::*;
 use crate::api::{ModuleSource, RolloutConfig, encode_config};
 use crate::circuit::{CallFailure, CallFailureKind};
-use crate::control::{Declaration, DeclaredController, LoadResult, LoadTarget, Requests, requests};
+use crate::control::{
+    Declaration, DeclaredController, LoadFailure, LoadProblem, LoadResult, LoadTarget, Requests,
+    requests,
+};
 use crate::controller::Outcome;
 use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
@@ -46,6 +49,8 @@ struct Bench {
     recording: bool,
     /// Whether records can be read.
     readable: bool,
+    /// Whether modules can be loaded.
+    loads: bool,
     writes: VecDeque<(RecordId, Owner, Record)>,
     /// The version that each status was to replace.
     replaced: Vec<Option<StatusVersion>>,
@@ -175,6 +180,7 @@ impl Bench {
             trust,
             recording: true,
             readable: true,
+            loads: true,
             writes: VecDeque::new(),
             replaced: Vec::new(),
             records,
@@ -222,6 +228,10 @@ impl Bench {
 
     fn control(&mut self, effect: ControlEffect) {
         let input = match effect {
+            ControlEffect::Load(load) if !self.loads => ControlInput::Loaded {
+                id: load.id,
+                result: Err(LoadProblem::new(LoadFailure::NotFound, "no answer")),
+            },
             ControlEffect::Load(load) => {
                 let spec = match load.target {
                     LoadTarget::Desired { spec, .. } => spec,

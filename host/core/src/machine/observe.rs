@@ -66,12 +66,13 @@ impl<G: Clone> Machine<G> {
         pending.filter(|one| one.hindrance.is_some())
     }
 
-    /// What keeps a controller from running; none if all of them run.
-    pub(crate) fn waiting(&self) -> Option<String> {
+    /// What keeps a controller from running, of those that count; none if all of them run.
+    pub(crate) fn waiting(&self, counts: impl Fn(&str) -> bool) -> Option<String> {
         if self.mapping.is_none() {
             return Some("the first discovery has not succeeded yet".to_owned());
         }
-        self.controllers.iter().find_map(|(name, hosted)| {
+        let mut counted = self.controllers.iter().filter(|(name, _)| counts(name));
+        counted.find_map(|(name, hosted)| {
             match hosted
                 .controller
                 .as_ref()

@@ -64,7 +64,7 @@ impl<G: Clone> Controller<G> {
         if self.carried.is_empty() {
             seen.and_then(|seen| seen.recent).unwrap_or_default()
         } else {
-            self.carried.recent()
+            self.carried.former().recent
         }
     }
 

@@ -69,7 +69,7 @@ impl<G: Clone> Controller<G> {
             },
             candidate,
             tripped: self.trips.resumed().to_vec(),
-            recent: self.carried.recent(),
+            recent: self.carried.former(),
         };
         Some(PendingDecision::new(Decision::of(&self.status), desired))
     }

@@ -239,10 +239,11 @@ fn a_crash_does_not_double_a_guardrail() {
     assert!(next.is_tripped());
 }
 
-/// The clock of the next host may be wrong by some minutes, not by an hour.
+/// It counts whatever the clocks say. If it is certainly recent unless a clock is wrong by many
+/// minutes, it trips the guardrail as any other plans do; else the guardrail resets itself.
 #[test]
-fn what_was_admitted_an_hour_before_a_start_does_not_count() {
-    let spec = guarded(3, COOLDOWN);
+fn what_was_admitted_an_hour_before_a_start_counts_for_a_minute() {
+    let spec = guarded(3, Cooldown::UntilReset);
     for (pause, left) in [(5 * MINUTE, 1), (60 * MINUTE, 0)] {
         let mut bench = Bench::new();
         bench.declare(spec.clone(), Requests::default());
@@ -252,7 +253,11 @@ fn what_was_admitted_an_hour_before_a_start_does_not_count() {
         let mut next = bench.restart_after(pause, declaration(NAME, spec.clone()));
         next.list(&["d"]);
         next.work(Duration::from_secs(3));
+        assert_eq!(next.pods.len(), 1, "after {pause:?}: a fourth deletion");
+        assert!(next.is_tripped());
+        next.work(MINUTE);
         assert_eq!(next.pods.len(), left, "after {pause:?}");
+        assert_eq!(next.is_tripped(), left > 0);
     }
 }
 

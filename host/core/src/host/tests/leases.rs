@@ -1,5 +1,6 @@
 //! Two replicas: one writes, the other runs in the dark and takes over.
 
+mod ready;
 mod records;
 
 use super::*;
@@ -27,6 +28,10 @@ struct Pair {
     recorded: Vec<usize>,
     /// How often each replica called its guest.
     called: [usize; 2],
+    /// Whether requests for leases have their answers a tick later.
+    is_slow: bool,
+    /// Whether a replica that starts can load modules.
+    loads: bool,
 }
 
 impl Pair {
@@ -43,6 +48,8 @@ impl Pair {
             is_delivered: true,
             recorded: Vec::new(),
             called: [0; 2],
+            is_slow: false,
+            loads: true,
         };
         pair.start_replica(0);
         pair.start_replica(1);
@@ -62,6 +69,7 @@ impl Pair {
         };
         let wall = Wall(NOON + i64::try_from(self.time.as_millis()).unwrap());
         let mut bench = Bench::start_at(wall, self.records.clone(), trust, Some(leases));
+        bench.loads = self.loads;
         bench.declare_all(vec![self.declared.clone()]);
         self.replicas[replica] = Some(bench);
     }
@@ -140,6 +148,7 @@ impl Pair {
         if self.replicas[replica].is_none() {
             return;
         }
+        let mut requests = std::mem::take(&mut self.replica(replica).leases);
         let pods: Vec<String> = self.pods.iter().cloned().collect();
         let mut called = 0;
         self.with(replica, |bench| {
@@ -151,7 +160,12 @@ impl Pair {
             called = bench.answer().len();
         });
         self.called[replica] += called;
-        while let Some(request) = self.replica(replica).leases.pop_front() {
+        loop {
+            let mut next = requests.pop_front();
+            if !self.is_slow {
+                next = next.or_else(|| self.replica(replica).leases.pop_front());
+            }
+            let Some(request) = next else { break };
             let (id, answer) = self.serve(request);
             self.with(replica, |bench| bench.input(Input::Lease(id, answer)));
         }

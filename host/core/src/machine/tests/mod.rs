@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::account::Account;
-use crate::budget::RecentWrites;
+use crate::budget::FormerWrites;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -245,7 +245,7 @@ impl Bench {
     /// What keeps the controllers from running, according to the next report.
     fn waiting(&mut self) -> Option<String> {
         self.pass(SECOND);
-        self.machine.waiting()
+        self.machine.waiting(|_| true)
     }
 
     /// An answer is executed, and the driver has not taken the effects yet.
@@ -387,7 +387,7 @@ fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
         cohort: Cohort::default(),
         candidate: None,
         tripped: vec![],
-        recent: RecentWrites::default(),
+        recent: FormerWrites::default(),
     }
 }
 

@@ -33,6 +33,42 @@ fn a_leader_that_stops_records_its_counts_before_it_passes_the_lease_on() {
     assert_eq!(pair.status().tripped.len(), 1);
 }
 
+/// Another replica should hold the lease, and gets it after some time.
+#[test]
+fn a_leader_that_gives_its_lease_back_records_its_counts_before() {
+    let (mut pair, leader) = after_three_deletions(100);
+    pair.is_slow = true;
+    let lease = LeaseName::Controller(NAME.into());
+    let holder = |pair: &Pair| pair.leases[&lease].lease.holder.clone();
+    let own = holder(&pair);
+    // The order of the replicas is another one with each name.
+    for _ in 0..20 {
+        pair.kill(1 - leader);
+        pair.start_replica(1 - leader);
+        for number in 0..400 {
+            if number % 3 == 0 {
+                pair.create(&format!("{:?}", pair.time));
+            }
+            // Each write has its answer later than a request for the lease.
+            let requests = &pair.replica(leader).leases;
+            let is_written = |one: &LeaseRequest| matches!(one, LeaseRequest::Write(_, name, _) if *name == lease);
+            if !requests.iter().any(is_written) {
+                pair.with(leader, Bench::record);
+                pair.replica(leader).recording = false;
+            }
+            pair.pass(TICK);
+            if holder(&pair) != own {
+                assert!(pair.replica(leader).writes.is_empty());
+                let recent = pair.deleted.iter();
+                let recent = recent.filter(|(.., at)| pair.time.saturating_sub(*at) < 60 * SECOND);
+                assert_eq!(recorded_deletions(&pair) as usize, recent.count());
+                return;
+            }
+        }
+    }
+    panic!("it gives its lease to nobody");
+}
+
 /// The API server does not answer the last write: the lease passes on when the term is over.
 #[test]
 fn a_last_write_without_an_answer_keeps_no_lease() {
