@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use davit_core::account::Account;
 use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
@@ -11,13 +10,14 @@ use davit_core::machine::ReadId;
 use davit_core::object::{ObjectRecord, ObjectRef};
 use davit_core::plan::{GetRequest, Plan};
 use davit_core::record::{Owner, Record, RecordId};
+use davit_core::request::call::{self, Sender};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
 use davit_core::request::record::RecordUpdate;
-use davit_core::request::{Repeats, Request, RequestError, Route};
+use davit_core::request::{Request, RequestError};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
-use davit_core::traffic::{Destination, Ticket, TurnRequest, Urgency};
+use davit_core::traffic::Ticket;
 
 use super::Notice;
 use crate::server::Answer;
@@ -55,63 +55,26 @@ pub(super) enum Caller {
     Record(RecordWorkId),
 }
 
-/// Who sends a request.
-#[derive(Clone, Debug)]
-pub(super) struct Sender {
-    /// The name of the controller; empty for the host itself.
-    controller: Arc<str>,
-    /// The account; none for the host's own.
-    account: Option<Account>,
-}
-
-impl Sender {
-    pub(super) fn new(controller: &str, account: Option<&Account>) -> Self {
-        Self {
-            controller: controller.into(),
-            account: account.cloned(),
-        }
-    }
-
-    /// The name of the controller; empty for the host itself.
-    pub(super) fn controller(&self) -> &str {
-        &self.controller
-    }
-
-    /// The host itself.
-    pub(super) fn host() -> Self {
-        Self::new("", None)
-    }
-
-    /// The user whom the request impersonates; empty if none.
-    fn user(&self) -> String {
-        self.account.as_ref().map(Account::user).unwrap_or_default()
-    }
-}
-
-/// A request, with its turn in the traffic.
-#[derive(Clone, Debug)]
+/// A request, with its turns in the traffic.
+#[derive(Debug)]
 pub(super) struct Call {
     pub(super) caller: Caller,
-    /// The user whom the request impersonates; empty if none.
-    pub(super) user: String,
+    pub(super) sender: Sender,
     pub(super) request: Request,
-    pub(super) asked: TurnRequest,
-    pub(super) repeats: Repeats,
-    pub(super) ticket: Option<Ticket>,
+    /// Decides when it is sent; none for a request without a turn.
+    pub(super) turns: Option<call::Call<Ticket, Vec<u8>>>,
     /// Whether the server may have executed it already.
     pub(super) may_be_executed: bool,
 }
 
 impl Call {
-    /// A request that was not sent yet and has no turn.
-    pub(super) fn new(caller: Caller, sender: &Sender, urgency: Urgency, request: Request) -> Self {
+    /// A request that was not sent yet and needs no turn.
+    pub(super) fn new(caller: Caller, sender: &Sender, request: Request) -> Self {
         Self {
             caller,
-            user: sender.user(),
-            asked: asked(sender, urgency, &request),
+            sender: sender.clone(),
             request,
-            repeats: Repeats::default(),
-            ticket: None,
+            turns: None,
             may_be_executed: false,
         }
     }
@@ -199,17 +162,5 @@ impl RecordCall {
     /// Whether the answer is on its way to the host.
     pub(super) fn is_answered(&self) -> bool {
         self.answer.is_some()
-    }
-}
-
-fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {
-    TurnRequest {
-        controller: Arc::clone(&sender.controller),
-        urgency,
-        destination: Destination {
-            user: sender.user().into(),
-            group: Route::of(&request.uri).group.into(),
-            access: request.access(urgency),
-        },
     }
 }

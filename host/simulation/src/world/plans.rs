@@ -5,11 +5,12 @@ use std::time::Duration;
 use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::machine::{Execute, Input};
 use davit_core::request::RequestError;
+use davit_core::request::call::Sender;
 use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent, withdrawn};
 use davit_core::traffic::Urgency;
 
 use super::Link;
-use super::in_flight::{Caller, Execution, ExecutionId, Sender};
+use super::in_flight::{Caller, Execution, ExecutionId};
 
 impl Link<'_> {
     /// Executes a plan. Its outcome is an [`Input::Executed`].
@@ -64,7 +65,7 @@ impl Link<'_> {
         let terms = &self.client.terms;
         let mut waiting = self.client.executions.values();
         let waiting = waiting
-            .find(|one| one.started.is_none() && !terms.contains_key(one.sender.controller()));
+            .find(|one| one.started.is_none() && !terms.contains_key(&*one.sender.controller));
         if let Some(execution) = waiting {
             let what = format!("{} waits without leadership", execution.plan.target);
             self.shared.violated(what);
@@ -77,7 +78,7 @@ impl Link<'_> {
             return true;
         };
         let execution = self.client.executions.get(&id);
-        execution.is_none_or(|one| self.is_in_term(one.sender.controller()))
+        execution.is_none_or(|one| self.is_in_term(&one.sender.controller))
     }
 
     /// A request has its turn.
