@@ -80,6 +80,12 @@ impl<P> Course<P> {
             permit: Some(permit),
         }
     }
+
+    /// The permit that no request has used.
+    #[must_use]
+    pub fn into_permit(self) -> Option<P> {
+        self.permit
+    }
 }
 
 /// One request and its repeats.
@@ -191,13 +197,7 @@ impl<P, B> Call<P, B> {
     /// Whether this replica may send requests for the controller now.
     pub fn handle_term(&mut self, holds: bool) -> CallAction<P, B> {
         self.state = match std::mem::replace(&mut self.state, State::Done) {
-            State::Granted(permit) if holds => {
-                // The plan has started: what follows finishes it.
-                if self.turn.urgency == Urgency::Begin {
-                    self.turn.urgency = Urgency::Finish;
-                }
-                State::Sent(permit)
-            }
+            State::Granted(permit) if holds => State::Sent(permit),
             State::Granted(permit) => {
                 let end = TurnEnd {
                     permit,
@@ -344,7 +344,7 @@ mod tests {
         assert!(matches!(result, Err(RequestError::Paused(for_long)) if for_long == left));
     }
 
-    /// The permit ends although nothing was sent, and says nothing about the server.
+    /// The permit ends although nothing was sent, and proves nothing about the server.
     #[test]
     fn after_the_term_nothing_is_sent() {
         for mut call in [
@@ -443,6 +443,7 @@ mod tests {
         assert!(matches!(first.handle_term(true), CallAction::Send));
         let ended = end(first.handle_answer(Err(refused(429, Some(1)))));
         assert_eq!(ended.permit, 1);
+        assert_eq!(course.permit, None);
         // Neither its repeat nor the next request has it.
         for mut later in [first, call(Method::Delete, &mut course)] {
             let CallAction::Wait(turn) = later.proceed() else {
@@ -450,21 +451,6 @@ mod tests {
             };
             assert_eq!(turn.urgency, Urgency::Finish);
         }
-    }
-
-    #[test]
-    fn the_repeat_of_a_plans_first_request_finishes_the_plan() {
-        let mut call = call(Method::Patch, &mut Course::new(Urgency::Begin));
-        let CallAction::Wait(turn) = call.proceed() else {
-            panic!("it waits for no turn");
-        };
-        assert_eq!(turn.urgency, Urgency::Begin);
-        send(&mut call, 1);
-        end(call.handle_answer(Err(refused(429, Some(1)))));
-        let CallAction::Wait(turn) = call.proceed() else {
-            panic!("it is not sent again");
-        };
-        assert_eq!(turn.urgency, Urgency::Finish);
     }
 
     /// A driver that passes an answer twice, or an answer that nobody asked for, sends

@@ -7,9 +7,9 @@ use davit_core::election::LeaseTiming;
 use davit_core::request::call::{self, Course, Sender};
 use davit_core::request::{Method, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
-use davit_core::traffic::{Ticket, Turn, Urgency};
+use davit_core::traffic::{LoadSignal, Ticket, Turn, TurnRequest, Urgency};
 
-use super::in_flight::{Call, CallId, Caller, Exchange, Execution};
+use super::in_flight::{Call, CallId, Caller, Exchange, Execution, ExecutionId, Waiter};
 use super::{Link, Notice, ScheduledEvent, Write};
 use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
@@ -37,13 +37,31 @@ impl Link<'_> {
         urgency: Urgency,
         request: Request,
     ) {
-        let mut turns = call::Call::new(&request, sender, &mut Course::new(urgency));
-        let next = turns.proceed();
-        let call = Call {
-            turns: Some(turns),
-            ..Call::new(caller, sender, request)
+        let call = Call::in_turn(caller, sender, &mut Course::new(urgency), request);
+        self.begin(call);
+    }
+
+    /// Starts a call.
+    pub(super) fn begin(&mut self, mut call: Call) {
+        let Some(next) = call.turns.as_mut().map(call::Call::proceed) else {
+            return;
         };
-        self.proceed_with(call, next);
+        if let Some((caller, result)) = self.proceed_with(call, next) {
+            self.deliver_answer(caller, &result);
+        }
+    }
+
+    /// Joins a line.
+    pub(super) fn wait(&mut self, turn: TurnRequest, waiting: Waiter) {
+        let ticket = self.client.traffic.ask(turn, self.shared.instant);
+        self.client.waiting.insert(ticket, waiting);
+        self.give_turns();
+    }
+
+    /// Ends a turn in which nothing was sent.
+    pub(super) fn end_unused(&mut self, ticket: Ticket) {
+        let (now, unknown) = (self.shared.instant, LoadSignal::Unknown);
+        self.client.traffic.end(ticket, "", unknown, now);
     }
 
     /// Executes the actions of a call until it needs a turn, an answer or nothing more.
@@ -54,14 +72,11 @@ impl Link<'_> {
             let turns = call.turns.as_mut()?;
             next = match next {
                 CallAction::Wait(turn) => {
-                    let ticket = self.client.traffic.ask(turn, now);
-                    self.client.waiting.insert(ticket, call);
-                    self.give_turns();
+                    self.wait(turn, Waiter::Call(call.into()));
                     return None;
                 }
                 CallAction::CheckTerm => turns.handle_term(self.may_send(call.caller)),
                 CallAction::Send => {
-                    self.started(call.caller);
                     self.send(call);
                     return None;
                 }
@@ -78,16 +93,16 @@ impl Link<'_> {
         }
     }
 
-    /// Drops the waiting requests of these callers.
-    pub(super) fn leave_lines(&mut self, leaves: impl Fn(Caller) -> bool) {
-        let now = self.shared.instant;
-        let (gone, stay) = std::mem::take(&mut self.client.waiting)
-            .into_iter()
-            .partition(|(_, call)| leaves(call.caller));
-        self.client.waiting = stay;
-        for ticket in std::collections::BTreeMap::into_keys(gone) {
-            let unknown = davit_core::traffic::LoadSignal::Unknown;
-            self.client.traffic.end(ticket, "", unknown, now);
+    /// These plans wait no more.
+    pub(super) fn leave_lines(&mut self, plans: &[ExecutionId]) {
+        let leaves = |waiting: &Waiter| matches!(waiting, Waiter::Plan(id) if plans.contains(id));
+        let waiting = &mut self.client.waiting;
+        let gone: Vec<Ticket> = waiting
+            .extract_if(.., |_, waiting| leaves(waiting))
+            .map(|(ticket, _)| ticket)
+            .collect();
+        for ticket in gone {
+            self.end_unused(ticket);
         }
         self.give_turns();
     }
@@ -96,18 +111,22 @@ impl Link<'_> {
     pub(super) fn give_turns(&mut self) {
         let now = self.shared.instant;
         while let Some((ticket, turn)) = self.client.traffic.poll_turn(now) {
-            let Some(mut call) = self.client.waiting.remove(&ticket) else {
-                continue;
-            };
-            let Some(turns) = &mut call.turns else {
-                continue;
-            };
-            let next = turns.handle_turn(match turn {
+            let turn = match turn {
                 Turn::Go => Ok(ticket),
                 Turn::Paused(left) => Err(left),
-            });
-            if let Some((caller, result)) = self.proceed_with(call, next) {
-                self.deliver_answer(caller, &result);
+            };
+            match self.client.waiting.remove(&ticket) {
+                Some(Waiter::Plan(id)) => self.plan_turn(id, turn),
+                Some(Waiter::Call(mut call)) => {
+                    let Some(turns) = &mut call.turns else {
+                        continue;
+                    };
+                    let next = turns.handle_turn(turn);
+                    if let Some((caller, result)) = self.proceed_with(*call, next) {
+                        self.deliver_answer(caller, &result);
+                    }
+                }
+                None => {}
             }
         }
         if let Some(at) = self.client.traffic.poll_timeout(now) {
@@ -305,6 +324,7 @@ impl Link<'_> {
             Caller::Read(read, part) => self.read_answered(read, part, result),
             Caller::Review(id) => self.review_answered(id, result),
             Caller::Lease(id) => self.lease_answered(id, result),
+            Caller::Event(id) => self.event_answered(id, result),
             Caller::Page(_) | Caller::Watch(_) | Caller::Record(_) => {}
         }
     }

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
+use davit_core::events::{Decision, SendId};
 use davit_core::failure::Failure;
 use davit_core::machine::ReadId;
 use davit_core::object::{ObjectRecord, ObjectRef};
 use davit_core::plan::{GetRequest, Plan};
 use davit_core::record::{Owner, Record, RecordId};
-use davit_core::request::call::{self, Sender};
+use davit_core::request::call::{self, Course, Sender};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
 use davit_core::request::record::RecordUpdate;
@@ -53,6 +54,17 @@ pub(super) enum Caller {
     Lease(LeaseRequestId),
     /// A read or a write of a record.
     Record(RecordWorkId),
+    /// The recorder of events.
+    Event(SendId),
+}
+
+/// What waits for its turn.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// A request.
+    Call(Box<Call>),
+    /// A plan that has not started.
+    Plan(ExecutionId),
 }
 
 /// A request, with its turns in the traffic.
@@ -76,6 +88,19 @@ impl Call {
             request,
             turns: None,
             may_be_executed: false,
+        }
+    }
+
+    /// A request that was not sent yet and needs turns: the next one of a course.
+    pub(super) fn in_turn(
+        caller: Caller,
+        sender: &Sender,
+        course: &mut Course<Ticket>,
+        request: Request,
+    ) -> Self {
+        Self {
+            turns: Some(call::Call::new(&request, sender, course)),
+            ..Self::new(caller, sender, request)
         }
     }
 }
@@ -109,8 +134,11 @@ pub(super) struct Execution {
     pub(super) id: PlanId,
     pub(super) sender: Sender,
     pub(super) plan: Arc<Plan>,
+    /// The decision that its events name; none if they are not recorded.
+    pub(super) decision: Option<Decision>,
     pub(super) steps: PlanExecution,
-    /// When the first request had its turn; none before.
+    pub(super) course: Course<Ticket>,
+    /// When the plan had its turn; none before.
     pub(super) started: Option<Instant>,
 }
 
