@@ -15,7 +15,7 @@ use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::{Ticket, Traffic};
 
-use super::events::HostEvents;
+use super::event_ledger::HostEvents;
 use super::in_flight::{
     CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall, RecordWork, RecordWorkId,
     Waiter,

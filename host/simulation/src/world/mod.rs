@@ -4,6 +4,7 @@ mod calls;
 mod client;
 mod conditions;
 mod discovery;
+mod event_ledger;
 mod events;
 mod in_flight;
 mod leases;
