@@ -9,8 +9,10 @@ pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
 use davit_core::refusal::ErrorResponse;
-use davit_core::request::{Cause, NoAnswer, Repeats, Request, RequestError, Route};
-use davit_core::traffic::{Access, Destination, LoadSignal, TurnRequest, Urgency};
+use davit_core::request::call::{self, Call, CallAction, Sender};
+use davit_core::request::{Cause, NoAnswer, Request, RequestError};
+use davit_core::time::Instant;
+use davit_core::traffic::Urgency;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -51,64 +53,35 @@ pub struct Api {
     request_timeout: Duration,
     limiter: Limiter,
     reach: Arc<Mutex<Reachability>>,
-    /// The controller that requests are sent for; empty for the host itself.
-    controller: Arc<str>,
-    /// The user to impersonate; none for the client's own.
-    user: Option<User>,
+    /// The controller that requests are sent for, and the user to impersonate.
+    sender: Sender,
+    /// The header with that user; none for the client's own.
+    user: Option<HeaderValue>,
     /// Stores the requests that had to wait for a turn.
     journal: Option<RequestJournal>,
-}
-
-#[derive(Clone)]
-struct User {
-    name: Arc<str>,
-    header: HeaderValue,
-}
-
-impl User {
-    fn of(account: &Account) -> Self {
-        let name = account.user();
-        // A name that no header can have is refused.
-        let refused = HeaderValue::from_static("system:anonymous");
-        Self {
-            header: HeaderValue::from_str(&name).unwrap_or(refused),
-            name: name.into(),
-        }
-    }
 }
 
 /// The priority of requests that belong together, such as those of a plan, and the
 /// permit of the first one.
 #[derive(Debug)]
-pub struct Course {
-    urgency: Urgency,
-    /// The permit of the next request, if it was given in advance.
-    permit: Option<Permit>,
-}
+pub struct Course(call::Course<Permit>);
 
 impl Course {
     /// Requests of a guest's live reads.
     pub(crate) fn of_reads() -> Self {
-        Self::new(Urgency::Read)
+        Self(call::Course::new(Urgency::Read))
     }
 
     /// Requests for events.
     pub(crate) fn of_events() -> Self {
-        Self::new(Urgency::Event)
-    }
-
-    fn new(urgency: Urgency) -> Self {
-        Self {
-            urgency,
-            permit: None,
-        }
+        Self(call::Course::new(Urgency::Event))
     }
 }
 
 /// A plan that sends no request.
 impl Default for Course {
     fn default() -> Self {
-        Self::new(Urgency::Finish)
+        Self(call::Course::new(Urgency::Finish))
     }
 }
 
@@ -122,7 +95,7 @@ impl Api {
             request_timeout: settings.request_timeout,
             limiter: Limiter::new(settings.rate, clock),
             reach: Arc::default(),
-            controller: "".into(),
+            sender: Sender::default(),
             user: None,
             journal: None,
         }
@@ -134,9 +107,13 @@ impl Api {
     /// client then needs the verb `impersonate`.
     #[must_use]
     pub fn on_behalf_of(&self, controller: &str, account: Option<&Account>) -> Self {
+        let sender = Sender::new(controller, account);
+        // A name that no header can have is refused.
+        let refused = HeaderValue::from_static("system:anonymous");
+        let header = account.map(|_| HeaderValue::from_str(&sender.user).unwrap_or(refused));
         Self {
-            controller: controller.into(),
-            user: account.map(User::of),
+            sender,
+            user: header,
             ..self.clone()
         }
     }
@@ -202,16 +179,9 @@ impl Api {
 
     /// Waits for the turn of a plan's first request, which writes to this API group.
     pub(crate) async fn start(&self, group: &str) -> Result<Course, RequestError> {
-        let turn_request = self.turn_request(group, Access::Write, Urgency::Begin);
-        let permit = self
-            .limiter
-            .turn(turn_request)
-            .await
-            .map_err(RequestError::Paused)?;
-        Ok(Course {
-            urgency: Urgency::Finish,
-            permit: Some(permit),
-        })
+        let turn = self.limiter.turn(self.sender.beginning(group)).await;
+        let permit = turn.map_err(RequestError::Paused)?;
+        Ok(Course(call::Course::started(permit)))
     }
 
     /// Sends a read when it has its turn.
@@ -219,9 +189,7 @@ impl Api {
         self.call(request, &mut Course::of_reads()).await
     }
 
-    /// Sends a request when it has its turn. Sends it again if the server certainly did
-    /// not execute it: after the pause that the server asked for, or immediately if
-    /// there was no connection.
+    /// Sends a request when it has its turn, and again as [`Call`] decides.
     pub(crate) async fn call(
         &self,
         request: &Request,
@@ -237,58 +205,49 @@ impl Api {
         course: &mut Course,
         term: &Term,
     ) -> Result<Bytes, RequestError> {
-        let group = Route::of(&request.uri).group;
-        let access = request.access(course.urgency);
-        let turn_request = self.turn_request(&group, access, course.urgency);
-        let kind = request.kind();
-        let mut repeats = Repeats::default();
+        let mut asked = self.clock.instant();
+        let mut call = Call::new(request, &self.sender, &mut course.0);
+        let mut next = call.proceed();
         loop {
-            let asked = self.clock.instant();
-            let permit = if let Some(permit) = course.permit.take() {
-                permit
-            } else {
-                let turn = self.limiter.turn(turn_request.clone()).await;
-                turn.map_err(RequestError::Paused)?
+            next = match next {
+                CallAction::Wait(turn) => {
+                    asked = self.clock.instant();
+                    call.handle_turn(self.limiter.turn(turn).await)
+                }
+                CallAction::CheckTerm => call.handle_term(term.holds()),
+                CallAction::Send => {
+                    call.handle_answer(self.exchange_journaled(request, term, asked).await)
+                }
+                CallAction::EndTurn(end) => {
+                    if let Some((destination, pause)) = end.pause {
+                        self.limiter.pause(destination, pause);
+                    }
+                    end.permit.end(&request.kind(), end.signal);
+                    call.proceed()
+                }
+                CallAction::Done(result) => return result,
             };
-            if let Err(lost) = term.check() {
-                permit.end(&kind, LoadSignal::Unknown);
-                return Err(lost);
-            }
-            let sent_at = self.clock.instant();
-            let sent = self.exchange(request, term).await;
-            if let Some(journal) = &self.journal {
-                let times = RequestTimes {
-                    asked,
-                    sent: sent_at,
-                    answered: self.clock.instant(),
-                };
-                journal.add(request, times, &sent);
-            }
-            let sent = sent.map(|(_, body)| body);
-            permit.end(&kind, RequestError::ended(&sent));
-            let Err(error) = &sent else {
-                return sent;
-            };
-            if let Some(pause) = error.overload_pause() {
-                self.limiter.pause(turn_request.destination.clone(), pause);
-            }
-            if !repeats.may_repeat(request.method, error) {
-                return sent;
-            }
         }
     }
 
-    fn turn_request(&self, group: &str, access: Access, urgency: Urgency) -> TurnRequest {
-        let user = self.user.as_ref();
-        TurnRequest {
-            controller: Arc::clone(&self.controller),
-            urgency,
-            destination: Destination {
-                user: user.map_or_else(|| "".into(), |user| Arc::clone(&user.name)),
-                group: group.into(),
-                access,
-            },
+    /// Sends a request that was asked for at this time, and notes its times.
+    async fn exchange_journaled(
+        &self,
+        request: &Request,
+        term: &Term,
+        asked: Instant,
+    ) -> Result<Bytes, RequestError> {
+        let sent = self.clock.instant();
+        let answer = self.exchange(request, term).await;
+        if let Some(journal) = &self.journal {
+            let times = RequestTimes {
+                asked,
+                sent,
+                answered: self.clock.instant(),
+            };
+            journal.add(request, times, &answer);
         }
+        answer.map(|(_, body)| body)
     }
 
     /// Sends a request once, without waiting for a turn.
@@ -313,8 +272,7 @@ impl Api {
         term: &Term,
     ) -> Result<(StatusCode, Bytes), RequestError> {
         let exchange = async {
-            let user = self.user.as_ref().map(|user| &user.header);
-            let mut encoded = encode(request, user)?;
+            let mut encoded = encode(request, self.user.as_ref())?;
             if term.is_limited() {
                 // For the last check, at the connection.
                 encoded.extensions_mut().insert(term.clone());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use davit_core::election::LeaseTerm;
-use davit_core::request::{Cause, NoAnswer, RequestError};
+use davit_core::request::RequestError;
 use davit_core::time::Instant;
 use tokio::sync::watch;
 use tokio::time::timeout_at;
@@ -63,16 +63,6 @@ impl Term {
         }
     }
 
-    /// Fails unless requests may be sent now. A request may have waited for its turn, or be
-    /// sent again, since [`Self::send`] started.
-    pub(crate) fn check(&self) -> Result<(), RequestError> {
-        if self.holds() {
-            Ok(())
-        } else {
-            Err(lost(true))
-        }
-    }
-
     /// Sends a request, if this replica leads. Another one may lead soon after the term: the
     /// request ends before.
     pub async fn send(
@@ -82,25 +72,18 @@ impl Term {
         let Some(limit) = &self.0 else {
             return request.await;
         };
-        let current = limit.current().ok_or_else(|| lost(true))?;
+        let current = limit
+            .current()
+            .ok_or_else(|| RequestError::term_over(true))?;
         let deadline = limit.clock.deadline(current.ends());
         let answer = timeout_at(deadline, request).await;
-        answer.unwrap_or_else(|_| Err(lost(false)))
+        answer.unwrap_or_else(|_| Err(RequestError::term_over(false)))
     }
 
     /// Whether there are other replicas.
     pub(crate) fn is_limited(&self) -> bool {
         self.0.is_some()
     }
-}
-
-/// The error of a request after the end of a term.
-fn lost(unsent: bool) -> RequestError {
-    RequestError::NoAnswer(NoAnswer {
-        cause: Cause::Other,
-        unsent,
-        detail: TermOver.to_string(),
-    })
 }
 
 impl Limit {

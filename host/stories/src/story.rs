@@ -45,6 +45,8 @@ const MOST_ATTENTION: usize = 4;
 const ATTENTION: Duration = Duration::from_secs(45);
 /// How long the cluster may take to come to rest.
 const LONGEST_CALM: Duration = Duration::from_hours(1);
+/// How long a healthy host may take to send its events: longer than it retries one.
+const LONGEST_EVENTS: Duration = Duration::from_secs(300);
 /// How long a healthy host may take to finish its work: less than an expectation lasts.
 const PROMPT: Duration = Duration::from_secs(25);
 /// How long operators reset guardrails that trip again and again.
@@ -196,6 +198,7 @@ impl Story {
         let mut problems = self.hurry();
         self.rest(ROLLED_OUT);
         let rests = self.comes_to_rest();
+        problems.extend(self.unsent_events());
         problems.extend(self.problems());
         if !rests {
             problems.push("controllers still write an hour after the last fault".to_owned());
@@ -483,6 +486,19 @@ impl Story {
         false
     }
 
+    /// Waits until the hosts have sent their events. Each event is retried for two minutes.
+    fn unsent_events(&mut self) -> Option<String> {
+        let deadline = self.now().after(LONGEST_EVENTS);
+        while self.simulation.world.waiting_events() > 0 && self.now() < deadline {
+            self.pass(ATTENTION);
+        }
+        let waiting = self.simulation.world.waiting_events();
+        (waiting > 0).then(|| {
+            let time = LONGEST_EVENTS.as_secs();
+            format!("{waiting} events still wait {time} s after the last write")
+        })
+    }
+
     /// Objects that the controllers should have deleted or changed.
     fn left_over(&self) -> Vec<String> {
         let world = &self.simulation.world;
@@ -494,6 +510,7 @@ impl Story {
 
     fn problems(&mut self) -> Vec<String> {
         let statuses = self.operators.problems(&mut self.simulation);
+        self.world().check_events();
         let world = &self.simulation.world;
         let mut problems = world.violations().to_vec();
         problems.extend(self.fates.missing(&cluster::list_all(world)));

@@ -83,6 +83,21 @@ impl RequestError {
         }
     }
 
+    /// This replica leads the controller no longer.
+    #[must_use]
+    pub fn term_over(unsent: bool) -> Self {
+        Self::NoAnswer(NoAnswer {
+            cause: Cause::Other,
+            unsent,
+            detail: "this replica does not lead the controller any more".to_owned(),
+        })
+    }
+
+    /// The request has ended before, and somebody else has its result.
+    pub(super) fn over() -> Self {
+        Self::NoAnswer(NoAnswer::strange("the request is over"))
+    }
+
     /// Whether the object does not exist.
     #[must_use]
     pub fn is_not_found(&self) -> bool {

@@ -5,6 +5,8 @@
 //! - [`stream`] lists and watches a resource.
 //! - [`read`] answers the live reads of a guest.
 //! - [`review`] asks what an account may do.
+//! - [`call`] sends one of them when it has its turn, and decides whether it is sent
+//!   again.
 //! - [`event`] creates and patches events.
 //! - [`lease`] reads and writes the leases of leader election.
 //! - [`record`] reads and writes the records of controllers.
@@ -13,6 +15,7 @@
 
 mod attempt;
 mod body;
+pub mod call;
 mod error;
 pub mod event;
 pub mod lease;

@@ -37,13 +37,18 @@ impl Driver<'_> {
             ControlEffect::Review { id, review } => self.link().review(id, review),
             ControlEffect::KeepModules(digests) => self.host.cache.keep(&digests),
             ControlEffect::Event {
-                controller, notice, ..
+                controller,
+                object,
+                notice,
             } => {
                 self.link().note(format_args!(
                     "{controller}: {} {}",
                     notice.reason, notice.message
                 ));
                 self.host.watchdog.notified(&controller, &notice);
+                if let Some(object) = &object {
+                    self.link().record(object, notice.event(), None);
+                }
             }
             ControlEffect::Answer { id, result } => {
                 let is_it = |(_, pause): &(&String, &(ChangeId, bool))| **pause == (id, true);

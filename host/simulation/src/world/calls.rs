@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::election::LeaseTiming;
-use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
+use davit_core::request::call::{self, Course, Sender};
+use davit_core::request::{Method, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
-use davit_core::traffic::{Turn, Urgency};
+use davit_core::traffic::{LoadSignal, Ticket, Turn, TurnRequest, Urgency};
 
-use super::in_flight::{Call, CallId, Caller, Exchange, Execution, Sender};
+use super::in_flight::{Call, CallId, Caller, Exchange, Execution, ExecutionId, Waiter};
 use super::{Link, Notice, ScheduledEvent, Write};
 use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
@@ -18,13 +19,17 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest time between two checks for turns.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
+type CallAction = call::CallAction<Ticket, Vec<u8>>;
+/// What the caller learns.
+type CallResult = (Caller, Result<Vec<u8>, RequestError>);
+
 impl Link<'_> {
     /// Sends a request of a stream, which waits for no turn.
     pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
-        self.send(Call::new(caller, &Sender::host(), Urgency::Read, request));
+        self.send(Call::new(caller, &Sender::default(), request));
     }
 
-    /// Lets a request wait for its turn.
+    /// Sends a request when it has its turn.
     pub(super) fn ask(
         &mut self,
         caller: Caller,
@@ -32,29 +37,72 @@ impl Link<'_> {
         urgency: Urgency,
         request: Request,
     ) {
-        self.ask_again(Call::new(caller, sender, urgency, request));
+        let call = Call::in_turn(caller, sender, &mut Course::new(urgency), request);
+        self.begin(call);
     }
 
-    fn ask_again(&mut self, mut call: Call) {
-        let ticket = self
-            .client
-            .traffic
-            .ask(call.asked.clone(), self.shared.instant);
-        call.ticket = Some(ticket);
-        self.client.waiting.insert(ticket, call);
+    /// Starts a call.
+    pub(super) fn begin(&mut self, mut call: Call) {
+        let Some(next) = call.turns.as_mut().map(call::Call::proceed) else {
+            return;
+        };
+        if let Some((caller, result)) = self.proceed_with(call, next) {
+            self.deliver_answer(caller, &result);
+        }
+    }
+
+    /// Joins a line.
+    pub(super) fn wait(&mut self, turn: TurnRequest, waiting: Waiter) {
+        let ticket = self.client.traffic.ask(turn, self.shared.instant);
+        self.client.waiting.insert(ticket, waiting);
         self.give_turns();
     }
 
-    /// Drops the waiting requests of these callers.
-    pub(super) fn leave_lines(&mut self, leaves: impl Fn(Caller) -> bool) {
+    /// Ends a turn in which nothing was sent.
+    pub(super) fn end_unused(&mut self, ticket: Ticket) {
+        let (now, unknown) = (self.shared.instant, LoadSignal::Unknown);
+        self.client.traffic.end(ticket, "", unknown, now);
+    }
+
+    /// Executes the actions of a call until it needs a turn, an answer or nothing more.
+    /// Returns its result if it has ended.
+    fn proceed_with(&mut self, mut call: Call, mut next: CallAction) -> Option<CallResult> {
         let now = self.shared.instant;
-        let (gone, stay) = std::mem::take(&mut self.client.waiting)
-            .into_iter()
-            .partition(|(_, call)| leaves(call.caller));
-        self.client.waiting = stay;
-        for ticket in std::collections::BTreeMap::into_keys(gone) {
-            let unknown = davit_core::traffic::LoadSignal::Unknown;
-            self.client.traffic.end(ticket, "", unknown, now);
+        loop {
+            let turns = call.turns.as_mut()?;
+            next = match next {
+                CallAction::Wait(turn) => {
+                    self.wait(turn, Waiter::Call(call.into()));
+                    return None;
+                }
+                CallAction::CheckTerm => turns.handle_term(self.may_send(call.caller)),
+                CallAction::Send => {
+                    self.send(call);
+                    return None;
+                }
+                CallAction::EndTurn(end) => {
+                    let traffic = &mut self.client.traffic;
+                    if let Some((destination, pause)) = end.pause {
+                        traffic.pause(destination, pause, now);
+                    }
+                    traffic.end(end.permit, &call.request.kind(), end.signal, now);
+                    turns.proceed()
+                }
+                CallAction::Done(result) => return Some((call.caller, result)),
+            };
+        }
+    }
+
+    /// These plans wait no more.
+    pub(super) fn leave_lines(&mut self, plans: &[ExecutionId]) {
+        let leaves = |waiting: &Waiter| matches!(waiting, Waiter::Plan(id) if plans.contains(id));
+        let waiting = &mut self.client.waiting;
+        let gone: Vec<Ticket> = waiting
+            .extract_if(.., |_, waiting| leaves(waiting))
+            .map(|(ticket, _)| ticket)
+            .collect();
+        for ticket in gone {
+            self.end_unused(ticket);
         }
         self.give_turns();
     }
@@ -63,30 +111,22 @@ impl Link<'_> {
     pub(super) fn give_turns(&mut self) {
         let now = self.shared.instant;
         while let Some((ticket, turn)) = self.client.traffic.poll_turn(now) {
-            let Some(mut call) = self.client.waiting.remove(&ticket) else {
-                continue;
+            let turn = match turn {
+                Turn::Go => Ok(ticket),
+                Turn::Paused(left) => Err(left),
             };
-            match turn {
-                Turn::Go if !self.may_send(call.caller) => {
-                    let lost = Err(RequestError::NoAnswer(NoAnswer {
-                        cause: Cause::Other,
-                        unsent: true,
-                        detail: "the host does not lead the controller any more".to_owned(),
-                    }));
-                    self.may_repeat(&mut call, &lost);
-                    self.deliver_answer(call.caller, &lost);
-                }
-                Turn::Go => {
-                    self.started(call.caller);
-                    if call.asked.urgency == Urgency::Begin {
-                        // The plan has started: its later requests finish it.
-                        call.asked.urgency = Urgency::Finish;
+            match self.client.waiting.remove(&ticket) {
+                Some(Waiter::Plan(id)) => self.plan_turn(id, turn),
+                Some(Waiter::Call(mut call)) => {
+                    let Some(turns) = &mut call.turns else {
+                        continue;
+                    };
+                    let next = turns.handle_turn(turn);
+                    if let Some((caller, result)) = self.proceed_with(*call, next) {
+                        self.deliver_answer(caller, &result);
                     }
-                    self.send(call);
                 }
-                Turn::Paused(left) => {
-                    self.deliver_answer(call.caller, &Err(RequestError::Paused(left)));
-                }
+                None => {}
             }
         }
         if let Some(at) = self.client.traffic.poll_timeout(now) {
@@ -144,7 +184,7 @@ impl Link<'_> {
         match call.caller {
             Caller::Lease(_) => now.after(LeaseTiming::default().retry_period),
             Caller::Execution(_) => {
-                let end = self.work_ends(&call.asked.controller);
+                let end = self.work_ends(&call.sender.controller);
                 now.after(REQUEST_TIMEOUT).min(end)
             }
             Caller::Record(work) => self.record_deadline(work),
@@ -175,7 +215,10 @@ impl Link<'_> {
             return;
         }
         let call = &exchange.call;
-        let arrival = self.shared.server.arrive(time, &call.request, &call.user);
+        let arrival = self
+            .shared
+            .server
+            .arrive(time, &call.request, &call.sender.user);
         for fault in &arrival.faults {
             self.shared.count(*fault);
         }
@@ -183,12 +226,12 @@ impl Link<'_> {
             self.shared.instant,
             format_args!(
                 "{}{} {} {}",
-                if call.asked.controller.is_empty() {
+                if call.sender.controller.is_empty() {
                     ""
                 } else {
                     "> "
                 },
-                call.asked.controller,
+                call.sender.controller,
                 call.request,
                 arrival.code
             ),
@@ -196,7 +239,7 @@ impl Link<'_> {
         if matches!(call.caller, Caller::Execution(_)) && call.request.method != Method::Get {
             self.shared.writes.push(Write {
                 at: self.shared.instant,
-                controller: Arc::clone(&call.asked.controller),
+                controller: Arc::clone(&call.sender.controller),
                 work: arrival.work,
                 code: arrival.code,
             });
@@ -265,33 +308,14 @@ impl Link<'_> {
             self.stream_answered(stream, id, call.caller, result);
             return;
         }
-        if self.may_repeat(&mut call, &result) {
-            self.ask_again(call);
+        let Some(turns) = &mut call.turns else {
             return;
-        }
-        self.deliver_answer(call.caller, &result);
-        self.give_turns();
-    }
-
-    /// Ends a request's turn. Returns whether the request is sent again.
-    fn may_repeat(&mut self, call: &mut Call, result: &Result<Vec<u8>, RequestError>) -> bool {
-        let kind = call.request.kind();
-        if let Some(ticket) = call.ticket.take() {
-            let ended = RequestError::ended(result);
-            self.client
-                .traffic
-                .end(ticket, &kind, ended, self.shared.instant);
-        }
-        let Err(error) = result else {
-            return false;
         };
-        if let Some(pause) = error.overload_pause() {
-            let destination = call.asked.destination.clone();
-            self.client
-                .traffic
-                .pause(destination, pause, self.shared.instant);
+        let next = turns.handle_answer(result);
+        if let Some((caller, result)) = self.proceed_with(call, next) {
+            self.deliver_answer(caller, &result);
+            self.give_turns();
         }
-        call.repeats.may_repeat(call.request.method, error)
     }
 
     fn deliver_answer(&mut self, caller: Caller, result: &Result<Vec<u8>, RequestError>) {
@@ -300,6 +324,7 @@ impl Link<'_> {
             Caller::Read(read, part) => self.read_answered(read, part, result),
             Caller::Review(id) => self.review_answered(id, result),
             Caller::Lease(id) => self.lease_answered(id, result),
+            Caller::Event(id) => self.event_answered(id, result),
             Caller::Page(_) | Caller::Watch(_) | Caller::Record(_) => {}
         }
     }

@@ -15,8 +15,10 @@ use davit_core::stream::StreamId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::{Ticket, Traffic};
 
+use super::event_ledger::HostEvents;
 use super::in_flight::{
-    Call, CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall, RecordWork, RecordWorkId,
+    CallId, Exchange, Execution, ExecutionId, LiveRead, RecordCall, RecordWork, RecordWorkId,
+    Waiter,
 };
 use super::shared::SharedWorld;
 use super::{HostIndex, Notice, ScheduledEvent, WorldEvent};
@@ -37,7 +39,8 @@ pub(super) struct Client {
     /// The client-side rate; most worlds have none.
     pub(super) rate: Option<Rate>,
     pub(super) traffic: Traffic,
-    pub(super) waiting: BTreeMap<Ticket, Call>,
+    pub(super) waiting: BTreeMap<Ticket, Waiter>,
+    pub(super) events: HostEvents,
     pub(super) executions: BTreeMap<ExecutionId, Execution>,
     pub(super) readings: BTreeMap<ReadId, LiveRead>,
     pub(super) reviews: BTreeMap<ReviewId, AccessReview>,
@@ -145,6 +148,7 @@ impl Client {
             rate,
             traffic: Traffic::new(rate),
             waiting: BTreeMap::new(),
+            events: HostEvents::default(),
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
             reviews: BTreeMap::new(),
@@ -232,6 +236,7 @@ impl Link<'_> {
         client.traffic = Traffic::new(client.rate);
         client.reach = Reachability::default();
         self.end_record_calls();
+        self.lose_events();
     }
 
     /// Adds a line to the trace.
@@ -291,12 +296,14 @@ impl Link<'_> {
             ScheduledEvent::Turns => self.give_turns(),
             ScheduledEvent::RecordCall(call) => self.record_due(call),
             ScheduledEvent::Discover(of) if of == incarnation => self.discovered(),
+            ScheduledEvent::SendEvents(of) if of == incarnation => self.events_due(),
             ScheduledEvent::Remind(what, of) if of == incarnation => {
                 self.client.notices.push_back(Notice::Reminder(what));
             }
             ScheduledEvent::StreamTimer(..)
             | ScheduledEvent::Deliver(..)
             | ScheduledEvent::Discover(_)
+            | ScheduledEvent::SendEvents(_)
             | ScheduledEvent::Remind(..) => {}
         }
     }

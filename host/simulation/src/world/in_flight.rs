@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use davit_core::account::Account;
 use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
+use davit_core::events::{Decision, SendId};
 use davit_core::failure::Failure;
 use davit_core::machine::ReadId;
 use davit_core::object::{ObjectRecord, ObjectRef};
 use davit_core::plan::{GetRequest, Plan};
 use davit_core::record::{Owner, Record, RecordId};
+use davit_core::request::call::{self, Course, Sender};
 use davit_core::request::plan::PlanExecution;
 use davit_core::request::read::Listing;
 use davit_core::request::record::RecordUpdate;
-use davit_core::request::{Repeats, Request, RequestError, Route};
+use davit_core::request::{Request, RequestError};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
-use davit_core::traffic::{Destination, Ticket, TurnRequest, Urgency};
+use davit_core::traffic::Ticket;
 
 use super::Notice;
 use crate::server::Answer;
@@ -53,66 +54,53 @@ pub(super) enum Caller {
     Lease(LeaseRequestId),
     /// A read or a write of a record.
     Record(RecordWorkId),
+    /// The recorder of events.
+    Event(SendId),
 }
 
-/// Who sends a request.
-#[derive(Clone, Debug)]
-pub(super) struct Sender {
-    /// The name of the controller; empty for the host itself.
-    controller: Arc<str>,
-    /// The account; none for the host's own.
-    account: Option<Account>,
+/// What waits for its turn.
+#[derive(Debug)]
+pub(super) enum Waiter {
+    /// A request.
+    Call(Box<Call>),
+    /// A plan that has not started.
+    Plan(ExecutionId),
 }
 
-impl Sender {
-    pub(super) fn new(controller: &str, account: Option<&Account>) -> Self {
-        Self {
-            controller: controller.into(),
-            account: account.cloned(),
-        }
-    }
-
-    /// The name of the controller; empty for the host itself.
-    pub(super) fn controller(&self) -> &str {
-        &self.controller
-    }
-
-    /// The host itself.
-    pub(super) fn host() -> Self {
-        Self::new("", None)
-    }
-
-    /// The user whom the request impersonates; empty if none.
-    fn user(&self) -> String {
-        self.account.as_ref().map(Account::user).unwrap_or_default()
-    }
-}
-
-/// A request, with its turn in the traffic.
-#[derive(Clone, Debug)]
+/// A request, with its turns in the traffic.
+#[derive(Debug)]
 pub(super) struct Call {
     pub(super) caller: Caller,
-    /// The user whom the request impersonates; empty if none.
-    pub(super) user: String,
+    pub(super) sender: Sender,
     pub(super) request: Request,
-    pub(super) asked: TurnRequest,
-    pub(super) repeats: Repeats,
-    pub(super) ticket: Option<Ticket>,
+    /// Decides when it is sent; none for a request without a turn.
+    pub(super) turns: Option<call::Call<Ticket, Vec<u8>>>,
     /// Whether the server may have executed it already.
     pub(super) may_be_executed: bool,
 }
 
 impl Call {
-    /// A request that was not sent yet and has no turn.
-    pub(super) fn new(caller: Caller, sender: &Sender, urgency: Urgency, request: Request) -> Self {
+    /// A request that was not sent yet and needs no turn.
+    pub(super) fn new(caller: Caller, sender: &Sender, request: Request) -> Self {
         Self {
             caller,
-            user: sender.user(),
-            asked: asked(sender, urgency, &request),
+            sender: sender.clone(),
             request,
-            repeats: Repeats::default(),
-            ticket: None,
+            turns: None,
             may_be_executed: false,
+        }
+    }
+
+    /// A request that was not sent yet and needs turns: the next one of a course.
+    pub(super) fn in_turn(
+        caller: Caller,
+        sender: &Sender,
+        course: &mut Course<Ticket>,
+        request: Request,
+    ) -> Self {
+        Self {
+            turns: Some(call::Call::new(&request, sender, course)),
+            ..Self::new(caller, sender, request)
         }
     }
 }
@@ -146,8 +134,11 @@ pub(super) struct Execution {
     pub(super) id: PlanId,
     pub(super) sender: Sender,
     pub(super) plan: Arc<Plan>,
+    /// The decision that its events name; none if they are not recorded.
+    pub(super) decision: Option<Decision>,
     pub(super) steps: PlanExecution,
-    /// When the first request had its turn; none before.
+    pub(super) course: Course<Ticket>,
+    /// When the plan had its turn; none before.
     pub(super) started: Option<Instant>,
 }
 
@@ -199,17 +190,5 @@ impl RecordCall {
     /// Whether the answer is on its way to the host.
     pub(super) fn is_answered(&self) -> bool {
         self.answer.is_some()
-    }
-}
-
-fn asked(sender: &Sender, urgency: Urgency, request: &Request) -> TurnRequest {
-    TurnRequest {
-        controller: Arc::clone(&sender.controller),
-        urgency,
-        destination: Destination {
-            user: sender.user().into(),
-            group: Route::of(&request.uri).group.into(),
-            access: request.access(urgency),
-        },
     }
 }

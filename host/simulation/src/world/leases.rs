@@ -1,13 +1,14 @@
 //! Leader election: requests for leases, and until when the host leads.
 
 use davit_core::election::{LeaseRequest, LeaseRequestId, LeaseTerm, LeaseTiming};
+use davit_core::request::call::Sender;
 use davit_core::request::{Method, RequestError, lease};
 use davit_core::time::Instant;
 use davit_core::traffic::Urgency;
 use davit_sim::direct;
 use serde_json::Value;
 
-use super::in_flight::{Call, Caller, Sender};
+use super::in_flight::{Call, Caller};
 use super::{Link, Notice};
 use crate::namespace::NAMESPACE;
 
@@ -16,7 +17,7 @@ impl Link<'_> {
     pub fn lease(&mut self, request: LeaseRequest) {
         let (id, sent) = (request.id(), lease::request(NAMESPACE, &request));
         self.client.lease_requests.insert(id, request);
-        self.ask(Caller::Lease(id), &Sender::host(), Urgency::Read, sent);
+        self.ask(Caller::Lease(id), &Sender::default(), Urgency::Read, sent);
     }
 
     /// Until when requests of a controller may be sent, on the host's clock.
@@ -58,7 +59,7 @@ impl Link<'_> {
         if !needs_lease || !is_write {
             return;
         }
-        let controller = &call.asked.controller;
+        let controller = &call.sender.controller;
         let model = &self.shared.server.model;
         let name = format!("controller-{controller}");
         let lease = direct::get(model, "coordination.k8s.io/v1", "Lease", NAMESPACE, &name);

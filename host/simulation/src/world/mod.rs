@@ -4,6 +4,8 @@ mod calls;
 mod client;
 mod conditions;
 mod discovery;
+mod event_ledger;
+mod events;
 mod in_flight;
 mod leases;
 mod plans;
@@ -24,6 +26,7 @@ use std::time::Duration;
 
 use davit_core::control::ReviewId;
 use davit_core::election::{LeaseAnswer, LeaseRequestId};
+use davit_core::events::EventStats;
 use davit_core::machine::Input;
 use davit_core::manifest::Rate;
 use davit_core::record::{RecordFailure, RecordId, RecordReceipt, StoredRecord};
@@ -180,6 +183,8 @@ enum ScheduledEvent {
     Turns,
     /// The answer of discovery reaches the host.
     Discover(u64),
+    /// The recorder of events is due.
+    SendEvents(u64),
     /// A call reaches the records of files, or its answer the host.
     RecordCall(u64),
     /// A reminder of the host.
@@ -223,6 +228,7 @@ impl World {
                 writes: Vec::new(),
                 violations: Vec::new(),
                 faults: BTreeMap::new(),
+                lost_events: EventStats::default(),
                 last_id: 0,
             },
             clients: vec![Client::new(wall, rate)],

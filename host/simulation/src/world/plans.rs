@@ -1,15 +1,18 @@
 //! The execution of plans.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::controller::{ControllerId, Outcome, PlanId};
+use davit_core::events::Decision;
 use davit_core::machine::{Execute, Input};
 use davit_core::request::RequestError;
+use davit_core::request::call::{Course, Sender};
 use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent, withdrawn};
-use davit_core::traffic::Urgency;
+use davit_core::traffic::{Ticket, Urgency};
 
 use super::Link;
-use super::in_flight::{Caller, Execution, ExecutionId, Sender};
+use super::in_flight::{Call, Caller, Execution, ExecutionId, Waiter};
 
 impl Link<'_> {
     /// Executes a plan. Its outcome is an [`Input::Executed`].
@@ -18,26 +21,68 @@ impl Link<'_> {
             id: plan_id,
             controller,
             account,
+            revision,
+            decision,
             plan,
+            records_events,
             mapping,
-            ..
         } = execute;
         let id = ExecutionId(self.shared.fresh_id());
+        let sender = Sender::new(&controller, account.as_ref());
+        let turn = first_written(&plan).map(|(_, object)| sender.beginning(object.group()));
         let field_manager = format!("davit/{controller}");
-        let mut steps = PlanExecution::new(plan.clone(), mapping, &field_manager);
-        let next = self.past_events(&mut steps);
-        let sends = first_written(&plan).is_some();
-        self.client.executions.insert(
-            id,
-            Execution {
-                id: plan_id,
-                sender: Sender::new(&controller, account.as_ref()),
-                plan,
-                steps,
-                started: (!sends).then_some(self.shared.instant),
-            },
-        );
-        self.proceed(id, next, Urgency::Begin);
+        let entry = Execution {
+            id: plan_id,
+            sender,
+            decision: records_events.then(|| Decision {
+                controller,
+                revision: revision.to_string(),
+                id: decision.to_string(),
+            }),
+            steps: PlanExecution::new(Arc::clone(&plan), mapping, &field_manager),
+            plan,
+            course: Course::new(Urgency::Finish),
+            started: None,
+        };
+        match turn {
+            Some(turn) => {
+                self.client.executions.insert(id, entry);
+                self.wait(turn, Waiter::Plan(id));
+            }
+            None => self.start(id, entry),
+        }
+    }
+
+    /// A plan has its turn, or would have to wait too long.
+    pub(super) fn plan_turn(&mut self, id: ExecutionId, turn: Result<Ticket, Duration>) {
+        let Some(mut entry) = self.client.executions.remove(&id) else {
+            if let Ok(ticket) = turn {
+                self.end_unused(ticket);
+            }
+            return;
+        };
+        let outcome = match turn {
+            Ok(ticket) if self.is_in_term(&entry.sender.controller) => {
+                entry.course = Course::started(ticket);
+                return self.start(id, entry);
+            }
+            Ok(ticket) => {
+                self.end_unused(ticket);
+                withdrawn(&entry.plan)
+            }
+            Err(left) => {
+                let written = first_written(&entry.plan);
+                let (position, object) = written.unwrap_or((0, &entry.plan.target));
+                not_sent(position, object, &RequestError::Paused(left))
+            }
+        };
+        self.ended(entry.id, outcome, Duration::ZERO);
+    }
+
+    fn start(&mut self, id: ExecutionId, mut entry: Execution) {
+        entry.started = Some(self.shared.instant);
+        let next = entry.steps.proceed();
+        self.proceed(id, entry, next);
     }
 
     /// Withdraws the plans of a controller that have not started.
@@ -46,7 +91,7 @@ impl Link<'_> {
             execution.id.controller == controller && execution.started.is_none()
         });
         let waiting: Vec<ExecutionId> = waiting.map(|(id, _)| *id).collect();
-        self.leave_lines(|caller| matches!(caller, Caller::Execution(id) if waiting.contains(&id)));
+        self.leave_lines(&waiting);
         for id in waiting {
             if let Some(execution) = self.client.executions.remove(&id) {
                 let outcome = withdrawn(&execution.plan);
@@ -64,7 +109,7 @@ impl Link<'_> {
         let terms = &self.client.terms;
         let mut waiting = self.client.executions.values();
         let waiting = waiting
-            .find(|one| one.started.is_none() && !terms.contains_key(one.sender.controller()));
+            .find(|one| one.started.is_none() && !terms.contains_key(&*one.sender.controller));
         if let Some(execution) = waiting {
             let what = format!("{} waits without leadership", execution.plan.target);
             self.shared.violated(what);
@@ -77,16 +122,7 @@ impl Link<'_> {
             return true;
         };
         let execution = self.client.executions.get(&id);
-        execution.is_none_or(|one| self.is_in_term(one.sender.controller()))
-    }
-
-    /// A request has its turn.
-    pub(super) fn started(&mut self, caller: Caller) {
-        if let Caller::Execution(id) = caller
-            && let Some(execution) = self.client.executions.get_mut(&id)
-        {
-            execution.started.get_or_insert(self.shared.instant);
-        }
+        execution.is_none_or(|one| self.is_in_term(&one.sender.controller))
     }
 
     pub(super) fn execution_answered(
@@ -94,56 +130,38 @@ impl Link<'_> {
         id: ExecutionId,
         result: Result<&Vec<u8>, &RequestError>,
     ) {
-        let Some(mut entry) = self.client.executions.remove(&id) else {
-            return;
-        };
-        if entry.started.is_none()
-            && let Err(error) = result
-        {
-            let (position, object) = first_written(&entry.plan).unwrap_or((0, &entry.plan.target));
-            let outcome = not_sent(position, object, error);
-            self.ended(entry.id, outcome, Duration::ZERO);
-            return;
+        if let Some(mut entry) = self.client.executions.remove(&id) {
+            let next = entry.steps.handle(result.map(Vec::as_slice));
+            self.proceed(id, entry, next);
         }
-        let next = entry.steps.handle(result.map(Vec::as_slice));
-        let next = match next {
-            PlanAction::Record(_) => self.past_events(&mut entry.steps),
-            next => next,
-        };
-        self.client.executions.insert(id, entry);
-        self.proceed(id, next, Urgency::Finish);
     }
 
-    /// Skips events: they never fail a plan, and no controller reads them.
-    fn past_events(&mut self, execution: &mut PlanExecution) -> PlanAction {
+    fn proceed(&mut self, id: ExecutionId, mut entry: Execution, mut next: PlanAction) {
         loop {
-            match execution.proceed() {
+            next = match next {
+                PlanAction::Send(request) => {
+                    let (sender, course) = (&entry.sender, &mut entry.course);
+                    let call = Call::in_turn(Caller::Execution(id), sender, course, request);
+                    self.client.executions.insert(id, entry);
+                    return self.begin(call);
+                }
                 PlanAction::Record(event) => {
                     self.note(format_args!("event {}: {}", event.reason, event.message));
+                    if let Some(decision) = &entry.decision {
+                        self.record(&entry.plan.target, event, Some(decision));
+                    }
+                    entry.steps.proceed()
                 }
-                next => return next,
-            }
-        }
-    }
-
-    fn proceed(&mut self, id: ExecutionId, next: PlanAction, urgency: Urgency) {
-        match next {
-            PlanAction::Send(request) => {
-                let Some(entry) = self.client.executions.get(&id) else {
-                    return;
-                };
-                let sender = entry.sender.clone();
-                self.ask(Caller::Execution(id), &sender, urgency, request);
-            }
-            PlanAction::Done(outcome) => {
-                let Some(entry) = self.client.executions.remove(&id) else {
-                    return;
-                };
-                let started = entry.started;
-                let took = started.map_or(Duration::ZERO, |at| self.shared.instant.since(at));
-                self.ended(entry.id, outcome, took);
-            }
-            PlanAction::Record(_) => {}
+                PlanAction::Done(outcome) => {
+                    if let Some(unused) = entry.course.into_permit() {
+                        self.end_unused(unused);
+                        self.give_turns();
+                    }
+                    let now = self.shared.instant;
+                    let took = entry.started.map_or(Duration::ZERO, |at| now.since(at));
+                    return self.ended(entry.id, outcome, took);
+                }
+            };
         }
     }
 

@@ -5,12 +5,13 @@ use davit_core::failure::Failure;
 use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{GetRequest, ListRequest};
+use davit_core::request::call::Sender;
 use davit_core::request::read::{self, Listing, ReadAction};
 use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
 use super::Link;
-use super::in_flight::{Caller, LiveRead, Sender};
+use super::in_flight::{Caller, LiveRead};
 
 impl Link<'_> {
     /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use davit_core::api::ControllerStatus;
 use davit_core::record::{Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord};
+use davit_core::request::call::Sender;
 use davit_core::request::record::{self, RecordAction, RecordUpdate};
-use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
+use davit_core::request::{Method, Request, RequestError};
 use davit_core::time::Instant;
-use davit_core::traffic::Urgency;
 
 use super::calls::silence;
-use super::in_flight::{Call, CallId, Caller, RecordCall, RecordWork, RecordWorkId, Sender};
+use super::in_flight::{Call, CallId, Caller, RecordCall, RecordWork, RecordWorkId};
 use super::{Link, Notice, ScheduledEvent, WorldEvent};
 use crate::fault::FaultKind;
 use crate::namespace::NAMESPACE;
@@ -102,7 +102,9 @@ impl Link<'_> {
             RecordAction::Send(request) if self.is_in_term(&work.owner.name) => {
                 self.send_for_record(id, request);
             }
-            RecordAction::Send(_) => self.record_answered(id, Err(&not_leading())),
+            RecordAction::Send(_) => {
+                self.record_answered(id, Err(&RequestError::term_over(true)));
+            }
             RecordAction::Done(result) => {
                 let notice = Notice::RecordWritten {
                     id: work.id,
@@ -121,8 +123,7 @@ impl Link<'_> {
             return;
         };
         let sender = Sender::new(&work.owner.name, None);
-        let call = Call::new(Caller::Record(id), &sender, Urgency::Read, request);
-        self.send(call);
+        self.send(Call::new(Caller::Record(id), &sender, request));
     }
 
     /// Until when the host waits for the answer to a request that is sent now.
@@ -348,14 +349,6 @@ impl Link<'_> {
             }
         }
     }
-}
-
-fn not_leading() -> RequestError {
-    RequestError::NoAnswer(NoAnswer {
-        cause: Cause::Other,
-        unsent: true,
-        detail: "this replica does not lead the controller any more".to_owned(),
-    })
 }
 
 /// A status in one line.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use davit_core::account::Account;
 use davit_core::control::ReviewId;
 use davit_core::request::RequestError;
+use davit_core::request::call::Sender;
 use davit_core::request::review::AccessReview;
 use davit_core::traffic::Urgency;
 
-use super::in_flight::{Caller, Sender};
+use super::in_flight::Caller;
 use super::{Link, Notice, World};
 
 impl World {
@@ -38,7 +39,12 @@ impl Link<'_> {
     pub fn review(&mut self, id: ReviewId, review: AccessReview) {
         let request = review.request();
         self.client.reviews.insert(id, review);
-        self.ask(Caller::Review(id), &Sender::host(), Urgency::Read, request);
+        self.ask(
+            Caller::Review(id),
+            &Sender::default(),
+            Urgency::Read,
+            request,
+        );
     }
 
     pub(super) fn review_answered(&mut self, id: ReviewId, result: &Result<Vec<u8>, RequestError>) {

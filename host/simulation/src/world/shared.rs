@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use davit_core::events::EventStats;
 use davit_core::time::Instant;
 use davit_sim::Time;
 
@@ -33,6 +34,8 @@ pub(super) struct SharedWorld {
     pub(super) violations: Vec<String>,
     /// How often each fault occurred.
     pub(super) faults: BTreeMap<FaultKind, usize>,
+    /// The counts of events of the hosts that crashed.
+    pub(super) lost_events: EventStats,
     pub(super) last_id: u64,
 }
 

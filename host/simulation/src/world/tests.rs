@@ -20,6 +20,8 @@ use serde_json::{Value, json};
 use super::discovery::discovery;
 use super::*;
 
+mod events;
+
 const MINUTE: Duration = Duration::from_mins(1);
 const PODGC: ControllerId = ControllerId(1);
 
@@ -94,6 +96,10 @@ fn execute(world: &mut World, target: &ObjectRef) -> Outcome {
 
 /// Starts to execute a plan that deletes this object.
 fn start(world: &mut World, target: &ObjectRef) -> PlanId {
+    start_plan(world, deletion(target))
+}
+
+fn start_plan(world: &mut World, plan: Arc<Plan>) -> PlanId {
     let id = PlanId {
         controller: PODGC,
         number: world.shared.fresh_id(),
@@ -110,7 +116,7 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
             },
             position: 0,
         },
-        plan: deletion(target),
+        plan,
         records_events: true,
         mapping: mapping(world),
     };

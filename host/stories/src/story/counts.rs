@@ -46,6 +46,18 @@ impl Counts {
         for write in simulation.world.writes() {
             self.count(format!("answer {} {}", write.work.verb, write.code));
         }
+        let events = simulation.world.event_stats();
+        for (what, count) in [
+            ("sent", events.sent),
+            ("merged", events.merged),
+            ("suppressed", events.suppressed),
+            ("failed", events.failed),
+            ("dropped", events.dropped),
+            ("lost", events.waiting),
+        ] {
+            let counted = self.0.entry(format!("event {what}")).or_default();
+            *counted += usize::try_from(count).unwrap_or(usize::MAX);
+        }
         let hosts = simulation.indexes().count();
         for fault in FaultKind::ALL {
             // A possible fault that never occurs has a count too.
