@@ -6,13 +6,12 @@ use davit_core::account::Account;
 use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
-use davit_core::failure::Failure;
 use davit_core::machine::ReadId;
-use davit_core::object::{ObjectRecord, ObjectRef};
-use davit_core::plan::{GetRequest, Plan};
+use davit_core::object::ObjectRef;
+use davit_core::plan::Plan;
 use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::plan::PlanExecution;
-use davit_core::request::read::Listing;
+use davit_core::request::read::{Listing, ObjectReads};
 use davit_core::request::record::RecordUpdate;
 use davit_core::request::{Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
@@ -162,8 +161,8 @@ impl Execution {
 #[derive(Debug)]
 pub(super) enum LiveRead {
     Get {
-        requests: Vec<GetRequest>,
-        answers: Vec<Option<Result<ObjectRecord, Failure>>>,
+        reader: Sender,
+        reads: Box<ObjectReads>,
     },
     List {
         reader: Sender,
