@@ -87,13 +87,14 @@ impl Host {
         };
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
+        let records = options.records.over(&api);
         let loader = Loader::new(options.engine, options.modules);
         let loader = Arc::new(loader.within(memory::container_limit()));
         let (handle, task) = driver::start(DriverOptions {
             api,
             recorder: recorder.clone(),
             loader: Arc::clone(&loader),
-            records: Arc::clone(&options.records),
+            records: Arc::clone(&records),
             namespace: options.client.default_namespace().to_owned(),
             watch: options.watch,
             metrics: options.metrics,
@@ -108,7 +109,7 @@ impl Host {
             trust: options.trust,
             recorder,
             loader,
-            records: options.records,
+            records,
             handle,
             task,
         }
