@@ -10,7 +10,6 @@ use davit_core::control::{ControlInput, Declaration, DeclaredController, FileCon
 pub use davit_core::host::LeaseSettings;
 use davit_core::load;
 pub use davit_core::machine::Report;
-use davit_core::manifest::Rate;
 use davit_core::trust::TrustPolicy;
 use davit_core::watch;
 use davit_engine::Engine;
@@ -77,12 +76,8 @@ impl Host {
     #[must_use]
     pub fn start(options: HostOptions) -> Self {
         let clock = options.health.clock();
-        let rate = Rate {
-            per_second: options.rates.qps,
-            burst: options.rates.burst,
-        };
         let settings = ApiSettings {
-            rate: Some(rate),
+            rate: Some(options.rates.rate()),
             ..ApiSettings::default()
         };
         let api = Api::new(options.client.clone(), clock, &settings);
