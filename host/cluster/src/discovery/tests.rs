@@ -71,7 +71,7 @@ async fn every_version_is_requested_from_an_older_server() {
     assert_eq!(failed, ["example.com/v1", "example.com/v2"]);
 }
 
-/// A connection that breaks within an answer says nothing about what is served.
+/// A connection that breaks within an answer proves nothing about what is served.
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_a_failure() {
     let server = Server::new(|seen, _| {

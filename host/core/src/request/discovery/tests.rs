@@ -289,7 +289,7 @@ fn an_answer_that_is_cut_off_is_a_failure() {
     }
 }
 
-/// A root that does not answer says nothing about its groups.
+/// A root that does not answer proves nothing about its groups.
 #[test]
 fn a_root_that_does_not_answer_is_a_failure() {
     let silence = RequestError::NoAnswer(NoAnswer::silence(std::time::Duration::from_secs(30)));
