@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::loader::ControllerLoadError;
 use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
+use davit_core::manifest::Rate;
+use davit_core::startup::{ControllerOrigin, StartSettings};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
 
 /// The whole file.
@@ -44,6 +46,19 @@ impl Config {
             files: self.controllers.is_some(),
         }
     }
+
+    /// The settings that take effect when a host starts.
+    #[must_use]
+    pub fn start_settings(&self) -> StartSettings {
+        StartSettings {
+            origin: match &self.controllers {
+                Some(_) => ControllerOrigin::File,
+                None => ControllerOrigin::Cluster,
+            },
+            rate: self.client.rate(),
+            unsigned: self.trust.unsigned,
+        }
+    }
 }
 
 /// One controller.
@@ -70,6 +85,17 @@ impl Default for ClientConfig {
         Self {
             qps: 1000.0,
             burst: 2000,
+        }
+    }
+}
+
+impl ClientConfig {
+    /// The rate of requests.
+    #[must_use]
+    pub fn rate(&self) -> Rate {
+        Rate {
+            per_second: self.qps,
+            burst: self.burst,
         }
     }
 }

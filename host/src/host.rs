@@ -10,7 +10,6 @@ use davit_core::control::{ControlInput, Declaration, DeclaredController, FileCon
 pub use davit_core::host::LeaseSettings;
 use davit_core::load;
 pub use davit_core::machine::Report;
-use davit_core::manifest::Rate;
 use davit_core::trust::TrustPolicy;
 use davit_core::watch;
 use davit_engine::Engine;
@@ -77,23 +76,20 @@ impl Host {
     #[must_use]
     pub fn start(options: HostOptions) -> Self {
         let clock = options.health.clock();
-        let rate = Rate {
-            per_second: options.rates.qps,
-            burst: options.rates.burst,
-        };
         let settings = ApiSettings {
-            rate: Some(rate),
+            rate: Some(options.rates.rate()),
             ..ApiSettings::default()
         };
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
+        let records = options.records.over(&api);
         let loader = Loader::new(options.engine, options.modules);
         let loader = Arc::new(loader.within(memory::container_limit()));
         let (handle, task) = driver::start(DriverOptions {
             api,
             recorder: recorder.clone(),
             loader: Arc::clone(&loader),
-            records: Arc::clone(&options.records),
+            records: Arc::clone(&records),
             namespace: options.client.default_namespace().to_owned(),
             watch: options.watch,
             metrics: options.metrics,
@@ -108,7 +104,7 @@ impl Host {
             trust: options.trust,
             recorder,
             loader,
-            records: options.records,
+            records,
             handle,
             task,
         }

@@ -34,10 +34,9 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     }
     let facts = facts(&module, &manifest, size);
     match arguments.output.format() {
-        Some(format) => out(&serialized(&facts, format)?)?,
-        None => print(&facts, &manifest)?,
+        Some(format) => out(&serialized(&facts, format)?),
+        None => out(&described(&facts, &manifest)?),
     }
-    Ok(())
 }
 
 /// The roles that a controller of this guest needs, for `kubectl apply`.
@@ -164,50 +163,54 @@ fn permissions(manifest: &Manifest) -> Vec<String> {
     all
 }
 
-fn print(facts: &Value, manifest: &Manifest) -> Result<()> {
+/// The description for people.
+fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
     let text = |field: &str| facts.get(field).and_then(Value::as_str).unwrap_or_default();
-    println!(
-        "{} {}: {}",
-        manifest.name, manifest.version, manifest.summary
-    );
-    println!("digest       {}", text("digest"));
     let bytes = facts
         .get("bytes")
         .and_then(Value::as_u64)
         .unwrap_or_default();
-    println!("size         {bytes} bytes");
-    println!("interface    {}", text("world"));
-    print_list("imports", strings(facts.get("imports")));
-    print_list("permissions", permissions(manifest).into_iter());
+    let mut lines = vec![
+        format!(
+            "{} {}: {}",
+            manifest.name, manifest.version, manifest.summary
+        ),
+        format!("digest       {}", text("digest")),
+        format!("size         {bytes} bytes"),
+        format!("interface    {}", text("world")),
+    ];
     let grant = serialized(&Permissions::declared_by(manifest), Format::Yaml)?;
-    print_list(
+    let metrics = manifest.metrics.iter().map(|metric| metric.name.clone());
+    lines.extend(list("imports", strings(facts.get("imports"))));
+    lines.extend(list("permissions", permissions(manifest).into_iter()));
+    lines.extend(list(
         "spec.permissions that grant them",
         grant.lines().map(str::to_owned),
-    );
-    println!("watches");
+    ));
+    lines.push("watches".to_owned());
     for watch in &manifest.watches {
         let optional = if watch.optional { ", optional" } else { "" };
-        println!("  {}: {}{optional}", watch.name, source(&watch.source));
-        for field in &watch.fields {
-            println!("    {field}");
-        }
+        lines.push(format!(
+            "  {}: {}{optional}",
+            watch.name,
+            source(&watch.source)
+        ));
+        lines.extend(watch.fields.iter().map(|field| format!("    {field}")));
     }
-    println!("queues");
+    lines.push("queues".to_owned());
     for queue in &manifest.queues {
-        println!("  {}: {} workers", queue.name, queue.workers);
+        lines.push(format!("  {}: {} workers", queue.name, queue.workers));
     }
     for tick in &manifest.ticks {
-        println!("  {}: \"{}\" every {:?}", tick.queue, tick.key, tick.period);
+        lines.push(format!(
+            "  {}: \"{}\" every {:?}",
+            tick.queue, tick.key, tick.period
+        ));
     }
-    print_list(
-        "metrics",
-        manifest.metrics.iter().map(|metric| metric.name.clone()),
-    );
-    println!(
-        "configuration schema\n{}",
-        manifest.config_schema.trim_end()
-    );
-    Ok(())
+    lines.extend(list("metrics", metrics));
+    lines.push("configuration schema".to_owned());
+    lines.push(manifest.config_schema.trim_end().to_owned());
+    Ok(lines.join("\n"))
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {
@@ -215,9 +218,6 @@ fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {
     values.filter_map(|value| value.as_str().map(str::to_owned))
 }
 
-fn print_list(title: &str, items: impl Iterator<Item = String>) {
-    println!("{title}");
-    for item in items {
-        println!("  {item}");
-    }
+fn list(title: &str, items: impl Iterator<Item = String>) -> impl Iterator<Item = String> {
+    std::iter::once(title.to_owned()).chain(items.map(|item| format!("  {item}")))
 }

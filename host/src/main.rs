@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
-use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
+use davit::{commands, demo, inspect, new, run, sim, telemetry};
 use davit_cluster::api::chain;
 
 /// The exit code of a request that no host answered in time. clap exits with 2
@@ -68,10 +68,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),
-        Command::Crds => {
-            print!("{}", resource::definition::yaml()?);
-            Ok(())
-        }
+        Command::Crds => commands::crds(),
         Command::Compile(_) => Ok(()),
     }
 }

@@ -85,6 +85,19 @@ impl Records {
         Self::Cluster(Arc::new(ClusterRecords::new(api, namespace)))
     }
 
+    /// The same records, over the connection of a host: its log reports once for all requests
+    /// that the API server does not answer.
+    #[must_use]
+    pub fn over(self: Arc<Self>, api: &Api) -> Arc<Self> {
+        match &*self {
+            Self::Memory(_) | Self::Directory(_) => self,
+            Self::Cluster(records) => {
+                let records = records.over(api.clone());
+                Arc::new(Self::Cluster(Arc::new(records)))
+            }
+        }
+    }
+
     /// Reads a record. It is an error if the Controller was deleted. A read of a file follows
     /// every write that was called before it, whenever it is awaited.
     pub fn read(&self, owner: &Owner) -> BoxFuture<'static, Result<RecordState, RecordError>> {
@@ -191,4 +204,24 @@ fn read<T: Default>(
 ) -> T {
     let records = records.lock().unwrap_or_else(PoisonError::into_inner);
     records.get(&owner.name).map(look).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_cluster::connect;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn requests_for_records_say_whether_the_api_server_answers() {
+        // Nothing listens there.
+        let config = kube::Config::new("http://127.0.0.1:1".parse().unwrap());
+        let client = connect::client(config).unwrap();
+        let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+        let records = Arc::new(Records::cluster(client, "davit")).over(&api);
+        let owner = Owner::named("podgc");
+        records.status(&owner).await.unwrap_err();
+        let absence = api.absence().expect("the API server does not answer");
+        assert!(absence.last.contains("podgc"), "{}", absence.last);
+    }
 }

@@ -30,6 +30,7 @@ use crate::telemetry::LogFilter;
 use crate::traces::{TraceExport, TraceSettings};
 use davit_core::control::Declaration;
 use davit_core::election::LeaseTiming;
+use davit_core::startup::{ControllerOrigin, ControllersChange, RecordPlace};
 
 /// How often the configuration file is read. A mounted `ConfigMap` changes by a link,
 /// which a watch of the file would miss.
@@ -52,9 +53,10 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
-    let leases = leases(&arguments.leases, &config)?;
+    let settings = config.start_settings();
+    let leases = leases(&arguments.leases, settings.origin)?;
     let has_leases = leases.is_some();
-    let records = records(&config, &arguments.guests, &client)?;
+    let records = records(settings.origin, &arguments.guests, &client)?;
     let instance = leases.as_ref().map(|leases| leases.identity.clone());
     let traces = traces(arguments.traces, instance, &metrics)?;
     let host = Host::start(HostOptions {
@@ -72,9 +74,9 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         leases,
         seed: u64::from(std::process::id()),
     });
-    let policy = match &config.controllers {
-        None => RequestPolicy::Cluster,
-        Some(_) => RequestPolicy::File,
+    let policy = match settings.origin {
+        ControllerOrigin::Cluster => RequestPolicy::Cluster,
+        ControllerOrigin::File => RequestPolicy::File,
     };
     if let Some(address) = &arguments.ports.probes {
         let (address, _) = http::serve_probes(address, Arc::clone(&health))
@@ -99,7 +101,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         );
     }
     let (sender, declared) = watch::channel(None);
-    if config.controllers.is_none() {
+    if settings.origin == ControllerOrigin::Cluster {
         tracing::info!("running the Controllers of the cluster");
         tokio::spawn(resource::watch::follow(
             client,
@@ -124,19 +126,11 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     Ok(())
 }
 
-/// The leases of leader election; none if this is the only replica. No other replica reads the
-/// records of a file's controllers.
-fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSettings>> {
-    if config.controllers.is_some() {
-        if arguments.replica_id.is_some() {
-            bail!(
-                "--replica-id: the controllers of a configuration file have no Leases; run one \
-                 replica, or define Controllers in the cluster"
-            );
-        }
-        return Ok(None);
-    }
-    if arguments.single {
+/// The leases of leader election; none if this is the only replica.
+fn leases(arguments: &LeaseArguments, origin: ControllerOrigin) -> Result<Option<LeaseSettings>> {
+    let named = arguments.replica_id.as_deref();
+    let has_leases = origin.has_leases(arguments.single, named.is_some());
+    if !has_leases.context("--replica-id")? {
         return Ok(None);
     }
     let timing = LeaseTiming {
@@ -145,7 +139,7 @@ fn leases(arguments: &LeaseArguments, config: &Config) -> Result<Option<LeaseSet
         retry_period: arguments.leader_elect_retry_period,
     };
     timing.check().context("--leader-elect-…")?;
-    let identity = identity::of_replica(arguments.replica_id.as_deref());
+    let identity = identity::of_replica(named);
     tracing::info!(identity, "taking part in leader election");
     Ok(Some(LeaseSettings { identity, timing }))
 }
@@ -214,18 +208,26 @@ async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoi
 }
 
 /// The records of rollouts: in the cluster, or beside the module cache.
-fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
-    if config.controllers.is_none() {
-        let namespace = client.default_namespace();
-        return Ok(Records::cluster(client.clone(), namespace));
+fn records(
+    origin: ControllerOrigin,
+    arguments: &GuestArguments,
+    client: &kube::Client,
+) -> Result<Records> {
+    let directory = arguments.cache.as_ref().map(|cache| cache.join("rollouts"));
+    match (origin.record_place(directory.is_some()), directory) {
+        (RecordPlace::Cluster, _) => {
+            let namespace = client.default_namespace();
+            Ok(Records::cluster(client.clone(), namespace))
+        }
+        (RecordPlace::Directory, Some(directory)) => Ok(Records::directory(directory)?),
+        (RecordPlace::Directory | RecordPlace::Memory, _) => {
+            tracing::warn!(
+                "without --cache, a restart drops the records of rollouts: their progress and \
+                 pauses"
+            );
+            Ok(Records::memory())
+        }
     }
-    let Some(cache) = &arguments.cache else {
-        tracing::warn!(
-            "without --cache, a restart drops the records of rollouts: their progress and pauses"
-        );
-        return Ok(Records::memory());
-    };
-    Ok(Records::directory(cache.join("rollouts"))?)
 }
 
 type Declarations = watch::Receiver<Option<Vec<Declaration>>>;
@@ -276,22 +278,24 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
             return;
         }
     };
-    if config.client != started_with.client {
-        tracing::warn!(%path, "client: a change takes effect at the next start");
+    let change = started_with
+        .start_settings()
+        .change(&config.start_settings());
+    for part in change.deferred {
+        tracing::warn!(%path, "{part}: a change takes effect at the next start");
     }
-    if config.trust != started_with.trust {
-        tracing::warn!(%path, "trust: a change takes effect at the next start");
-    }
-    if config.controllers.is_some() != started_with.controllers.is_some() {
-        tracing::error!(
-            %path,
-            "controllers: a change between controllers of the file and those of the cluster takes \
-             effect at the next start; until then the present controllers continue to run"
-        );
-        return;
-    }
-    let Some(controllers) = &config.controllers else {
-        return;
+    let controllers = match (change.controllers, &config.controllers) {
+        (ControllersChange::Apply, Some(controllers)) => controllers,
+        (ControllersChange::Apply | ControllersChange::None, _) => return,
+        (ControllersChange::OtherOrigin, _) => {
+            tracing::error!(
+                %path,
+                "controllers: a change between controllers of the file and those of the cluster \
+                 takes effect at the next start; until then the present controllers continue to \
+                 run"
+            );
+            return;
+        }
     };
     match host.apply(controllers).await {
         Ok(()) => tracing::info!(%path, "the changed configuration is applied"),

@@ -13,6 +13,7 @@ use davit_sim::{Config, Identity, Rbac, Server, Sim, kubeconfig, kubeconfig_with
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::cli::SimArguments;
+use crate::commands::print::out;
 use crate::run::StopSignals;
 
 /// Serves until SIGINT or SIGTERM.
@@ -42,7 +43,7 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     let (server, kubeconfig) = serve(arguments.listen, sim, rbac.as_ref()).await?;
     let path = write_kubeconfig(&server, &kubeconfig)?;
     // The first line, and the only one on standard output: for scripts.
-    println!("{}", path.display());
+    out(&path.display().to_string())?;
     tracing::info!(
         "serving {}; try: kubectl --kubeconfig {} get nodes",
         server.url(),

@@ -29,6 +29,15 @@ impl ClusterRecords {
         }
     }
 
+    /// The same records, over another connection.
+    #[must_use]
+    pub fn over(&self, api: Api) -> Self {
+        Self {
+            api,
+            ..self.clone()
+        }
+    }
+
     /// Writes a record, request by request, until one fails or the term is over.
     pub async fn write(
         &self,

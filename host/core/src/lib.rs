@@ -42,6 +42,7 @@ pub mod refusal;
 pub mod request;
 pub mod revision;
 pub mod rollout;
+pub mod startup;
 pub mod store;
 pub mod stream;
 pub mod throttle;

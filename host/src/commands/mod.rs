@@ -175,6 +175,11 @@ pub fn completion(arguments: &CompletionArguments) -> Result<()> {
     print::out(String::from_utf8_lossy(&script).trim_end())
 }
 
+/// `davit crds`
+pub fn crds() -> Result<()> {
+    print::out(crate::resource::definition::yaml()?.trim_end())
+}
+
 /// `davit diff`
 pub async fn diff(arguments: DiffArguments) -> Result<()> {
     let name = &arguments.name;

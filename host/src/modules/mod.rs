@@ -2,7 +2,7 @@
 //! registry. The module cache holds fetched modules by their digest.
 //!
 //! Nothing here decides which module runs, or where it is looked for: core's
-//! [`ModuleSearch`] does.
+//! [`ModuleSearch`] and [`ArtefactPull`] do.
 
 mod builtin;
 mod cache;
@@ -25,8 +25,8 @@ use davit_core::api::{
 use davit_core::control::SourceVersion;
 use davit_core::digest::ModuleDigest;
 use davit_core::load::{
-    FoundModule, LoadErrorKind, ModuleSearch, OtherModule, RecalledModule, RevisionLoadError,
-    SearchStep,
+    ArtefactPull, FoundModule, LoadErrorKind, ModuleSearch, PullFailure, PullStep, RecalledModule,
+    RevisionLoadError, SearchStep,
 };
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -103,9 +103,6 @@ pub enum ModuleError {
         #[source]
         problem: SignatureError,
     },
-    /// The source holds another module than the pinned one.
-    #[error(transparent)]
-    OtherModule(#[from] OtherModule),
 }
 
 impl ModuleError {
@@ -131,7 +128,6 @@ impl ModuleError {
                 _ => LoadErrorKind::Unavailable,
             },
             Self::NotSigned { .. } => LoadErrorKind::NotSigned,
-            Self::OtherModule(other) => LoadErrorKind::OtherModule(other.clone()),
         }
     }
 }
@@ -139,6 +135,22 @@ impl ModuleError {
 impl From<ModuleError> for RevisionLoadError {
     fn from(error: ModuleError) -> Self {
         Self::new(error.kind(), chain(&error))
+    }
+}
+
+impl From<ModuleError> for PullFailure {
+    fn from(error: ModuleError) -> Self {
+        let is_missing = matches!(
+            error,
+            ModuleError::Oci {
+                problem: OciProblem::NotFound(_),
+                ..
+            }
+        );
+        Self {
+            is_missing,
+            error: error.into(),
+        }
     }
 }
 
@@ -259,58 +271,50 @@ impl Modules {
         blocking(move || cache.is_verified(digest, &verify)).await
     }
 
-    async fn read(&self, module: &ModuleConfig) -> Result<Vec<u8>, ModuleError> {
-        Ok(match &module.source {
-            ModuleSource::Builtin(name) => file::read(MODULE, &self.builtin.find(name)?).await?,
-            ModuleSource::File(path) => file::read(MODULE, path).await?,
-            ModuleSource::ConfigMap(at) => self.cluster.module(at).await?,
-            ModuleSource::Oci(oci) => {
-                self.pull(oci, module.digest, module.verify.as_ref())
-                    .await?
-            }
-        })
+    async fn read(&self, module: &ModuleConfig) -> Result<Vec<u8>, RevisionLoadError> {
+        let read = match &module.source {
+            ModuleSource::Builtin(name) => self.read_builtin(name).await,
+            ModuleSource::File(path) => file::read(MODULE, path).await.map_err(ModuleError::from),
+            ModuleSource::ConfigMap(at) => self.cluster.module(at).await.map_err(ModuleError::from),
+            ModuleSource::Oci(oci) => return self.pull(oci, module).await,
+        };
+        Ok(read?)
     }
 
-    /// Pulls an artefact's module, unless the cache has it. If the tag names another
-    /// module than the pinned one, pulls the pinned one while the repository has it,
-    /// unless signatures are required: they are those of the tag's manifest.
+    async fn read_builtin(&self, name: &str) -> Result<Vec<u8>, ModuleError> {
+        Ok(file::read(MODULE, &self.builtin.find(name)?).await?)
+    }
+
+    /// Executes the pull of an artefact's module.
     async fn pull(
         &self,
         oci: &OciSource,
-        wanted: Option<ModuleDigest>,
-        verify: Option<&VerifyConfig>,
-    ) -> Result<Vec<u8>, ModuleError> {
+        module: &ModuleConfig,
+    ) -> Result<Vec<u8>, RevisionLoadError> {
         let artefact = self.artefact(oci).await?;
-        let manifest = bounded(oci, artefact.manifest()).await?;
-        if let Some(wanted) = wanted.filter(|wanted| *wanted != manifest.module) {
-            let mismatch = OtherModule {
-                origin: format!("the artefact {}", oci.reference),
-                found: manifest.module,
-                wanted,
+        let mut pull = ArtefactPull::new(oci, module);
+        let mut step = pull.start();
+        loop {
+            step = match step {
+                PullStep::ReadManifest => {
+                    let manifest = bounded(oci, artefact.manifest()).await;
+                    pull.described(manifest.map_err(PullFailure::from))
+                }
+                PullStep::Verify(manifest) => {
+                    let verified = self.verify(oci, &artefact, &manifest, module).await;
+                    pull.verified(verified.map_err(RevisionLoadError::from))
+                }
+                PullStep::Recall(digest) => pull.recalled(self.cached(digest).await),
+                PullStep::Check(digest) => {
+                    let checked = bounded(oci, artefact.has(digest)).await;
+                    pull.checked(checked.map_err(PullFailure::from))
+                }
+                PullStep::Pull(digest) => {
+                    let pulled = bounded(oci, artefact.pull(digest)).await;
+                    pull.pulled(pulled.map_err(PullFailure::from))
+                }
+                PullStep::Done(done) => return done,
             };
-            let mismatch = ModuleError::from(mismatch);
-            if verify.is_some() {
-                return Err(mismatch);
-            }
-            let pulled = match self.cached(wanted).await {
-                Some(wasm) => bounded(oci, artefact.has(wanted)).await.map(|()| wasm),
-                None => bounded(oci, artefact.pull(wanted)).await,
-            };
-            return match pulled {
-                Err(ModuleError::Oci {
-                    problem: OciProblem::NotFound(_),
-                    ..
-                }) => Err(mismatch),
-                answer => answer,
-            };
-        }
-        if let Some(verify) = verify {
-            self.verify(oci, &artefact, &manifest.digest, verify)
-                .await?;
-        }
-        match self.cached(manifest.module).await {
-            Some(wasm) => Ok(wasm),
-            None => bounded(oci, artefact.pull(manifest.module)).await,
         }
     }
 
@@ -320,8 +324,11 @@ impl Modules {
         oci: &OciSource,
         artefact: &Artefact<'_>,
         manifest: &str,
-        verify: &VerifyConfig,
+        module: &ModuleConfig,
     ) -> Result<(), ModuleError> {
+        let Some(verify) = &module.verify else {
+            return Ok(());
+        };
         let policy = Policy {
             all_of: self.requirements(oci, "allOf", &verify.all_of).await?,
             any_of: match &verify.any_of {

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 
 use crate::cli::NewArguments;
+use crate::commands::print::out;
 use files::File;
 
 /// Names that no crate may have, or that clash with a dependency of guests.
@@ -34,15 +35,14 @@ pub fn run(arguments: &NewArguments) -> Result<()> {
     let files = files::of_guest(name, sdk.as_deref())?;
     write(&directory, &files)?;
     let place = directory.display();
-    println!(
+    out(&format!(
         "{place} holds the guest \"{name}\"; its policy is in src/lib.rs. Next:\n\n  \
          cd {place}\n  \
          cargo test\n  \
          cargo build --target wasm32-wasip2 --release\n  \
          davit inspect target/wasm32-wasip2/release/{}.wasm",
         name.replace('-', "_")
-    );
-    Ok(())
+    ))
 }
 
 fn check_name(name: &str) -> Result<()> {

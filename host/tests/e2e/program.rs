@@ -330,6 +330,26 @@ fn inspect_prints_the_manifest_of_a_guest() {
     );
 }
 
+/// `davit inspect MODULE | head -5`: the reader may be gone before the output is written.
+#[test]
+fn output_into_a_closed_pipe_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut inspect = davit();
+    inspect.arg("inspect").arg(guest("podgc.wasm"));
+    let mut new = davit();
+    let path = directory.path().join("keep-failed");
+    new.args(["new", "keep-failed", "--path"]).arg(path);
+    let mut crds = davit();
+    crds.arg("crds");
+    for mut command in [inspect, new, crds] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = command.stdout(writer).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {error}");
+    }
+}
+
 #[test]
 fn the_shipped_configuration_files_are_valid_and_do_not_enforce() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");

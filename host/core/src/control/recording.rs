@@ -76,6 +76,29 @@ pub(super) struct RecordInputs<'a> {
     pub(super) conflict: StatusConflict,
 }
 
+impl<'a> RecordInputs<'a> {
+    /// The inputs of a write of the status. With leases, another host that has written the
+    /// status leads.
+    pub(super) fn of_status(
+        status: &'a ControllerStatus,
+        has_lease: bool,
+        now: Now,
+        host: Option<&'a HostIdentity>,
+    ) -> Self {
+        Self {
+            now,
+            status,
+            revisions: Vec::new(),
+            host,
+            conflict: if has_lease {
+                StatusConflict::Fail
+            } else {
+                StatusConflict::Replace
+            },
+        }
+    }
+}
+
 /// The effect of the end of a write.
 #[derive(Debug, PartialEq)]
 pub(super) enum RecordOutcome {
@@ -442,13 +465,7 @@ mod tests {
         status: &ControllerStatus,
         seconds: u64,
     ) -> Option<Record> {
-        let inputs = RecordInputs {
-            now: at(seconds),
-            status,
-            revisions: Vec::new(),
-            host: None,
-            conflict: StatusConflict::Replace,
-        };
+        let inputs = RecordInputs::of_status(status, false, at(seconds), None);
         let (_, record) = recording.next(&inputs, RecordId(seconds))?;
         Some(record)
     }

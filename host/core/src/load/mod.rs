@@ -6,6 +6,7 @@
 
 mod error;
 mod preparation;
+mod pull;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::time::Duration;
 
 pub use error::{LoadErrorKind, LoadErrorStep, OtherModule, RevisionLoadError};
 pub use preparation::{Preparation, PreparationStep};
+pub use pull::{ArtefactManifest, ArtefactPull, PullFailure, PullStep};
 pub use search::{FoundModule, ModuleSearch, RecalledModule, SearchStep};
 
 use crate::api::{ControllerSpec, ControllerStatus};

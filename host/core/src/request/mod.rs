@@ -4,6 +4,7 @@
 //! - [`plan`] executes a plan, [`step`] one of its steps.
 //! - [`stream`] lists and watches a resource.
 //! - [`read`] answers the live reads of a guest.
+//! - [`discovery`] asks which resources are served.
 //! - [`review`] asks what an account may do.
 //! - [`call`] sends one of them when it has its turn, and decides whether it is sent
 //!   again.
@@ -16,9 +17,11 @@
 mod attempt;
 mod body;
 pub mod call;
+pub mod discovery;
 mod error;
 pub mod event;
 pub mod lease;
+mod parallel;
 mod path;
 pub mod plan;
 pub mod read;
@@ -31,6 +34,7 @@ use std::fmt;
 
 pub use attempt::Attempt;
 pub use error::{Cause, NoAnswer, Repeats, RequestError};
+pub use parallel::ParallelAction;
 pub use path::{Route, path, with_query};
 
 use crate::traffic::{Access, Urgency};

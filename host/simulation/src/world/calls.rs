@@ -9,7 +9,7 @@ use davit_core::request::{Method, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
 use davit_core::traffic::{LoadSignal, Ticket, Turn, TurnRequest, Urgency};
 
-use super::in_flight::{Call, CallId, Caller, Exchange, Execution, ExecutionId, Waiter};
+use super::in_flight::{Call, CallId, Caller, Exchange, Execution, Waiter};
 use super::{Link, Notice, ScheduledEvent, Write};
 use crate::fault::FaultKind;
 use crate::server::{Answer, unreachable};
@@ -93,9 +93,8 @@ impl Link<'_> {
         }
     }
 
-    /// These plans wait no more.
-    pub(super) fn leave_lines(&mut self, plans: &[ExecutionId]) {
-        let leaves = |waiting: &Waiter| matches!(waiting, Waiter::Plan(id) if plans.contains(id));
+    /// What is gone waits no more.
+    pub(super) fn leave_lines(&mut self, leaves: impl Fn(&Waiter) -> bool) {
         let waiting = &mut self.client.waiting;
         let gone: Vec<Ticket> = waiting
             .extract_if(.., |_, waiting| leaves(waiting))

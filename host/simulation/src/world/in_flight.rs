@@ -6,14 +6,13 @@ use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
 use davit_core::events::{Decision, SendId};
-use davit_core::failure::Failure;
 use davit_core::machine::ReadId;
-use davit_core::object::{ObjectRecord, ObjectRef};
-use davit_core::plan::{GetRequest, Plan};
+use davit_core::object::ObjectRef;
+use davit_core::plan::Plan;
 use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::call::{self, Course, Sender};
 use davit_core::request::plan::PlanExecution;
-use davit_core::request::read::Listing;
+use davit_core::request::read::{Listing, ObjectReads};
 use davit_core::request::record::RecordUpdate;
 use davit_core::request::{Request, RequestError};
 use davit_core::stream::StreamId;
@@ -153,8 +152,8 @@ impl Execution {
 #[derive(Debug)]
 pub(super) enum LiveRead {
     Get {
-        requests: Vec<GetRequest>,
-        answers: Vec<Option<Result<ObjectRecord, Failure>>>,
+        reader: Sender,
+        reads: Box<ObjectReads>,
     },
     List {
         reader: Sender,

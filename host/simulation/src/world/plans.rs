@@ -91,7 +91,7 @@ impl Link<'_> {
             execution.id.controller == controller && execution.started.is_none()
         });
         let waiting: Vec<ExecutionId> = waiting.map(|(id, _)| *id).collect();
-        self.leave_lines(&waiting);
+        self.leave_lines(|waiter| matches!(waiter, Waiter::Plan(id) if waiting.contains(id)));
         for id in waiting {
             if let Some(execution) = self.client.executions.remove(&id) {
                 let outcome = withdrawn(&execution.plan);

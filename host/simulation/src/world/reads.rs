@@ -1,17 +1,16 @@
 //! Live reads.
 
 use davit_core::account::Account;
-use davit_core::failure::Failure;
 use davit_core::machine::{Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
-use davit_core::plan::{GetRequest, ListRequest};
+use davit_core::plan::ListRequest;
 use davit_core::request::call::Sender;
-use davit_core::request::read::{self, Listing, ReadAction};
-use davit_core::request::{Request, RequestError};
+use davit_core::request::read::{Listing, ObjectReads, ReadAction};
+use davit_core::request::{ParallelAction, RequestError};
 use davit_core::traffic::Urgency;
 
 use super::Link;
-use super::in_flight::{Caller, LiveRead};
+use super::in_flight::{Caller, LiveRead, Waiter};
 
 impl Link<'_> {
     /// Reads from the server for a controller. The answer is an [`Input::ReadDone`].
@@ -26,39 +25,49 @@ impl Link<'_> {
     ) {
         let reader = Sender::new(controller, account);
         match read {
-            ReadRequest::Get(requests) => self.read_objects(id, &reader, mapping, requests),
+            ReadRequest::Get(requests) => {
+                let reads = Box::new(ObjectReads::start(mapping, requests, most_bytes));
+                self.client
+                    .readings
+                    .insert(id, LiveRead::Get { reader, reads });
+                self.continue_reads(id);
+            }
             ReadRequest::List(request) => {
                 self.read_list(id, &reader, mapping, request, most_bytes);
             }
         }
     }
 
-    fn read_objects(
-        &mut self,
-        id: ReadId,
-        reader: &Sender,
-        mapping: &Mapping,
-        requests: &[GetRequest],
-    ) {
-        let built: Vec<Result<Request, Failure>> = requests
-            .iter()
-            .map(|request| read::get(mapping, request))
-            .collect();
-        let answers = built
-            .iter()
-            .map(|built| built.as_ref().err().cloned().map(Err))
-            .collect();
-        let reading = LiveRead::Get {
-            requests: requests.to_vec(),
-            answers,
-        };
-        self.client.readings.insert(id, reading);
-        for (part, request) in built.into_iter().enumerate() {
-            if let Ok(request) = request {
-                self.ask(Caller::Read(id, part), reader, Urgency::Read, request);
+    /// Continues the reads of objects: sends the next ones, and ends with the last.
+    fn continue_reads(&mut self, id: ReadId) {
+        while let Some(LiveRead::Get { reader, reads }) = self.client.readings.get_mut(&id) {
+            match reads.poll() {
+                ParallelAction::Send(part, request) => {
+                    let reader = reader.clone();
+                    self.ask(Caller::Read(id, part), &reader, Urgency::Read, request);
+                }
+                ParallelAction::Wait => return,
+                ParallelAction::Done(answers) => {
+                    self.client.readings.remove(&id);
+                    self.leave_reads(id);
+                    let answer = ReadAnswer::Get(answers);
+                    self.report_result(Input::ReadDone { read: id, answer });
+                }
             }
         }
-        self.end_read(id);
+    }
+
+    /// Drops the requests of a read that has ended before they had their turn.
+    fn leave_reads(&mut self, id: ReadId) {
+        let is_its = |waiter: &Waiter| {
+            let Waiter::Call(call) = waiter else {
+                return false;
+            };
+            matches!(call.caller, Caller::Read(read, _) if read == id)
+        };
+        if self.client.waiting.values().any(is_its) {
+            self.leave_lines(is_its);
+        }
     }
 
     fn read_list(
@@ -94,11 +103,9 @@ impl Link<'_> {
         let now = self.shared.instant;
         let body = result.as_ref().map(Vec::as_slice);
         match self.client.readings.get_mut(&id) {
-            Some(LiveRead::Get { requests, answers }) => {
-                if let (Some(request), Some(answer)) = (requests.get(part), answers.get_mut(part)) {
-                    *answer = Some(read::got(request, body, now));
-                }
-                self.end_read(id);
+            Some(LiveRead::Get { reads, .. }) => {
+                reads.handle(part, body, now);
+                self.continue_reads(id);
             }
             Some(LiveRead::List { reader, listing }) => match listing.handle(body, now) {
                 ReadAction::Send(page) => {
@@ -112,17 +119,6 @@ impl Link<'_> {
                 }
             },
             None => {}
-        }
-    }
-
-    /// Ends a read of objects when every object has an answer.
-    fn end_read(&mut self, id: ReadId) {
-        if let Some(LiveRead::Get { answers, .. }) = self.client.readings.get(&id)
-            && let Some(answers) = answers.iter().cloned().collect::<Option<Vec<_>>>()
-        {
-            self.client.readings.remove(&id);
-            let answer = ReadAnswer::Get(answers);
-            self.report_result(Input::ReadDone { read: id, answer });
         }
     }
 }

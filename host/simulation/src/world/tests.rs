@@ -85,8 +85,9 @@ fn deletion(target: &ObjectRef) -> Arc<Plan> {
     })
 }
 
-fn mapping(world: &World) -> Arc<Mapping> {
-    Arc::new(discovery(world.model(), &Conditions::default()).mapping)
+fn mapping(world: &mut World) -> Arc<Mapping> {
+    let found = world.with_model(|model, now| discovery(model, now, &Conditions::default()));
+    Arc::new(found.unwrap().mapping)
 }
 
 fn execute(world: &mut World, target: &ObjectRef) -> Outcome {
@@ -384,7 +385,7 @@ fn live_reads_answer_in_the_order_of_their_requests() {
         fields: Vec::new(),
     };
     let read = ReadRequest::Get(vec![get(&gone), get(&unknown), get(&target)]);
-    let mapping = mapping(&world);
+    let mapping = mapping(&mut world);
     let asked = ReadId(7);
     world
         .link(HostIndex::FIRST)

@@ -14,6 +14,7 @@ use std::collections::btree_map::Entry;
 
 use davit_core::api::OciSource;
 use davit_core::digest::ModuleDigest;
+use davit_core::load::ArtefactManifest;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -49,14 +50,6 @@ const MOST_PAYLOAD_BYTES: usize = 64 << 10;
 pub(super) struct Artefact<'a> {
     registry: Registry,
     source: &'a OciSource,
-}
-
-/// The manifest of a guest.
-pub(super) struct GuestManifest {
-    /// Its own digest, `sha256:…`.
-    pub(super) digest: String,
-    /// The digest of the module that it names.
-    pub(super) module: ModuleDigest,
 }
 
 /// A manifest of an artefact.
@@ -97,9 +90,9 @@ impl<'a> Artefact<'a> {
     }
 
     /// The manifest, and the module that it names.
-    pub(super) async fn manifest(&self) -> Result<GuestManifest, OciProblem> {
+    pub(super) async fn manifest(&self) -> Result<ArtefactManifest, OciProblem> {
         let bytes = self.manifest_bytes(self.version()).await?;
-        Ok(GuestManifest {
+        Ok(ArtefactManifest {
             module: only_module(Manifest::read(&bytes)?.layers)?,
             digest: digest_of(&bytes),
         })

@@ -13,7 +13,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::mutant::Mutant;
 use crate::observation::Observation;
-use crate::record::{Record, RecordId, StatusConflict};
+use crate::record::{Record, RecordId};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::time::Now;
@@ -188,14 +188,11 @@ impl<G: Clone> Controller<G> {
         id: RecordId,
     ) -> Option<(RecordId, Record)> {
         let loaded = [&self.stable, &self.desired].into_iter().flatten();
-        let what = RecordInputs {
-            now,
-            status: &self.status,
+        let inputs = RecordInputs {
             revisions: loaded.map(|one| (one.name(), &one.spec)).collect(),
-            host,
-            conflict: conflict(self.has_lease),
+            ..RecordInputs::of_status(&self.status, self.has_lease, now, host)
         };
-        self.recording.next(&what, id)
+        self.recording.next(&inputs, id)
     }
 
     /// A write of the counts, if they are not recorded and everything else is.
@@ -204,14 +201,8 @@ impl<G: Clone> Controller<G> {
         now: Now,
         host: Option<&HostIdentity>,
     ) -> Option<Record> {
-        let what = RecordInputs {
-            now,
-            status: &self.status,
-            revisions: Vec::new(),
-            host,
-            conflict: conflict(self.has_lease),
-        };
-        self.recording.counts(&what)
+        let inputs = RecordInputs::of_status(&self.status, self.has_lease, now, host);
+        self.recording.counts(&inputs)
     }
 
     /// Records why the specs of its revisions are not recorded.
@@ -222,14 +213,8 @@ impl<G: Clone> Controller<G> {
         host: Option<&HostIdentity>,
         id: RecordId,
     ) -> Result<(RecordId, Record), RecordOutcome> {
-        let what = RecordInputs {
-            now,
-            status: &self.status,
-            revisions: Vec::new(),
-            host,
-            conflict: conflict(self.has_lease),
-        };
-        self.recording.explain(error, &what, id)
+        let inputs = RecordInputs::of_status(&self.status, self.has_lease, now, host);
+        self.recording.explain(error, &inputs, id)
     }
 
     /// The modules that the controller needs: those of the decided revisions, including
@@ -249,14 +234,5 @@ impl<G: Clone> Controller<G> {
                 .chain(loaded.map(Revision::digest))
                 .chain(running),
         )
-    }
-}
-
-/// With leases, another host that has written the status leads.
-fn conflict(has_lease: bool) -> StatusConflict {
-    if has_lease {
-        StatusConflict::Fail
-    } else {
-        StatusConflict::Replace
     }
 }

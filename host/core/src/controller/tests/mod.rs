@@ -32,7 +32,7 @@ use crate::plan::{
     Verdict,
 };
 use crate::revision::{CallLimits, RevisionIdentity};
-use crate::rollout::cohort::Cohort;
+use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::store::{SegmentId, Store, ViewId, ViewSpec, testing};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -1,63 +1,21 @@
-//! Live reads: quorum reads that a guest requests.
+//! Lists of a resource.
 
 use std::fmt;
-use std::sync::Arc;
 
-use super::path::{path, with_query};
-use super::{Attempt, JSON, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError};
+use super::record;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
 use crate::object::{Kind, ObjectRecord, ProjectedObject};
-use crate::path::FieldTree;
-use crate::plan::{GetRequest, ListRequest};
+use crate::plan::ListRequest;
 use crate::project::Projector;
+use crate::request::path::{path, with_query};
+use crate::request::{JSON, PARTIAL_LIST, Request, RequestError};
 use crate::time::Instant;
 
 /// The number of objects in a page of a list, at most.
 const PAGE_SIZE: &str = "500";
 /// How often a list restarts because its continue token expired.
 const MOST_RESTARTS: u32 = 3;
-
-/// The request that reads one object.
-pub fn get(mapping: &Mapping, read: &GetRequest) -> Result<Request, Failure> {
-    let uri = attempt(read).object_path(mapping, "")?;
-    let fields: FieldTree = read.fields.iter().collect();
-    let accept = if fields.is_metadata_only() {
-        PARTIAL_OBJECT
-    } else {
-        JSON
-    };
-    Ok(Request::get(uri, accept))
-}
-
-/// The answer to [`get`], read at `now`.
-pub fn got(
-    read: &GetRequest,
-    answer: Result<&[u8], &RequestError>,
-    now: Instant,
-) -> Result<ObjectRecord, Failure> {
-    let attempt = attempt(read);
-    let body = answer.map_err(|error| error.failure(&attempt))?;
-    let object = Projector::new(read.fields.iter().collect())
-        .object(body)
-        .map_err(|error| attempt.failure(FailureClass::Server, chain(&error)))?;
-    let found = object.uid.to_string();
-    if !read.target.uid.is_empty() && read.target.uid != found {
-        return Err(attempt.other_object(&found));
-    }
-    let kind = Kind {
-        api_version: read.target.api_version.as_str().into(),
-        kind: read.target.kind.as_str().into(),
-    };
-    Ok(record(&kind, object, now))
-}
-
-fn attempt(read: &GetRequest) -> Attempt<'_> {
-    Attempt {
-        verb: "get",
-        object: &read.target,
-    }
-}
 
 /// A list of a resource, page by page. A list whose continue token expired restarts.
 #[derive(Debug)]
@@ -161,15 +119,6 @@ impl Listing {
             ],
         );
         Request::get(uri, accept)
-    }
-}
-
-fn record(kind: &Kind, object: ProjectedObject, now: Instant) -> ObjectRecord {
-    ObjectRecord {
-        kind: kind.clone(),
-        resource_version: object.resource_version.into(),
-        changed_at: now,
-        data: Arc::from(object.data),
     }
 }
 
