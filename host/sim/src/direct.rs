@@ -44,6 +44,17 @@ pub fn get(
     value(&model.get(&target, "")?)
 }
 
+/// The version of an object.
+pub fn version(
+    model: &Model,
+    (api_version, kind): (&str, &str),
+    namespace: &str,
+    name: &str,
+) -> Result<u64> {
+    let target = target(model, api_version, kind, namespace, name)?;
+    Ok(model.get(&target, "")?.version())
+}
+
 /// Reads all objects of a kind, of one namespace or (empty) of all.
 pub fn list(model: &Model, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>> {
     let target = target(model, api_version, kind, namespace, "")?;

@@ -4,7 +4,10 @@
 //! It is another model than that of the cluster's objects, because no guest of a simulation
 //! should have to know the host's own.
 
-use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use davit_core::api::{ControllerSpec, HostStatus};
 use davit_core::record::Owner;
 use davit_core::request::{Request, RequestError, record};
 use davit_sim::response::{Reply, respond};
@@ -23,7 +26,12 @@ pub(crate) struct RecordServer {
     start: Time,
     /// The number of changes of specs.
     changes: u64,
+    /// The recorded specs that were read, by owner and revision.
+    specs: RefCell<BTreeMap<(Owner, String), ReadSpec>>,
 }
+
+/// A recorded spec, and the version of its object that it was read from.
+type ReadSpec = (u64, Option<ControllerSpec>);
 
 impl RecordServer {
     /// A server without Controllers.
@@ -44,6 +52,7 @@ impl RecordServer {
             model,
             start,
             changes: 0,
+            specs: RefCell::default(),
         }
     }
 
@@ -96,25 +105,23 @@ impl RecordServer {
         }
     }
 
-    /// The status of a Controller; none if it is gone, or its status is not a record.
-    pub(crate) fn status(&mut self, owner: &Owner) -> Option<ControllerStatus> {
-        let answer = self.answer(self.start, &record::read_status(owner));
-        let read = record::status(owner, answer.as_deref());
-        read.ok().map(|(status, _)| status)
-    }
-
-    /// The recorded spec of a revision.
+    /// The recorded spec of a revision. Every write to a record is checked against the specs
+    /// of all revisions in use: each version of an object is read once.
     pub(crate) fn spec(&self, owner: &Owner, revision: &str) -> Option<ControllerSpec> {
         let name = format!("{}-{revision}", owner.name);
-        let object = direct::get(
-            &self.model,
-            "apps/v1",
-            "ControllerRevision",
-            NAMESPACE,
-            &name,
-        );
+        let kind = ("apps/v1", "ControllerRevision");
+        let version = direct::version(&self.model, kind, NAMESPACE, &name).ok()?;
+        let key = (owner.clone(), revision.to_owned());
+        let mut specs = self.specs.borrow_mut();
+        let read = specs.get(&key).filter(|(read, _)| *read == version);
+        if let Some((_, spec)) = read {
+            return spec.clone();
+        }
+        let object = direct::get(&self.model, kind.0, kind.1, NAMESPACE, &name);
         let body = object.ok()?.to_string();
-        record::spec(owner, revision, Ok(body.as_bytes())).ok()?
+        let spec = record::spec(owner, revision, Ok(body.as_bytes())).ok()?;
+        specs.insert(key, (version, spec.clone()));
+        spec
     }
 }
 

@@ -7,7 +7,7 @@ use davit_core::api::{
     CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult, RequestStatus,
 };
 use davit_core::record::{ControllerRecord, Owner, Record, StoredRecord, in_use};
-use davit_core::request::{Method, Request, RequestError};
+use davit_core::request::{Method, Request, RequestError, record};
 use davit_core::time::Instant;
 use davit_sim::Time;
 
@@ -179,7 +179,9 @@ impl Records {
                 problems: Vec::new(),
             };
         }
-        let used = self.used_specs();
+        let status_of = controller_of_status(request);
+        // No write to a status deletes a spec.
+        let used = status_of.is_none().then(|| self.used_specs());
         let server = self.server.get_or_insert_with(RecordServer::new);
         let answer = server.answer(time, request);
         let mut arrival = RecordArrival {
@@ -190,10 +192,11 @@ impl Records {
         if arrival.answer.is_err() {
             return arrival;
         }
-        if let Some(name) = controller_of_status(request) {
+        if let Some(name) = status_of {
             let owner = self.owner(name);
-            let server = self.server.as_mut();
-            let status = server.and_then(|server| server.status(&owner));
+            // The answer is the object as it is stored.
+            let written = record::status(&owner, arrival.answer.as_deref());
+            let status = written.ok().map(|(status, _)| status);
             let Some(status) = status else {
                 let what = format!("{name}: the status that was written cannot be read");
                 arrival.problems.push(what);
@@ -212,7 +215,8 @@ impl Records {
         } else {
             let is_lost =
                 |(owner, revision): &&(Owner, String)| self.spec(owner, revision).is_none();
-            let lost = used.iter().filter(is_lost);
+            let used = used.iter().flatten();
+            let lost = used.filter(is_lost);
             let lost = lost.map(|(owner, revision)| {
                 format!(
                     "{}: the spec of {revision}, which is in use, is deleted",
