@@ -11,7 +11,8 @@ use crate::plot::Size;
 use crate::problem::Problem;
 
 /// A seed for each mutant whose story failed with it once. The hunt tries these seeds
-/// first. If a story has changed since then, the hunt searches all seeds.
+/// first. If a story has changed since then, the hunt searches all seeds, and prints this
+/// table again: `cargo test -p davit-stories --features mutants mutant -- --nocapture`.
 const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::DropExpectations, 0),
     (Mutant::DeleteByName, 289),
@@ -71,7 +72,7 @@ pub(crate) fn activate(mutants: Option<&[Mutant]>) -> Result<()> {
 /// are none.
 pub(crate) fn hunt(mutants: &[Mutant], seeds: &Range<u64>, size: Size) -> Result<ExitCode> {
     let is_meant = |mutant: &Mutant| mutants.is_empty() || mutants.contains(mutant);
-    let (mut found, mut survivors) = (0, 0);
+    let (mut found, mut survivors) = (Vec::new(), 0);
     for mutant in Mutant::ALL.into_iter().filter(is_meant) {
         let size = Size {
             hosts: size.hosts.max(hosts(mutant)),
@@ -79,7 +80,7 @@ pub(crate) fn hunt(mutants: &[Mutant], seeds: &Range<u64>, size: Size) -> Result
         };
         Mutant::activate(Some(mutant));
         if let Some((seed, problem)) = first(mutant, seeds, size)? {
-            found += 1;
+            found.push((mutant, seed));
             println!("{mutant:?}: seed {seed}: {problem}");
             println!("  {} --mutants {mutant:?}", size.command(seed));
         } else {
@@ -88,12 +89,25 @@ pub(crate) fn hunt(mutants: &[Mutant], seeds: &Range<u64>, size: Size) -> Result
         }
     }
     Mutant::activate(None);
-    println!("{found} mutants found, {survivors} not");
+    println!("{} mutants found, {survivors} not", found.len());
+    if found.iter().any(|one| !HINTS.contains(one)) {
+        print_hints(&found);
+    }
     Ok(if survivors == 0 {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Prints the table of hints with the seeds that were found.
+fn print_hints(found: &[(Mutant, u64)]) {
+    println!("The stories have changed. The hints for the next hunt:");
+    for (mutant, hint) in HINTS {
+        let seed = found.iter().find(|(one, _)| *one == mutant);
+        let seed = seed.map_or(hint, |(_, seed)| *seed);
+        println!("    (Mutant::{mutant:?}, {seed}),");
+    }
 }
 
 /// The first seed that fails with a mutant, and the first problem.
