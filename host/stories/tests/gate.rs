@@ -46,6 +46,13 @@ fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
     run(&["--hosts", "3", "--seeds", "0..40"]);
 }
 
+/// Short ones, because most of the time of a story passes at its start and its end.
+#[test]
+fn short_stories_with_several_hosts_end_as_they_should() {
+    run(&["--hosts", "2", "--steps", "20", "--seeds", "80..1600"]);
+    run(&["--hosts", "3", "--steps", "20", "--seeds", "1600..1960"]);
+}
+
 #[test]
 fn a_fault_that_does_not_occur_is_missing() {
     let text = run(&["--seeds", "0..1", "--steps", "0", "--counts"]);
