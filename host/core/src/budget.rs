@@ -155,16 +155,17 @@ pub struct RecentWrites {
     pub deletes: [u32; PARTS],
 }
 
-/// What another host has admitted, as its record says.
+/// What guardrails count: what this host has admitted, or what a record says of another one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct FormerWrites {
+pub struct CountedWrites {
     /// The writes.
     pub recent: RecentWrites,
-    /// Whether a minute is over since then by this host's clock, which may be wrong.
+    /// Whether all of them are those of a record, since whose time a minute is over by this
+    /// host's clock, which may be wrong.
     pub may_be_over: bool,
 }
 
-impl From<RecentWrites> for FormerWrites {
+impl From<RecentWrites> for CountedWrites {
     fn from(recent: RecentWrites) -> Self {
         Self {
             recent,
@@ -255,11 +256,26 @@ impl Budget {
         }
     }
 
+    /// What counts at present, and whether nothing of it is certain.
+    #[must_use]
+    pub fn counted_writes(&self, now: Instant) -> CountedWrites {
+        let all = recent(&self.writes, now).chain(recent(&self.deletes, now));
+        let (mut doubtful, mut certain) = (false, false);
+        for used in all {
+            doubtful |= used.may_be_over;
+            certain |= !used.may_be_over;
+        }
+        CountedWrites {
+            recent: self.recent_writes(now),
+            may_be_over: doubtful && !certain,
+        }
+    }
+
     /// Another host has admitted these plans. They count as if it had done so just now:
     /// nobody knows how long ago it wrote that. What this host has admitted before may be
     /// among them.
-    pub fn assume(&mut self, former: &FormerWrites, now: Instant) {
-        let FormerWrites {
+    pub fn assume(&mut self, former: &CountedWrites, now: Instant) {
+        let CountedWrites {
             recent,
             may_be_over,
         } = former;

@@ -1,7 +1,7 @@
 //! The desired controllers: the control half's output for the data half.
 
 use crate::account::Account;
-use crate::budget::{FormerWrites, Guardrail, Trip};
+use crate::budget::{CountedWrites, Guardrail, Trip};
 use crate::controller::Settings;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
@@ -31,7 +31,7 @@ pub struct DesiredController<G> {
     pub tripped: Vec<TrippedGuardrail>,
     /// What guardrails had admitted when another host ended or lost the lease: it counts
     /// from the start, or from the time when this replica leads.
-    pub recent: FormerWrites,
+    pub recent: CountedWrites,
 }
 
 impl<G> PartialEq for DesiredController<G> {

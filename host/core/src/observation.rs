@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::budget::{RecentWrites, Trip};
+use crate::budget::{CountedWrites, Trip};
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
@@ -27,7 +27,7 @@ pub struct Observation {
     pub tripped: Vec<Trip>,
     /// What the guardrails have admitted in the last 60 seconds; none if the controller does
     /// not run.
-    pub recent: Option<RecentWrites>,
+    pub recent: Option<CountedWrites>,
     /// A request of the stable revision that the API server refused as forbidden, if it
     /// refuses such requests still.
     pub refused: Option<String>,

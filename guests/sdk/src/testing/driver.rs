@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_core::budget::FormerWrites;
+use davit_core::budget::CountedWrites;
 use davit_core::controller::{Outcome, PlanId, Settings};
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
@@ -142,7 +142,7 @@ impl<C: Controller> Driver<C> {
             cohort: Cohort::default(),
             candidate: None,
             tripped: Vec::new(),
-            recent: FormerWrites::default(),
+            recent: CountedWrites::default(),
         };
         self.machine.apply(self.now(), vec![desired]);
         self.discover();

@@ -2,7 +2,7 @@
 //!
 //! It is also the record of a rollout: a host that starts continues from it.
 
-use crate::budget::RecentWrites;
+use crate::budget::{CountedWrites, RecentWrites};
 use crate::grant::Permissions;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
@@ -240,10 +240,15 @@ pub struct RecentWritesStatus {
 
 impl RecentWritesStatus {
     /// The status; none if nothing counts. The same counts as before keep their time: it is
-    /// not earlier than the last write.
+    /// not earlier than the last write. So do those that may be over: they have become no
+    /// more certain.
     #[must_use]
-    pub fn of(recent: RecentWrites, before: Option<&Self>, now: Wall) -> Option<Self> {
-        let before = before.filter(|before| before.parts() == recent);
+    pub fn of(counted: CountedWrites, before: Option<&Self>, now: Wall) -> Option<Self> {
+        let CountedWrites {
+            recent,
+            may_be_over,
+        } = counted;
+        let before = before.filter(|before| may_be_over || before.parts() == recent);
         let at = before.map_or_else(|| Some(time(now)), |before| before.at.clone());
         let trimmed = |parts: &[u32]| {
             let length = parts

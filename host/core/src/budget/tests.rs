@@ -352,15 +352,17 @@ fn what_another_host_admitted_long_ago_holds_plans_back_for_a_minute_only() {
             deletes: [8, 0, 0, 0, 0, 0],
             ..RecentWrites::default()
         };
-        let former = FormerWrites {
+        let former = CountedWrites {
             recent,
             may_be_over: true,
         };
         let mut budget = Budget::new(guardrails);
         budget.assume(&former, at(100));
+        assert!(budget.counted_writes(at(100)).may_be_over);
         assert_eq!(admitted(&mut budget, STABLE, 101, 5), 2);
         assert_eq!(admitted(&mut budget, STABLE, 159, 5), 0);
         assert_eq!(admitted(&mut budget, STABLE, 160, 5), 5);
+        assert!(!budget.counted_writes(at(160)).may_be_over);
         // Its own plans are certain. The first two do not count any more.
         assert_eq!(admitted(&mut budget, STABLE, 161, 9), 5);
         let trip = budget.tripped(at(161)).next().unwrap();

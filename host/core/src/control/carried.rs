@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::api::{ControllerStatus, RecentWritesStatus};
-use crate::budget::{FormerWrites, RecentWrites, WINDOW};
+use crate::budget::{CountedWrites, WINDOW};
 use crate::observation::Observation;
 use crate::time::{Instant, Now};
 use crate::times;
@@ -16,10 +16,10 @@ const CLOCK_ERROR: Duration = Duration::from_mins(5);
 /// Writes that count until a minute is over since this host has learned of them.
 #[derive(Debug)]
 pub(super) struct CarriedWrites {
-    former: FormerWrites,
+    former: CountedWrites,
     until: Instant,
     /// What counts here, when the controller was last observed.
-    admitted: Option<RecentWrites>,
+    admitted: Option<CountedWrites>,
 }
 
 impl CarriedWrites {
@@ -27,7 +27,7 @@ impl CarriedWrites {
     /// twice the limit would be written in a minute.
     pub(super) fn recorded(status: &ControllerStatus, now: Now) -> Self {
         let recorded = status.recent_writes.as_ref();
-        let former = recorded.map(|recorded| FormerWrites {
+        let former = recorded.map(|recorded| CountedWrites {
             recent: recorded.parts(),
             may_be_over: may_be_over(recorded, now),
         });
@@ -39,31 +39,31 @@ impl CarriedWrites {
     }
 
     /// What has to count once the controller starts, or this host leads it.
-    pub(super) fn former(&self) -> FormerWrites {
+    pub(super) fn former(&self) -> CountedWrites {
         self.former
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.former.recent == RecentWrites::default()
+        self.former == CountedWrites::default()
     }
 
     /// Follows a controller, which counts what is carried if it runs and this host leads it.
     pub(super) fn observe(&mut self, seen: Option<&Observation>, leads: bool, now: Instant) {
         match seen.and_then(|seen| seen.recent) {
             Some(recent) if leads => {
-                self.former = FormerWrites::default();
+                self.former = CountedWrites::default();
                 self.admitted = Some(recent);
             }
             Some(_) => {}
             // It was stopped, perhaps for lack of a grant.
             None => {
                 if let Some(admitted) = self.admitted.take() {
-                    (self.former, self.until) = (admitted.into(), now.after(WINDOW));
+                    (self.former, self.until) = (admitted, now.after(WINDOW));
                 }
             }
         }
         if self.until <= now {
-            self.former = FormerWrites::default();
+            self.former = CountedWrites::default();
         }
     }
 }
@@ -79,6 +79,7 @@ fn may_be_over(recorded: &RecentWritesStatus, now: Now) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::budget::RecentWrites;
     use crate::time::Wall;
     use crate::times::time;
 
@@ -94,7 +95,7 @@ mod tests {
     }
 
     fn carried(written: Option<Wall>, read: Wall) -> CarriedWrites {
-        let mut recorded = RecentWritesStatus::of(recent(), None, THEN).unwrap();
+        let mut recorded = RecentWritesStatus::of(recent().into(), None, THEN).unwrap();
         recorded.at = written.map(time);
         let status = ControllerStatus {
             recent_writes: Some(recorded),
@@ -107,10 +108,28 @@ mod tests {
         CarriedWrites::recorded(&status, now)
     }
 
+    /// The next host reads the record of this one, which does not know more.
+    #[test]
+    fn a_record_keeps_its_time_as_long_as_it_may_be_over() {
+        let mut moved = carried(Some(THEN), Wall(THEN.0 + HOUR)).former();
+        moved.recent.deletes.rotate_right(1);
+        let later = Now {
+            instant: Instant::ZERO,
+            wall: Wall(THEN.0 + HOUR + MINUTE / 2),
+        };
+        let recorded = RecentWritesStatus::of(recent().into(), None, THEN).unwrap();
+        let recorded = RecentWritesStatus::of(moved, Some(&recorded), later.wall).unwrap();
+        assert!(may_be_over(&recorded, later));
+        // This host writes.
+        moved.may_be_over = false;
+        let recorded = RecentWritesStatus::of(moved, Some(&recorded), later.wall).unwrap();
+        assert!(!may_be_over(&recorded, later));
+    }
+
     #[test]
     fn a_record_of_an_hour_ago_may_be_over() {
         let after = |millis: i64| Wall(THEN.0 + millis);
-        let hour_ago = FormerWrites {
+        let hour_ago = CountedWrites {
             recent: recent(),
             may_be_over: true,
         };

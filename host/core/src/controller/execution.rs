@@ -299,7 +299,7 @@ impl ItemExecution {
             Verdict::Done | Verdict::RequeueWhenObserved
                 if self.deferral == Deferral::ToOwner && !is_tick =>
             {
-                (Finish::RequeueAfter(LEFT_PAUSE), RequeueTrigger::Resync)
+                (Finish::Left(LEFT_PAUSE), RequeueTrigger::Resync)
             }
             // Plans of a dry run and refused plans would be decided again forever.
             Verdict::Done | Verdict::RequeueWhenObserved => (Finish::Done, RequeueTrigger::Never),

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::bounds::{Bound, BoundExceeded};
-use crate::budget::{FormerWrites, GuardrailUse, RecentWrites, Trip};
+use crate::budget::{CountedWrites, GuardrailUse, Trip};
 use crate::circuit::CallFailure;
 use crate::expectation::WriteResult;
 use crate::gate::Mode;
@@ -139,14 +139,14 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Another host has admitted these plans of the controller.
-    pub fn assume_writes(&mut self, former: &FormerWrites, now: Instant) {
+    pub fn assume_writes(&mut self, former: &CountedWrites, now: Instant) {
         self.shared.budget.assume(former, now);
     }
 
     /// What the guardrails have admitted in the last 60 seconds.
     #[must_use]
-    pub fn recent_writes(&self, now: Instant) -> RecentWrites {
-        self.shared.budget.recent_writes(now)
+    pub fn counted_writes(&self, now: Instant) -> CountedWrites {
+        self.shared.budget.counted_writes(now)
     }
 
     /// The use of each guardrail.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::account::Account;
-use crate::budget::FormerWrites;
+use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
 use crate::manifest::{Manifest, WatchSpec};
@@ -37,7 +37,7 @@ pub(super) struct HostedController<G> {
     pub(super) settings: Settings,
     pub(super) tripped: Vec<TrippedGuardrail>,
     /// What another host has admitted.
-    pub(super) recent: FormerWrites,
+    pub(super) recent: CountedWrites,
     /// The account that reads and writes for it; none for the host's own.
     pub(super) account: Option<Account>,
     /// How many requests of the account the API server has refused as forbidden.
@@ -66,7 +66,7 @@ impl<G> Default for HostedController<G> {
             leads: false,
             settings: Settings::default(),
             tripped: Vec::new(),
-            recent: FormerWrites::default(),
+            recent: CountedWrites::default(),
             account: None,
             forbidden: 0,
             refusal: None,

@@ -29,7 +29,7 @@ impl<G: Clone> Machine<G> {
                 refused: hosted.refusal(now.instant).map(ToOwned::to_owned),
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
-                recent: controller.map(|one| one.recent_writes(now.instant)),
+                recent: controller.map(|one| one.counted_writes(now.instant)),
                 forbidden: hosted.forbidden,
                 now,
             };

@@ -92,6 +92,10 @@ pub enum Finish {
     /// It did not fail and is requeued after that time, with the same creation
     /// time. For a tick, this replaces its period.
     RequeueAfter(Duration),
+    /// Its plans were left to another revision or replica. It is requeued after that time,
+    /// with the same creation time. If it was enqueued meanwhile, that item stays, as after
+    /// [`Self::Done`].
+    Left(Duration),
     /// It was not reconciled (its revision was replaced, or its guest's circuit
     /// is open): it returns to its former place, with its attempts. Its token
     /// is lost.
@@ -109,7 +113,7 @@ impl Finish {
         match self {
             Self::Done => "done",
             Self::Retry { .. } => "retry",
-            Self::RequeueAfter(_) => "requeue",
+            Self::RequeueAfter(_) | Self::Left(_) => "requeue",
             Self::PutBack | Self::PutBackAlone => "put-back",
         }
     }

@@ -264,15 +264,11 @@ impl Queue {
         let (key, ProcessingItem { started, entry }) = self.work.remove_entry(key)?;
         self.bytes -= entry.bytes(&key);
         let held = self.forget(&key);
-        let is_done = finish == Finish::Done;
+        let yields = matches!(finish, Finish::Done | Finish::Left(_));
         let again = self.again(now, &key, entry, finish);
-        // An item that is requeued by its verdict is still the same item. The
-        // next run of a tick joins what was enqueued meanwhile.
-        let (item, wish) = if is_done {
-            (held, again)
-        } else {
-            (again, held)
-        };
+        // An item that is requeued by its verdict is still the same item. The next run of a
+        // tick, and an item that nobody has executed, join what was enqueued meanwhile.
+        let (item, wish) = if yields { (held, again) } else { (again, held) };
         let next = match (item, wish) {
             (Some(mut item), Some(wish)) => {
                 item.join(now, &wish);
@@ -373,7 +369,7 @@ impl Queue {
                 alone: true,
                 ..entry
             }),
-            Finish::RequeueAfter(pause) => {
+            Finish::RequeueAfter(pause) | Finish::Left(pause) => {
                 self.retries += 1;
                 let Place { lane, group, .. } = entry.place;
                 let place = self.place(now.after(pause), lane, group);

@@ -104,6 +104,7 @@ fn finish() -> impl Strategy<Value = Finish> {
         6 => Just(Finish::Done),
         3 => prop::option::of(pause()).prop_map(retry),
         2 => pause().prop_map(Finish::RequeueAfter),
+        2 => pause().prop_map(Finish::Left),
         1 => Just(Finish::PutBack),
         1 => Just(Finish::PutBackAlone),
     ]

@@ -463,7 +463,7 @@ impl Model {
                 };
                 queue.waiting.push(next);
             }
-            Finish::RequeueAfter(pause) => {
+            Finish::RequeueAfter(pause) | Finish::Left(pause) => {
                 let due = now.after(*pause);
                 let Item {
                     created,
@@ -478,7 +478,10 @@ impl Model {
                     group,
                     ..next
                 };
-                queue.waiting.push(next);
+                // What was enqueued meanwhile stays, if nobody has executed the plans.
+                let former = held.take_if(|_| matches!(finish, Finish::Left(_)));
+                queue.waiting.extend(former);
+                queue.merge(now, next);
             }
             Finish::PutBack => queue.waiting.push(old),
             Finish::PutBackAlone => queue.waiting.push(Item { alone: true, ..old }),

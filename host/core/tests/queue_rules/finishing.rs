@@ -90,6 +90,27 @@ fn requeue_after_keeps_the_creation_time_and_resets_the_attempts() {
     assert_eq!(waiting(&queues, "a").unwrap().created_at, at(1));
 }
 
+/// As if it were done: a guest enqueues the key again to learn whether its plans were executed.
+#[test]
+fn an_item_whose_plans_are_left_to_another_replica_yields_to_a_new_one() {
+    let mut queues = queues();
+    fresh(&mut queues, at(1), "a");
+    dequeue_one(&mut queues, at(1));
+    let finished = done(&mut queues, at(2), "a", Finish::Left(SECOND * 600));
+    assert_eq!(finished.due_at, Some(at(602)));
+    assert_eq!(waiting(&queues, "a").unwrap().created_at, at(1));
+    fresh(&mut queues, at(3), "a");
+    dequeue_one(&mut queues, at(3));
+    let later = Enqueue {
+        created_at: Some(at(5000)),
+        ..enqueue("a", 5)
+    };
+    queues.enqueue(at(3), &later).unwrap();
+    let finished = done(&mut queues, at(4), "a", Finish::Left(SECOND * 600));
+    assert_eq!(finished.due_at, Some(at(8)));
+    assert_eq!(waiting(&queues, "a").unwrap().created_at, at(5000));
+}
+
 #[test]
 fn a_retried_relist_stays_in_the_relist_lane() {
     let mut queues = queues();

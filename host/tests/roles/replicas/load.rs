@@ -1,5 +1,6 @@
 //! Pods that a controller has to delete, and pods that it must not touch.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -213,7 +214,7 @@ impl Arrivals {
             }
         });
         let mut waits: Vec<Wait> = waits.collect();
-        waits.sort_by(|one, other| other.waited.cmp(&one.waited));
+        waits.sort_by_key(|wait| Reverse(wait.waited));
         waits
     }
 }

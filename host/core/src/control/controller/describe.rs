@@ -3,7 +3,7 @@
 
 use super::{Controller, is_running};
 use crate::api::{ConditionStatus, ControllerStatus, RecentWritesStatus, RequestStatus};
-use crate::budget::RecentWrites;
+use crate::budget::CountedWrites;
 use crate::control::answers::{self, Outcome};
 use crate::control::conditions::{self, Authorization, ConditionInputs, LoadedModule, Readiness};
 use crate::control::notice::Notice;
@@ -60,11 +60,11 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What the guardrails have admitted, here or, until it counts here, elsewhere.
-    fn recent_writes(&self, seen: Option<&Observation>) -> RecentWrites {
+    fn recent_writes(&self, seen: Option<&Observation>) -> CountedWrites {
         if self.carried.is_empty() {
             seen.and_then(|seen| seen.recent).unwrap_or_default()
         } else {
-            self.carried.former().recent
+            self.carried.former()
         }
     }
 

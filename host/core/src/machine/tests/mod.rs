@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::account::Account;
-use crate::budget::FormerWrites;
+use crate::budget::CountedWrites;
 use crate::controller::Settings;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -387,7 +387,7 @@ fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
         cohort: Cohort::default(),
         candidate: None,
         tripped: vec![],
-        recent: FormerWrites::default(),
+        recent: CountedWrites::default(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The answers of discovery, in the forms of all versions of Kubernetes.
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::Root;
 
@@ -86,14 +86,14 @@ pub(super) fn groups(body: &[u8], root: Root) -> Result<GroupList, AnswerError> 
 /// Reads the resources of a group version, in the plain form.
 pub(super) fn resources(body: &[u8]) -> Result<Vec<Resource>, AnswerError> {
     let list: ResourceList = serde_json::from_slice(body)?;
-    let is_resource = |resource: &PlainResource| !resource.name.contains('/');
+    // An entry without a kind is an action, such as KubeVirt's `expand-vm-spec`.
+    let is_resource =
+        |resource: &PlainResource| !resource.name.contains('/') && !resource.kind.is_empty();
     let resources = list.resources.into_iter().filter(is_resource);
     let resources = resources.map(|resource| {
-        if resource.name.is_empty() || resource.kind.is_empty() {
-            return Err(AnswerError::Resource(format!(
-                "\"{}\" of the kind \"{}\" lacks one of both names",
-                resource.name, resource.kind
-            )));
+        if resource.name.is_empty() {
+            let problem = format!("of the kind \"{}\" has no name", resource.kind);
+            return Err(AnswerError::Resource(problem));
         }
         Ok(Resource {
             plural: resource.name,
@@ -103,6 +103,12 @@ pub(super) fn resources(body: &[u8]) -> Result<Vec<Resource>, AnswerError> {
         })
     });
     resources.collect()
+}
+
+/// A list of a Go program, which writes an empty one as null.
+fn or_empty<'de, D: Deserializer<'de>, T: Deserialize<'de>>(list: D) -> Result<Vec<T>, D::Error> {
+    let list: Option<Vec<T>> = Deserialize::deserialize(list)?;
+    Ok(list.unwrap_or_default())
 }
 
 /// The three possible answers to `/api` and `/apis`.
@@ -121,7 +127,7 @@ enum RootAnswer {
 struct AggregatedGroup {
     #[serde(default)]
     metadata: GroupMeta,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     versions: Vec<AggregatedVersion>,
 }
 
@@ -134,7 +140,7 @@ struct GroupMeta {
 #[derive(Deserialize)]
 struct AggregatedVersion {
     version: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     resources: Vec<AggregatedResource>,
     #[serde(default)]
     freshness: String,
@@ -149,7 +155,7 @@ struct AggregatedResource {
     response_kind: ResponseKind,
     #[serde(default)]
     scope: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     verbs: Vec<String>,
 }
 
@@ -175,6 +181,7 @@ struct PlainVersion {
 
 #[derive(Deserialize)]
 struct ResourceList {
+    #[serde(deserialize_with = "or_empty")]
     resources: Vec<PlainResource>,
 }
 
@@ -183,7 +190,7 @@ struct PlainResource {
     name: String,
     kind: String,
     namespaced: bool,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "or_empty")]
     verbs: Vec<String>,
 }
 

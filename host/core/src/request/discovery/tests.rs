@@ -348,7 +348,6 @@ fn a_resource_without_a_known_scope_or_name_fails_its_version() {
         assert_eq!(found.failed, expected);
     }
     for bad in [
-        json!({"name": "gizmos", "kind": "", "namespaced": true}),
         json!({"name": "", "kind": "Gizmo", "namespaced": true}),
         json!({"name": "gizmos", "kind": "Gizmo"}),
     ] {
@@ -358,6 +357,36 @@ fn a_resource_without_a_known_scope_or_name_fails_its_version() {
         let found = discover(&answers).unwrap();
         assert_eq!(found.failed[0].0, "example.com/v1");
     }
+}
+
+/// A Go server writes a list without elements as null. Adapters of metrics and KubeVirt serve
+/// subresources and actions without a resource of their own.
+#[test]
+fn an_empty_list_may_be_null_and_an_action_has_no_kind() {
+    let mut action = resource("expand-vm-spec", "", "Namespaced");
+    action["verbs"] = Value::Null;
+    action["subresources"] = Value::Null;
+    let good = resource("gadgets", "Gadget", "Namespaced");
+    let versions = json!([
+        {"version": "v1", "resources": [action, good]},
+        {"version": "v2", "resources": null, "freshness": "Current"},
+    ]);
+    let found = discover(&answers([("/api", core()), ("/apis", group(versions))])).unwrap();
+    assert!(lookup(&found, "example.com/v1", "Gadget").is_some());
+    assert!(found.is_complete(), "{:?}", found.failed);
+
+    let mut answers = plain(&["v1", "v2"]);
+    let list = json!({"resources": [
+        {"name": "gadgets", "kind": "Gadget", "namespaced": true, "verbs": ["get"]},
+        {"name": "machines/vnc", "kind": "", "namespaced": true, "verbs": null},
+        {"name": "expand-vm-spec", "kind": "", "namespaced": true, "verbs": null},
+    ]});
+    answers.insert("/apis/example.com/v1", Ok(list.to_string()));
+    let none = json!({"kind": "APIResourceList", "resources": null});
+    answers.insert("/apis/example.com/v2", Ok(none.to_string()));
+    let found = discover(&answers).unwrap();
+    assert!(lookup(&found, "example.com/v1", "Gadget").is_some());
+    assert!(found.is_complete(), "{:?}", found.failed);
 }
 
 /// A stale version may list what it served before. That is served as far as is known, and
