@@ -121,7 +121,7 @@ mod tests {
         let recorded = RecentWritesStatus::of(moved, Some(&recorded), later.wall).unwrap();
         assert!(may_be_over(&recorded, later));
         // This host writes.
-        moved.may_be_over = false;
+        (moved.recent.deletes[0], moved.may_be_over) = (1, false);
         let recorded = RecentWritesStatus::of(moved, Some(&recorded), later.wall).unwrap();
         assert!(!may_be_over(&recorded, later));
     }
