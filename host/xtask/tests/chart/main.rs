@@ -107,11 +107,6 @@ fn values_change_the_deployment() {
     assert_eq!(container["resources"], json!({"limits": {"memory": "1Gi"}}));
     let arguments = container["args"].as_array().unwrap();
     assert_eq!(arguments.last(), Some(&json!("--http2")));
-    let texts = objects.iter().map(Value::to_string);
-    assert!(
-        texts
-            .filter(|one| one.contains("davit-system"))
-            .next()
-            .is_none()
-    );
+    let mut texts = objects.iter().map(Value::to_string);
+    assert_eq!(texts.find(|one| one.contains("davit-system")), None);
 }

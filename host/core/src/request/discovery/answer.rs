@@ -86,7 +86,7 @@ pub(super) fn groups(body: &[u8], root: Root) -> Result<GroupList, AnswerError> 
 /// Reads the resources of a group version, in the plain form.
 pub(super) fn resources(body: &[u8]) -> Result<Vec<Resource>, AnswerError> {
     let list: ResourceList = serde_json::from_slice(body)?;
-    // An entry without a kind is an action, such as KubeVirt's `expand-vm-spec`.
+    // An entry without a kind is an action, such as `expand-vm-spec` of `KubeVirt`.
     let is_resource =
         |resource: &PlainResource| !resource.name.contains('/') && !resource.kind.is_empty();
     let resources = list.resources.into_iter().filter(is_resource);

@@ -359,7 +359,7 @@ fn a_resource_without_a_known_scope_or_name_fails_its_version() {
     }
 }
 
-/// A Go server writes a list without elements as null. Adapters of metrics and KubeVirt serve
+/// A Go server writes a list without elements as null. Adapters of metrics and `KubeVirt` serve
 /// subresources and actions without a resource of their own.
 #[test]
 fn an_empty_list_may_be_null_and_an_action_has_no_kind() {
