@@ -339,7 +339,7 @@ fn a_host_that_leads_again_counts_its_own_plans_once() {
 /// A host has started an hour later, or its clock is ahead. Whatever the cooldown is, no trip
 /// lasts longer than the doubt.
 #[test]
-fn what_another_host_admitted_long_ago_holds_plans_back_for_a_minute_only() {
+fn what_another_host_admitted_long_ago_defers_plans_for_a_minute_only() {
     for cooldown in [
         Cooldown::After(Duration::from_hours(1)),
         Cooldown::UntilReset,

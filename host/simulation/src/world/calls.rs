@@ -38,11 +38,11 @@ impl Link<'_> {
         request: Request,
     ) {
         let call = Call::in_turn(caller, sender, &mut Course::new(urgency), request);
-        self.begin(call);
+        self.start_call(call);
     }
 
     /// Starts a call.
-    pub(super) fn begin(&mut self, mut call: Call) {
+    pub(super) fn start_call(&mut self, mut call: Call) {
         let Some(next) = call.turns.as_mut().map(call::Call::proceed) else {
             return;
         };

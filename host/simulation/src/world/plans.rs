@@ -143,7 +143,7 @@ impl Link<'_> {
                     let (sender, course) = (&entry.sender, &mut entry.course);
                     let call = Call::in_turn(Caller::Execution(id), sender, course, request);
                     self.client.executions.insert(id, entry);
-                    return self.begin(call);
+                    return self.start_call(call);
                 }
                 PlanAction::Record(event) => {
                     self.note(format_args!("event {}: {}", event.reason, event.message));

@@ -88,7 +88,7 @@ fn lookup<'a>(found: &'a Discovery, api_version: &str, kind: &str) -> Option<&'a
 }
 
 #[test]
-fn two_requests_tell_everything() {
+fn two_requests_discover_everything() {
     let answers = answers([
         (
             "/api",
