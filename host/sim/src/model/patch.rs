@@ -31,7 +31,8 @@ impl Model {
         let resource = target.resource.clone();
         let existing = self.stored(target)?.clone();
         let old = existing.object()?;
-        let mut new = patched(&resource, &old, patch_type, body, options.strict)?;
+        let value = decode::view(&resource, &old);
+        let mut new = patched(&resource, value, patch_type, body, options.strict)?;
         match_namespace(target, &mut new)?;
         match_name(target, &new)?;
         let stored = self.write_over(now, target, (&existing, &old), new, options)?;
@@ -39,40 +40,25 @@ impl Model {
     }
 }
 
-/// Applies a patch to a whole object.
+/// Applies a patch to the JSON of a whole object and decodes the result.
 fn patched(
     resource: &Resource,
-    old: &Object,
+    mut value: Value,
     how: PatchType,
     body: Body,
     strict: bool,
 ) -> Result<Object> {
-    let value = result(resource, old, how, body.clone())?;
-    decode::complete(resource, value, strict).map_err(|why| {
-        // The error shows a strategic merge patch itself, of the others the result.
-        let shown = if how == PatchType::Strategic {
-            patch_document(how, body).map(|patch| go::print(&patch))
-        } else {
-            result(resource, old, how, body).map(|value| value.to_string())
-        };
-        let problem = if how == PatchType::Strategic {
-            why.conversion
-        } else {
-            why.json
-        };
-        let error = FieldError::invalid("patch", &json!(shown.unwrap_or_default()), problem);
-        Status::invalid("", "", "", &[error])
-    })
-}
-
-/// The JSON of a whole object after a patch.
-fn result(resource: &Resource, old: &Object, how: PatchType, body: Body) -> Result<Value> {
-    let mut value = decode::view(resource, old);
     let patch = patch_document(how, body)?;
+    // The value in the error for a patch whose result is not an object: for strategic
+    // merge patches the patch itself, otherwise the result.
+    let mut shown = String::new();
     let outcome = match how {
         PatchType::Json => patch::apply_json(&mut value, &patch),
-        // One list, two names: the paths are those of the core form.
-        PatchType::Strategic => patch::apply_strategic(&resource.kind, &mut value, patch),
+        PatchType::Strategic => {
+            shown = go::print(&patch);
+            // One list, two names: the paths are those of the core form.
+            patch::apply_strategic(&resource.kind, &mut value, patch)
+        }
         PatchType::Merge | PatchType::Apply => {
             patch::apply_merge(&mut value, patch);
             Ok(())
@@ -89,7 +75,15 @@ fn result(resource: &Resource, old: &Object, how: PatchType, body: Body) -> Resu
             "the patched object is nested too deeply",
         ));
     }
-    Ok(value)
+    let strategic = how == PatchType::Strategic;
+    if !strategic {
+        shown = value.to_string();
+    }
+    decode::complete(resource, value, strict).map_err(|why| {
+        let problem = if strategic { why.conversion } else { why.json };
+        let error = FieldError::invalid("patch", &json!(shown), problem);
+        Status::invalid("", "", "", &[error])
+    })
 }
 
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
