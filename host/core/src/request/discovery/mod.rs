@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use self::answer::{AnswerError, Group, GroupList};
+use super::parallel::ParallelRequests;
 use super::{JSON, ParallelAction, Request, RequestError};
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::{Discovery, Mapping, ServedResource};
@@ -32,10 +33,9 @@ const MOST_AT_ONCE: usize = 8;
 /// discovery fails if its groups are unknown.
 #[derive(Debug)]
 pub struct DiscoveryAttempt {
-    /// All requests so far; those from `sent` on wait.
+    /// What was asked so far. A position is the number of a request.
     questions: Vec<Question>,
-    sent: usize,
-    unanswered: BTreeSet<usize>,
+    requests: ParallelRequests,
     core: Vec<Group>,
     named: Vec<Group>,
     failure: Option<Failure>,
@@ -44,7 +44,6 @@ pub struct DiscoveryAttempt {
 #[derive(Clone, Debug)]
 struct Question {
     uri: String,
-    accept: &'static str,
     about: Subject,
 }
 
@@ -78,19 +77,23 @@ impl DiscoveryAttempt {
     /// Starts a discovery.
     #[must_use]
     pub fn start() -> Self {
-        let groups = |root: Root| Question {
-            uri: root.path().to_owned(),
-            accept: AGGREGATED,
-            about: Subject::Groups(root),
-        };
-        Self {
-            questions: vec![groups(Root::Core), groups(Root::Named)],
-            sent: 0,
-            unanswered: BTreeSet::new(),
+        let mut started = Self {
+            questions: Vec::new(),
+            requests: ParallelRequests::new(MOST_AT_ONCE),
             core: Vec::new(),
             named: Vec::new(),
             failure: None,
+        };
+        for root in [Root::Core, Root::Named] {
+            started.ask(root.path().to_owned(), AGGREGATED, Subject::Groups(root));
         }
+        started
+    }
+
+    fn ask(&mut self, uri: String, accept: &'static str, about: Subject) {
+        let request = Request::get(uri.clone(), accept);
+        self.requests.add(self.questions.len(), request);
+        self.questions.push(Question { uri, about });
     }
 
     /// The next action.
@@ -98,24 +101,13 @@ impl DiscoveryAttempt {
         if let Some(failure) = &self.failure {
             return ParallelAction::Done(Err(failure.clone()));
         }
-        if self.unanswered.len() < MOST_AT_ONCE
-            && let Some(question) = self.questions.get(self.sent)
-        {
-            let request = Request::get(question.uri.clone(), question.accept);
-            let number = self.sent;
-            self.unanswered.insert(number);
-            self.sent += 1;
-            return ParallelAction::Send(number, request);
-        }
-        if !self.unanswered.is_empty() {
-            return ParallelAction::Wait;
-        }
-        ParallelAction::Done(self.found())
+        let next = self.requests.poll();
+        next.unwrap_or_else(|| ParallelAction::Done(self.found()))
     }
 
     /// Handles the answer to the request with this number.
     pub fn handle(&mut self, number: usize, answer: Result<&[u8], &RequestError>) {
-        if !self.unanswered.remove(&number) {
+        if !self.requests.answered(number) {
             return;
         }
         let Some(question) = self.questions.get(number).cloned() else {
@@ -154,11 +146,8 @@ impl DiscoveryAttempt {
             for (group_at, group) in list.groups.iter().enumerate() {
                 for (version_at, version) in group.versions.iter().enumerate() {
                     let at = ApiResource::new(&group.name, &version.name, "").api_version();
-                    self.questions.push(Question {
-                        uri: format!("{}/{at}", root.path()),
-                        accept: JSON,
-                        about: Subject::Version(root, group_at, version_at),
-                    });
+                    let uri = format!("{}/{at}", root.path());
+                    self.ask(uri, JSON, Subject::Version(root, group_at, version_at));
                 }
             }
         }

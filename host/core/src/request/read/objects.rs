@@ -1,7 +1,5 @@
 //! Reads of single objects.
 
-use std::collections::{BTreeSet, VecDeque};
-
 use super::record;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
@@ -9,6 +7,7 @@ use crate::object::{Kind, ObjectRecord};
 use crate::path::FieldTree;
 use crate::plan::GetRequest;
 use crate::project::Projector;
+use crate::request::parallel::ParallelRequests;
 use crate::request::{Attempt, JSON, PARTIAL_OBJECT, ParallelAction, Request, RequestError};
 use crate::time::Instant;
 
@@ -20,8 +19,7 @@ const MOST_AT_ONCE: usize = 32;
 pub struct ObjectReads {
     reads: Vec<GetRequest>,
     answers: Vec<Option<Result<ObjectRecord, Failure>>>,
-    waiting: VecDeque<(usize, Request)>,
-    unanswered: BTreeSet<usize>,
+    requests: ParallelRequests,
     /// The bytes of the objects so far.
     bytes: usize,
     most_bytes: usize,
@@ -35,15 +33,14 @@ impl ObjectReads {
         let mut started = Self {
             reads: reads.to_vec(),
             answers: Vec::with_capacity(reads.len()),
-            waiting: VecDeque::new(),
-            unanswered: BTreeSet::new(),
+            requests: ParallelRequests::new(MOST_AT_ONCE),
             bytes: 0,
             most_bytes,
         };
         for (number, read) in reads.iter().enumerate() {
             let answer = match get(mapping, read) {
                 Ok(request) => {
-                    started.waiting.push_back((number, request));
+                    started.requests.add(number, request);
                     None
                 }
                 Err(failure) => Some(Err(failure)),
@@ -55,16 +52,10 @@ impl ObjectReads {
 
     /// The next action. The result has one answer for each read.
     pub fn poll(&mut self) -> ParallelAction<Vec<Result<ObjectRecord, Failure>>> {
-        if self.bytes <= self.most_bytes {
-            if self.unanswered.len() < MOST_AT_ONCE
-                && let Some((number, request)) = self.waiting.pop_front()
-            {
-                self.unanswered.insert(number);
-                return ParallelAction::Send(number, request);
-            }
-            if !self.unanswered.is_empty() {
-                return ParallelAction::Wait;
-            }
+        if self.bytes <= self.most_bytes
+            && let Some(action) = self.requests.poll()
+        {
+            return action;
         }
         let answers = std::mem::take(&mut self.answers).into_iter();
         let left_out = || Failure::new(FailureClass::Server, "not read: too many bytes");
@@ -74,7 +65,7 @@ impl ObjectReads {
 
     /// Handles the answer to the read with this number, read at `now`.
     pub fn handle(&mut self, number: usize, answer: Result<&[u8], &RequestError>, now: Instant) {
-        if !self.unanswered.remove(&number) {
+        if !self.requests.answered(number) {
             return;
         }
         if let (Some(read), Some(known)) = (self.reads.get(number), self.answers.get_mut(number)) {
