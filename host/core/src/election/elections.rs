@@ -398,16 +398,9 @@ impl Elections {
         self.balance(now);
     }
 
-    /// The next request; none if nothing is due. `activity` is that of a controller.
-    pub fn poll(
-        &mut self,
-        now: Now,
-        activity: impl Fn(&str) -> ControllerActivity,
-    ) -> Option<LeaseRequest> {
+    /// The next request, after [`Self::advance`]; none if nothing is due.
+    pub fn poll(&mut self, now: Now) -> Option<LeaseRequest> {
         self.has_waited |= self.stopped_at <= now.instant;
-        for (name, election) in &mut self.controllers {
-            election.activity = activity(name);
-        }
         if self.reading.is_none() && self.read_at <= now.instant {
             let id = self.next_id();
             self.reading = Some((id, now.instant));

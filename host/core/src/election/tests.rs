@@ -62,7 +62,7 @@ impl Cluster {
                 activity.is_ready = self.ready.contains(name);
                 loop {
                     elections.advance(now.instant, |_| activity);
-                    let Some(request) = elections.poll(now, |_| activity) else {
+                    let Some(request) = elections.poll(now) else {
                         break;
                     };
                     let (id, answer) = self.serve(request);
@@ -353,7 +353,7 @@ fn a_replica_that_stops_without_an_api_server_waits_no_longer_than_the_lease() {
     while !elections.is_stopped() {
         // Nobody answers its requests.
         elections.advance(cluster.now().instant, |_| cluster.activity);
-        let _ = elections.poll(cluster.now(), |_| cluster.activity);
+        let _ = elections.poll(cluster.now());
         cluster.time += TICK;
         waited += TICK;
         assert!(waited < Duration::from_secs(20), "{waited:?}");

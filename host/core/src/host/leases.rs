@@ -161,9 +161,7 @@ impl<G: Clone> Host<G> {
         if leases.due > now.instant {
             return None;
         }
-        let (control, machine) = (&self.control, &self.machine);
-        let activity = |controller: &str| activity(control, machine, controller);
-        let request = leases.elections.poll(now, activity);
+        let request = leases.elections.poll(now);
         if request.is_none() {
             leases.due = leases.elections.next_wake(now.instant);
         }
