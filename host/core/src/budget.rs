@@ -165,15 +165,6 @@ pub struct CountedWrites {
     pub may_be_over: bool,
 }
 
-impl From<RecentWrites> for CountedWrites {
-    fn from(recent: RecentWrites) -> Self {
-        Self {
-            recent,
-            may_be_over: false,
-        }
-    }
-}
-
 /// The plans that count at present, and the tripped guardrails.
 #[derive(Debug, Default)]
 pub struct Budget {
@@ -248,8 +239,7 @@ impl Budget {
     }
 
     /// What counts at present.
-    #[must_use]
-    pub fn recent_writes(&self, now: Instant) -> RecentWrites {
+    fn recent_writes(&self, now: Instant) -> RecentWrites {
         RecentWrites {
             writes: parts(&self.writes, now),
             deletes: parts(&self.deletes, now),

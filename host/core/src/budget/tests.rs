@@ -2,6 +2,15 @@ use super::*;
 use crate::object::ObjectRef;
 use crate::plan::{DeleteOptions, Event, Patch, PatchKind};
 
+impl From<RecentWrites> for CountedWrites {
+    fn from(recent: RecentWrites) -> Self {
+        Self {
+            recent,
+            may_be_over: false,
+        }
+    }
+}
+
 const STABLE: Requester = Requester {
     role: Role::Stable,
     weight: 0,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::api::{ControllerStatus, RecentWritesStatus};
-use crate::budget::{CountedWrites, WINDOW};
+use crate::budget::{CountedWrites, RecentWrites, WINDOW};
 use crate::observation::Observation;
 use crate::time::{Instant, Now};
 use crate::times;
@@ -44,7 +44,7 @@ impl CarriedWrites {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.former == CountedWrites::default()
+        self.former.recent == RecentWrites::default()
     }
 
     /// Follows a controller, which counts what is carried if it runs and this host leads it.
@@ -79,7 +79,6 @@ fn may_be_over(recorded: &RecentWritesStatus, now: Now) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::RecentWrites;
     use crate::time::Wall;
     use crate::times::time;
 

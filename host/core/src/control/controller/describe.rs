@@ -25,7 +25,7 @@ impl<G: Clone> Controller<G> {
             observed_generation: self.generation,
             tripped: self.trips.statuses().to_vec(),
             recent_writes: RecentWritesStatus::of(
-                self.recent_writes(seen),
+                self.counted_writes(seen),
                 self.status.recent_writes.as_ref(),
                 now,
             ),
@@ -60,7 +60,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// What the guardrails have admitted, here or, until it counts here, elsewhere.
-    fn recent_writes(&self, seen: Option<&Observation>) -> CountedWrites {
+    fn counted_writes(&self, seen: Option<&Observation>) -> CountedWrites {
         if self.carried.is_empty() {
             seen.and_then(|seen| seen.recent).unwrap_or_default()
         } else {
