@@ -264,6 +264,7 @@ impl ItemExecution {
                 RequeueTrigger::Resync,
             );
         }
+        let is_left = self.deferral == Deferral::ToOwner && !is_tick;
         if self.deferral == Deferral::Over && !is_tick {
             return (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never);
         }
@@ -275,15 +276,10 @@ impl ItemExecution {
                 },
                 RequeueTrigger::Never,
             ),
-            Verdict::RequeueAfter(delay) => {
-                let is_left = self.deferral == Deferral::ToOwner && !is_tick;
-                let trigger = if is_left {
-                    RequeueTrigger::Resync
-                } else {
-                    RequeueTrigger::Never
-                };
-                (Finish::RequeueAfter(*delay), trigger)
+            Verdict::RequeueAfter(delay) if is_left => {
+                (Finish::RequeueAfter(*delay), RequeueTrigger::Resync)
             }
+            Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), RequeueTrigger::Never),
             // The item ends with its last page.
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
@@ -296,9 +292,7 @@ impl ItemExecution {
             Verdict::Done if self.has_deferred => self.when_seen(lapse),
             // If this revision comes to own the target, or this replica to lead, the item is
             // reconciled again with its creation time.
-            Verdict::Done | Verdict::RequeueWhenObserved
-                if self.deferral == Deferral::ToOwner && !is_tick =>
-            {
+            Verdict::Done | Verdict::RequeueWhenObserved if is_left => {
                 (Finish::Left(LEFT_PAUSE), RequeueTrigger::Resync)
             }
             // Plans of a dry run and refused plans would be decided again forever.
