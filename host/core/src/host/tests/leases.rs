@@ -411,8 +411,12 @@ fn a_guardrail_that_tripped_holds_after_a_takeover() {
     assert_eq!(pair.deleted.len(), 2, "until an operator resets it");
 }
 
-/// A second spec is declared. Nobody answers the leader's first write about it.
-fn write_without_an_answer(pair: &mut Pair, leader: usize) {
+/// Until the leader has answered for it, a write may still change the record.
+#[test]
+fn a_lease_does_not_pass_on_while_its_record_is_written() {
+    let mut pair = Pair::start(spec(1, &[]));
+    let leader = pair.holder();
+    pair.pass(10 * SECOND);
     pair.replica(leader).recording = false;
     pair.declare(|declared| {
         declared.generation = Some(2);
@@ -420,15 +424,6 @@ fn write_without_an_answer(pair: &mut Pair, leader: usize) {
     });
     pair.pass(SECOND);
     assert_eq!(pair.replica(leader).writes.len(), 1);
-}
-
-/// Until the leader has answered for it, a write may still change the record.
-#[test]
-fn a_lease_does_not_pass_on_while_its_record_is_written() {
-    let mut pair = Pair::start(spec(1, &[]));
-    let leader = pair.holder();
-    pair.pass(10 * SECOND);
-    write_without_an_answer(&mut pair, leader);
     pair.stop(leader);
     pair.pass(3 * SECOND);
     let holds = |pair: &Pair, replica: usize| {

@@ -92,32 +92,6 @@ fn a_last_write_without_an_answer_keeps_no_lease() {
     assert_eq!(*pair.status(), recorded);
 }
 
-/// Until then, its write may change what it reads.
-#[test]
-fn a_leader_that_leads_again_reads_the_record_after_its_own_write_is_answered() {
-    let mut pair = Pair::start(spec(1, &[]));
-    let leader = pair.holder();
-    pair.kill(1 - leader);
-    pair.pass(5 * SECOND);
-    write_without_an_answer(&mut pair, leader);
-    // Nobody answers for a while.
-    let mut bench = pair.replicas[leader].take().expect("it runs");
-    bench.pass(12 * SECOND);
-    assert!(bench.terms.is_empty());
-    pair.replicas[leader] = Some(bench);
-    pair.pass(20 * SECOND);
-    assert_eq!(
-        pair.replica(leader).writes.len(),
-        1,
-        "it does not decide yet"
-    );
-    pair.with(leader, Bench::record);
-    pair.pass(3 * SECOND);
-    assert_eq!(pair.holder(), leader);
-    let stable = pair.status().stable.clone().expect("a stable revision");
-    assert_eq!(stable.revision, name(&spec(2, &[])));
-}
-
 /// A write of the former leader that arrives late then fails.
 #[test]
 fn the_first_status_of_a_new_leader_replaces_what_it_has_read() {
