@@ -8,7 +8,6 @@ use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::events::Recorder;
 use davit_core::control::{ControlInput, Declaration, DeclaredController, FileController};
 pub use davit_core::host::LeaseSettings;
-use davit_core::load;
 pub use davit_core::machine::Report;
 use davit_core::trust::TrustPolicy;
 use davit_core::watch;
@@ -116,11 +115,8 @@ impl Host {
     pub async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
         let specs = self.handle.specs().await;
         let loaded = configs.iter().map(async |config| {
-            let ControllerConfig { name, spec } = config;
-            if !load::precedes_file(specs.get(name), spec, self.trust) {
-                return Ok(None);
-            }
-            loading::load_for_file(&self.loader, &self.records, name, spec).await
+            let former = specs.get(&config.name);
+            loading::load_for_file(&self.loader, &self.records, config, former, self.trust).await
         });
         let loaded = try_join_all(loaded).await?;
         let file = configs.iter().zip(loaded).map(|(config, loaded)| {

@@ -8,11 +8,15 @@ use std::time::Duration;
 
 use davit_core::api::ControllerSpec;
 use davit_core::control::{Load, LoadProblem, LoadResult};
-use davit_core::load::{self, FILE_TIMEOUT, LoadAttempt, LoadStep, TIMEOUT};
+use davit_core::load::{
+    self, FILE_TIMEOUT, FileLoad, FileLoadStep, LoadAttempt, LoadStep, TIMEOUT,
+};
 use davit_core::record::Owner;
+use davit_core::trust::TrustPolicy;
 use davit_engine::Guest;
 use tokio::time::timeout;
 
+use crate::config::ControllerConfig;
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::records::Records;
 
@@ -45,36 +49,42 @@ pub(crate) async fn load(
     answer.unwrap_or_else(|reason| Err(load::unanswered(&reason)))
 }
 
-/// Loads the revision of a controller of a configuration file: none if it cannot be
-/// loaded now, and the file is applied without it.
+/// Loads the revision of a controller of a configuration file, which has this spec until
+/// now; none if the file is applied without it.
 pub(crate) async fn load_for_file(
     loader: &Arc<Loader>,
     records: &Records,
-    name: &str,
-    spec: &ControllerSpec,
+    config: &ControllerConfig,
+    former: Option<&ControllerSpec>,
+    trust: TrustPolicy,
 ) -> Result<Option<LoadedRevision>, ControllerLoadError> {
-    let (loader, own) = (Arc::clone(loader), spec.clone());
-    let work = async move { loader.load(&own).await };
-    let reason = match guarded(FILE_TIMEOUT, work).await {
-        Ok(Ok(loaded)) => return Ok(Some(loaded)),
-        Ok(Err(reason)) => reason,
-        Err(failure) => {
-            tracing::warn!(controller = name, "{failure}; will retry");
-            return Ok(None);
-        }
-    };
-    let recorded = if load::needs_record(&reason) {
-        records.status(&Owner::named(name)).await.ok()
-    } else {
-        None
-    };
-    if load::is_admitted(&reason, spec, recorded.as_ref()) {
-        return Ok(None);
+    let ControllerConfig { name, spec } = config;
+    let mut load = FileLoad::new(spec);
+    let mut step = load.start(former, trust);
+    loop {
+        step = match step {
+            FileLoadStep::Prepare(preparation) => {
+                let loader = Arc::clone(loader);
+                let work = async move { loader.prepare(preparation).await };
+                match guarded(FILE_TIMEOUT, work).await {
+                    Ok(loaded) => load.loaded(loaded),
+                    Err(failure) => {
+                        tracing::warn!(controller = name, "{failure}; will retry");
+                        load.unanswered()
+                    }
+                }
+            }
+            FileLoadStep::ReadStatus => {
+                load.recorded(records.status(&Owner::named(name)).await.ok())
+            }
+            FileLoadStep::Done(result) => {
+                return result.map_err(|reason| ControllerLoadError {
+                    controller: name.clone(),
+                    reason,
+                });
+            }
+        };
     }
-    Err(ControllerLoadError {
-        controller: name.to_owned(),
-        reason,
-    })
 }
 
 /// Runs this in a task of its own, up to the timeout. The error says how it ended.

@@ -9,10 +9,10 @@ pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
 use davit_core::refusal::ErrorResponse;
-use davit_core::request::call::{self, Call, CallAction, Sender};
+use davit_core::request::call::{Call, CallAction, Course, Sender};
 use davit_core::request::{Cause, NoAnswer, Request, RequestError};
 use davit_core::time::Instant;
-use davit_core::traffic::Urgency;
+use davit_core::traffic::{TurnRequest, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -59,30 +59,6 @@ pub struct Api {
     user: Option<HeaderValue>,
     /// Stores the requests that had to wait for a turn.
     journal: Option<RequestJournal>,
-}
-
-/// The priority of requests that belong together, such as those of a plan, and the
-/// permit of the first one.
-#[derive(Debug)]
-pub struct Course(call::Course<Permit>);
-
-impl Course {
-    /// Requests of a guest's live reads.
-    pub(crate) fn of_reads() -> Self {
-        Self(call::Course::new(Urgency::Read))
-    }
-
-    /// Requests for events.
-    pub(crate) fn of_events() -> Self {
-        Self(call::Course::new(Urgency::Event))
-    }
-}
-
-/// A plan that sends no request.
-impl Default for Course {
-    fn default() -> Self {
-        Self(call::Course::new(Urgency::Finish))
-    }
 }
 
 impl Api {
@@ -177,42 +153,47 @@ impl Api {
         self.clock
     }
 
-    /// Waits for the turn of a plan's first request, which writes to this API group.
-    pub(crate) async fn start(&self, group: &str) -> Result<Course, RequestError> {
-        let turn = self.limiter.turn(self.sender.beginning(group)).await;
-        let permit = turn.map_err(RequestError::Paused)?;
-        Ok(Course(call::Course::started(permit)))
+    /// Who sends the requests.
+    pub(crate) fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// Waits for a turn. Fails with the rest of the server's pause if that is too long to
+    /// wait.
+    pub(crate) async fn turn(&self, turn: TurnRequest) -> Result<Permit, Duration> {
+        self.limiter.turn(turn).await
     }
 
     /// Sends a read when it has its turn.
     pub(crate) async fn read(&self, request: &Request) -> Result<Bytes, RequestError> {
-        self.call(request, &mut Course::of_reads()).await
+        self.send_in_turn(request, Urgency::Read).await
     }
 
     /// Sends a request when it has its turn, and again as [`Call`] decides.
-    pub(crate) async fn call(
+    pub(crate) async fn send_in_turn(
         &self,
         request: &Request,
-        course: &mut Course,
+        urgency: Urgency,
     ) -> Result<Bytes, RequestError> {
-        self.call_in_term(request, course, &Term::unlimited()).await
+        let call = Call::new(request, &self.sender, &mut Course::new(urgency));
+        self.execute(request, call, &Term::unlimited()).await
     }
 
-    /// The same within a term, which may end while the request waits for its turn.
-    pub(crate) async fn call_in_term(
+    /// Executes a call for the request within a term, which may end while the request waits
+    /// for its turn.
+    pub(crate) async fn execute(
         &self,
         request: &Request,
-        course: &mut Course,
+        mut call: Call<Permit, Bytes>,
         term: &Term,
     ) -> Result<Bytes, RequestError> {
         let mut asked = self.clock.instant();
-        let mut call = Call::new(request, &self.sender, &mut course.0);
         let mut next = call.proceed();
         loop {
             next = match next {
                 CallAction::Wait(turn) => {
                     asked = self.clock.instant();
-                    call.handle_turn(self.limiter.turn(turn).await)
+                    call.handle_turn(self.turn(turn).await)
                 }
                 CallAction::CheckTerm => call.handle_term(term.holds()),
                 CallAction::Send => {

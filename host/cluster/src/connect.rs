@@ -150,6 +150,7 @@ mod tests {
     use std::time::Duration;
 
     use davit_core::request::{self, NoAnswer, RequestError};
+    use davit_core::traffic::Urgency;
     use http::Request;
     use kube::client::Body;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -157,7 +158,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::api::{Api, ApiSettings, Course};
+    use crate::api::{Api, ApiSettings};
     use crate::clock::Clock;
 
     /// Answers every request alike; the channel has the received requests.
@@ -243,7 +244,7 @@ mod tests {
     async fn no_answer(url: &str) -> (NoAnswer, String) {
         let mut request = request::Request::get("/api/v1/nodes/n".to_owned(), request::JSON);
         request.method = request::Method::Delete;
-        let answer = api(url).call(&request, &mut Course::default()).await;
+        let answer = api(url).send_in_turn(&request, Urgency::Finish).await;
         let Err(RequestError::NoAnswer(reason)) = answer else {
             panic!("it was answered");
         };

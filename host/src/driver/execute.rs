@@ -1,6 +1,7 @@
 //! Executing plans.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +12,8 @@ use davit_cluster::write::Writer;
 use davit_core::controller::{ControllerId, Outcome};
 use davit_core::events::Decision;
 use davit_core::machine::{Execute, Input};
-use davit_core::mapping::Mapping;
-use davit_core::plan::Plan;
-use davit_core::request::plan::{broken_off, withdrawn};
+use davit_core::request::plan::broken_off;
 use tokio::sync::{mpsc, watch};
-use tokio::time::Instant;
 
 use super::decision::DecisionNames;
 use super::message::Message;
@@ -70,8 +68,8 @@ impl Executor {
         let withdrawal = self.withdrawal(id.controller);
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
-            let turn = Turn { withdrawal, term };
-            let executed = run(&writer, &mapping, &plan, decision.as_ref(), turn);
+            let decision = decision.as_ref();
+            let executed = writer.execute(&mapping, &plan, decision, withdrawal, &term);
             let executed = caught(executed).await;
             let (outcome, took) =
                 executed.unwrap_or_else(|panic| (broken_off(&plan, &panic), Duration::ZERO));
@@ -95,51 +93,18 @@ impl Executor {
         }
     }
 
-    fn withdrawal(&mut self, controller: ControllerId) -> watch::Receiver<()> {
+    /// Ends when the plans of a controller are withdrawn.
+    fn withdrawal(&mut self, controller: ControllerId) -> impl Future<Output = ()> + use<> {
         if !self.withdrawals.contains_key(&controller) {
             // Drops the entries of controllers that were removed.
             self.withdrawals.retain(|_, one| one.receiver_count() > 0);
         }
-        self.withdrawals.entry(controller).or_default().subscribe()
+        let mut withdrawal = self.withdrawals.entry(controller).or_default().subscribe();
+        async move {
+            if withdrawal.changed().await.is_err() {
+                // No withdrawal is possible any more.
+                pending().await
+            }
+        }
     }
-}
-
-/// What keeps a plan from starting.
-struct Turn {
-    /// The withdrawal of the controller's plans.
-    withdrawal: watch::Receiver<()>,
-    /// Whether this replica leads the controller.
-    term: Term,
-}
-
-/// Waits for a plan's turn and executes it, unless it is withdrawn before. Returns the
-/// duration without the wait.
-async fn run(
-    writer: &Writer,
-    mapping: &Arc<Mapping>,
-    plan: &Arc<Plan>,
-    decision: Option<&Decision>,
-    Turn {
-        mut withdrawal,
-        term,
-    }: Turn,
-) -> (Outcome, Duration) {
-    let course = tokio::select! {
-        // In this order: a plan that is withdrawn at the moment of its turn does not
-        // start.
-        biased;
-        // An error only means that no withdrawal is possible any more.
-        Ok(()) = withdrawal.changed() => return (withdrawn(plan), Duration::ZERO),
-        course = writer.start(plan) => course,
-    };
-    // The machine withdraws it too, but may not have had the time to.
-    if !term.holds() {
-        return (withdrawn(plan), Duration::ZERO);
-    }
-    let started = Instant::now();
-    let outcome = match course {
-        Ok(course) => writer.execute(mapping, plan, decision, course, &term).await,
-        Err(outcome) => outcome,
-    };
-    (outcome, started.elapsed())
 }

@@ -14,12 +14,13 @@ use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
 use davit_core::request::{Request, RequestError};
 use davit_core::time::Instant;
+use davit_core::traffic::Urgency;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::sleep_until;
 
-use crate::api::{Api, Course};
+use crate::api::Api;
 
 /// Records events. Clones share one queue. Its worker stops when the last clone is
 /// dropped and the queue is empty.
@@ -137,7 +138,7 @@ async fn work(api: Api, shared: Arc<EventQueue>, mut requested: mpsc::UnboundedR
 }
 
 async fn send(api: &Api, id: SendId, request: Request) -> (SendId, Result<Bytes, RequestError>) {
-    (id, api.call(&request, &mut Course::of_events()).await)
+    (id, api.send_in_turn(&request, Urgency::Event).await)
 }
 
 fn log(report: &Report) {

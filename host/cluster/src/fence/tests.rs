@@ -5,8 +5,10 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use davit_core::request::call::{Call, Course};
 use davit_core::request::{JSON, Method, Request, RequestError};
 use davit_core::time::Instant;
+use davit_core::traffic::Urgency;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::TokioIo;
@@ -17,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 use tower::{Layer as _, service_fn};
 
-use crate::api::{Api, ApiSettings, Course};
+use crate::api::{Api, ApiSettings};
 use crate::clock::Clock;
 use crate::connections::connections;
 use crate::term::Term;
@@ -121,9 +123,9 @@ impl Setting {
             request.method = Method::Delete;
             request.content_type = JSON;
             request.body = BODY.into();
-            let mut course = Course::default();
-            term.send(api.call_in_term(&request, &mut course, &term))
-                .await
+            let mut course = Course::new(Urgency::Finish);
+            let call = Call::new(&request, api.sender(), &mut course);
+            term.send(api.execute(&request, call, &term)).await
         }
     }
 }

@@ -4,15 +4,16 @@
 mod tests;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use davit_core::account::Account;
 use davit_core::controller::Outcome;
 use davit_core::events::Decision;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
-use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent};
+use davit_core::request::plan::{PlanAction, PlanExecution};
 
-use crate::api::{Api, Course};
+use crate::api::Api;
 use crate::events::Recorder;
 use crate::term::Term;
 
@@ -21,7 +22,6 @@ use crate::term::Term;
 pub struct Writer {
     api: Api,
     recorder: Recorder,
-    field_manager: String,
 }
 
 impl Writer {
@@ -32,41 +32,40 @@ impl Writer {
         Self {
             api: api.on_behalf_of(controller, account),
             recorder,
-            field_manager: format!("davit/{controller}"),
         }
     }
 
-    /// Waits for the turn of a plan: of its first step that sends a request. Until then
-    /// the plan has not started. Fails if the server has asked for a pause that is too
-    /// long to wait.
-    pub async fn start(&self, plan: &Plan) -> Result<Course, Outcome> {
-        let Some((position, object)) = first_written(plan) else {
-            return Ok(Course::default());
-        };
-        let course = self.api.start(object.group()).await;
-        course.map_err(|error| not_sent(position, object, &error))
-    }
-
-    /// Executes the steps of a plan in order, until one fails or the term is over. An event
-    /// names the decision; without one, events are not recorded. It is only queued, and
-    /// never fails.
+    /// Waits for the turn of a plan and executes its steps in order, until one fails or the
+    /// term is over. The plan does not start if `withdrawal` ends before. An event names the
+    /// decision; without one, events are not recorded. It is only queued, and never fails.
+    ///
+    /// Returns how long the plan took, without the wait for its turn.
     pub async fn execute(
         &self,
         mapping: &Arc<Mapping>,
         plan: &Arc<Plan>,
         decision: Option<&Decision>,
-        mut course: Course,
+        withdrawal: impl Future<Output = ()>,
         term: &Term,
-    ) -> Outcome {
-        let (plan, mapping) = (Arc::clone(plan), Arc::clone(mapping));
-        let mut execution = PlanExecution::new(plan.clone(), mapping, &self.field_manager);
+    ) -> (Outcome, Duration) {
+        let (clock, sender) = (self.api.clock(), self.api.sender().clone());
+        let mut execution = PlanExecution::new(Arc::clone(plan), Arc::clone(mapping), sender);
+        tokio::pin!(withdrawal);
         let mut next = execution.proceed();
         loop {
             next = match next {
+                PlanAction::Wait(turn) => tokio::select! {
+                    // In this order: a plan that is withdrawn at the moment of its turn does
+                    // not start.
+                    biased;
+                    () = &mut withdrawal => execution.withdraw(),
+                    turn = self.api.turn(turn) => execution.handle_turn(turn),
+                },
+                PlanAction::CheckTerm => execution.handle_term(clock.instant(), term.holds()),
                 PlanAction::Send(request) => {
-                    let call = self.api.call_in_term(&request, &mut course, term);
+                    let call = self.api.execute(&request, execution.call(&request), term);
                     let answer = term.send(call).await;
-                    execution.handle(answer.as_deref())
+                    execution.handle_answer(answer.as_deref())
                 }
                 PlanAction::Record(event) => {
                     if decision.is_some() {
@@ -74,7 +73,11 @@ impl Writer {
                     }
                     execution.proceed()
                 }
-                PlanAction::Done(outcome) => return outcome,
+                PlanAction::EndTurn(permit) => {
+                    drop(permit);
+                    execution.proceed()
+                }
+                PlanAction::Done(outcome) => return (outcome, execution.took(clock.instant())),
             };
         }
     }

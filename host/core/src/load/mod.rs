@@ -5,6 +5,7 @@
 //! attempt: it passes the result of each step to the attempt, which returns the next one.
 
 mod error;
+mod file;
 mod preparation;
 mod pull;
 mod search;
@@ -14,24 +15,19 @@ mod tests;
 use std::time::Duration;
 
 pub use error::{LoadErrorKind, LoadErrorStep, OtherModule, RevisionLoadError};
+pub use file::{FILE_TIMEOUT, FileLoad, FileLoadStep};
 pub use preparation::{Preparation, PreparationStep};
 pub use pull::{ArtefactManifest, ArtefactPull, PullFailure, PullStep};
 pub use search::{FoundModule, ModuleSearch, RecalledModule, SearchStep};
 
-use crate::api::{ControllerSpec, ControllerStatus};
-use crate::control::{
-    LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion, is_same_revision,
-};
+use crate::api::ControllerSpec;
+use crate::control::{LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion};
 use crate::revision::LoadedRevision;
-use crate::trust::TrustPolicy;
 
 /// The timeout for loading a revision: more than the timeouts of a registry's probe,
 /// manifest and blob, and the time of Cranelift for the largest module. Until an attempt
 /// has ended, the control half starts no other.
 pub const TIMEOUT: Duration = Duration::from_mins(10);
-
-/// How long a configuration file waits for one of its modules.
-pub const FILE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// One attempt to load a revision.
 #[derive(Clone, Debug)]
@@ -157,39 +153,4 @@ impl LoadAttempt {
 #[must_use]
 pub fn unanswered(reason: &str) -> LoadProblem {
     LoadProblem::new(LoadFailure::Unanswered, reason)
-}
-
-/// Whether a configuration file loads the revision of a controller before it is applied.
-/// The revision of an unchanged spec is loaded; a module that is denied never is, and the
-/// controller's condition says why.
-#[must_use]
-pub fn precedes_file(
-    former: Option<&ControllerSpec>,
-    spec: &ControllerSpec,
-    trust: TrustPolicy,
-) -> bool {
-    let is_same = former.is_some_and(|former| is_same_revision(former, spec));
-    !is_same && !trust.denies(&spec.module)
-}
-
-/// Whether the record of a controller decides about [`is_admitted`].
-#[must_use]
-pub fn needs_record(error: &RevisionLoadError) -> bool {
-    error.kind.failure() == LoadFailure::DigestMismatch
-}
-
-/// Whether a configuration file is applied without the revision of this spec, which
-/// cannot be loaded now. `recorded` is the controller's record, if it can be read.
-#[must_use]
-pub fn is_admitted(
-    error: &RevisionLoadError,
-    spec: &ControllerSpec,
-    recorded: Option<&ControllerStatus>,
-) -> bool {
-    let none = ControllerStatus::default();
-    let recorded = recorded.unwrap_or(&none);
-    error
-        .kind
-        .failure()
-        .is_admitted(spec.module.digest, recorded)
 }

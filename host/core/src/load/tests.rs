@@ -416,6 +416,15 @@ fn an_error_names_the_field_of_the_spec() {
     assert_eq!(config("", "a\nb"), expected("config", "a\\nb"));
 }
 
+/// Whether the file is applied, without the revision.
+fn is_applied<G>(step: FileLoadStep<G>) -> bool {
+    match step {
+        FileLoadStep::Done(Ok(None)) => true,
+        FileLoadStep::Done(Err(_)) => false,
+        _ => panic!("the load is not done"),
+    }
+}
+
 #[test]
 fn a_file_is_applied_without_a_revision_that_may_be_loaded_later_or_is_the_stable_one() {
     let pin = spec(&pinned(tag(), ONE));
@@ -430,10 +439,16 @@ fn a_file_is_applied_without_a_revision_that_may_be_loaded_later_or_is_the_stabl
         }}))
         .unwrap()
     };
-    assert!(needs_record(&mismatch));
-    assert!(is_admitted(&mismatch, &pin, Some(&stable(ONE))));
-    assert!(!is_admitted(&mismatch, &pin, Some(&stable(OTHER))));
-    assert!(!is_admitted(&mismatch, &pin, None));
+    for (recorded, admitted) in [
+        (Some(stable(ONE)), true),
+        (Some(stable(OTHER)), false),
+        (None, false),
+    ] {
+        let mut load = FileLoad::new(&pin);
+        let next = load.loaded::<()>(Err(mismatch.clone()));
+        assert!(matches!(next, FileLoadStep::ReadStatus));
+        assert_eq!(is_applied(load.recorded::<()>(recorded)), admitted);
+    }
     for (kind, admitted) in [
         (LoadErrorKind::Unavailable, true),
         (LoadErrorKind::NotSigned, true),
@@ -443,22 +458,28 @@ fn a_file_is_applied_without_a_revision_that_may_be_loaded_later_or_is_the_stabl
         (LoadErrorKind::NoManifest, false),
     ] {
         let error = error(kind);
-        assert!(!needs_record(&error));
-        assert_eq!(is_admitted(&error, &pin, None), admitted, "{error}");
+        let text = error.to_string();
+        let next = FileLoad::new(&pin).loaded::<()>(Err(error));
+        assert_eq!(is_applied(next), admitted, "{text}");
     }
+    assert!(is_applied(FileLoad::new(&pin).unanswered::<()>()));
 }
 
 #[test]
 fn a_file_loads_what_changed_and_is_not_denied() {
     let trust = TrustPolicy::default();
     let (one, other) = (spec(&tag()), spec(&pinned(tag(), ONE)));
-    assert!(precedes_file(None, &one, trust));
-    assert!(precedes_file(Some(&other), &one, trust));
-    assert!(!precedes_file(Some(&one), &one, trust));
+    let loads = |former, spec, trust| {
+        let step = FileLoad::new(spec).start::<()>(former, trust);
+        matches!(step, FileLoadStep::Prepare(_))
+    };
+    assert!(loads(None, &one, trust));
+    assert!(loads(Some(&other), &one, trust));
+    assert!(!loads(Some(&one), &one, trust));
     let denies = TrustPolicy {
         unsigned: crate::trust::UnsignedPolicy::Deny,
         files: false,
     };
-    assert!(!precedes_file(None, &one, denies));
-    assert!(precedes_file(None, &other, denies));
+    assert!(!loads(None, &one, denies));
+    assert!(loads(None, &other, denies));
 }

@@ -81,10 +81,9 @@ impl<P> Course<P> {
         }
     }
 
-    /// The permit that no request has used.
-    #[must_use]
-    pub fn into_permit(self) -> Option<P> {
-        self.permit
+    /// Takes the permit that no request has used.
+    pub(super) fn take_permit(&mut self) -> Option<P> {
+        self.permit.take()
     }
 }
 

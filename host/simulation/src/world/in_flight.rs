@@ -1,14 +1,11 @@
 //! What a host has in flight: requests, plans, live reads, and reads and writes of records.
 
-use std::sync::Arc;
-
 use davit_core::control::ReviewId;
 use davit_core::controller::PlanId;
 use davit_core::election::LeaseRequestId;
 use davit_core::events::{Decision, SendId};
 use davit_core::machine::ReadId;
 use davit_core::object::ObjectRef;
-use davit_core::plan::Plan;
 use davit_core::record::{Owner, Record, RecordId};
 use davit_core::request::call::{self, Course, Sender};
 use davit_core::request::plan::PlanExecution;
@@ -102,6 +99,18 @@ impl Call {
             ..Self::new(caller, sender, request)
         }
     }
+
+    /// The next request of a plan.
+    pub(super) fn of_plan(
+        caller: Caller,
+        steps: &mut PlanExecution<Ticket>,
+        request: Request,
+    ) -> Self {
+        Self {
+            turns: Some(steps.call(&request)),
+            ..Self::new(caller, steps.sender(), request)
+        }
+    }
 }
 
 /// A request that was sent and its answer.
@@ -131,20 +140,20 @@ impl Exchange {
 #[derive(Debug)]
 pub(super) struct Execution {
     pub(super) id: PlanId,
-    pub(super) sender: Sender,
-    pub(super) plan: Arc<Plan>,
     /// The decision that its events name; none if they are not recorded.
     pub(super) decision: Option<Decision>,
-    pub(super) steps: PlanExecution,
-    pub(super) course: Course<Ticket>,
-    /// When the plan had its turn; none before.
-    pub(super) started: Option<Instant>,
+    pub(super) steps: PlanExecution<Ticket>,
 }
 
 impl Execution {
     /// The target of the plan.
     pub(super) fn target(&self) -> &ObjectRef {
-        &self.plan.target
+        &self.steps.plan().target
+    }
+
+    /// The controller that decided it.
+    pub(super) fn controller(&self) -> &str {
+        &self.steps.sender().controller
     }
 }
 

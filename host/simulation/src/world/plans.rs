@@ -1,15 +1,14 @@
 //! The execution of plans.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::controller::{ControllerId, Outcome, PlanId};
 use davit_core::events::Decision;
 use davit_core::machine::{Execute, Input};
 use davit_core::request::RequestError;
-use davit_core::request::call::{Course, Sender};
-use davit_core::request::plan::{PlanAction, PlanExecution, first_written, not_sent, withdrawn};
-use davit_core::traffic::{Ticket, Urgency};
+use davit_core::request::call::Sender;
+use davit_core::request::plan::{PlanAction, PlanExecution};
+use davit_core::traffic::Ticket;
 
 use super::Link;
 use super::in_flight::{Call, Caller, Execution, ExecutionId, Waiter};
@@ -29,73 +28,45 @@ impl Link<'_> {
         } = execute;
         let id = ExecutionId(self.shared.fresh_id());
         let sender = Sender::new(&controller, account.as_ref());
-        let turn = first_written(&plan).map(|(_, object)| sender.beginning(object.group()));
-        let field_manager = format!("davit/{controller}");
-        let entry = Execution {
+        let mut entry = Execution {
             id: plan_id,
-            sender,
             decision: records_events.then(|| Decision {
                 controller,
                 revision: revision.to_string(),
                 id: decision.to_string(),
             }),
-            steps: PlanExecution::new(Arc::clone(&plan), mapping, &field_manager),
-            plan,
-            course: Course::new(Urgency::Finish),
-            started: None,
+            steps: PlanExecution::new(plan, mapping, sender),
         };
-        match turn {
-            Some(turn) => {
-                self.client.executions.insert(id, entry);
-                self.wait(turn, Waiter::Plan(id));
-            }
-            None => self.start(id, entry),
-        }
+        let next = entry.steps.proceed();
+        self.proceed(id, entry, next);
     }
 
     /// A plan has its turn, or would have to wait too long.
     pub(super) fn plan_turn(&mut self, id: ExecutionId, turn: Result<Ticket, Duration>) {
-        let Some(mut entry) = self.client.executions.remove(&id) else {
-            if let Ok(ticket) = turn {
-                self.end_unused(ticket);
+        match self.client.executions.remove(&id) {
+            Some(mut entry) => {
+                let next = entry.steps.handle_turn(turn);
+                self.proceed(id, entry, next);
             }
-            return;
-        };
-        let outcome = match turn {
-            Ok(ticket) if self.is_in_term(&entry.sender.controller) => {
-                entry.course = Course::started(ticket);
-                return self.start(id, entry);
+            None => {
+                if let Ok(ticket) = turn {
+                    self.end_unused(ticket);
+                }
             }
-            Ok(ticket) => {
-                self.end_unused(ticket);
-                withdrawn(&entry.plan)
-            }
-            Err(left) => {
-                let written = first_written(&entry.plan);
-                let (position, object) = written.unwrap_or((0, &entry.plan.target));
-                not_sent(position, object, &RequestError::Paused(left))
-            }
-        };
-        self.ended(entry.id, outcome, Duration::ZERO);
-    }
-
-    fn start(&mut self, id: ExecutionId, mut entry: Execution) {
-        entry.started = Some(self.shared.instant);
-        let next = entry.steps.proceed();
-        self.proceed(id, entry, next);
+        }
     }
 
     /// Withdraws the plans of a controller that have not started.
     pub(super) fn withdraw(&mut self, controller: ControllerId) {
         let waiting = self.client.executions.iter().filter(|(_, execution)| {
-            execution.id.controller == controller && execution.started.is_none()
+            execution.id.controller == controller && execution.steps.is_waiting()
         });
         let waiting: Vec<ExecutionId> = waiting.map(|(id, _)| *id).collect();
         self.leave_lines(|waiter| matches!(waiter, Waiter::Plan(id) if waiting.contains(id)));
         for id in waiting {
-            if let Some(execution) = self.client.executions.remove(&id) {
-                let outcome = withdrawn(&execution.plan);
-                self.ended(execution.id, outcome, Duration::ZERO);
+            if let Some(mut entry) = self.client.executions.remove(&id) {
+                let next = entry.steps.withdraw();
+                self.proceed(id, entry, next);
             }
         }
     }
@@ -109,9 +80,9 @@ impl Link<'_> {
         let terms = &self.client.terms;
         let mut waiting = self.client.executions.values();
         let waiting = waiting
-            .find(|one| one.started.is_none() && !terms.contains_key(&*one.sender.controller));
+            .find(|one| one.steps.is_waiting() && !terms.contains_key(one.controller()));
         if let Some(execution) = waiting {
-            let what = format!("{} waits without leadership", execution.plan.target);
+            let what = format!("{} waits without leadership", execution.target());
             self.shared.violated(what);
         }
     }
@@ -122,7 +93,7 @@ impl Link<'_> {
             return true;
         };
         let execution = self.client.executions.get(&id);
-        execution.is_none_or(|one| self.is_in_term(&one.sender.controller))
+        execution.is_none_or(|one| self.is_in_term(one.controller()))
     }
 
     pub(super) fn execution_answered(
@@ -131,34 +102,43 @@ impl Link<'_> {
         result: Result<&Vec<u8>, &RequestError>,
     ) {
         if let Some(mut entry) = self.client.executions.remove(&id) {
-            let next = entry.steps.handle(result.map(Vec::as_slice));
+            let next = entry.steps.handle_answer(result.map(Vec::as_slice));
             self.proceed(id, entry, next);
         }
     }
 
-    fn proceed(&mut self, id: ExecutionId, mut entry: Execution, mut next: PlanAction) {
+    fn proceed(&mut self, id: ExecutionId, mut entry: Execution, next: PlanAction<Ticket>) {
+        let mut next = next;
         loop {
+            let steps = &mut entry.steps;
             next = match next {
+                PlanAction::Wait(turn) => {
+                    self.client.executions.insert(id, entry);
+                    return self.wait(turn, Waiter::Plan(id));
+                }
+                PlanAction::CheckTerm => {
+                    let holds = self.is_in_term(&steps.sender().controller);
+                    steps.handle_term(self.shared.instant, holds)
+                }
                 PlanAction::Send(request) => {
-                    let (sender, course) = (&entry.sender, &mut entry.course);
-                    let call = Call::in_turn(Caller::Execution(id), sender, course, request);
+                    let call = Call::of_plan(Caller::Execution(id), steps, request);
                     self.client.executions.insert(id, entry);
                     return self.start_call(call);
                 }
                 PlanAction::Record(event) => {
                     self.note(format_args!("event {}: {}", event.reason, event.message));
                     if let Some(decision) = &entry.decision {
-                        self.record(&entry.plan.target, event, Some(decision));
+                        self.record(&steps.plan().target, event, Some(decision));
                     }
-                    entry.steps.proceed()
+                    steps.proceed()
+                }
+                PlanAction::EndTurn(ticket) => {
+                    self.end_unused(ticket);
+                    self.give_turns();
+                    steps.proceed()
                 }
                 PlanAction::Done(outcome) => {
-                    if let Some(unused) = entry.course.into_permit() {
-                        self.end_unused(unused);
-                        self.give_turns();
-                    }
-                    let now = self.shared.instant;
-                    let took = entry.started.map_or(Duration::ZERO, |at| now.since(at));
+                    let took = steps.took(self.shared.instant);
                     return self.ended(entry.id, outcome, took);
                 }
             };

@@ -219,7 +219,10 @@ async fn a_pause_holds_for_the_group_of_the_refused_request() {
     assert_eq!(failure.retry_after, Some(Duration::from_secs(20)));
     assert!(failure.message.contains("not sent"), "{failure}");
     assert_eq!(server.seen().len(), 2);
-    // Reads of the group were not refused.
+    // The pause is over.
     tokio::time::sleep(Duration::from_secs(20)).await;
-    writer.start(&plan(&widget, delete())).await.unwrap();
+    let sent = execute_on(&writer, &widget, delete());
+    let failure = sent.await.unwrap_err();
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
+    assert_eq!(server.seen().len(), 3);
 }

@@ -2,6 +2,7 @@ mod deletions;
 mod failures;
 mod patches;
 
+use std::future::pending;
 use std::time::Duration;
 
 use davit_core::expectation::WriteResult;
@@ -46,14 +47,9 @@ async fn execute_in_term(
     term: &Term,
 ) -> Result<Option<WriteResult>, Failure> {
     let (plan, mapping) = (Arc::new(plan(target, step)), Arc::new(mapping()));
-    let outcome = match writer.start(&plan).await {
-        Ok(course) => {
-            writer
-                .execute(&mapping, &plan, Some(&decision()), course, term)
-                .await
-        }
-        Err(outcome) => outcome,
-    };
+    let decision = decision();
+    let executed = writer.execute(&mapping, &plan, Some(&decision), pending(), term);
+    let (outcome, _) = executed.await;
     match outcome.failed {
         Some((position, failure)) => {
             assert_eq!(position, 0);
