@@ -297,7 +297,7 @@ impl<G: Clone> Controller<G> {
             self.problem = None;
             self.loading.provided(&spec, now);
         } else if is_another || (self.desired.is_none() && !self.loading.is_unusable()) {
-            self.loading.start_again(now);
+            self.loading.start_again(now, &spec);
         }
         self.compute_needs();
     }

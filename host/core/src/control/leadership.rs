@@ -186,8 +186,8 @@ impl<G: Clone> Controller<G> {
 
     /// The last write before another replica leads: the counts, if the record lacks nothing else.
     fn last_record(&self, now: Now, host: Option<&HostIdentity>) -> Option<Record> {
-        let is_recorded = self.leads() && self.is_recorded();
-        is_recorded.then(|| self.counts_record(now, host)).flatten()
+        let leads = self.leads();
+        leads.then(|| self.counts_record(now, host)).flatten()
     }
 
     /// Another replica decides from now on, about what is recorded. Returns whether this

@@ -248,6 +248,9 @@ pub(super) struct LoadState {
     check_at: Option<Instant>,
     /// The attempt to load what the spec describes, and that spec.
     desired: Option<(LoadId, ControllerSpec)>,
+    /// An attempt for a former spec that has not ended: a registry that hangs must not delay
+    /// the present one. There is one at most, however often the spec changes.
+    former: Option<LoadId>,
     /// When loading the recorded revisions is retried.
     restore_at: Option<Instant>,
     /// The attempt to load a recorded revision, and its role.
@@ -280,6 +283,7 @@ impl LoadState {
             unusable: None,
             check_at: None,
             desired: None,
+            former: None,
             restore_at: Some(now),
             recorded: None,
             pause: RETRY_FIRST,
@@ -291,7 +295,7 @@ impl LoadState {
     pub(super) fn is_about(&self, id: LoadId) -> bool {
         let loading = self.desired.as_ref().map(|(loading, _)| *loading);
         let restoring = self.recorded.map(|(restoring, _)| restoring);
-        loading == Some(id) || restoring == Some(id)
+        [loading, restoring, self.former].contains(&Some(id))
     }
 
     /// Whether the module in the source cannot be used.
@@ -299,13 +303,17 @@ impl LoadState {
         self.unusable.is_some()
     }
 
-    /// The spec describes another revision than before.
-    pub(super) fn start_again(&mut self, now: Instant) {
+    /// The revision of this spec is loaded from now on. The attempt for another one is void.
+    pub(super) fn start_again(&mut self, now: Instant, spec: &ControllerSpec) {
         self.version = None;
         self.unusable = None;
         self.pause = RETRY_FIRST;
         self.check_at = Some(now);
         self.restore_at.get_or_insert(now);
+        if self.former.is_none() {
+            let is_void = |(_, of): &mut (LoadId, ControllerSpec)| !is_same_revision(of, spec);
+            self.former = self.desired.take_if(is_void).map(|(id, _)| id);
+        }
     }
 
     /// The revision of the spec was loaded together with its declaration.
@@ -374,6 +382,7 @@ impl LoadState {
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
     ) -> LoadOutcome<G> {
+        self.former.take_if(|former| *former == id);
         if let Some((_, loaded_for)) = self.desired.take_if(|(loading, _)| *loading == id) {
             return self.handle_desired(now, &loaded_for, result, spec);
         }

@@ -5,6 +5,8 @@ mod bench;
 mod files;
 mod grants;
 mod largest;
+mod leadership;
+mod loading;
 mod orders;
 mod requests;
 mod rollouts;

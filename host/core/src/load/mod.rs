@@ -26,7 +26,7 @@ use crate::revision::LoadedRevision;
 
 /// The timeout for loading a revision: more than the timeouts of a registry's probe,
 /// manifest and blob, and the time of Cranelift for the largest module. Until an attempt
-/// has ended, the control half starts no other.
+/// has ended, the control half starts no other for the same spec.
 pub const TIMEOUT: Duration = Duration::from_mins(10);
 
 /// One attempt to load a revision.
