@@ -19,7 +19,7 @@ use super::declaration::Declaration;
 use super::loading::{LoadProblem, LoadState};
 use super::notice::Notice;
 use super::part::Part;
-use super::recording::RecordProgress;
+use super::recording::{RecordProgress, SHOWN_EVERY};
 use super::reported::ReportedState;
 use super::requests::Requests;
 use super::rest::Rest;
@@ -38,9 +38,8 @@ use crate::time::{Instant, Now, Wall};
 use crate::times;
 use crate::trust::TrustPolicy;
 
-/// How long another host counts as running after its last write: each writes every ten
-/// seconds.
-const OTHER_HOST_FOR: Duration = Duration::from_secs(30);
+/// How long another host counts as running after its last write.
+const OTHER_HOST_FOR: Duration = SHOWN_EVERY.saturating_add(Duration::from_secs(30));
 
 /// One controller.
 pub(super) struct Controller<G> {
@@ -334,7 +333,8 @@ impl<G: Clone> Controller<G> {
 
     /// Whether there is nothing to decide, to apply, or to record.
     pub(super) fn is_at_rest(&self, now: Instant) -> bool {
-        let is_recorded = self.unrecorded.is_none() && self.recording.is_idle(now);
+        let is_idle = self.recording.is_idle(&self.status, self.has_lease, now);
+        let is_recorded = self.unrecorded.is_none() && is_idle;
         self.rest.is_complete() && self.is_settled && is_recorded
     }
 

@@ -20,6 +20,10 @@ use crate::times::time;
 
 /// How often rising counts are recorded.
 const PERIOD: Duration = Duration::from_secs(10);
+/// How often a status shows that its host runs, to hosts that take part in no election.
+/// With a lease, that is the only news in most of these writes, and every one of them costs
+/// the API server as much as any other.
+pub(super) const SHOWN_EVERY: Duration = Duration::from_secs(60);
 /// The pauses between attempts to record something.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
@@ -72,8 +76,15 @@ pub(super) struct RecordInputs<'a> {
     pub(super) revisions: Vec<(&'a str, &'a ControllerSpec)>,
     /// The identity of this host, if other hosts may write the record too.
     pub(super) host: Option<&'a HostIdentity>,
+    /// How often the status shows that this host runs.
+    pub(super) shown_every: Duration,
     /// What happens if one of them has written the status since.
     pub(super) conflict: StatusConflict,
+}
+
+/// How often the status shows that a host runs. Without a lease, only the status does.
+fn shown_every(has_lease: bool) -> Duration {
+    if has_lease { SHOWN_EVERY } else { PERIOD }
 }
 
 impl<'a> RecordInputs<'a> {
@@ -90,6 +101,7 @@ impl<'a> RecordInputs<'a> {
             status,
             revisions: Vec::new(),
             host,
+            shown_every: shown_every(has_lease),
             conflict: if has_lease {
                 StatusConflict::Fail
             } else {
@@ -170,13 +182,13 @@ impl RecordProgress {
         self.under_way.is_some() || !self.pauses.is_empty()
     }
 
-    /// Whether there is nothing to record, as long as nothing changes.
-    pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let is_recent = |at: Instant| now.since(at) < PERIOD;
+    /// Whether there is nothing to record of this status, as long as it does not change.
+    pub(super) fn is_idle(&self, status: &ControllerStatus, has_lease: bool, now: Instant) -> bool {
+        let is_recent = |within| self.recorded_at.is_some_and(|at| now.since(at) < within);
         self.is_certain
             && !self.is_under_way()
             && self.retry_at.is_none()
-            && self.recorded_at.is_some_and(is_recent)
+            && (is_recent(PERIOD) || (is_recent(shown_every(has_lease)) && self.status == *status))
     }
 
     /// Whether the write with this id is under way.
@@ -276,7 +288,7 @@ impl RecordProgress {
     }
 
     /// Whether to record a status now: immediately if it differs in more than counts,
-    /// otherwise every ten seconds. If hosts share the records, the write also shows
+    /// otherwise every ten seconds. If hosts share the records, a write now and then shows
     /// that this one runs.
     fn is_due(&self, status: &ControllerStatus, inputs: &RecordInputs<'_>) -> bool {
         let is_same = self.status == *status;
@@ -284,8 +296,8 @@ impl RecordProgress {
             return true;
         }
         let now = inputs.now.instant;
-        let is_period = self.recorded_at.is_none_or(|at| now.since(at) >= PERIOD);
-        is_period && (inputs.host.is_some() || !is_same)
+        let is_old = |age| self.recorded_at.is_none_or(|at| now.since(at) >= age);
+        (!is_same && is_old(PERIOD)) || (inputs.host.is_some() && is_old(inputs.shown_every))
     }
 
     /// Handles the end of a write.

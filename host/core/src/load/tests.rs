@@ -6,10 +6,12 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
+use crate::api::ControllerStatus;
 use crate::api::{ModuleConfig, SpecError};
 use crate::digest::ModuleDigest;
 use crate::manifest::Manifest;
 use crate::revision::RevisionIdentity;
+use crate::trust::{TrustPolicy, UnsignedPolicy};
 
 type Result<T, E = RevisionLoadError> = std::result::Result<T, E>;
 
@@ -477,7 +479,7 @@ fn a_file_loads_what_changed_and_is_not_denied() {
     assert!(loads(Some(&other), &one, trust));
     assert!(!loads(Some(&one), &one, trust));
     let denies = TrustPolicy {
-        unsigned: crate::trust::UnsignedPolicy::Deny,
+        unsigned: UnsignedPolicy::Deny,
         files: false,
     };
     assert!(!loads(None, &one, denies));
