@@ -57,6 +57,9 @@ pub struct Host {
     watchdog: Watchdog,
     /// Whether the core's host knows that the API server answers.
     reachable: bool,
+    /// When the core's host is polled again, on the world's clock; none if it had an input
+    /// since the last poll, and is polled immediately.
+    wake: Option<Instant>,
     last_id: u64,
 }
 
@@ -92,6 +95,7 @@ impl Host {
             pauses: BTreeMap::new(),
             watchdog: Watchdog::default(),
             reachable: true,
+            wake: None,
             last_id: 1 << 32,
         }
     }
@@ -203,6 +207,7 @@ impl Driver<'_> {
         link.elect(elects.then_some(run));
         let now = self.now();
         self.host.core = Some(davit_core::host::Host::new(now, settings));
+        self.host.wake = None;
         self.host.reachable = true;
     }
 
@@ -280,15 +285,29 @@ impl Driver<'_> {
         self.link().crash();
     }
 
-    /// When to poll the host again, on the world's clock.
+    /// When to poll the host again, on the world's clock; none while it does not run.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
-        let wake = self.host.core.as_ref()?.next_wake(self.now());
-        Some(self.world.world_time(self.host.index, wake))
+        let core = self.host.core.as_ref()?;
+        Some(self.host.wake.unwrap_or_else(|| {
+            let wake = core.next_wake(self.now());
+            self.world.world_time(self.host.index, wake)
+        }))
     }
 
-    /// Takes the host's effects. The host may crash after each of them.
+    /// Takes the host's effects, if it had an input or is due: the real driver polls at no
+    /// other time either. The host may crash after each effect.
     pub(crate) fn pump(&mut self) {
         self.update_reachability();
+        let now = self.world.instant();
+        if self.host.core.is_none() || self.host.wake.is_some_and(|wake| now < wake) {
+            return;
+        }
+        self.take_effects();
+        self.host.wake = None;
+        self.host.wake = self.next_wake();
+    }
+
+    fn take_effects(&mut self) {
         loop {
             let now = self.now();
             let Some(effect) = self.host.core.as_mut().and_then(|core| core.poll(now)) else {
@@ -350,6 +369,7 @@ impl Driver<'_> {
 
     fn input(&mut self, input: Input<Guest>) {
         let now = self.now();
+        self.host.wake = None;
         if let Some(core) = &mut self.host.core {
             core.handle(now, input);
         }
