@@ -333,7 +333,7 @@ impl<G: Clone> Controller<G> {
 
     /// Whether there is nothing to decide, to apply, or to record.
     pub(super) fn is_at_rest(&self, now: Instant) -> bool {
-        let is_idle = self.recording.is_idle(&self.status, self.has_lease, now);
+        let is_idle = self.recording.is_idle(&self.status, now);
         let is_recorded = self.unrecorded.is_none() && is_idle;
         self.rest.is_complete() && self.is_settled && is_recorded
     }

@@ -20,9 +20,8 @@ use crate::times::time;
 
 /// How often rising counts are recorded.
 const PERIOD: Duration = Duration::from_secs(10);
-/// How often a status shows that its host runs, to hosts that take part in no election.
-/// With a lease, that is the only news in most of these writes, and every one of them costs
-/// the API server as much as any other.
+/// How often a status shows that its host runs, to hosts that take part in no election. Most
+/// of these writes have no other news, and cost the API server as much as any other.
 pub(super) const SHOWN_EVERY: Duration = Duration::from_secs(60);
 /// The pauses between attempts to record something.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -76,15 +75,8 @@ pub(super) struct RecordInputs<'a> {
     pub(super) revisions: Vec<(&'a str, &'a ControllerSpec)>,
     /// The identity of this host, if other hosts may write the record too.
     pub(super) host: Option<&'a HostIdentity>,
-    /// How often the status shows that this host runs.
-    pub(super) shown_every: Duration,
     /// What happens if one of them has written the status since.
     pub(super) conflict: StatusConflict,
-}
-
-/// How often the status shows that a host runs. Without a lease, only the status does.
-fn shown_every(has_lease: bool) -> Duration {
-    if has_lease { SHOWN_EVERY } else { PERIOD }
 }
 
 impl<'a> RecordInputs<'a> {
@@ -101,7 +93,6 @@ impl<'a> RecordInputs<'a> {
             status,
             revisions: Vec::new(),
             host,
-            shown_every: shown_every(has_lease),
             conflict: if has_lease {
                 StatusConflict::Fail
             } else {
@@ -183,12 +174,12 @@ impl RecordProgress {
     }
 
     /// Whether there is nothing to record of this status, as long as it does not change.
-    pub(super) fn is_idle(&self, status: &ControllerStatus, has_lease: bool, now: Instant) -> bool {
+    pub(super) fn is_idle(&self, status: &ControllerStatus, now: Instant) -> bool {
         let is_recent = |within| self.recorded_at.is_some_and(|at| now.since(at) < within);
         self.is_certain
             && !self.is_under_way()
             && self.retry_at.is_none()
-            && (is_recent(PERIOD) || (is_recent(shown_every(has_lease)) && self.status == *status))
+            && (is_recent(PERIOD) || (is_recent(SHOWN_EVERY) && self.status == *status))
     }
 
     /// Whether the write with this id is under way.
@@ -297,7 +288,7 @@ impl RecordProgress {
         }
         let now = inputs.now.instant;
         let is_old = |age| self.recorded_at.is_none_or(|at| now.since(at) >= age);
-        (!is_same && is_old(PERIOD)) || (inputs.host.is_some() && is_old(inputs.shown_every))
+        (!is_same && is_old(PERIOD)) || (inputs.host.is_some() && is_old(SHOWN_EVERY))
     }
 
     /// Handles the end of a write.

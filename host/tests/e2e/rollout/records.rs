@@ -136,14 +136,14 @@ fn each_of_two_hosts_on_one_controller_reports_the_other() {
         assert_eq!(condition(&status, "Leading").0, "True");
         let heartbeats = resource.writes() - before;
         assert!(
-            (50..=61).contains(&heartbeats),
+            (9..=11).contains(&heartbeats),
             "{heartbeats} in ten minutes"
         );
         let alone = status.host.unwrap();
 
         let second = resource.start(&bench).await;
         let mut reported = BTreeSet::new();
-        for _ in 0..120 {
+        for _ in 0..600 {
             sleep(Duration::from_millis(500)).await;
             let status = Resource::status(&bench);
             if is_ready(&status, "AnotherHost") {
@@ -175,7 +175,7 @@ fn a_host_that_replaces_one_that_has_ended_reports_no_other() {
         Resource::until_ready(&bench, "Running").await;
         first.host.stop().await;
         let _second = resource.start(&bench).await;
-        for _ in 0..240 {
+        for _ in 0..600 {
             sleep(Duration::from_millis(500)).await;
             assert!(!is_ready(&Resource::status(&bench), "AnotherHost"));
         }
