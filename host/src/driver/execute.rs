@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
-use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
 use davit_cluster::term::Term;
 use davit_cluster::write::Writer;
-use davit_core::controller::{ControllerId, Outcome};
+use davit_core::controller::ControllerId;
 use davit_core::events::Decision;
 use davit_core::machine::{Execute, Input};
 use davit_core::request::plan::broken_off;
@@ -103,7 +102,7 @@ impl Executor {
         async move {
             if withdrawal.changed().await.is_err() {
                 // No withdrawal is possible any more.
-                pending().await
+                pending::<()>().await;
             }
         }
     }

@@ -420,6 +420,16 @@ impl Operators {
         acts
     }
 
+    /// Whether a status has something open that operators react to.
+    pub(crate) fn has_open(&self, simulation: &Simulation) -> bool {
+        let records = simulation.world.records();
+        CONTROLLERS.iter().any(|name| {
+            let status = records.status(name);
+            let is_open = status.is_some_and(|one| one.lost.is_some() || one.candidate.is_some());
+            is_open || (!self.in_cluster && records.is_paused(name))
+        })
+    }
+
     /// The errors in the statuses of a cluster at rest.
     pub(crate) fn problems(&self, simulation: &mut Simulation) -> Vec<String> {
         let mut problems = Vec::new();

@@ -43,6 +43,8 @@ const QUIET: Duration = Duration::from_secs(90);
 const MOST_ATTENTION: usize = 4;
 /// How long the host takes at most to follow such a reaction.
 const ATTENTION: Duration = Duration::from_secs(45);
+/// How often it is checked whether there is still something to wait for.
+const MOMENT: Duration = Duration::from_secs(5);
 /// How long the cluster may take to come to rest.
 const LONGEST_CALM: Duration = Duration::from_hours(1);
 /// How long a healthy host may take to send its events: longer than it retries one.
@@ -430,7 +432,17 @@ impl Story {
                 break;
             }
             self.declare();
-            self.pass(ATTENTION);
+            self.pass_while(ATTENTION, |story| {
+                story.operators.has_open(&story.simulation)
+            });
+        }
+    }
+
+    /// Lets time pass while this holds, at most so much of it.
+    fn pass_while(&mut self, most: Duration, holds: impl Fn(&Self) -> bool) {
+        let deadline = self.now().after(most);
+        while self.now() < deadline && holds(self) {
+            self.pass(MOMENT);
         }
     }
 
@@ -475,23 +487,19 @@ impl Story {
 
     /// Waits until nobody writes any more. Returns whether the cluster came to rest.
     fn comes_to_rest(&mut self) -> bool {
-        let deadline = self.now().after(LONGEST_CALM);
-        while self.now() < deadline {
-            let writes = self.simulation.world.writes().len();
-            self.pass(QUIET);
-            if self.simulation.world.writes().len() == writes {
-                return true;
-            }
-        }
-        false
+        let is_loud = |story: &Self| {
+            let last = story.simulation.world.writes().last();
+            last.is_some_and(|write| story.now().since(write.at) < QUIET)
+        };
+        self.pass_while(LONGEST_CALM, is_loud);
+        !is_loud(self)
     }
 
     /// Waits until the hosts have sent their events. Each event is retried for two minutes.
     fn unsent_events(&mut self) -> Option<String> {
-        let deadline = self.now().after(LONGEST_EVENTS);
-        while self.simulation.world.waiting_events() > 0 && self.now() < deadline {
-            self.pass(ATTENTION);
-        }
+        self.pass_while(LONGEST_EVENTS, |story| {
+            story.simulation.world.waiting_events() > 0
+        });
         let waiting = self.simulation.world.waiting_events();
         (waiting > 0).then(|| {
             let time = LONGEST_EVENTS.as_secs();

@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
+use super::{API, config, entries};
 use crate::bench::{Bench, PATIENCE, on_any_server, text};
 use crate::objects::path;
-use crate::{API, config, entries};
 
 /// Runs a test with the collector if the server serves storage versions: the API is
 /// alpha, and off by default.
