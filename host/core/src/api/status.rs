@@ -82,8 +82,7 @@ pub struct HostStatus {
     pub id: String,
     /// The pod or machine that the host runs on.
     pub name: String,
-    /// When the host wrote this status, RFC 3339. It does so at least every ten
-    /// seconds.
+    /// When the host wrote this status, RFC 3339. It does so at least once a minute.
     pub renewed_at: String,
 }
 
