@@ -18,6 +18,8 @@ pub(crate) struct Plot {
 /// How long a story is, and how many hosts it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
+    /// The most steps. A story has at least a quarter of them: many short ones find more than
+    /// few long ones.
     pub(crate) steps: usize,
     pub(crate) hosts: usize,
 }
@@ -46,7 +48,9 @@ impl Plot {
     /// The plot that a seed gives.
     pub(crate) fn draw(seed: u64, size: Size) -> Self {
         let mut dice = Dice::new(seed);
-        let mut steps = step::draw(&mut dice, size.steps);
+        let fewer = Dice::new(seed.rotate_left(13)).below(3 * size.steps as u64 / 4 + 1);
+        let fewer = usize::try_from(fewer).unwrap_or_default();
+        let mut steps = step::draw(&mut dice, size.steps - fewer);
         if size.hosts > 1 {
             step::insert_replica_events(&mut dice, size.hosts, &mut steps);
         }

@@ -391,9 +391,11 @@ impl Story {
         let lacks = !conditions.unlisted.is_empty()
             || !conditions.unreached.is_empty()
             || !cluster::serves_widgets(&self.simulation.world);
-        if lacks || self.discovered_at > now {
+        // While discovery fails, the host does not learn that something is served again.
+        let may_not_know = conditions.no_discovery > 0.0;
+        if lacks || (may_not_know && self.discovered_at > now) {
             self.discovered_at = now.after(PAUSED);
-        } else if conditions.no_discovery > 0.0 {
+        } else if may_not_know {
             self.discovered_at = now.after(DISCOVERED);
         }
     }
@@ -453,7 +455,9 @@ impl Story {
         self.repair();
         self.operators.enforce(&mut self.simulation);
         self.declare();
+        self.heartbeat = SLOW_HEARTBEAT;
         self.pass(self.discovered_at.since(self.now()));
+        self.heartbeat = HEARTBEAT;
         let mut problems = self.elect();
         let mut since = self.now();
         let mut is_limited = false;

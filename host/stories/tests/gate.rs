@@ -49,8 +49,8 @@ fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
 /// Short ones, because most of the time of a story passes at its start and its end.
 #[test]
 fn short_stories_with_several_hosts_end_as_they_should() {
-    run(&["--hosts", "2", "--steps", "20", "--seeds", "80..1600"]);
-    run(&["--hosts", "3", "--steps", "20", "--seeds", "1600..1960"]);
+    run(&["--hosts", "2", "--steps", "32", "--seeds", "80..1600"]);
+    run(&["--hosts", "3", "--steps", "32", "--seeds", "1600..1960"]);
 }
 
 #[test]
