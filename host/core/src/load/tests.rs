@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::api::{ModuleConfig, SpecError};
+use crate::api::{ControllerStatus, ModuleConfig, SpecError};
 use crate::digest::ModuleDigest;
 use crate::manifest::Manifest;
 use crate::revision::RevisionIdentity;
+use crate::trust::TrustPolicy;
 
 type Result<T, E = RevisionLoadError> = std::result::Result<T, E>;
 
