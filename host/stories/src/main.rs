@@ -76,6 +76,10 @@ struct Arguments {
     /// The number of hosts. Several elect a leader for each controller.
     #[arg(long, default_value_t = Size::default().hosts, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     hosts: usize,
+    /// Makes every call of a guest again from the hosts' journals: the story fails if a
+    /// guest decides otherwise.
+    #[arg(long)]
+    replay: bool,
     /// Activates one mutant of the core after the other, or those of these names, and
     /// searches for a seed whose story fails with it. With --seed: activates the mutant of
     /// this name.
@@ -95,6 +99,7 @@ impl Arguments {
         Size {
             steps: self.steps,
             hosts: self.hosts,
+            replays: self.replay,
         }
     }
 }
@@ -130,6 +135,9 @@ fn main() -> Result<ExitCode> {
         print!("{counts}");
     }
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
+    if arguments.replay {
+        println!("{}", counts.replays);
+    }
     let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -211,7 +219,13 @@ mod tests {
 
     #[test]
     fn the_printed_command_repeats_the_story() {
-        for options in ["", "--steps 20", "--hosts 2", "--steps 7 --hosts 3 --whole"] {
+        for options in [
+            "",
+            "--steps 20",
+            "--hosts 2",
+            "--steps 7 --hosts 3 --whole",
+            "--replay",
+        ] {
             let words = ["davit-stories"]
                 .into_iter()
                 .chain(options.split_whitespace());

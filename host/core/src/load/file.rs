@@ -43,11 +43,7 @@ impl<'a> FileLoad<'a> {
     /// unchanged spec is loaded; a module that is denied never is, and the controller's
     /// condition says why.
     #[must_use]
-    pub fn start<G>(
-        &self,
-        former: Option<&ControllerSpec>,
-        trust: TrustPolicy,
-    ) -> FileLoadStep<G> {
+    pub fn start<G>(&self, former: Option<&ControllerSpec>, trust: TrustPolicy) -> FileLoadStep<G> {
         let is_same = former.is_some_and(|former| is_same_revision(former, self.spec));
         if is_same || trust.denies(&self.spec.module) {
             return FileLoadStep::Done(Ok(None));

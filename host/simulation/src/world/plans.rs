@@ -79,8 +79,8 @@ impl Link<'_> {
         }
         let terms = &self.client.terms;
         let mut waiting = self.client.executions.values();
-        let waiting = waiting
-            .find(|one| one.steps.is_waiting() && !terms.contains_key(one.controller()));
+        let waiting =
+            waiting.find(|one| one.steps.is_waiting() && !terms.contains_key(one.controller()));
         if let Some(execution) = waiting {
             let what = format!("{} waits without leadership", execution.target());
             self.shared.violated(what);

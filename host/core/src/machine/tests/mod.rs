@@ -269,6 +269,7 @@ fn answered(call: &Call<Guest>, deletes: bool) -> Input {
         result: Ok(decisions.collect()),
         logged: 0,
         took: Duration::from_millis(1),
+        copy: None,
     }
 }
 
