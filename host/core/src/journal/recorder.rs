@@ -151,21 +151,20 @@ impl Recorder {
         self.note(Entry::Answer(Box::new(answer)));
     }
 
-    /// Adds the whole state.
+    /// Adds the whole state: what the entries so far say, and nothing newer, because a reader
+    /// that knows these entries skips it.
     pub(crate) fn note_keyframe(
         &mut self,
         store: StoreKeyframe,
         mapping: Option<Arc<Mapping>>,
-        unlisted: Option<UnlistedResourcesByView>,
         is_start: bool,
     ) {
-        self.unlisted.clone_from(&unlisted);
         let keyframe = Keyframe {
             now: self.now,
             is_start,
             store,
             mapping,
-            unlisted,
+            unlisted: self.unlisted.clone(),
             controllers: self.controllers.clone(),
             specs: self.specs.clone(),
         };

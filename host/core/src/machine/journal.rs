@@ -96,9 +96,9 @@ impl<G: Clone> Machine<G> {
     }
 
     fn note_keyframe(&mut self, is_start: bool) {
-        let (mapping, unlisted) = (self.mapping.clone(), self.unlisted.clone());
+        let mapping = self.mapping.clone();
         if let Some(journal) = &mut self.outbox.journal {
-            journal.note_keyframe(self.store.keyframe(), mapping, unlisted, is_start);
+            journal.note_keyframe(self.store.keyframe(), mapping, is_start);
         }
     }
 }
