@@ -135,6 +135,9 @@ impl Recording {
     }
 }
 
+#[cfg(test)]
+mod tests;
+
 /// Lets a guest decide again.
 fn decide(mut call: RecordedCall, guest: &Guest) -> Result<Vec<Decision>, String> {
     let mut live = std::mem::take(&mut call.live).into_iter();

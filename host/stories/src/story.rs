@@ -194,9 +194,7 @@ impl Story {
             story.simulation.add_host(drift - most);
         }
         if plot.replays {
-            for host in story.hosts() {
-                story.simulation.host_mut(host).record();
-            }
+            story.record();
         }
         Ok(story)
     }
@@ -206,9 +204,7 @@ impl Story {
         self.start_hosts();
         for (number, step) in steps.iter().enumerate() {
             if number == steps.len() / 2 {
-                for host in self.hosts() {
-                    self.simulation.driver(host).add_keyframe();
-                }
+                self.add_keyframes();
             }
             let world = self.world();
             world.note(format_args!("STEP {}", step.event));
