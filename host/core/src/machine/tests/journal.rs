@@ -1,7 +1,9 @@
 //! The journal of a machine.
 
 use super::*;
-use crate::journal::{AnswerCopy, Entry, JournalItem, Record, Replay, ReplayOutcome, Unreplayable};
+use crate::journal::{
+    AnswerCopy, Entry, JournalItem, Record, Replay, ReplayOutcome, SnapshotReads, Unreplayable,
+};
 
 /// The entries since they were last taken.
 fn entries(bench: &mut Bench) -> Vec<Record> {
@@ -27,7 +29,7 @@ fn recording() -> Bench {
 fn answered_with_copy(call: &Call<Guest>) -> Input {
     let mut answer = answered(call, true);
     if let Input::Answered { result, copy, .. } = &mut answer {
-        *copy = Some(AnswerCopy::of(result, Default::default()).into());
+        *copy = Some(AnswerCopy::of(result, SnapshotReads::default()).into());
     }
     answer
 }
@@ -66,7 +68,8 @@ fn a_call_is_made_again_with_the_cache_that_it_read() {
     let pods = |snapshot: &crate::store::Snapshot, views: &BTreeMap<String, _>| {
         let view = snapshot.view(views["pods"]).unwrap();
         let keys = view.keys(0, 10).items.into_iter();
-        keys.map(|key| key.into_owned()).collect::<Vec<String>>()
+        keys.map(std::borrow::Cow::into_owned)
+            .collect::<Vec<String>>()
     };
     let keys = pods(&again.snapshot, &again.views);
     assert_eq!(keys, pods(&call.snapshot, &call.views));
