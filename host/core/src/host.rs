@@ -28,6 +28,7 @@ use crate::control::{
     StepProgress,
 };
 use crate::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
+use crate::journal::JournalItem;
 use crate::machine::{self, Machine};
 use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
@@ -144,7 +145,12 @@ impl<G: Clone> Host<G> {
         loop {
             self.note_terms(now);
             match self.control.poll() {
-                Some(Output::Run(desired)) => self.machine.apply(now, desired),
+                Some(Output::Run(desired)) => {
+                    if self.machine.has_journal() {
+                        self.machine.note_specs(now, self.control.specs());
+                    }
+                    self.machine.apply(now, desired);
+                }
                 Some(Output::Reset { controller }) => {
                     self.machine.reset(now.instant, &controller);
                 }
@@ -160,6 +166,23 @@ impl<G: Clone> Host<G> {
                 }
             }
         }
+    }
+
+    /// Starts the journal. It has everything that a guest's decision depends on, from a
+    /// keyframe on; [`Self::take_journal`] takes it.
+    pub fn start_journal(&mut self, now: Now) {
+        self.machine.start_journal(now);
+    }
+
+    /// Adds a keyframe to the journal: reading may start there.
+    pub fn add_keyframe(&mut self, now: Now) {
+        self.machine.add_keyframe(now);
+    }
+
+    /// Takes the journal's entries since they were last taken, in order; none without a
+    /// journal. Call it after [`Self::poll`] has returned none.
+    pub fn take_journal(&mut self) -> Vec<JournalItem> {
+        self.machine.take_journal()
     }
 
     /// When to poll again if nothing else happens.

@@ -288,7 +288,7 @@ fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>,
 }
 
 /// The bytes before a value's contents.
-enum Head {
+pub(crate) enum Head {
     Nil,
     Bool(bool),
     Unsigned(u64),
@@ -305,7 +305,7 @@ enum Head {
 }
 
 impl Head {
-    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+    pub(crate) fn read(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
         let (&first, mut rest) = bytes.split_first().ok_or(DecodeError)?;
         let from = &mut rest;
         let head = match Marker::from_u8(first) {

@@ -22,7 +22,7 @@ pub enum Segment {
 }
 
 /// The longest path, in steps. Trees of paths are walked recursively.
-const MOST_SEGMENTS: usize = 256;
+pub(crate) const MOST_SEGMENTS: usize = 256;
 
 /// The longest quotation of a text in an error, in bytes.
 const MOST_SHOWN: usize = 100;
@@ -250,6 +250,29 @@ impl FieldTree {
             Self::Some { fields, each } => {
                 each.is_none() && fields.keys().all(|name| **name == *"metadata")
             }
+        }
+    }
+
+    /// The shortest list of paths that declares the same.
+    pub(crate) fn paths(&self) -> Vec<FieldPath> {
+        let mut paths = Vec::new();
+        self.add_paths(&mut Vec::new(), &mut paths);
+        paths
+    }
+
+    fn add_paths(&self, above: &mut Vec<Segment>, paths: &mut Vec<FieldPath>) {
+        let Self::Some { fields, each } = self else {
+            paths.push(FieldPath(above.clone()));
+            return;
+        };
+        let below = fields
+            .iter()
+            .map(|(name, tree)| (Segment::Field(name.clone()), tree));
+        let each = each.iter().map(|tree| (Segment::Each, &**tree));
+        for (segment, tree) in below.chain(each) {
+            above.push(segment);
+            tree.add_paths(above, paths);
+            above.pop();
         }
     }
 

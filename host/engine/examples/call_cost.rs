@@ -143,6 +143,7 @@ fn calls() -> impl Fn(usize) -> Call {
         decision: None,
         log_bytes: usize::MAX,
         logged: Arc::default(),
+        reads: None,
     }
 }
 

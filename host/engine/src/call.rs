@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use davit_core::controller::Notes;
 use davit_core::coverage::UnlistedResource;
 use davit_core::failure::Failure;
 use davit_core::grant::Grant;
+use davit_core::journal::SnapshotReads;
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
@@ -46,6 +47,8 @@ pub struct Call {
     pub log_bytes: usize,
     /// Counts the bytes that the guest logs.
     pub logged: Arc<AtomicUsize>,
+    /// Gets what the guest reads of queues and notes, for a journal; none if there is none.
+    pub reads: Option<Arc<Mutex<SnapshotReads>>>,
 }
 
 /// A decision as log lines name it.

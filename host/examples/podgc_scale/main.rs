@@ -140,6 +140,7 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
         decision: None,
         log_bytes: usize::MAX,
         logged: Arc::default(),
+        reads: None,
     };
     guest.reconcile(call()).await?;
     let begun = Instant::now();

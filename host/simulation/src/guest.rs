@@ -1,9 +1,11 @@
 //! Guests, compiled natively.
 
+use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
 use davit_core::circuit::CallFailure;
+use davit_core::journal::SnapshotReads;
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
@@ -15,8 +17,14 @@ use davit_core::plan::Decision;
 /// these answers alone. The rest of the host continues in both cases.
 pub trait NativeGuest: fmt::Debug {
     /// Decides about the items of a call. `answers` are the answers to the guest's earlier
-    /// live reads, in their order.
-    fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation;
+    /// live reads, in their order. `reads` gets what the guest reads of queues and notes, if
+    /// anybody asks.
+    fn reconcile(
+        &self,
+        call: &Call<Guest>,
+        answers: &[ReadAnswer],
+        reads: Option<&RefCell<SnapshotReads>>,
+    ) -> Reconciliation;
 }
 
 /// A guest, as the machine holds it.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
@@ -10,6 +10,7 @@ use davit_core::account::Account;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::{CallId, DecisionId};
 use davit_core::failure::{Failure, FailureClass};
+use davit_core::journal::{AnswerCopy, SnapshotReads};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
@@ -70,6 +71,7 @@ impl Caller {
             position: 0,
         };
         let decision = call.continues.unwrap_or(first);
+        let reads: Option<Arc<Mutex<SnapshotReads>>> = call.is_recorded.then(Arc::default);
         let call = davit_engine::Call {
             now: call.now,
             items: call.items,
@@ -84,6 +86,7 @@ impl Caller {
             decision: Some(logged_decision(self.names.clone(), decision)),
             log_bytes: call.log_bytes,
             logged: Arc::clone(&logged),
+            reads: reads.clone(),
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
@@ -92,11 +95,17 @@ impl Caller {
                 Ok(result) => result.map_err(|error| call_failure(&error)),
                 Err(panic) => Err(CallFailure::new(CallFailureKind::Trap, panic)),
             };
+            let took = started.elapsed();
+            let copy = reads.map(|reads| {
+                let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
+                AnswerCopy::of(&result, std::mem::take(&mut reads)).into()
+            });
             let input = Input::Answered {
                 call: id,
                 result,
                 logged: logged.load(Ordering::Relaxed),
-                took: started.elapsed(),
+                took,
+                copy,
             };
             // The host may have stopped.
             let _ = inbox.send(input.into());

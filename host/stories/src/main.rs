@@ -60,6 +60,10 @@ Every other line says what the host, the network or the records do.
 /// A story is a simulated cluster in which users, operators and faults do what the seed
 /// draws, while the host runs the five controllers.
 #[derive(Parser)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 struct Arguments {
     /// The seeds of the stories, `FIRST..END`.
     #[arg(long, value_parser = range, default_value = "0..500")]
@@ -76,6 +80,10 @@ struct Arguments {
     /// The number of hosts. Several elect a leader for each controller.
     #[arg(long, default_value_t = Size::default().hosts, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     hosts: usize,
+    /// Makes every call of a guest again from the hosts' journals: the story fails if a
+    /// guest decides otherwise.
+    #[arg(long)]
+    replay: bool,
     /// Activates one mutant of the core after the other, or those of these names, and
     /// searches for a seed whose story fails with it. With --seed: activates the mutant of
     /// this name.
@@ -95,6 +103,7 @@ impl Arguments {
         Size {
             steps: self.steps,
             hosts: self.hosts,
+            replays: self.replay,
         }
     }
 }
@@ -130,6 +139,9 @@ fn main() -> Result<ExitCode> {
         print!("{counts}");
     }
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
+    if arguments.replay {
+        println!("{}", counts.replays);
+    }
     let Some(first) = failed.first() else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -211,7 +223,13 @@ mod tests {
 
     #[test]
     fn the_printed_command_repeats_the_story() {
-        for options in ["", "--steps 20", "--hosts 2", "--steps 7 --hosts 3 --whole"] {
+        for options in [
+            "",
+            "--steps 20",
+            "--hosts 2",
+            "--steps 7 --hosts 3 --whole",
+            "--replay",
+        ] {
             let words = ["davit-stories"]
                 .into_iter()
                 .chain(options.split_whitespace());

@@ -12,16 +12,19 @@ pub(crate) struct Plot {
     pub(crate) hosts: usize,
     /// Whether the hosts take part in leader election.
     pub(crate) elects: bool,
+    /// Whether every call of a guest is made again from the hosts' journals.
+    pub(crate) replays: bool,
     pub(crate) steps: Vec<Step>,
 }
 
-/// How long a story is, and how many hosts it has.
+/// How long a story is, how many hosts it has, and whether it is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
     /// The most steps. A story has at least a quarter of them: many short ones find more than
     /// few long ones.
     pub(crate) steps: usize,
     pub(crate) hosts: usize,
+    pub(crate) replays: bool,
 }
 
 impl Default for Size {
@@ -29,6 +32,7 @@ impl Default for Size {
         Self {
             steps: 80,
             hosts: 1,
+            replays: false,
         }
     }
 }
@@ -39,8 +43,9 @@ impl Size {
         let usual = Self::default();
         let steps = (self.steps != usual.steps).then(|| format!(" --steps {}", self.steps));
         let hosts = (self.hosts != usual.hosts).then(|| format!(" --hosts {}", self.hosts));
-        let [steps, hosts] = [steps, hosts].map(Option::unwrap_or_default);
-        format!("cargo xtask simulate --seed {seed}{steps}{hosts}")
+        let replay = self.replays.then(|| " --replay".to_owned());
+        let [steps, hosts, replay] = [steps, hosts, replay].map(Option::unwrap_or_default);
+        format!("cargo xtask simulate --seed {seed}{steps}{hosts}{replay}")
     }
 }
 
@@ -57,6 +62,7 @@ impl Plot {
         Self {
             seed,
             hosts: size.hosts,
+            replays: size.replays,
             // Every second single host, as if its replicas were gone.
             elects: size.hosts > 1 || Dice::new(seed.rotate_left(7)).chance(0.5),
             steps,

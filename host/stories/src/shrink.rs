@@ -60,6 +60,7 @@ mod tests {
             seed: 1,
             hosts: 1,
             elects: false,
+            replays: false,
             steps: steps.map(step).into(),
         };
         let problems = run(&plot, false).problems;

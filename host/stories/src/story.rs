@@ -4,6 +4,7 @@ mod changes;
 mod counts;
 mod hosts;
 mod objects;
+mod replays;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::plot::Plot;
 use crate::problem::Problem;
 use crate::step::Step;
 pub(crate) use counts::Counts;
+use replays::Replays;
 
 /// Longer than the host trusts a silent watch: after it, every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
@@ -113,9 +115,17 @@ struct Story {
 /// Runs a story. If it panics, that is its first problem, and its trace ends there.
 pub(crate) fn run(plot: &Plot, keep_trace: bool) -> Ending {
     let mut story = None;
+    let mut replays = Replays::default();
     let played = panics::catch(|| -> Result<Vec<Problem>, String> {
+        let started = std::time::Instant::now();
         let story = story.insert(Story::new(plot, keep_trace)?);
-        Ok(story.play(&plot.steps))
+        let mut problems = story.play(&plot.steps);
+        replays.stories = started.elapsed();
+        if plot.replays {
+            let replayed = replays.replay(&story.simulation).into_iter();
+            problems.extend(replayed.map(Problem::from));
+        }
+        Ok(problems)
     });
     let problems = match played {
         Ok(Ok(problems)) => problems,
@@ -132,6 +142,7 @@ pub(crate) fn run(plot: &Plot, keep_trace: bool) -> Ending {
     };
     let mut counts = Counts::default();
     counts.steps(&plot.steps);
+    counts.replays = replays;
     let Some(story) = story else {
         return Ending {
             problems,
@@ -184,13 +195,19 @@ impl Story {
             let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
             story.simulation.add_host(drift - most);
         }
+        if plot.replays {
+            story.record();
+        }
         Ok(story)
     }
 
     /// Runs the steps, a rest and the checks. Returns what is wrong.
     fn play(&mut self, steps: &[Step]) -> Vec<Problem> {
         self.start_hosts();
-        for step in steps {
+        for (number, step) in steps.iter().enumerate() {
+            if number == steps.len() / 2 {
+                self.add_keyframes();
+            }
             let world = self.world();
             world.note(format_args!("STEP {}", step.event));
             self.step(&step.event);

@@ -32,16 +32,17 @@ fn missing_faults(counts: &str) -> Vec<&str> {
     missing.map(|(_, fault)| fault).collect()
 }
 
+/// And every decision is the same again when it is made from the journal of its host.
 #[test]
 fn five_hundred_stories_end_as_they_should_and_have_every_fault() {
-    let text = run(&["--seeds", "0..500", "--counts"]);
+    let text = run(&["--seeds", "0..500", "--replay", "--counts"]);
     assert_eq!(missing_faults(&text), [""; 0]);
 }
 
 /// Several hosts elect a leader for each controller.
 #[test]
 fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
-    let text = run(&["--hosts", "2", "--seeds", "0..80", "--counts"]);
+    let text = run(&["--hosts", "2", "--seeds", "0..80", "--replay", "--counts"]);
     assert_eq!(missing_faults(&text), [""; 0]);
     run(&["--hosts", "3", "--seeds", "0..40"]);
 }

@@ -293,7 +293,7 @@ impl<C: Controller> Driver<C> {
         answers: &[ReadAnswer],
     ) -> Result<Vec<sdk::Decision>, Box<ReadRequest>> {
         let mark = self.probe.mark();
-        match self.guest.decide(call, answers, Some(&self.probe)) {
+        match self.guest.decide(call, answers, Some(&self.probe), None) {
             Ok(decisions) => Ok(decisions),
             Err(Interruption::Reads(request)) => {
                 // An attempt that ends at a live read leaves no trace.
@@ -464,6 +464,7 @@ impl<C: Controller> Driver<C> {
                 result: Ok(in_flight.decisions),
                 logged: 0,
                 took: Duration::ZERO,
+                copy: None,
             });
         }
     }

@@ -81,6 +81,15 @@ impl<G: Clone> Controller<G> {
         self.shared.rollout.as_ref().map(|rollout| rollout.step)
     }
 
+    /// The candidate's share, in percent.
+    #[must_use]
+    pub fn weight(&self) -> Option<u8> {
+        self.shared
+            .rollout
+            .as_ref()
+            .map(|rollout| rollout.share.weight)
+    }
+
     /// Changes the candidate's share. Both revisions start a resync: each may own
     /// targets that it left to the other before.
     pub(super) fn set_share(&mut self, now: Instant, share: Share) {

@@ -144,6 +144,12 @@ impl<G: Clone> Revision<G> {
         &self.views
     }
 
+    /// Its views by the names of their watches.
+    #[must_use]
+    pub const fn views_by_name(&self) -> &Arc<BTreeMap<String, ViewId>> {
+        &self.views_by_name
+    }
+
     /// Whether every watch is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {

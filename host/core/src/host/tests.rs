@@ -420,6 +420,7 @@ impl Bench {
                 result,
                 logged: 0,
                 took: Duration::from_millis(1),
+                copy: None,
             };
             self.input(Input::Machine(input));
         }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::api::ControllerStatus;
-use crate::api::{ModuleConfig, SpecError};
+use crate::api::{ControllerStatus, ModuleConfig, SpecError};
 use crate::digest::ModuleDigest;
 use crate::manifest::Manifest;
 use crate::revision::RevisionIdentity;

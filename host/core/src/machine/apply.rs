@@ -14,6 +14,7 @@ use crate::time::{Instant, Now};
 impl<G: Clone> Machine<G> {
     /// Replaces the controllers that run with these.
     pub fn apply(&mut self, now: Now, desired: Vec<DesiredController<G>>) {
+        self.set_journal_time(now);
         self.settle(now.instant);
         let names: BTreeSet<&String> = desired.iter().map(|one| &one.name).collect();
         let removed = self
@@ -32,6 +33,8 @@ impl<G: Clone> Machine<G> {
         }
         self.attach_all(now);
         self.judge_leadership(now);
+        self.note_controllers();
+        self.note_changes();
     }
 
     fn apply_one(&mut self, clocks: Now, desired: DesiredController<G>) {

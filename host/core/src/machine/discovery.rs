@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::Machine;
 use super::report::Report;
 use crate::failure::Failure;
+use crate::journal::Entry;
 use crate::mapping::Discovery;
 use crate::time::Now;
 
@@ -54,7 +55,14 @@ impl<G: Clone> Machine<G> {
             .coverage
             .note_discovery(&self.store, before, &mapping, &failed);
         let has_changed = before.is_some_and(|before| *before != mapping);
-        self.mapping = Some(Arc::new(mapping));
+        let is_first = before.is_none();
+        let mapping = Arc::new(mapping);
+        if let Some(journal) = &mut self.outbox.journal
+            && (is_first || has_changed)
+        {
+            journal.note(Entry::Mapping(Arc::clone(&mapping)));
+        }
+        self.mapping = Some(mapping);
         self.streams.list_returned();
         self.attach_all(now);
         if has_changed {

@@ -8,24 +8,17 @@ use super::report::Report;
 use crate::account::Account;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, DecisionId, Notes, Outcome, PlanId};
-use crate::coverage::UnlistedResource;
-use crate::failure::{Failure, FailureClass};
+use crate::failure::Failure;
 use crate::grant::Grant;
+use crate::journal::{AnswerCopy, UnlistedResourcesByView};
+use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::mapping::{Discovery, Mapping};
-use crate::object::ObjectRecord;
-use crate::plan::{Decision, GetRequest, ListRequest, Plan, WorkItem};
+use crate::plan::{Decision, Plan, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::stream::{Batch, StreamId, StreamSpec};
 use crate::time::Now;
-
-/// The resources of which each view may lack objects.
-pub type UnlistedResourcesByView = Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>;
-
-/// Identifies one live read. The driver chooses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadId(pub u64);
 
 /// An input of the machine.
 #[derive(Debug)]
@@ -46,6 +39,8 @@ pub enum Input {
         logged: usize,
         /// The duration of the call.
         took: Duration,
+        /// A copy for the journal, if [`Call::is_recorded`].
+        copy: Option<Box<AnswerCopy>>,
     },
     /// A guest requests a live read during a call.
     ReadRequested {
@@ -167,6 +162,9 @@ pub struct Call<G> {
     pub unlisted: UnlistedResourcesByView,
     /// The bytes that the guest may log.
     pub log_bytes: usize,
+    /// Whether a journal has the call: then its answer comes with a copy, and with what the
+    /// guest read of its queues and notes.
+    pub is_recorded: bool,
 }
 
 /// A plan to execute.
@@ -188,56 +186,4 @@ pub struct Execute {
     pub records_events: bool,
     /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
-}
-
-/// A live read of a guest.
-#[derive(Clone, Debug)]
-pub enum ReadRequest {
-    /// Objects by name.
-    Get(Vec<GetRequest>),
-    /// A resource.
-    List(ListRequest),
-}
-
-/// The answer to a live read.
-#[derive(Clone, Debug)]
-pub enum ReadAnswer {
-    /// One result for each object, in their order.
-    Get(Vec<Result<ObjectRecord, Failure>>),
-    /// The objects of a resource.
-    List(Result<Vec<ObjectRecord>, Failure>),
-}
-
-impl ReadAnswer {
-    /// The bytes of the objects.
-    pub(super) fn bytes(&self) -> usize {
-        let bytes = |object: &ObjectRecord| object.data.len();
-        match self {
-            Self::Get(results) => results.iter().flatten().map(bytes).sum(),
-            Self::List(result) => result.iter().flatten().map(bytes).sum(),
-        }
-    }
-
-    /// The answer without its objects: each read has failed like this.
-    pub(super) fn refused(self, failure: &Failure) -> Self {
-        match self {
-            Self::Get(results) => Self::Get(vec![Err(failure.clone()); results.len()]),
-            Self::List(_) => Self::List(Err(failure.clone())),
-        }
-    }
-
-    /// For how long the API server throttles this read; none if it does not.
-    pub(super) fn throttled_for(&self) -> Option<Duration> {
-        let pause = |failure: &Failure| {
-            let is_throttled = failure.class == FailureClass::Throttled;
-            failure.retry_after.filter(|_| is_throttled)
-        };
-        match self {
-            Self::Get(results) => {
-                let failures = results.iter().filter_map(|result| result.as_ref().err());
-                failures.filter_map(pause).max()
-            }
-            Self::List(result) => result.as_ref().err().and_then(pause),
-        }
-    }
 }

@@ -51,6 +51,7 @@ impl Leadership {
 impl<G: Clone> Machine<G> {
     /// Sets until when this replica holds the lease of each controller. It holds no others.
     pub(crate) fn set_terms(&mut self, now: Now, terms: BTreeMap<String, Instant>) {
+        self.set_journal_time(now);
         self.leadership.terms = Some(terms);
         self.judge_leadership(now);
     }
@@ -60,12 +61,14 @@ impl<G: Clone> Machine<G> {
     pub(super) fn judge_leadership(&mut self, now: Now) {
         self.leadership.ends = self.leadership.next_end(now.instant);
         let mut lost: Vec<ControllerId> = Vec::new();
+        let mut is_changed = false;
         for (name, hosted) in &mut self.controllers {
             let holds = hosted.decides && self.leadership.holds(name, now.instant);
             // A revision that the record replaces gains nothing: the next one waits for its
             // watches.
             let leads = holds && (hosted.leads || hosted.stable.is_none());
             let has_led = std::mem::replace(&mut hosted.leads, leads);
+            is_changed |= leads != has_led;
             let Some(controller) = hosted.controller.as_mut().filter(|_| leads != has_led) else {
                 continue;
             };
@@ -74,6 +77,9 @@ impl<G: Clone> Machine<G> {
             } else if !Mutant::ForgetResync.is_active() {
                 controller.resync(now.instant);
             }
+        }
+        if is_changed {
+            self.note_controllers();
         }
         if !lost.is_empty() {
             self.settle(now.instant);

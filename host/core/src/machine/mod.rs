@@ -13,6 +13,7 @@ mod apply;
 mod discovery;
 mod exchange;
 mod hosted;
+mod journal;
 mod leadership;
 mod log;
 mod observe;
@@ -42,9 +43,9 @@ use crate::request::plan::withdrawn;
 use crate::store::Store;
 use crate::time::{Instant, Now};
 
-pub use exchange::{
-    Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedResourcesByView,
-};
+pub use crate::journal::UnlistedResourcesByView;
+pub use crate::live::{ReadAnswer, ReadId, ReadRequest};
+pub use exchange::{Call, Effect, Execute, Input};
 pub use report::{BoundUse, ControllerState, Report, State};
 
 use hosted::HostedController;
@@ -104,6 +105,7 @@ impl<G: Clone> Machine<G> {
 
     /// Handles an input. [`Self::poll`] returns its effects.
     pub fn handle(&mut self, now: Now, input: Input) {
+        self.set_journal_time(now);
         match input {
             Input::Stream(batch) => self.handle_updates(now, batch),
             Input::Reachable(reachable) => self.reachable = reachable,
@@ -113,7 +115,11 @@ impl<G: Clone> Machine<G> {
                 result,
                 logged,
                 took,
-            } => self.handle_answer(now.instant, call, result, logged, took),
+                copy,
+            } => {
+                self.note_answer(call, &result, copy, took);
+                self.handle_answer(now.instant, call, result, logged, took);
+            }
             Input::ReadRequested {
                 read,
                 call,
@@ -131,11 +137,13 @@ impl<G: Clone> Machine<G> {
                 self.withdraw_all(now.instant);
             }
         }
+        self.note_changes();
     }
 
     /// The next effect. Call it until it returns none, after every input and at
     /// [`Self::next_wake`]. Several inputs may be handled in between.
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
+        self.set_journal_time(now);
         if self.leadership.ends <= now.instant {
             // What was decided before must not start any more.
             self.judge_leadership(now);
@@ -148,6 +156,7 @@ impl<G: Clone> Machine<G> {
             self.work(now);
             next = self.outbox.pop();
         }
+        self.note_changes();
         if next.is_none() {
             // The next series of polls asks the controllers again.
             self.polled = false;

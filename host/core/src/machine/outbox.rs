@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{Effect, Execute};
+use super::journal::entry_of;
 use super::log::LogPolicy;
 use super::report::Report;
 use crate::account::Account;
 use crate::controller::{self, Controller, ControllerId, DecisionId, Outcome, PlanId};
 use crate::gate::Mode;
+use crate::journal::Recorder;
 use crate::mapping::Mapping;
 use crate::plan::{Plan, Step};
 use crate::time::Instant;
@@ -21,6 +23,8 @@ pub(super) struct Outbox<G> {
     /// The plans in execution, including those of removed controllers.
     executing: BTreeMap<PlanId, PlanInFlight>,
     pub(super) log: LogPolicy,
+    /// None if nobody keeps a journal.
+    pub(super) journal: Option<Box<Recorder>>,
     /// Nothing starts any more.
     pub(super) stopping: bool,
 }
@@ -40,6 +44,7 @@ impl<G: Clone> Outbox<G> {
             effects: VecDeque::new(),
             executing: BTreeMap::new(),
             log: LogPolicy::default(),
+            journal: None,
             stopping: false,
         }
     }
@@ -53,6 +58,11 @@ impl<G: Clone> Outbox<G> {
     }
 
     pub(super) fn report(&mut self, report: Report) {
+        if let Some(journal) = &mut self.journal
+            && let Some(entry) = entry_of(&report)
+        {
+            journal.note(entry);
+        }
         self.push(Effect::Report(report));
     }
 

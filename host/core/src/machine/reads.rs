@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use super::Machine;
-use super::exchange::{Effect, ReadAnswer, ReadId, ReadRequest};
+use super::exchange::Effect;
 use super::hosted::HostedController;
 use super::report::Report;
 use crate::account::Account;
 use crate::controller::{CallId, ControllerId, Outcome, PlanId};
 use crate::failure::{Failure, FailureClass};
+use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::rollout::Role;
 use crate::time::Instant;
 
@@ -28,9 +29,11 @@ impl<G: Clone> Machine<G> {
             let mapping = caller.mapping_of(call)?;
             Some((hosted.account.clone(), caller.live_read_room(call), mapping))
         });
+        if let Some(journal) = &mut self.outbox.journal {
+            journal.note_read_request(read, call, &request);
+        }
         let Some((account, most_bytes, mapping)) = caller else {
-            let answer = request.void();
-            self.outbox.push(Effect::Resume { read, answer });
+            self.resume(read, request.void());
             return;
         };
         // The guest has read that mapping during the call.
@@ -79,6 +82,13 @@ impl<G: Clone> Machine<G> {
                     answer = answer.refused(&failure);
                 }
             }
+        }
+        self.resume(read, answer);
+    }
+
+    fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
+        if let Some(journal) = &mut self.outbox.journal {
+            journal.note_read(read, &answer);
         }
         self.outbox.push(Effect::Resume { read, answer });
     }

@@ -106,6 +106,7 @@ impl<G: Clone> Machine<G> {
                 start_candidate(name, controller, pending, step, now.instant, outbox);
             }
         }
+        self.note_controllers();
         self.remove_unused_views();
         let changes = self.streams.reconcile(&self.store);
         for stream in changes.stop {

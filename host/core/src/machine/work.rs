@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::Machine;
 use super::exchange::{Call, Effect};
 use super::report::Report;
-use super::{Machine, UnlistedResourcesByView};
 use crate::controller::{CallRequest, World};
+use crate::journal::UnlistedResourcesByView;
 use crate::mapping::Mapping;
 use crate::rollout::Role;
 use crate::time::{Instant, Now};
@@ -61,9 +62,11 @@ impl<G: Clone> Machine<G> {
             return;
         }
         let unlisted = self.unlisted(mapping, now.instant);
+        self.note_changes();
         for (name, request) in requests {
             let mut call = call(&name, request, &unlisted, now);
             call.log_bytes = self.outbox.log.room(&name, now.instant);
+            self.note_call(&mut call);
             self.outbox.push(Effect::Call(Box::new(call)));
         }
     }
@@ -111,5 +114,6 @@ pub(super) fn call<G>(
         mapping: request.mapping,
         unlisted: Arc::clone(unlisted),
         log_bytes: usize::MAX,
+        is_recorded: false,
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use imbl::OrdMap;
 
-use crate::plan::PlanFailure;
+use crate::plan::{PlanFailure, QueueKey};
 use crate::time::Instant;
 
 /// The source of an item, which determines the lane of its queue.
@@ -185,6 +185,30 @@ pub struct PendingSnapshot {
 }
 
 impl PendingSnapshot {
+    /// A snapshot of these items alone.
+    #[must_use]
+    pub fn of(items: impl IntoIterator<Item = (QueueKey, PendingItem)>) -> Self {
+        let mut queues: BTreeMap<Arc<str>, Entries> = BTreeMap::new();
+        for (QueueKey { queue, key }, item) in items {
+            let place = Place {
+                group: Arc::default(),
+                lane: Origin::Fresh,
+                order: Order {
+                    due_at: item.due_at,
+                    serial: 0,
+                },
+            };
+            let entry = Entry::new(place, EnqueueReason::Command, item.created_at);
+            queues
+                .entry(queue.into())
+                .or_default()
+                .insert(key.into(), entry);
+        }
+        Self {
+            queues: Arc::new(queues),
+        }
+    }
+
     /// The item, if it is pending.
     #[must_use]
     pub fn get(&self, queue: &str, key: &str) -> Option<PendingItem> {

@@ -50,15 +50,19 @@ struct Entries<'a> {
 }
 
 impl Index {
-    pub(super) fn new(spec: IndexSpec) -> Self {
+    pub(super) fn new(spec: impl Into<Arc<IndexSpec>>) -> Self {
         Self {
-            spec: Arc::new(spec),
+            spec: spec.into(),
             values: OrdMap::new(),
             slots: SlotSets::default(),
             ordered: OrdSet::new(),
             free: Vector::new(),
             next: 0,
         }
+    }
+
+    pub(super) const fn spec(&self) -> &Arc<IndexSpec> {
+        &self.spec
     }
 
     pub(super) fn name(&self) -> &str {

@@ -9,9 +9,11 @@
 //! changed. A [`Snapshot`] is the state at one moment: taking one is cheap, and it
 //! never changes.
 
+mod change;
 mod feeds;
 mod index;
 mod object;
+mod replayed;
 mod segment;
 mod slots;
 mod snapshot;
@@ -29,26 +31,30 @@ use std::sync::Arc;
 use crate::manifest::{IndexSpec, Source, WatchSpec};
 use crate::path::{FieldPath, FieldTree, Segment as Step};
 
+pub use change::{StateChange, StoreKeyframe, ViewDefinition};
 pub use feeds::{Feed, FeedUpdate, Feeds};
 pub use index::Place;
+pub(crate) use object::ObjectParts;
 pub use object::{Object, ResourceVersion};
+pub use replayed::{MisfitChange, ReplayedCache};
 pub use segment::{SegmentId, SegmentSpec};
+pub use slots::Slot;
 pub use snapshot::{Entry, IndexView, Page, Snapshot, View};
 
+use change::ChangeLog;
 use index::Index;
 use segment::Segment;
-use slots::Slot;
 use state::{State, ViewState};
 
 /// The number of a view; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ViewId(u32);
+pub struct ViewId(pub(crate) u32);
 
 /// The number of a set of fields. Views that read the same fields share it, and with it
 /// the times at which these fields changed: a candidate sees the same times as the
 /// stable revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct FieldsId(u32);
+pub(crate) struct FieldsId(pub(crate) u32);
 
 /// What a view shows of its segments.
 #[derive(Clone, Debug)]
@@ -130,6 +136,8 @@ pub struct Store {
     next_segment: u32,
     next_view: u32,
     next_fields: u32,
+    /// The changes of the state, for a journal.
+    log: ChangeLog,
 }
 
 /// The fields that every view shows.
@@ -167,6 +175,7 @@ impl Store {
             wider: BTreeSet::new(),
             indexes: spec.indexes.into_iter().map(Index::new).collect(),
         };
+        self.log.note_view(view, &state);
         self.state.add_view(view, state);
         let segments = BTreeSet::new();
         self.views.insert(
@@ -231,9 +240,29 @@ impl Store {
             return;
         };
         self.state.drop_view(view);
+        self.log.note(|| StateChange::DropView(view));
         for segment in watch.segments {
             self.leave(view, segment);
         }
+    }
+
+    /// Keeps the changes of the state from now on, for [`Self::take_log`].
+    pub fn start_log(&mut self) {
+        self.log.start();
+    }
+
+    /// Takes the changes of the state since they were last taken; none without
+    /// [`Self::start_log`].
+    pub fn take_log(&mut self) -> Vec<StateChange> {
+        self.log.take()
+    }
+
+    /// The state at this moment, for a journal. Taking it is cheap.
+    #[must_use]
+    pub fn keyframe(&self) -> StoreKeyframe {
+        let specs = self.segments();
+        let specs = specs.map(|(segment, spec)| (segment, Arc::clone(spec)));
+        StoreKeyframe::new(self.state.clone(), specs.collect())
     }
 
     /// The state at this moment. Taking it is cheap, and later writes do not change it.
@@ -334,6 +363,10 @@ impl Store {
         self.state.add_segment(id, spec.kind.clone());
         let segment = Segment::new(spec.clone());
         self.by_spec.insert(Arc::clone(&segment.spec), id);
+        self.log.note(|| StateChange::AddSegment {
+            segment: id,
+            spec: Arc::clone(&segment.spec),
+        });
         self.segments.insert(id, segment);
         id
     }
@@ -356,14 +389,17 @@ impl Store {
         };
         let views = segment.readers.iter().flat_map(|reader| &reader.views);
         for view in views {
-            let Some(state) = self.state.view_mut(*view) else {
+            let Some(state) = self.state.view(*view) else {
                 continue;
             };
             let listed = segment.listed.as_ref();
-            if listed.is_some_and(|listed| !state.visible.covers(listed)) {
-                state.wider.insert(id);
-            } else {
-                state.wider.remove(&id);
+            let is_wider = listed.is_some_and(|listed| !state.visible.covers(listed));
+            if self.state.set_wider(*view, id, is_wider) {
+                self.log.note(|| StateChange::Width {
+                    view: *view,
+                    segment: id,
+                    is_wider,
+                });
             }
         }
     }
@@ -377,20 +413,14 @@ impl Store {
             self.by_spec.remove(&segment.spec);
             self.segments.remove(&id);
             self.free.extend(self.state.drop_segment(id));
+            self.log.note(|| StateChange::DropSegment(id));
         }
     }
 
     /// Shows a segment's objects in a view.
     fn show(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
-        let members = self.members(segment);
-        if let Some(state) = self.state.view_mut(view) {
-            if let Err(place) = state.ready.binary_search(&segment) {
-                state.ready.insert(place, segment);
-            }
-            for (slot, object) in &members {
-                state.reindex(*slot, None, Some(object));
-            }
-        }
+        let members = self.state.show(view, segment);
+        self.log.note(|| StateChange::Show { view, segment });
         changes.extend(members.into_iter().map(|(_, object)| Change {
             view,
             old: None,
@@ -400,24 +430,12 @@ impl Store {
 
     /// Removes a segment's objects from a view.
     fn hide(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
-        let members = self.members(segment);
-        if let Some(state) = self.state.view_mut(view) {
-            state.ready.retain(|other| *other != segment);
-            for (slot, object) in &members {
-                state.reindex(*slot, Some(object), None);
-            }
-        }
+        let members = self.state.hide(view, segment);
+        self.log.note(|| StateChange::Hide { view, segment });
         changes.extend(members.into_iter().map(|(_, object)| Change {
             view,
             old: Some(object),
             new: None,
         }));
-    }
-
-    fn members(&self, segment: SegmentId) -> Vec<(Slot, Arc<Object>)> {
-        self.state
-            .members(segment, 0)
-            .map(|(slot, object)| (slot, Arc::clone(object)))
-            .collect()
     }
 }

@@ -38,6 +38,40 @@ impl Object {
         }
     }
 
+    /// An object of a journal.
+    pub(crate) fn of_parts(parts: ObjectParts<'_>) -> Self {
+        let ObjectParts {
+            segment,
+            key,
+            uid,
+            version,
+            last_changed,
+            changed_earlier,
+            data,
+        } = parts;
+        Self {
+            segment,
+            key_len: u32::try_from(key.len()).unwrap_or_default(),
+            uid,
+            version,
+            changed: ChangeTimes::new(last_changed, changed_earlier),
+            bytes: [key.as_bytes(), data].concat().into(),
+        }
+    }
+
+    /// The last changes of sets of fields that changed before the others.
+    pub(crate) fn changed_earlier(&self) -> &[(FieldsId, Instant)] {
+        &self.changed.earlier
+    }
+
+    /// The same object with other data.
+    pub(super) fn with_data(&self, data: &[u8]) -> Self {
+        Self {
+            bytes: [self.key().as_bytes(), data].concat().into(),
+            ..self.clone()
+        }
+    }
+
     /// The segment it belongs to.
     #[must_use]
     pub fn segment(&self) -> SegmentId {
@@ -103,6 +137,20 @@ impl Object {
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
+}
+
+/// The parts of an object, as a journal has them.
+#[derive(Debug)]
+pub(crate) struct ObjectParts<'a> {
+    pub(crate) segment: SegmentId,
+    pub(crate) key: &'a str,
+    pub(crate) uid: Uid,
+    pub(crate) version: ResourceVersion,
+    /// The last change of any stored field.
+    pub(crate) last_changed: Instant,
+    /// Sets of fields whose last change was earlier.
+    pub(crate) changed_earlier: Vec<(FieldsId, Instant)>,
+    pub(crate) data: &'a [u8],
 }
 
 /// A resource version: since Kubernetes 1.35 an integer that grows with every write of

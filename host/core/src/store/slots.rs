@@ -5,7 +5,7 @@ use std::ops::Bound;
 use imbl::OrdMap;
 
 /// The place of an object in the slab. It is reused after the object is gone.
-pub(super) type Slot = u32;
+pub type Slot = u32;
 
 /// Numbered sets of slots, as a persistent map of bitmaps. Objects that were listed one
 /// after the other have neighbouring slots, and up to 64 neighbours of a set take the

@@ -21,6 +21,10 @@ impl Snapshot {
         Self(state)
     }
 
+    pub(super) const fn state(&self) -> &State {
+        &self.0
+    }
+
     /// The content of a view; none if there was no such view.
     #[must_use]
     pub fn view(&self, view: ViewId) -> Option<View<'_>> {

@@ -77,9 +77,13 @@ impl State {
 
     /// The objects with that uid, at most one in a segment.
     pub(super) fn with_uid(&self, uid: &Uid) -> impl Iterator<Item = &Arc<Object>> {
+        self.slots_with_uid(uid).map(|(_, object)| object)
+    }
+
+    /// The same with their slots.
+    pub(super) fn slots_with_uid(&self, uid: &Uid) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
         self.candidates(&self.by_uid, hash(uid))
-            .map(|(_, object)| object)
-            .filter(move |object| object.uid() == uid)
+            .filter(move |(_, object)| object.uid() == uid)
     }
 
     /// The objects of a segment in the order of their slots, starting at a slot.
@@ -114,6 +118,17 @@ impl State {
         }
         self.segments.remove(&segment);
         slots
+    }
+
+    /// All views.
+    pub(super) fn views(&self) -> impl Iterator<Item = (ViewId, &ViewState)> {
+        self.views.iter().map(|(id, view)| (*id, &**view))
+    }
+
+    /// All objects, in the order of their slots.
+    pub(super) fn objects(&self) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
+        let slots = (0..).zip(&self.slab);
+        slots.filter_map(|(slot, object)| Some((slot, object.as_ref()?)))
     }
 
     pub(super) fn add_view(&mut self, view: ViewId, state: ViewState) {
@@ -183,6 +198,67 @@ impl State {
         {
             view.reindex(slot, old, new);
         }
+    }
+
+    /// The same for every view that shows the object.
+    pub(super) fn reindex_all(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
+        let Some(segment) = new.or(old).map(Object::segment) else {
+            return;
+        };
+        let views = self.views().filter(|(_, view)| view.shows(segment));
+        let views: Vec<ViewId> = views.map(|(id, _)| id).collect();
+        for view in views {
+            self.reindex(view, slot, old, new);
+        }
+    }
+
+    /// Shows a segment's objects in a view, and returns them.
+    pub(super) fn show(&mut self, view: ViewId, segment: SegmentId) -> Vec<(Slot, Arc<Object>)> {
+        let members = self.owned_members(segment);
+        if let Some(state) = self.view_mut(view) {
+            if let Err(place) = state.ready.binary_search(&segment) {
+                state.ready.insert(place, segment);
+            }
+            for (slot, object) in &members {
+                state.reindex(*slot, None, Some(object));
+            }
+        }
+        members
+    }
+
+    /// Removes a segment's objects from a view, and returns them.
+    pub(super) fn hide(&mut self, view: ViewId, segment: SegmentId) -> Vec<(Slot, Arc<Object>)> {
+        let members = self.owned_members(segment);
+        if let Some(state) = self.view_mut(view) {
+            state.ready.retain(|other| *other != segment);
+            for (slot, object) in &members {
+                state.reindex(*slot, Some(object), None);
+            }
+        }
+        members
+    }
+
+    /// Sets whether the objects of a segment have fields that a view does not show. Returns
+    /// whether that is a change.
+    pub(super) fn set_wider(&mut self, view: ViewId, segment: SegmentId, is_wider: bool) -> bool {
+        let is_same = |state: &ViewState| state.wider.contains(&segment) == is_wider;
+        if self.view(view).is_none_or(is_same) {
+            return false;
+        }
+        if let Some(state) = self.view_mut(view) {
+            if is_wider {
+                state.wider.insert(segment);
+            } else {
+                state.wider.remove(&segment);
+            }
+        }
+        true
+    }
+
+    fn owned_members(&self, segment: SegmentId) -> Vec<(Slot, Arc<Object>)> {
+        self.members(segment, 0)
+            .map(|(slot, object)| (slot, Arc::clone(object)))
+            .collect()
     }
 
     fn candidates(

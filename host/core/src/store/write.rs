@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::object::ChangeTimes;
 use super::segment::Reader;
 use super::slots::Slot;
-use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, Store};
+use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, StateChange, Store};
 use crate::msgpack;
 use crate::mutant::Mutant;
 use crate::object::{ProjectedObject, Uid, object_key};
@@ -157,6 +157,7 @@ impl Store {
         }
         let new = Arc::new(Object::new(id, &key, item, ChangeTimes::new(now, earlier)));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
+        self.log.note_object(slot, &new, &segment.spec);
         self.state.update(slot, Arc::clone(&new));
         for view in touched {
             self.state.reindex(view, slot, Some(&old), Some(&new));
@@ -190,6 +191,7 @@ impl Store {
         let Some(segment) = self.segments.get_mut(&id) else {
             return slot;
         };
+        self.log.note_object(slot, &object, &segment.spec);
         segment.bytes += object.bytes();
         for view in segment.ready_views() {
             self.state.reindex(view, slot, None, Some(&object));
@@ -208,6 +210,10 @@ impl Store {
             return;
         };
         self.free.push(slot);
+        self.log.note(|| StateChange::Remove {
+            slot,
+            uid: object.uid().clone(),
+        });
         let Some(segment) = self.segments.get_mut(&id) else {
             return;
         };

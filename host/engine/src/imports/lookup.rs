@@ -1,10 +1,13 @@
 //! Lookups in the mapping, the queues and the notes. And the log.
 
+use std::sync::PoisonError;
+
+use davit_core::journal::SnapshotReads;
 use davit_core::manifest::Manifest;
 use wasmtime::Result;
 
 use crate::error::Mistake;
-use crate::state::State;
+use crate::state::{CallView, State};
 use crate::wit::{decisions, log, manifests, mapping, notes, queue, types};
 
 impl mapping::Host for State {
@@ -49,10 +52,20 @@ impl queue::Host for State {
             ));
         }
         let waiting = view.call.pending.get(&queue, &key);
+        view.note(|reads| reads.note_pending(&queue, &key, waiting));
         Ok(waiting.map(|waiting| queue::PendingItem {
             created_at: self.now.wall_at(waiting.created_at).0,
             due_at: self.now.wall_at(waiting.due_at).0,
         }))
+    }
+}
+
+impl CallView {
+    /// Reports a read to the journal, if there is one.
+    fn note(&self, note: impl FnOnce(&mut SnapshotReads)) {
+        if let Some(reads) = &self.call.reads {
+            note(&mut reads.lock().unwrap_or_else(PoisonError::into_inner));
+        }
     }
 }
 
@@ -62,12 +75,10 @@ fn declares_queue(manifest: &Manifest, name: &str) -> bool {
 
 impl notes::Host for State {
     fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
-        Ok(self
-            .view()?
-            .call
-            .notes
-            .get(&key)
-            .map(|value| value.to_vec()))
+        let view = self.view()?;
+        let value = view.call.notes.get(&key);
+        view.note(|reads| reads.note_note(&key, value));
+        Ok(value.map(|value| value.to_vec()))
     }
 }
 

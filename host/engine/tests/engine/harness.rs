@@ -130,6 +130,7 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
         }))),
         log_bytes: usize::MAX,
         logged: Arc::default(),
+        reads: None,
     }
 }
 

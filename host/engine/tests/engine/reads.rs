@@ -1,9 +1,10 @@
 //! What a guest can read.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use davit_core::journal::SnapshotReads;
 use davit_engine::{CallError, Guest, Limits};
 
 use crate::harness::{
@@ -32,6 +33,34 @@ async fn the_cache_answers_from_the_snapshot() {
     ] {
         assert_eq!(ask(&guest, question).await.unwrap(), answer, "{question}");
     }
+}
+
+/// A journal has what the guest read of queues and notes, and that something is missing.
+#[tokio::test]
+async fn reads_of_queues_and_notes_are_reported_if_a_journal_asks() {
+    let guest = odd_guest(limits()).await;
+    let reads = Arc::new(Mutex::new(SnapshotReads::default()));
+    for question in [
+        "pending:ns/waits",
+        "pending:ns/a",
+        "note:seen",
+        "note:other",
+    ] {
+        let mut call = call(&[question]);
+        call.reads = Some(Arc::clone(&reads));
+        guest.reconcile(call).await.unwrap();
+    }
+    let reads = reads.lock().unwrap();
+    let pending = reads.pending.iter();
+    let pending: Vec<(&str, bool)> = pending
+        .map(|(item, pending)| (item.key.as_str(), pending.is_some()))
+        .collect();
+    assert_eq!(pending, [("ns/a", false), ("ns/waits", true)]);
+    let notes = reads.notes.iter();
+    let notes: Vec<(&str, Option<&[u8]>)> = notes
+        .map(|(key, value)| (key.as_str(), value.as_deref()))
+        .collect();
+    assert_eq!(notes, [("other", None), ("seen", Some(&[0xc3][..]))]);
 }
 
 #[tokio::test]

@@ -1,10 +1,12 @@
 //! Calls into guests.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
+use davit_core::journal::{AnswerCopy, SnapshotReads};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId};
 use davit_core::time::Instant;
 
@@ -19,6 +21,8 @@ pub(super) struct CallInFlight {
     answers: Vec<ReadAnswer>,
     started: Instant,
     next: Option<Reconciliation>,
+    /// What the guest read of queues and notes, if a journal has the call.
+    reads: Option<RefCell<SnapshotReads>>,
 }
 
 impl Driver<'_> {
@@ -35,11 +39,16 @@ impl Driver<'_> {
             self.world.violated(problem);
         }
         let id = call.id;
+        let reads = call.is_recorded.then(RefCell::default);
+        if let Some(recording) = &mut self.host.recording {
+            recording.add_guest(&call.guest);
+        }
         let in_flight = CallInFlight {
             call,
             answers: Vec::new(),
             started: self.world.instant(),
             next: None,
+            reads,
         };
         self.host.calls.insert(id, in_flight);
         self.compute(id);
@@ -57,7 +66,8 @@ impl Driver<'_> {
             Reconciliation::Failed(trap)
         } else {
             let native = &in_flight.call.guest.native;
-            native.reconcile(&in_flight.call, &in_flight.answers)
+            let reads = in_flight.reads.as_ref();
+            native.reconcile(&in_flight.call, &in_flight.answers, reads)
         });
         // Some calls last while other things happen.
         let longest = if self.world.dice().chance(0.1) {
@@ -104,12 +114,15 @@ impl Driver<'_> {
             Some(Reconciliation::Failed(failure)) => Err(failure),
             None => return,
         };
-        self.host.calls.remove(&id);
+        let ended = self.host.calls.remove(&id);
+        let reads = ended.and_then(|ended| ended.reads);
+        let copy = reads.map(|reads| AnswerCopy::of(&result, reads.into_inner()).into());
         self.handle(Input::Answered {
             call: id,
             result,
             logged: 0,
             took,
+            copy,
         });
     }
 }

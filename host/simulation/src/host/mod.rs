@@ -27,6 +27,7 @@ use crate::fault::FaultKind;
 use crate::guest::Guest;
 use crate::modules::{ModuleCache, Modules};
 use crate::namespace::NAMESPACE;
+use crate::recording::Recording;
 use crate::watchdog::Watchdog;
 use crate::world::{HostIndex, Link, Notice, World};
 use calls::CallInFlight;
@@ -61,6 +62,8 @@ pub struct Host {
     /// since the last poll, and is polled immediately.
     wake: Option<Instant>,
     last_id: u64,
+    /// The journal of all its runs; none if nobody asked for it.
+    recording: Option<Recording>,
 }
 
 /// The purpose of a reminder.
@@ -97,7 +100,19 @@ impl Host {
             reachable: true,
             wake: None,
             last_id: 1 << 32,
+            recording: None,
         }
+    }
+
+    /// Records the journal of the host from its next start on.
+    pub fn record(&mut self) {
+        self.recording.get_or_insert_default();
+    }
+
+    /// The journal, if it is recorded.
+    #[must_use]
+    pub const fn recording(&self) -> Option<&Recording> {
+        self.recording.as_ref()
     }
 
     /// Whether the host runs.
@@ -206,7 +221,11 @@ impl Driver<'_> {
         link.note(format_args!("the host starts"));
         link.elect(elects.then_some(run));
         let now = self.now();
-        self.host.core = Some(davit_core::host::Host::new(now, settings));
+        let mut core = davit_core::host::Host::new(now, settings);
+        if self.host.recording.is_some() {
+            core.start_journal(now);
+        }
+        self.host.core = Some(core);
         self.host.wake = None;
         self.host.reachable = true;
     }
@@ -335,8 +354,23 @@ impl Driver<'_> {
                 break;
             }
         }
+        self.record();
         self.link().check_withdrawn();
         self.host.watchdog.settle();
+    }
+
+    /// Adds a keyframe to the journal.
+    pub fn add_keyframe(&mut self) {
+        let now = self.now();
+        if let Some(core) = &mut self.host.core {
+            core.add_keyframe(now);
+        }
+    }
+
+    fn record(&mut self) {
+        if let (Some(recording), Some(core)) = (&mut self.host.recording, &mut self.host.core) {
+            recording.add(core.take_journal());
+        }
     }
 
     /// The host may crash after an effect. Returns whether it does.

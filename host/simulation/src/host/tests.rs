@@ -1,5 +1,8 @@
+use std::cell::RefCell;
+
 use davit_core::api::ModuleSource;
 use davit_core::circuit::{CallFailure, CallFailureKind};
+use davit_core::journal::SnapshotReads;
 use davit_core::machine::{Call, ReadAnswer};
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::object::ApiResource;
@@ -19,7 +22,12 @@ const MINUTE: Duration = Duration::from_mins(1);
 struct Watcher;
 
 impl NativeGuest for Watcher {
-    fn reconcile(&self, _: &Call<Guest>, _: &[ReadAnswer]) -> Reconciliation {
+    fn reconcile(
+        &self,
+        _: &Call<Guest>,
+        _: &[ReadAnswer],
+        _: Option<&RefCell<SnapshotReads>>,
+    ) -> Reconciliation {
         Reconciliation::Failed(CallFailure::new(CallFailureKind::Trap, "never called"))
     }
 }

@@ -5,23 +5,28 @@ use std::fmt;
 
 use davit_simulation::{FaultKind, Simulation};
 
+use super::replays::Replays;
 use crate::event::Event;
 use crate::step::Step;
 
 /// What happened, and how often.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Counts(BTreeMap<String, usize>);
+pub(crate) struct Counts {
+    happened: BTreeMap<String, usize>,
+    pub(crate) replays: Replays,
+}
 
 impl Counts {
     /// Adds the counts of another story.
     pub(crate) fn add(&mut self, other: &Self) {
-        for (what, count) in &other.0 {
-            *self.0.entry(what.clone()).or_default() += count;
+        for (what, count) in &other.happened {
+            *self.happened.entry(what.clone()).or_default() += count;
         }
+        self.replays.add(&other.replays);
     }
 
     fn count(&mut self, what: String) {
-        *self.0.entry(what).or_default() += 1;
+        *self.happened.entry(what).or_default() += 1;
     }
 
     /// The steps, by kind and fault.
@@ -55,14 +60,14 @@ impl Counts {
             ("dropped", events.dropped),
             ("lost", events.waiting),
         ] {
-            let counted = self.0.entry(format!("event {what}")).or_default();
+            let counted = self.happened.entry(format!("event {what}")).or_default();
             *counted += usize::try_from(count).unwrap_or(usize::MAX);
         }
         let hosts = simulation.indexes().count();
         for fault in FaultKind::ALL {
             // A possible fault that never occurs has a count too.
             if fault.is_possible(hosts) {
-                let count = self.0.entry(format!("fault {fault:?}")).or_default();
+                let count = self.happened.entry(format!("fault {fault:?}")).or_default();
                 *count += simulation.world.fault_count(*fault);
             }
         }
@@ -78,7 +83,7 @@ fn first_word(value: &impl fmt::Debug) -> String {
 
 impl fmt::Display for Counts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (what, count) in &self.0 {
+        for (what, count) in &self.happened {
             writeln!(f, "{count:>9} {what}")?;
         }
         Ok(())

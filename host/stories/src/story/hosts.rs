@@ -30,6 +30,20 @@ impl Story {
         self.simulation.indexes().collect()
     }
 
+    /// Records the journals of all hosts.
+    pub(super) fn record(&mut self) {
+        for host in self.hosts() {
+            self.simulation.host_mut(host).record();
+        }
+    }
+
+    /// Adds keyframes to the journals, if they are recorded.
+    pub(super) fn add_keyframes(&mut self) {
+        for host in self.hosts() {
+            self.simulation.driver(host).add_keyframe();
+        }
+    }
+
     /// Whether there are several hosts.
     pub(super) fn has_replicas(&self) -> bool {
         self.simulation.indexes().count() > 1

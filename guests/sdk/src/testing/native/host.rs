@@ -8,6 +8,7 @@ use crate::bindings::davit::controller::{cache, live, types};
 use crate::component::Host;
 use davit_core::failure::Failure;
 use davit_core::gate::reads;
+use davit_core::journal::SnapshotReads;
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
@@ -28,6 +29,8 @@ pub(super) struct CallHost<'a, G> {
     /// The answers to live reads that are known, from the first on.
     answers: RefCell<std::slice::Iter<'a, ReadAnswer>>,
     probe: Option<&'a Probe>,
+    /// Gets what the guest reads of queues and notes.
+    reads: Option<&'a RefCell<SnapshotReads>>,
 }
 
 impl<'a, G> CallHost<'a, G> {
@@ -36,12 +39,20 @@ impl<'a, G> CallHost<'a, G> {
         manifest: &'a Manifest,
         answers: &'a [ReadAnswer],
         probe: Option<&'a Probe>,
+        reads: Option<&'a RefCell<SnapshotReads>>,
     ) -> Self {
         Self {
             call,
             manifest,
             answers: RefCell::new(answers.iter()),
             probe,
+            reads,
+        }
+    }
+
+    fn note(&self, note: impl FnOnce(&mut SnapshotReads)) {
+        if let Some(reads) = self.reads {
+            note(&mut reads.borrow_mut());
         }
     }
 
@@ -263,7 +274,9 @@ impl<G> Host for CallHost<'_, G> {
 
     fn pending(&self, queue: &str, key: &str) -> Option<sdk::PendingItem> {
         let now = self.call.now;
-        let waiting = self.call.pending.get(queue, key)?;
+        let waiting = self.call.pending.get(queue, key);
+        self.note(|reads| reads.note_pending(queue, key, waiting));
+        let waiting = waiting?;
         Some(sdk::PendingItem {
             created_at: now.wall_at(waiting.created_at).0,
             due_at: now.wall_at(waiting.due_at).0,
@@ -271,7 +284,9 @@ impl<G> Host for CallHost<'_, G> {
     }
 
     fn note(&self, key: &str) -> Option<Vec<u8>> {
-        self.call.notes.get(key).map(|value| value.to_vec())
+        let value = self.call.notes.get(key);
+        self.note(|reads| reads.note_note(key, value));
+        value.map(|value| value.to_vec())
     }
 
     fn log(&self, level: sdk::Level, message: &str, _fields: &[(String, String)]) {

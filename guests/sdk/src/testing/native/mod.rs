@@ -5,10 +5,12 @@ mod host;
 mod manifest;
 mod probe;
 
+use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use davit_core::circuit::{CallFailure, CallFailureKind};
+use davit_core::journal::SnapshotReads;
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_simulation::{Guest, NativeGuest, Reconciliation};
@@ -69,8 +71,9 @@ impl<C: Controller> Native<C> {
         call: &Call<G>,
         answers: &[ReadAnswer],
         probe: Option<&Probe>,
+        reads: Option<&RefCell<SnapshotReads>>,
     ) -> Decisions {
-        let host = CallHost::new(call, &self.manifest, answers, probe);
+        let host = CallHost::new(call, &self.manifest, answers, probe, reads);
         let items: Vec<_> = call
             .items
             .iter()
@@ -110,8 +113,13 @@ impl<C> fmt::Debug for Native<C> {
 }
 
 impl<C: Controller> NativeGuest for Native<C> {
-    fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation {
-        match self.decide(call, answers, None) {
+    fn reconcile(
+        &self,
+        call: &Call<Guest>,
+        answers: &[ReadAnswer],
+        reads: Option<&RefCell<SnapshotReads>>,
+    ) -> Reconciliation {
+        match self.decide(call, answers, None, reads) {
             Ok(decisions) => match self.read(call, decisions) {
                 Ok(decisions) => Reconciliation::Decided(decisions),
                 Err(failure) => Reconciliation::Failed(failure),

@@ -168,6 +168,7 @@ fn a_plan_decided_when_it_must_not_start_any_more_is_not_executed() {
             result: Ok(deletions(&call)),
             logged: 0,
             took: Duration::from_millis(1),
+            copy: None,
         };
         bench.host.handle(bench.now, Input::Machine(decided));
         match ends {

@@ -234,6 +234,7 @@ fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
         result: Ok(vec![decision]),
         logged: 0,
         took: Duration::ZERO,
+        copy: None,
     };
     bench.execute(answer);
     let dry_run = desired("one", Settings::default());

@@ -1,6 +1,7 @@
 //! The machine without a driver: no clock, no I/O, and guests that are names.
 
 mod changes;
+mod journal;
 mod starts;
 mod streams;
 mod work;
@@ -269,6 +270,7 @@ fn answered(call: &Call<Guest>, deletes: bool) -> Input {
         result: Ok(decisions.collect()),
         logged: 0,
         took: Duration::from_millis(1),
+        copy: None,
     }
 }
 

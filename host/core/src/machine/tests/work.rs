@@ -137,6 +137,7 @@ fn a_large_answer_of_one_controller_does_not_hold_up_another() {
             result: Ok(vec![decision]),
             logged: 0,
             took: Duration::ZERO,
+            copy: None,
         },
     );
     bench.machine.handle(now, answered(&small, true));
@@ -174,6 +175,7 @@ fn a_guest_that_fails_opens_its_circuit() {
             result: Err(failure),
             logged: 0,
             took: SECOND,
+            copy: None,
         });
         let opened = |report: &Report| matches!(report, Report::CircuitOpened { .. });
         if bench.reports.iter().any(opened) {
@@ -376,6 +378,7 @@ fn an_item_whose_read_was_throttled_waits_as_long_as_the_server_asked() {
         result: Ok(vec![retry]),
         logged: 0,
         took: SECOND,
+        copy: None,
     });
     bench.pass(4 * SECOND);
     assert!(bench.calls.is_empty(), "the server is not asked too early");
@@ -459,6 +462,7 @@ fn the_text_of_a_guest_in_the_log_has_a_bound() {
             result: Err(CallFailure::new(CallFailureKind::Trap, "unreachable")),
             logged,
             took: Duration::ZERO,
+            copy: None,
         });
     };
     answer(&mut bench, &call, most - 1000);

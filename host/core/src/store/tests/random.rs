@@ -98,10 +98,11 @@ fn filter() -> impl Strategy<Value = IndexFilter> {
     })
 }
 
-/// The store and its model, side by side.
+/// The store, its model, and what its changes lead to, side by side.
 #[derive(Default)]
 struct Pair {
     store: Store,
+    replayed: ReplayedCache,
     model: Model,
     now: u64,
     /// The fields of each segment at an earlier moment.
@@ -184,7 +185,31 @@ impl Pair {
             by_view(self.view_changes(&changes)),
             by_view(told.unwrap_or_default())
         );
+        for change in self.store.take_log() {
+            self.replayed.apply(&change).unwrap();
+        }
         self.check();
+        self.check_replayed();
+    }
+
+    /// The changes lead to the same state, except for versions that changed alone; a keyframe
+    /// has these too.
+    fn check_replayed(&self) {
+        let now = self.store.snapshot();
+        let mut keyframe = ReplayedCache::default();
+        for change in self.store.keyframe().changes() {
+            keyframe.apply(&change).unwrap();
+        }
+        for view in self.store.views() {
+            let shown = show(&now, view);
+            let replayed = [&self.replayed, &keyframe].map(ReplayedCache::snapshot);
+            for replayed in &replayed {
+                assert_eq!(order(replayed, view), order(&now, view));
+            }
+            let [changes, keyframe] = replayed.map(|snapshot| show(&snapshot, view));
+            assert_eq!(keyframe, shown);
+            assert_eq!(without_versions(changes), without_versions(shown));
+        }
     }
 
     fn segment(&self, position: usize) -> Option<SegmentId> {
@@ -248,6 +273,25 @@ impl Pair {
             }
         }
     }
+}
+
+/// The keys of a view, as pages have them, with their places.
+fn order(snapshot: &Snapshot, view: ViewId) -> Vec<(String, Option<u64>)> {
+    let view = snapshot.view(view).unwrap();
+    let mut keys = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let page = view.keys(at, 1);
+        cursor = page.next;
+        keys.extend(page.items.into_iter().map(|key| (key.into_owned(), cursor)));
+    }
+    keys
+}
+
+fn without_versions(mut view: VisibleView) -> VisibleView {
+    let objects = view.objects.iter_mut().chain(view.by_uid.values_mut());
+    objects.for_each(|object| object.version.clear());
+    view
 }
 
 /// The changes by view and key, in the order of arrival; the order among keys does not
@@ -394,6 +438,7 @@ proptest! {
     #[test]
     fn the_store_matches_its_model(ops in prop::collection::vec(op(), 1..60)) {
         let mut pair = Pair::default();
+        pair.store.start_log();
         for view in [Op::AddView(0), Op::Attach { view: 0, segment: 0 }] {
             pair.run(view);
         }

@@ -1,0 +1,234 @@
+//! The entries of a journal.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::reads::{LiveRead, SnapshotReads};
+use crate::account::Account;
+use crate::circuit::CallFailure;
+use crate::controller::{CallId, ControllerId, DecisionId, Outcome};
+use crate::coverage::UnlistedResource;
+use crate::digest::ModuleDigest;
+use crate::gate::{Mode, Ruling};
+use crate::grant::Grant;
+use crate::mapping::Mapping;
+use crate::object::ObjectRef;
+use crate::plan::{Decision, QueueKey, WorkItem};
+use crate::queue::EnqueueReason;
+use crate::revision::CallLimits;
+use crate::rollout::Role;
+use crate::store::{ResourceVersion, Slot, StateChange, ViewId};
+use crate::time::Now;
+use crate::watch::Condition;
+
+/// The resources of which each view may lack objects.
+pub type UnlistedResourcesByView = Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>;
+
+/// An entry and its time.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// Both clocks of the host.
+    pub now: Now,
+    /// What happened.
+    pub entry: Entry,
+}
+
+/// What the host saw or decided.
+#[derive(Clone, Debug)]
+pub enum Entry {
+    /// The entries up to [`Self::KeyframeEnd`] are the whole state.
+    Keyframe {
+        /// Whether the journal of a host that has just started starts with it: identifiers
+        /// of earlier entries mean nothing any more.
+        is_start: bool,
+    },
+    /// The state is complete.
+    KeyframeEnd,
+    /// The cache changed.
+    Cache(StateChange),
+    /// The API server serves these resources.
+    Mapping(Arc<Mapping>),
+    /// Views may lack objects of these resources.
+    Unlisted(UnlistedResourcesByView),
+    /// A controller as it is from now on.
+    Controller(Arc<ControllerEntry>),
+    /// A controller was removed.
+    Removed {
+        /// Its name.
+        controller: String,
+    },
+    /// A controller's spec as it is from now on, as JSON.
+    Spec {
+        /// The controller's name.
+        controller: String,
+        /// The spec, as JSON.
+        spec: Arc<str>,
+    },
+    /// A guest was called.
+    Call(CallEntry),
+    /// A call ended.
+    Answer(Box<AnswerEntry>),
+    /// A call has failed: its guest, or the host, which refuses an answer that exceeds a bound.
+    Failure {
+        /// The call.
+        call: CallId,
+        /// Why.
+        failure: CallFailure,
+    },
+    /// The gate ruled on a plan.
+    Ruling(Box<RulingEntry>),
+    /// The execution of a plan ended.
+    Execution(Box<ExecutionEntry>),
+    /// The condition of a stream changed.
+    Stream(StreamEntry),
+}
+
+/// A controller and the revisions that run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControllerEntry {
+    /// Its name.
+    pub name: String,
+    /// The id that its calls and plans have; none until it runs.
+    pub id: Option<ControllerId>,
+    /// Whether this replica leads it.
+    pub leads: bool,
+    /// Its mode.
+    pub mode: Mode,
+    /// The account that reads and writes for it; none for the host's own.
+    pub account: Option<Account>,
+    /// What its guests may read and write.
+    pub grant: Grant,
+    /// The stable revision; none until it runs.
+    pub stable: Option<RevisionEntry>,
+    /// The candidate, if one runs.
+    pub candidate: Option<CandidateEntry>,
+}
+
+impl ControllerEntry {
+    /// The revision with this role.
+    #[must_use]
+    pub fn revision(&self, role: Role) -> Option<&RevisionEntry> {
+        match role {
+            Role::Stable => self.stable.as_ref(),
+            Role::Candidate => self.candidate.as_ref().map(|one| &one.revision),
+        }
+    }
+}
+
+/// A revision that runs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RevisionEntry {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The digest of its module.
+    pub module: ModuleDigest,
+    /// Its configuration, as the guest receives it.
+    pub config: Arc<[u8]>,
+    /// What its calls may use.
+    pub limits: CallLimits,
+    /// The view of each watch, by the watch's name.
+    pub views: Arc<BTreeMap<String, ViewId>>,
+}
+
+/// A candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CandidateEntry {
+    /// The revision.
+    pub revision: RevisionEntry,
+    /// Its share, in percent of the cohorts.
+    pub weight: u32,
+    /// The number of its step.
+    pub step: u32,
+}
+
+/// A call into a guest. Its time is that of the record.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallEntry {
+    /// Identifies the answer.
+    pub id: CallId,
+    /// The name of the controller.
+    pub controller: Arc<str>,
+    /// The name of the revision.
+    pub revision: Arc<str>,
+    /// Its role.
+    pub role: Role,
+    /// The items.
+    pub items: Vec<WorkItem>,
+    /// What made each item due; none for a page.
+    pub reasons: Vec<EnqueueReason>,
+    /// The decision whose next page the call asks for; none for new decisions.
+    pub continues: Option<DecisionId>,
+}
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AnswerEntry {
+    /// The call.
+    pub call: CallId,
+    /// A decision for each item, in their order, or the failure.
+    pub result: Result<Vec<Decision>, CallFailure>,
+    /// Whether the answer counts for nothing: the revision was replaced meanwhile.
+    pub is_void: bool,
+    /// How long the call took.
+    pub took: Duration,
+    /// What the guest read of its queues and notes; none if the driver did not report it.
+    pub reads: Option<SnapshotReads>,
+    /// What it read live, in order.
+    pub live: Vec<LiveRead>,
+    /// The versions of the targets of the decisions' plans in the call's snapshot, by the
+    /// slots of the objects.
+    pub versions: Vec<(Slot, ResourceVersion)>,
+}
+
+/// A ruling of the gate.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RulingEntry {
+    /// The name of the controller.
+    pub controller: String,
+    /// The name of the revision that decided the plan.
+    pub revision: Arc<str>,
+    /// Its role.
+    pub role: Role,
+    /// The work item.
+    pub item: QueueKey,
+    /// The decision that the plan is a part of.
+    pub decision: DecisionId,
+    /// The target of the plan.
+    pub target: ObjectRef,
+    /// The reason of the plan.
+    pub reason: String,
+    /// The ruling.
+    pub ruling: Ruling,
+}
+
+/// The end of a plan's execution.
+#[derive(Clone, Debug)]
+pub struct ExecutionEntry {
+    /// The name of the controller.
+    pub controller: String,
+    /// The name of the revision that decided the plan.
+    pub revision: Arc<str>,
+    /// The decision that the plan is a part of.
+    pub decision: DecisionId,
+    /// The target of the plan.
+    pub target: ObjectRef,
+    /// The reason of the plan.
+    pub reason: String,
+    /// The outcome.
+    pub outcome: Outcome,
+    /// How long it took, without the wait for its turn.
+    pub took: Duration,
+}
+
+/// The condition of a stream.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StreamEntry {
+    /// Its resource.
+    pub resource: String,
+    /// The condition.
+    pub condition: Condition,
+    /// Whether the cache shows this stream. Otherwise the stream is only listing, to
+    /// replace another one.
+    pub is_current: bool,
+}

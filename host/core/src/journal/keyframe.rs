@@ -1,0 +1,68 @@
+//! Keyframes: the whole state at one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::entry::{ControllerEntry, Entry, Record, UnlistedResourcesByView};
+use crate::api::ControllerSpec;
+use crate::mapping::Mapping;
+use crate::store::StoreKeyframe;
+use crate::time::Now;
+
+/// What a host gives to its journal, in order.
+#[derive(Debug)]
+pub enum JournalItem {
+    /// One entry.
+    Record(Record),
+    /// The state at this moment. Its entries come before those of later items.
+    Keyframe(Box<Keyframe>),
+}
+
+/// The state at one moment, as references. Making it is cheap, whatever the size of the
+/// cache.
+#[derive(Clone, Debug)]
+pub struct Keyframe {
+    pub(super) now: Now,
+    pub(super) is_start: bool,
+    pub(super) store: StoreKeyframe,
+    pub(super) mapping: Option<Arc<Mapping>>,
+    pub(super) unlisted: Option<UnlistedResourcesByView>,
+    pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
+    pub(super) specs: BTreeMap<String, ControllerSpec>,
+}
+
+impl Keyframe {
+    /// The time of the state.
+    #[must_use]
+    pub const fn now(&self) -> Now {
+        self.now
+    }
+
+    /// The state as entries, from [`Entry::Keyframe`] to [`Entry::KeyframeEnd`].
+    pub fn entries(&self) -> impl Iterator<Item = Record> {
+        let start = Entry::Keyframe {
+            is_start: self.is_start,
+        };
+        let mapping = self.mapping.iter().cloned().map(Entry::Mapping);
+        let unlisted = self.unlisted.iter().cloned().map(Entry::Unlisted);
+        let controllers = self.controllers.values().cloned().map(Entry::Controller);
+        let specs = self.specs.iter().map(|(name, spec)| spec_entry(name, spec));
+        let now = self.now;
+        std::iter::once(start)
+            .chain(self.store.changes().map(Entry::Cache))
+            .chain(mapping)
+            .chain(unlisted)
+            .chain(controllers)
+            .chain(specs)
+            .chain([Entry::KeyframeEnd])
+            .map(move |entry| Record { now, entry })
+    }
+}
+
+/// The entry of a spec.
+pub(super) fn spec_entry(name: &str, spec: &ControllerSpec) -> Entry {
+    Entry::Spec {
+        controller: name.to_owned(),
+        spec: serde_json::to_string(spec).unwrap_or_default().into(),
+    }
+}

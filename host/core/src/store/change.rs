@@ -1,0 +1,204 @@
+//! Changes of the store's state, in the form in which a journal keeps them: applied in
+//! order to an empty [`ReplayedCache`](super::ReplayedCache), they give the same state.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use super::index::Index;
+use super::slots::Slot;
+use super::state::{State, ViewState};
+use super::{FieldsId, Object, SegmentId, SegmentSpec, ViewId, ViewKey};
+use crate::manifest::IndexSpec;
+use crate::object::Uid;
+use crate::path::FieldTree;
+use crate::secrets;
+
+/// A change of the state. What follows from it is not a change of its own: the indexes
+/// follow from the objects.
+///
+/// There is none for a version that changes alone, as with every heartbeat of a node.
+#[derive(Clone, Debug)]
+pub enum StateChange {
+    /// A view without objects.
+    AddView(Arc<ViewDefinition>),
+    /// The view is gone.
+    DropView(ViewId),
+    /// A segment without objects.
+    AddSegment {
+        /// The segment.
+        segment: SegmentId,
+        /// Its resource and selectors.
+        spec: Arc<SegmentSpec>,
+    },
+    /// The segment is gone, with its objects. No view shows it any more.
+    DropSegment(SegmentId),
+    /// A view shows the objects of a segment.
+    Show {
+        /// The view.
+        view: ViewId,
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// A view shows the objects of a segment no more.
+    Hide {
+        /// The view.
+        view: ViewId,
+        /// The segment.
+        segment: SegmentId,
+    },
+    /// Whether the objects of a segment have fields that a view does not show.
+    Width {
+        /// The view.
+        view: ViewId,
+        /// The segment.
+        segment: SegmentId,
+        /// Whether they have.
+        is_wider: bool,
+    },
+    /// A new object, or the next state of the object in that slot. Pages of a view follow
+    /// the order of the slots.
+    Put {
+        /// Its slot.
+        slot: Slot,
+        /// The object, without the data of a Secret.
+        object: Arc<Object>,
+        /// Whether it is a Secret whose data is left out.
+        is_stripped: bool,
+    },
+    /// The object in the slot is gone.
+    Remove {
+        /// The slot.
+        slot: Slot,
+        /// The object's uid.
+        uid: Uid,
+    },
+}
+
+/// What a view shows, and how.
+#[derive(Clone, Debug)]
+pub struct ViewDefinition {
+    pub(crate) view: ViewId,
+    pub(crate) key: ViewKey,
+    pub(crate) fields: FieldsId,
+    pub(crate) visible: Arc<FieldTree>,
+    pub(crate) indexes: Vec<Arc<IndexSpec>>,
+}
+
+impl ViewDefinition {
+    fn of(view: ViewId, state: &ViewState) -> Self {
+        Self {
+            view,
+            key: state.key,
+            fields: state.fields,
+            visible: Arc::clone(&state.visible),
+            indexes: state
+                .indexes
+                .iter()
+                .map(|index| index.spec().clone())
+                .collect(),
+        }
+    }
+
+    /// The view without objects.
+    pub(super) fn state(&self) -> ViewState {
+        ViewState {
+            key: self.key,
+            fields: self.fields,
+            visible: Arc::clone(&self.visible),
+            wider: BTreeSet::new(),
+            ready: Vec::new(),
+            indexes: self.indexes.iter().cloned().map(Index::new).collect(),
+        }
+    }
+}
+
+/// The changes since they were last taken, while somebody takes them.
+#[derive(Debug, Default)]
+pub(super) struct ChangeLog(Option<Vec<StateChange>>);
+
+impl ChangeLog {
+    /// Keeps changes from now on.
+    pub(super) fn start(&mut self) {
+        self.0.get_or_insert_default();
+    }
+
+    /// Takes the changes.
+    pub(super) fn take(&mut self) -> Vec<StateChange> {
+        self.0.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    pub(super) fn note(&mut self, change: impl FnOnce() -> StateChange) {
+        if let Some(changes) = &mut self.0 {
+            changes.push(change());
+        }
+    }
+
+    pub(super) fn note_view(&mut self, view: ViewId, state: &ViewState) {
+        self.note(|| StateChange::AddView(Arc::new(ViewDefinition::of(view, state))));
+    }
+
+    pub(super) fn note_object(&mut self, slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) {
+        self.note(|| put(slot, object, spec));
+    }
+}
+
+/// An object as the journal has it.
+fn put(slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) -> StateChange {
+    let is_secret = secrets::are_of(&spec.resource);
+    let stripped = is_secret.then(|| secrets::without_data(object.data()));
+    let stripped = stripped.flatten();
+    StateChange::Put {
+        slot,
+        is_stripped: stripped.is_some(),
+        object: match stripped {
+            Some(data) => Arc::new(object.with_data(&data)),
+            None => Arc::clone(object),
+        },
+    }
+}
+
+/// The state at one moment. Taking it is cheap; reading it is not.
+#[derive(Clone, Debug)]
+pub struct StoreKeyframe {
+    state: State,
+    specs: Vec<(SegmentId, Arc<SegmentSpec>)>,
+}
+
+impl StoreKeyframe {
+    pub(super) const fn new(state: State, specs: Vec<(SegmentId, Arc<SegmentSpec>)>) -> Self {
+        Self { state, specs }
+    }
+
+    /// The changes that lead from an empty store to this state: segments, views, objects
+    /// in the order of their slots, and what the views show.
+    pub fn changes(&self) -> impl Iterator<Item = StateChange> {
+        let specs = self.specs.iter();
+        let segments = specs.map(|(segment, spec)| StateChange::AddSegment {
+            segment: *segment,
+            spec: Arc::clone(spec),
+        });
+        let views = self.state.views();
+        let views =
+            views.map(|(view, state)| StateChange::AddView(ViewDefinition::of(view, state).into()));
+        let objects = self.state.objects().filter_map(|(slot, object)| {
+            let spec = self
+                .specs
+                .binary_search_by_key(&object.segment(), |it| it.0);
+            let (_, spec) = self.specs.get(spec.ok()?)?;
+            Some(put(slot, object, spec))
+        });
+        let shows = self.state.views().flat_map(|(view, state)| {
+            let wider = state.wider.iter().map(move |segment| StateChange::Width {
+                view,
+                segment: *segment,
+                is_wider: true,
+            });
+            let ready = state.ready.iter().map(move |segment| StateChange::Show {
+                view,
+                segment: *segment,
+            });
+            wider.chain(ready)
+        });
+        segments.chain(views).chain(objects).chain(shows)
+    }
+}
