@@ -36,7 +36,8 @@ pub struct Settings {
     pub total_bytes: u64,
     /// A segment is removed when the one that follows it is older than this.
     pub max_age: Duration,
-    /// The size of a block, in bytes before compression: what a reader decompresses at least.
+    /// The size of a block, in bytes before compression: what a reader decompresses at least. More
+    /// than 4 MiB compress no better.
     pub block_bytes: usize,
     /// The level of zstd, 1 to 19.
     pub level: i32,
@@ -45,12 +46,12 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            segment_age: Duration::from_secs(4 * 3600),
+            segment_age: Duration::from_secs(6 * 3600),
             segment_bytes: 64 << 20,
-            total_bytes: 2 << 30,
+            total_bytes: 1 << 30,
             max_age: Duration::from_secs(7 * 24 * 3600),
-            block_bytes: 1 << 20,
-            level: 3,
+            block_bytes: 4 << 20,
+            level: 6,
         }
     }
 }
