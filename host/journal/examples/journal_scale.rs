@@ -1,7 +1,7 @@
 //! What a journal costs at 150,000 pods, 5,000 nodes and 20 changes of pods a second:
 //!
 //! ```text
-//! cargo run --release -p davit-journal --example journal_scale -- [HOURS] [LEVEL] [BLOCK_KIB]
+//! cargo run --release -p davit-journal --example journal_scale -- HOURS LEVEL BLOCK_KIB
 //! ```
 //!
 //! It records a keyframe and some hours of changes, flushed once a second of the journal's time,
@@ -11,7 +11,9 @@
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
-    clippy::print_stdout,
+    clippy::cast_possible_wrap,
+    clippy::cast_sign_loss,
+    clippy::indexing_slicing,
     clippy::unwrap_used,
     reason = "figures for people; an example that cannot go on is to fail"
 )]
@@ -129,7 +131,7 @@ fn measured<T>(operation: impl FnOnce() -> T) -> (T, Duration) {
     let before = now();
     let result = operation();
 
-    (result, duration(now()) - duration(before))
+    (result, duration(now()).saturating_sub(duration(before)))
 }
 
 fn peak_memory() -> u64 {

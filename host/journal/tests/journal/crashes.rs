@@ -1,7 +1,9 @@
 //! A writer is killed: its last segment ends anywhere.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use davit_journal::{Reader, Recovery, SegmentState};
 
@@ -36,6 +38,62 @@ fn what_was_flushed_survives_the_end_of_the_process() {
         reader.segments()[0].state,
         SegmentState::Unfinished { tail: 0 }
     );
+}
+
+/// The process that is killed: it records, and prints how much it has flushed.
+#[test]
+#[ignore = "runs within the test that kills it"]
+fn recording_process() {
+    let Some(directory) = std::env::var_os(DIRECTORY) else {
+        return;
+    };
+    let mut writer = open(Path::new(&directory), small());
+    start(&mut writer, START, 3);
+    for number in 0.. {
+        append(&mut writer, number..number + 1, true);
+        println!("\nflushed {}", number + 1);
+    }
+}
+
+const DIRECTORY: &str = "JOURNAL_OF_THE_TEST";
+
+#[test]
+fn kill_9_loses_nothing_that_was_flushed_and_readers_see_whole_entries_meanwhile() {
+    let directory = directory();
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args([
+            "--ignored",
+            "--exact",
+            "crashes::recording_process",
+            "--nocapture",
+        ])
+        .env(DIRECTORY, directory.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut flushed = 0;
+    for line in lines.map(Result::unwrap) {
+        let Some(number) = line.strip_prefix("flushed ") else {
+            continue;
+        };
+        flushed = number.parse().unwrap();
+        if flushed % 40 == 0 {
+            let seen = changes(directory.path());
+            assert!(seen.len() >= flushed);
+            assert_eq!(seen, numbered(0..seen.len()));
+            assert_eq!(verify(directory.path()).damages, 0);
+        }
+        if flushed == 1000 {
+            child.kill().unwrap();
+        }
+    }
+    assert!(!child.wait().unwrap().success());
+    let (writer, _) = reopen(directory.path(), small(), START).unwrap();
+    let kept = changes(directory.path());
+    assert!(kept.len() >= flushed, "{} of {flushed}", kept.len());
+    assert_eq!(kept, numbered(0..kept.len()));
+    drop(writer);
 }
 
 #[test]

@@ -30,11 +30,15 @@ struct Disk(Rc<RefCell<Faults>>);
 
 impl Disk {
     fn fails(&self) -> io::Result<()> {
-        match self.0.borrow().is_failing {
-            true => Err(io::Error::other("input/output error")),
-            false => Ok(()),
-        }
+        broken(self.0.borrow().is_failing)
     }
+}
+
+fn broken(is_broken: bool) -> io::Result<()> {
+    if is_broken {
+        return Err(io::Error::other("input/output error"));
+    }
+    Ok(())
 }
 
 impl Storage for Disk {
@@ -63,10 +67,8 @@ impl Storage for Disk {
 
     fn sync(&mut self, file: &mut File) -> io::Result<()> {
         self.fails()?;
-        match self.0.borrow().is_sync_failing {
-            true => Err(io::Error::other("input/output error")),
-            false => Quick.sync(file),
-        }
+        broken(self.0.borrow().is_sync_failing)?;
+        Quick.sync(file)
     }
 
     fn sync_directory(&mut self, path: &Path) -> io::Result<()> {

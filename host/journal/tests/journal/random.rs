@@ -196,11 +196,7 @@ impl Run {
         expected
     }
 
-    fn check(
-        &self,
-        query: &Query,
-        expected: Vec<(Part, u64, Record)>,
-    ) -> Result<(), TestCaseError> {
+    fn check(&self, query: &Query, expected: &[(Part, u64, Record)]) -> Result<(), TestCaseError> {
         let reader = Reader::open(self.directory.path()).unwrap();
         let found = reader.entries(query).map(|entry| {
             let entry: Entry = entry.unwrap();
@@ -209,7 +205,7 @@ impl Run {
         let found: Vec<_> = found.collect();
         let place = found
             .iter()
-            .zip(&expected)
+            .zip(expected)
             .take_while(|(one, other)| one == other)
             .count();
         prop_assert_eq!(found.get(place), expected.get(place), "after {}", place);
@@ -255,9 +251,9 @@ proptest! {
                 query = query.about(object);
             }
             let expected = run.expected(from, to, object.as_deref());
-            run.check(&query, expected.clone())?;
+            run.check(&query, &expected)?;
             let span = expected.into_iter().filter(|(part, ..)| *part == Part::Span);
-            run.check(&query.without_lead_in(), span.collect())?;
+            run.check(&query.without_lead_in(), &span.collect::<Vec<_>>())?;
         }
     }
 }
