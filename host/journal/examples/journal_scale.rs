@@ -250,7 +250,7 @@ impl Pod {
         pair(
             &mut into,
             "name",
-            &format!("{replica_set}-{}", suffix(mix(number ^ 77), 5)),
+            &format!("{replica_set}-{}", suffix(mix(number ^ 0x77), 5)),
         );
         pair(&mut into, "namespace", &format!("team-{}", workload % 120));
         pair(&mut into, "uid", &self.uid);
@@ -287,7 +287,11 @@ impl Pod {
         text(&mut into, "spec");
         write_map_len(&mut into, u32::from(phase > 0)).unwrap();
         if phase > 0 {
-            pair(&mut into, "nodeName", &node_name(mix(number ^ 99) % NODES));
+            pair(
+                &mut into,
+                "nodeName",
+                &node_name(mix(number ^ 0x99) % NODES),
+            );
         }
         text(&mut into, "status");
         self.status(&mut into, phase, time);

@@ -10,6 +10,7 @@
 //! Nothing here has a thread or reads a clock: times are arguments, in microseconds since the
 //! Unix epoch.
 
+mod directory;
 mod format;
 mod reader;
 mod segment;
@@ -22,7 +23,7 @@ use std::path::{Path, PathBuf};
 pub use format::{MAX_ENTRY, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, VERSION};
 pub use reader::{Entries, Query, Reader, SegmentInfo, SegmentState, Verification};
 pub use storage::{Files, Storage};
-pub use writer::{Cut, Recovery, Settings, Totals, Writer};
+pub use writer::{Recovery, Settings, Totals, Writer};
 
 /// One entry of the journal, as a reader yields it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,15 @@ pub enum Part {
     LeadIn,
     /// Its time is in the span.
     Span,
+}
+
+/// A torn tail that was cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// The segment. It was removed if not even its header was complete.
+    pub path: PathBuf,
+    /// How many bytes were cut.
+    pub bytes: u64,
 }
 
 /// What failed, and on which file.

@@ -8,10 +8,11 @@ use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use crate::directory::{self, file_name};
 use crate::format::{
     BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
 };
-use crate::segment::{self, Index, Inflater, SegmentFile, Walk};
+use crate::segment::{Index, Inflater, SegmentFile, Walk};
 use crate::{Cause, Damage, Entry, Error, Part};
 
 /// How many damages a [`Verification`] lists; it counts all.
@@ -190,7 +191,7 @@ impl Reader {
     /// A segment with a damaged header is one of [`Reader::unreadable`].
     pub fn open(path: &Path) -> Result<Self, Error> {
         let paths = if path.is_dir() {
-            let listings = segment::list(path)?.into_iter();
+            let listings = directory::list(path)?.into_iter();
             listings.map(|listing| listing.path).collect()
         } else {
             vec![path.to_owned()]
@@ -287,7 +288,7 @@ impl Reader {
             .map_err(|source| Error::io("create the directory", directory, source))?;
         let mut verification = Verification::default();
         for info in self.covering(&Query::new(from, to)) {
-            let name = segment::file_name(info.sequence, info.start);
+            let name = file_name(info.sequence, info.start);
             let path = directory.join(name);
             copy(info, &path)?;
             match SegmentInfo::read(&path) {

@@ -1,6 +1,6 @@
 //! One segment, for reading: its header, its chunks, its index, and where it ends.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,55 +14,8 @@ use crate::format::{
 };
 use crate::{Cause, Damage, Error};
 
-const EXTENSION: &str = ".journal";
 /// How much of a file is searched at once for the next chunk.
 const WINDOW: usize = 64 << 10;
-
-/// A segment as the directory lists it. Nothing of the file was read.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Listing {
-    pub(crate) sequence: u64,
-    pub(crate) start: i64,
-    pub(crate) path: PathBuf,
-    pub(crate) bytes: u64,
-}
-
-/// The sequence comes first: names sort as the segments follow each other, also if the clock was
-/// set back between two of them.
-pub(crate) fn file_name(sequence: u64, start: i64) -> String {
-    format!("{sequence:012}-{start:017}{EXTENSION}")
-}
-
-/// The segments of a directory, in the order in which they were written.
-pub(crate) fn list(directory: &Path) -> Result<Vec<Listing>, Error> {
-    let failed = |source| Error::io("list", directory, source);
-    let mut segments = Vec::new();
-    for entry in fs::read_dir(directory).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
-        let name = entry.file_name();
-        let Some((sequence, start)) = name.to_str().and_then(parse_name) else {
-            continue;
-        };
-        match entry.metadata() {
-            Ok(metadata) => segments.push(Listing {
-                sequence,
-                start,
-                path: entry.path(),
-                bytes: metadata.len(),
-            }),
-            // The writer removed it just now.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    segments.sort();
-    Ok(segments)
-}
-
-fn parse_name(name: &str) -> Option<(u64, i64)> {
-    let (sequence, start) = name.strip_suffix(EXTENSION)?.split_once('-')?;
-    Some((sequence.parse().ok()?, start.parse().ok()?))
-}
 
 /// A segment that is open for reading.
 pub(crate) struct SegmentFile {

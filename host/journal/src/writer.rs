@@ -3,8 +3,6 @@
 //! A failed operation ends the segment. What was half written is cut, and the caller starts
 //! another segment when it likes; until then every operation returns [`Error::NoSegment`].
 
-use std::collections::VecDeque;
-use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,17 +10,14 @@ use std::time::Duration;
 use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
 use zstd::zstd_safe::compress_bound;
 
+use crate::directory::{Directory, Listing, file_name};
 use crate::format::{
     BlockRecord, CHUNK, CHUNK_HEADER, ChunkHeader, FIRST, Header, INDEX, KEYFRAME, KEYFRAME_END,
     MAX_ENTRY, MAX_INDEX, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, MAX_WINDOW_LOG, Span, Trailer,
     fingerprint, put_entry,
 };
-use crate::segment::{self, Listing, SegmentFile};
 use crate::storage::{Files, Storage};
-use crate::{Cause, Error};
-
-/// The file that a writer locks while it records in a directory.
-const LOCK: &str = "lock";
+use crate::{Cut, Error};
 
 /// How large a journal becomes, and how it is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -65,15 +60,6 @@ pub struct Recovery {
     pub removed: Vec<PathBuf>,
 }
 
-/// A torn tail that was cut.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cut {
-    /// The segment. It was removed if not even its header was complete.
-    pub path: PathBuf,
-    /// How many bytes were cut.
-    pub bytes: u64,
-}
-
 /// What a writer has done since it was opened, and the size of its directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
@@ -92,16 +78,11 @@ pub struct Totals {
 /// Records a journal in a directory.
 pub struct Writer<S: Storage = Files> {
     storage: S,
-    directory: PathBuf,
+    directory: Directory,
     settings: Settings,
-    /// Held until the writer is dropped, or its process ends.
-    _lock: File,
     encoder: Encoder<'static>,
     /// A chunk on its way to the file.
     buffer: Vec<u8>,
-    /// The segments before the open one, the oldest first.
-    closed: VecDeque<Listing>,
-    next_sequence: u64,
     open: Option<Segment<S::File>>,
     /// What a failed operation left behind, and the disk did not let cut.
     leftover: Option<Leftover>,
@@ -169,25 +150,17 @@ impl<S: Storage> Writer<S> {
         settings: Settings,
         now: i64,
     ) -> Result<(Self, Recovery), Error> {
-        fs::create_dir_all(directory)
-            .map_err(|source| Error::io("create the directory", directory, source))?;
-        let lock = lock(directory)?;
-        let closed = VecDeque::from(segment::list(directory)?);
         let mut writer = Self {
             storage,
-            directory: directory.to_owned(),
+            directory: Directory::open(directory)?,
             encoder: encoder(&settings).map_err(Error::Compression)?,
             settings,
-            _lock: lock,
             buffer: Vec::new(),
-            next_sequence: closed.back().map_or(0, |last| last.sequence) + 1,
-            closed,
             open: None,
             leftover: None,
             totals: Totals::default(),
         };
-        writer.refuse_other_versions()?;
-        let cut = writer.cut_tail()?;
+        let cut = writer.directory.cut_tail(&mut writer.storage)?;
         let removed = writer.remove_old(now)?;
         Ok((writer, Recovery { cut, removed }))
     }
@@ -217,11 +190,10 @@ impl<S: Storage> Writer<S> {
         self.finish()?;
         self.clear_leftover()?;
         self.remove_old(now)?;
-        let sequence = self.next_sequence;
-        let path = self.directory.join(segment::file_name(sequence, now));
+        let sequence = self.directory.take_sequence();
+        let path = self.directory.path().join(file_name(sequence, now));
         let file = self.storage.create(&path);
         let file = file.map_err(|source| Error::io("create", &path, source))?;
-        self.next_sequence += 1;
         let header = Header {
             sequence,
             start: now,
@@ -260,7 +232,7 @@ impl<S: Storage> Writer<S> {
             segment.end_block();
             segment.keyframe_end = Some(segment.length);
             writer.sync(segment)?;
-            let directory = &writer.directory;
+            let directory = writer.directory.path();
             let synced = writer.storage.sync_directory(directory);
             synced.map_err(|source| Error::io("sync", directory, source))
         })
@@ -285,8 +257,9 @@ impl<S: Storage> Writer<S> {
     pub fn totals(&self) -> Totals {
         let open = self.open.as_ref();
         Totals {
-            segments: self.closed.len() as u64 + u64::from(open.is_some()),
-            bytes: self.closed_bytes() + open.map_or(0, |segment| segment.length),
+            removed: self.directory.removed(),
+            segments: self.directory.len() as u64 + u64::from(open.is_some()),
+            bytes: self.directory.bytes() + open.map_or(0, |segment| segment.length),
             ..self.totals
         }
     }
@@ -307,7 +280,7 @@ impl<S: Storage> Writer<S> {
         })?;
         if let Some(segment) = self.open.take() {
             if segment.keyframe_end.is_some() {
-                self.closed.push_back(segment.listing());
+                self.directory.close(segment.listing());
             } else {
                 self.abandon(segment);
             }
@@ -338,7 +311,7 @@ impl<S: Storage> Writer<S> {
             Leftover::Remove(segment.path.clone())
         });
         if segment.keyframe_end.is_some() {
-            self.closed.push_back(segment.listing());
+            self.directory.close(segment.listing());
         }
         drop(segment);
         // The next start of a segment attempts it again, and reports the error.
@@ -394,7 +367,9 @@ impl<S: Storage> Writer<S> {
         self.write_buffer(segment, header)?;
         self.totals.entries += u64::from(header.entries);
         segment.note_chunk(&header);
-        self.remove_surplus(segment.length)
+        let rest = self.settings.total_bytes.saturating_sub(segment.length);
+        let removed = self.directory.remove_surplus(&mut self.storage, rest, 0);
+        removed.map(drop)
     }
 
     fn write_index(&mut self, segment: &mut Segment<S::File>) -> Result<(), Error> {
@@ -466,84 +441,15 @@ impl<S: Storage> Writer<S> {
         synced.map_err(|source| Error::io("sync", &segment.path, source))
     }
 
-    fn refuse_other_versions(&self) -> Result<(), Error> {
-        for listing in &self.closed {
-            if let Err(error @ Error::Version { .. }) = SegmentFile::open(&listing.path) {
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    /// Cuts the last segment behind its last good chunk. A header that is damaged otherwise than
-    /// by a killed writer is left as it is.
-    fn cut_tail(&mut self) -> Result<Option<Cut>, Error> {
-        let Some(last) = self.closed.back_mut() else {
-            return Ok(None);
-        };
-        let path = last.path.clone();
-        let end = match SegmentFile::open(&path) {
-            Ok(segment) if segment.trailer.is_some() => return Ok(None),
-            Ok(segment) => segment.scan().end,
-            Err(Error::Damage(damage)) if damage.cause == Cause::Short => 0,
-            Err(Error::Damage(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        let bytes = last.bytes.saturating_sub(end);
-        last.bytes = end;
-        if end == 0 {
-            let removed = self.storage.remove(&path);
-            removed.map_err(|source| Error::io("remove", &path, source))?;
-            self.closed.pop_back();
-        } else if bytes > 0 {
-            let cut = self.storage.truncate(&path, end);
-            cut.map_err(|source| Error::io("cut", &path, source))?;
-        }
-        Ok((bytes > 0 || end == 0).then_some(Cut { path, bytes }))
-    }
-
-    /// Removes the segments that are not needed for anything that is younger than the greatest
-    /// age, and what exceeds the total size.
+    /// Removes what is too old or too much. The last segment stays: nothing else has the state
+    /// of its time.
     fn remove_old(&mut self, now: i64) -> Result<Vec<PathBuf>, Error> {
         let oldest = now.saturating_sub(micros(self.settings.max_age));
-        let mut removed = Vec::new();
-        // All before the start of the second is in the first.
-        while self
-            .closed
-            .get(1)
-            .is_some_and(|second| second.start < oldest)
-        {
-            removed.extend(self.remove_first()?);
-        }
-        while self.closed.len() > 1 && self.closed_bytes() > self.settings.total_bytes {
-            removed.extend(self.remove_first()?);
-        }
+        let (directory, storage) = (&mut self.directory, &mut self.storage);
+        let mut removed = directory.remove_older(storage, oldest)?;
+        let total = self.settings.total_bytes;
+        removed.extend(directory.remove_surplus(storage, total, 1)?);
         Ok(removed)
-    }
-
-    fn remove_surplus(&mut self, open: u64) -> Result<(), Error> {
-        while !self.closed.is_empty() && self.closed_bytes() + open > self.settings.total_bytes {
-            self.remove_first()?;
-        }
-        Ok(())
-    }
-
-    fn remove_first(&mut self) -> Result<Option<PathBuf>, Error> {
-        let Some(first) = self.closed.front() else {
-            return Ok(None);
-        };
-        match self.storage.remove(&first.path) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(Error::io("remove", &first.path, source));
-            }
-            _ => {}
-        }
-        self.totals.removed += 1;
-        Ok(self.closed.pop_front().map(|first| first.path))
-    }
-
-    fn closed_bytes(&self) -> u64 {
-        self.closed.iter().map(|segment| segment.bytes).sum()
     }
 }
 
@@ -621,17 +527,6 @@ impl<F> Segment<F> {
             record.put(&mut self.index);
             self.blocks += 1;
         }
-    }
-}
-
-fn lock(directory: &Path) -> Result<File, Error> {
-    let path = directory.join(LOCK);
-    let file = File::options().create(true).append(true).open(&path);
-    let file = file.map_err(|source| Error::io("open", &path, source))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked(directory.to_owned())),
-        Err(TryLockError::Error(source)) => Err(Error::io("lock", &path, source)),
     }
 }
 
