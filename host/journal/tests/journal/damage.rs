@@ -186,10 +186,10 @@ fn crc32(bytes: &[u8]) -> u32 {
 /// The segment with one byte changed, and every checksum made right again: a file that somebody
 /// made on purpose.
 fn forge(bytes: &mut [u8], place: usize, value: u8) {
+    // A forged length may lead out of the file.
     let mut chunks = chunks(bytes);
-    bytes[place] = value;
-    // A length that leads out of the file is refused whatever the checksum.
     chunks.retain(|(_, end)| *end <= bytes.len());
+    bytes[place] = value;
     let sequence = bytes[16..24].to_vec();
     let placed = |bytes: &[u8], offset: usize, end: usize| {
         let mut all = sequence.clone();
@@ -206,6 +206,30 @@ fn forge(bytes: &mut [u8], place: usize, value: u8) {
     let end = bytes.len();
     let checksum = placed(bytes, end - 48, end - 4);
     bytes[end - 4..].copy_from_slice(&checksum);
+}
+
+#[test]
+fn a_size_above_the_limits_is_refused_before_memory_is_allocated() {
+    let directory = directory();
+    finished(directory.path(), 20);
+    let path = segments(directory.path())[0].clone();
+    let bytes = fs::read(&path).unwrap();
+    let (start, _) = chunks(&bytes)[2];
+    // The highest byte of the size before compression, of the size of the data, and a flag that
+    // this version does not know.
+    for place in [start + 15, start + 19, start + 5] {
+        let mut forged = bytes.clone();
+        forge(&mut forged, place, 0x7f);
+        fs::write(&path, &forged).unwrap();
+        let damage = verify(directory.path()).damage;
+        assert_eq!(damage[0].cause, Cause::ChunkHeader);
+        assert_eq!(damage[0].offset, start as u64);
+    }
+    let mut forged = bytes;
+    forged[35] = 0x7f;
+    fs::write(&path, &forged).unwrap();
+    let reader = Reader::open(directory.path()).unwrap();
+    assert_eq!(reader.unreadable()[0].cause, Cause::SegmentHeader);
 }
 
 proptest! {
