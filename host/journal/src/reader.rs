@@ -1,0 +1,564 @@
+//! Reads a journal: lists its segments, yields entries, verifies, and copies a part.
+//!
+//! A reader needs no lock. It sees the segments as they were when it opened the directory; what
+//! another process appends or removes afterwards changes nothing, except that a removed segment
+//! cannot be read.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::directory::{self, file_name};
+use crate::format::{
+    BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
+};
+use crate::segment::{Index, Inflater, SegmentFile, Walk};
+use crate::{Cause, Damage, Entry, Error, Part};
+
+/// How many damages a [`Verification`] lists; it counts all.
+const MAX_LISTED: usize = 1000;
+
+/// A segment as a reader found it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SegmentInfo {
+    /// The file.
+    pub path: PathBuf,
+    /// Its place in the order in which segments were written.
+    pub sequence: u64,
+    /// When it was started: the time of its keyframe's state.
+    pub start: i64,
+    /// The earliest and the latest time of the entries after the keyframe, if there are any.
+    pub times: Option<(i64, i64)>,
+    /// How many entries the keyframe has.
+    pub keyframe: u64,
+    /// How many entries follow the keyframe.
+    pub entries: u64,
+    /// The size, in bytes, without a torn tail.
+    pub bytes: u64,
+    /// What the writer's caller recorded about itself.
+    pub metadata: Vec<u8>,
+    /// How the segment ends.
+    pub state: SegmentState,
+}
+
+/// How a segment ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SegmentState {
+    /// With its index.
+    Finished,
+    /// Without an index: it is still written, or its writer was killed.
+    Unfinished {
+        /// The size of what follows the last good chunk, in bytes.
+        tail: u64,
+    },
+    /// Within its keyframe. Queries skip it, since its entries are no whole state.
+    WithoutKeyframe {
+        /// The size of what follows the last good chunk, in bytes.
+        tail: u64,
+    },
+}
+
+impl SegmentInfo {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let file = SegmentFile::open(path)?;
+        let mut info = Self {
+            path: file.path.clone(),
+            sequence: file.header.sequence,
+            start: file.header.start,
+            times: None,
+            keyframe: 0,
+            entries: 0,
+            bytes: file.length,
+            metadata: file.header.metadata.clone(),
+            state: SegmentState::Finished,
+        };
+        if let Some(trailer) = file.trailer {
+            info.times = (trailer.entries > 0).then_some(trailer.times);
+            info.keyframe = trailer.keyframe;
+            info.entries = trailer.entries;
+            return Ok(info);
+        }
+        let scan = file.scan();
+        let tail = file.length - scan.end;
+        info.times = scan.times.0;
+        info.keyframe = scan.keyframe;
+        info.entries = scan.entries;
+        info.bytes = scan.end;
+        info.state = if scan.has_keyframe {
+            SegmentState::Unfinished { tail }
+        } else {
+            SegmentState::WithoutKeyframe { tail }
+        };
+        Ok(info)
+    }
+
+    /// Opens the segment as it was: without what another process has appended since.
+    fn open(&self) -> Result<SegmentFile, Error> {
+        let mut file = SegmentFile::open(&self.path)?;
+        if self.state != SegmentState::Finished {
+            file.trailer = None;
+            file.length = file.length.min(self.bytes);
+        }
+        Ok(file)
+    }
+
+    fn has_keyframe(&self) -> bool {
+        !matches!(self.state, SegmentState::WithoutKeyframe { .. })
+    }
+
+    fn first(&self) -> i64 {
+        self.times
+            .map_or(self.start, |(first, _)| first.min(self.start))
+    }
+
+    fn last(&self) -> i64 {
+        self.times
+            .map_or(self.start, |(_, last)| last.max(self.start))
+    }
+}
+
+/// Which entries a reader yields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    from: i64,
+    to: i64,
+    object: Option<String>,
+    has_lead_in: bool,
+}
+
+impl Query {
+    /// The entries from a time until before another, both in microseconds since the epoch. What
+    /// leads to the state at `from` precedes them: the keyframe of the segment that covers `from`,
+    /// and what follows it. Each later segment starts with its keyframe too. A span that ends
+    /// before it starts is empty, and has only what leads to it.
+    #[must_use]
+    pub fn new(from: i64, to: i64) -> Self {
+        Self {
+            from,
+            to: to.max(from),
+            object: None,
+            has_lead_in: true,
+        }
+    }
+
+    /// Only the entries about this object. The index chooses the blocks that are read.
+    #[must_use]
+    pub fn about(mut self, uid: &str) -> Self {
+        self.object = Some(uid.to_owned());
+        self
+    }
+
+    /// Only the entries of the span itself, without any keyframe.
+    #[must_use]
+    pub fn without_lead_in(mut self) -> Self {
+        self.has_lead_in = false;
+        self
+    }
+
+    /// Why an entry is part of the answer; nothing if it is none.
+    fn part(&self, entry: &RawEntry<'_>, is_keyframe: bool) -> Option<Part> {
+        let part = match (is_keyframe, entry.time) {
+            (true, _) => Part::Keyframe,
+            (_, time) if time < self.from => Part::LeadIn,
+            (_, time) if time < self.to => Part::Span,
+            _ => return None,
+        };
+        let is_wanted = self.has_lead_in || part == Part::Span;
+        let is_about = |uid: &String| entry.objects().any(|object| object == uid);
+        (is_wanted && self.object.as_ref().is_none_or(is_about)).then_some(part)
+    }
+
+    /// Whether a block can have an entry of the answer.
+    fn needs(&self, block: &BlockRecord) -> bool {
+        let (first, last) = block.times;
+        let is_in_time = block.is_keyframe || first < self.to;
+        let is_wanted = self.has_lead_in || (!block.is_keyframe && last >= self.from);
+        is_in_time && is_wanted && (self.object.is_none() || !block.fingerprints.is_empty())
+    }
+}
+
+/// A journal that is open for reading.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    segments: Vec<SegmentInfo>,
+    unreadable: Vec<Damage>,
+}
+
+impl Reader {
+    /// Opens the journal of a directory, or a single segment.
+    ///
+    /// Fails if the directory cannot be read, or if a segment has another version of the format.
+    /// A segment with a damaged header is one of [`Reader::unreadable`].
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let paths = if path.is_dir() {
+            let listings = directory::list(path)?.into_iter();
+            listings.map(|listing| listing.path).collect()
+        } else {
+            vec![path.to_owned()]
+        };
+        let mut reader = Self {
+            segments: Vec::new(),
+            unreadable: Vec::new(),
+        };
+        let is_single = !path.is_dir();
+        for (place, path) in paths.iter().enumerate() {
+            let is_last = place + 1 == paths.len();
+            match SegmentInfo::read(path) {
+                Ok(info) => reader.segments.push(info),
+                // Removed, or created just now: it has no entry.
+                Err(Error::Damage(Damage {
+                    cause: Cause::Removed,
+                    ..
+                })) if !is_single => {}
+                Err(Error::Damage(Damage {
+                    cause: Cause::Short,
+                    ..
+                })) if is_last && !is_single => {}
+                Err(Error::Damage(damage)) => reader.unreadable.push(damage),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(reader)
+    }
+
+    /// The segments, in the order in which they were written.
+    #[must_use]
+    pub fn segments(&self) -> &[SegmentInfo] {
+        &self.segments
+    }
+
+    /// The segments whose header is damaged: nothing in them can be read.
+    #[must_use]
+    pub fn unreadable(&self) -> &[Damage] {
+        &self.unreadable
+    }
+
+    /// The entries of a query, in the order in which they were written. Where a segment is
+    /// damaged, an error takes the place of the lost entries, and the entries from the next good
+    /// block on follow it.
+    #[must_use]
+    pub fn entries(&self, query: &Query) -> Entries<'_> {
+        let segments = self.covering(query);
+        Entries {
+            unreadable: self.unreadable.iter(),
+            segments: segments.into_iter(),
+            fingerprint: query.object.as_deref().map(fingerprint),
+            query: query.clone(),
+            current: None,
+        }
+    }
+
+    /// The segments that a query needs, the one that covers its start first.
+    fn covering(&self, query: &Query) -> Vec<&SegmentInfo> {
+        let whole = self.segments.iter().filter(|info| info.has_keyframe());
+        let mut covering: Vec<&SegmentInfo> = whole.collect();
+        let last_start = covering.iter().rposition(|info| info.start <= query.from);
+        // Where the clock was set back, an earlier segment may reach into the span.
+        let first_reach = covering.iter().position(|info| info.last() >= query.from);
+        let first = match (last_start, first_reach) {
+            (Some(one), Some(other)) => one.min(other),
+            (one, other) => one.or(other).unwrap_or_default(),
+        };
+        covering.drain(..first);
+        covering.retain(|info| {
+            let is_needed = query.has_lead_in || info.last() >= query.from;
+            is_needed && info.first() < query.to
+        });
+        covering
+    }
+
+    /// Reads everything, and compares each index with its blocks.
+    pub fn verify(&self) -> Result<Verification, Error> {
+        let mut verification = Verification::default();
+        for damage in &self.unreadable {
+            verification.report(damage.clone());
+        }
+        for info in &self.segments {
+            verification.segment(info)?;
+        }
+        Ok(verification)
+    }
+
+    /// Copies the segments that cover a span into another directory, without torn tails, and
+    /// verifies the copies. The times are in microseconds since the epoch.
+    ///
+    /// Fails if a segment of the same name exists there.
+    pub fn cut(&self, from: i64, to: i64, directory: &Path) -> Result<Verification, Error> {
+        fs::create_dir_all(directory)
+            .map_err(|source| Error::io("create the directory", directory, source))?;
+        let mut verification = Verification::default();
+        for info in self.covering(&Query::new(from, to)) {
+            let name = file_name(info.sequence, info.start);
+            let path = directory.join(name);
+            copy(info, &path)?;
+            match SegmentInfo::read(&path) {
+                Ok(copy) => verification.segment(&copy)?,
+                Err(Error::Damage(damage)) => verification.report(damage),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(verification)
+    }
+}
+
+fn copy(info: &SegmentInfo, to: &Path) -> Result<(), Error> {
+    let from = File::open(&info.path).map_err(|source| Error::io("open", &info.path, source))?;
+    let mut target = File::create_new(to).map_err(|source| Error::io("create", to, source))?;
+    let copied = io::copy(&mut from.take(info.bytes), &mut target);
+    copied.map_err(|source| Error::io("write", to, source))?;
+    target
+        .sync_all()
+        .map_err(|source| Error::io("sync", to, source))
+}
+
+/// The entries of a query, each or an error in its place.
+pub struct Entries<'r> {
+    unreadable: std::slice::Iter<'r, Damage>,
+    segments: std::vec::IntoIter<&'r SegmentInfo>,
+    query: Query,
+    fingerprint: Option<u32>,
+    current: Option<Blocks>,
+}
+
+impl Iterator for Entries<'_> {
+    type Item = Result<Entry, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(damage) = self.unreadable.next() {
+            return Some(Err(damage.clone().into()));
+        }
+        loop {
+            if let Some(blocks) = &mut self.current {
+                if let Some(next) = blocks.next(&self.query, self.fingerprint) {
+                    return Some(next.map_err(Error::Damage));
+                }
+                self.current = None;
+            }
+            let info = self.segments.next()?;
+            match Blocks::open(info) {
+                Ok(blocks) => self.current = Some(blocks),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// The blocks of one segment that a query needs.
+struct Blocks {
+    file: SegmentFile,
+    /// None if the whole segment is read.
+    index: Option<Index>,
+    walk: Walk,
+    inflater: Inflater,
+}
+
+impl Blocks {
+    fn open(info: &SegmentInfo) -> Result<Self, Error> {
+        let file = info.open()?;
+        let index = file.index();
+        let limit = match index {
+            Some(_) => file.body,
+            None => file.end(),
+        };
+        Ok(Self {
+            walk: Walk::new(file.body, limit),
+            file,
+            index,
+            inflater: Inflater::new()?,
+        })
+    }
+
+    fn next(&mut self, query: &Query, object: Option<u32>) -> Option<Result<Entry, Damage>> {
+        loop {
+            while let Some((entry, is_keyframe)) = self.inflater.next() {
+                if let Some(part) = query.part(&entry, is_keyframe) {
+                    let segment = self.file.header.sequence;
+                    return Some(Ok(entry.to_entry(part, segment)));
+                }
+            }
+            let next = match self.walk.next(&self.file) {
+                Some(Ok((_, header))) if header.has(INDEX) => continue,
+                Some(Ok((offset, header))) => {
+                    let fed = self.inflater.feed(&header, &self.walk.data);
+                    fed.map_err(|cause| (offset, cause))
+                }
+                // The damage that makes it so was reported.
+                Some(Err((_, Cause::Continuation))) => continue,
+                Some(Err(fault)) => Err(fault),
+                None => match self.next_block(query, object) {
+                    Some(()) => continue,
+                    None => return None,
+                },
+            };
+            if let Err((offset, cause)) = next {
+                self.walk.lose_block();
+                return Some(Err(self.file.damage(offset, cause)));
+            }
+        }
+    }
+
+    /// Moves on to the next block that the query needs.
+    fn next_block(&mut self, query: &Query, object: Option<u32>) -> Option<()> {
+        let index = self.index.as_mut()?;
+        loop {
+            let (block, end) = index.next(|fingerprint| Some(fingerprint) == object)?;
+            if query.needs(&block) {
+                self.walk.jump(block.offset, end);
+                return Some(());
+            }
+        }
+    }
+}
+
+/// What a journal holds, as [`Reader::verify`] found it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verification {
+    /// Segments that were read.
+    pub segments: u64,
+    /// Good chunks with entries.
+    pub chunks: u64,
+    /// Good entries, those of keyframes included.
+    pub entries: u64,
+    /// The size of the segments, in bytes, without torn tails.
+    pub bytes: u64,
+    /// The size of all torn tails, in bytes: of segments that are still written, or whose writer
+    /// was killed. A torn tail is no damage.
+    pub tails: u64,
+    /// Segments that end within their keyframe.
+    pub without_keyframe: u64,
+    /// How many parts are damaged.
+    pub damages: u64,
+    /// The first thousand of them.
+    pub damage: Vec<Damage>,
+}
+
+impl Verification {
+    fn report(&mut self, damage: Damage) {
+        self.damages += 1;
+        if self.damage.len() < MAX_LISTED {
+            self.damage.push(damage);
+        }
+    }
+
+    fn segment(&mut self, info: &SegmentInfo) -> Result<(), Error> {
+        self.segments += 1;
+        self.bytes += info.bytes;
+        match info.state {
+            SegmentState::Finished => {}
+            SegmentState::Unfinished { tail } => self.tails += tail,
+            SegmentState::WithoutKeyframe { tail } => {
+                self.tails += tail;
+                self.without_keyframe += 1;
+            }
+        }
+        match info.open() {
+            Ok(file) => self.file(&file),
+            Err(Error::Damage(damage)) => {
+                self.report(damage);
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn file(&mut self, file: &SegmentFile) -> Result<(), Error> {
+        let mut walk = Walk::new(file.body, file.end());
+        let mut inflater = Inflater::new()?;
+        let mut audit = Audit::new(file);
+        while let Some(next) = walk.next(file) {
+            let fed = next.and_then(|(offset, header)| {
+                let fed = inflater.feed(&header, &walk.data);
+                fed.map_or_else(|cause| Err((offset, cause)), |()| Ok((offset, header)))
+            });
+            match fed {
+                Ok((_, header)) if header.has(INDEX) => {}
+                Ok((offset, header)) => {
+                    self.chunks += u64::from(header.entries > 0);
+                    audit.chunk(offset, &header);
+                    while let Some((entry, _)) = inflater.next() {
+                        self.entries += 1;
+                        audit.entry(&entry);
+                    }
+                }
+                Err((offset, cause)) => {
+                    walk.lose_block();
+                    audit.block = None;
+                    self.report(file.damage(offset, cause));
+                }
+            }
+        }
+        if let (Some(trailer), false) = (file.trailer, audit.ends_well()) {
+            self.report(file.damage(trailer.index, Cause::Index));
+        }
+        Ok(())
+    }
+}
+
+/// Compares the index of a segment with its blocks, one block at a time.
+struct Audit {
+    /// None without an index to compare with, or after a difference.
+    index: Option<Index>,
+    /// The good block that is being read.
+    block: Option<(BlockRecord, Span)>,
+}
+
+impl Audit {
+    fn new(file: &SegmentFile) -> Self {
+        Self {
+            index: file.index(),
+            block: None,
+        }
+    }
+
+    fn chunk(&mut self, offset: u64, header: &ChunkHeader) {
+        if header.has(FIRST) {
+            self.end_block();
+            let record = BlockRecord {
+                offset,
+                entries: 0,
+                is_keyframe: header.has(KEYFRAME),
+                times: (0, 0),
+                fingerprints: Vec::new(),
+            };
+            self.block = Some((record, Span::default()));
+        }
+    }
+
+    fn entry(&mut self, entry: &RawEntry<'_>) {
+        if let Some((record, times)) = &mut self.block {
+            record.entries += 1;
+            times.add(entry.time);
+            record.fingerprints.extend(entry.objects().map(fingerprint));
+        }
+    }
+
+    fn end_block(&mut self) {
+        let Some((mut record, times)) = self.block.take() else {
+            return;
+        };
+        if record.entries == 0 {
+            return;
+        }
+        record.times = times.stored();
+        record.sort();
+        let Some(index) = &mut self.index else {
+            return;
+        };
+        // The records before it are of damaged blocks.
+        let same = loop {
+            match index.next(|_| true) {
+                Some((found, _)) if found.offset < record.offset => {}
+                found => break found.is_some_and(|(found, _)| found == record),
+            }
+        };
+        if !same {
+            self.index = None;
+        }
+    }
+
+    /// Whether the segment has an index, and it has a true record of each good block.
+    fn ends_well(mut self) -> bool {
+        self.end_block();
+        self.index.is_some()
+    }
+}
