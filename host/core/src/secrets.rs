@@ -29,17 +29,17 @@ pub fn is_secret(object: &ObjectRef) -> bool {
 /// has no data; nothing but `nil` if it cannot be read.
 #[must_use]
 pub fn without_data(secret: &[u8]) -> Option<Vec<u8>> {
-    match strip(secret) {
-        Ok(stripped) => stripped,
-        Err(DecodeError) => {
-            let mut nil = Vec::new();
-            write_nil(&mut nil).ok()?;
-            Some(nil)
-        }
-    }
+    strip(secret).unwrap_or_else(|DecodeError| {
+        let mut nil = Vec::new();
+        write_nil(&mut nil).ok()?;
+        Some(nil)
+    })
 }
 
-fn strip(secret: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
+/// Another value; none if it stays as it is.
+type Replacement = Result<Option<Vec<u8>>, DecodeError>;
+
+fn strip(secret: &[u8]) -> Replacement {
     let Value::Map(entries) = Value::read(secret)? else {
         return Ok(None);
     };
@@ -57,11 +57,7 @@ fn strip(secret: &[u8]) -> Result<Option<Vec<u8>>, DecodeError> {
 }
 
 /// Replaces the value of one key of a map; none if nothing changes.
-fn within(
-    map: &[u8],
-    name: &str,
-    replace: &mut dyn FnMut(&[u8]) -> Result<Option<Vec<u8>>, DecodeError>,
-) -> Result<Option<Vec<u8>>, DecodeError> {
+fn within(map: &[u8], name: &str, replace: &mut dyn FnMut(&[u8]) -> Replacement) -> Replacement {
     let Value::Map(entries) = Value::read(map)? else {
         return Ok(None);
     };
@@ -77,8 +73,8 @@ fn within(
 /// The map with other values; none if none is replaced.
 fn rewrite(
     entries: Entries<'_>,
-    replace: &mut dyn FnMut(&str, &[u8]) -> Result<Option<Vec<u8>>, DecodeError>,
-) -> Result<Option<Vec<u8>>, DecodeError> {
+    replace: &mut dyn FnMut(&str, &[u8]) -> Replacement,
+) -> Replacement {
     let mut written = Vec::new();
     let mut is_changed = false;
     let mut count = 0_u32;

@@ -96,6 +96,11 @@ fn main() {
         mib(memory as f64)
     );
     read(&reader, hours as i64);
+    let memory = peak_memory() - idle_memory;
+    println!(
+        "memory of writer and reader, at most: {:.1} MiB",
+        mib(memory as f64)
+    );
 }
 
 fn read(reader: &Reader, hours: i64) {

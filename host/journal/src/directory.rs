@@ -39,6 +39,7 @@ pub(crate) fn list(directory: &Path) -> Result<Vec<Listing>, Error> {
             continue;
         };
         match entry.metadata() {
+            Ok(metadata) if !metadata.is_file() => {}
             Ok(metadata) => segments.push(Listing {
                 sequence,
                 start,

@@ -22,7 +22,7 @@ use crate::{Cut, Error};
 /// How large a journal becomes, and how it is compressed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// After this time a segment ends: as often a keyframe is written.
+    /// When the clock is this far from its start, a segment ends: as often a keyframe is written.
     pub segment_age: Duration,
     /// After this much behind its keyframe a segment ends, in bytes of the file.
     pub segment_bytes: u64,
@@ -166,7 +166,7 @@ impl<S: Storage> Writer<S> {
     }
 
     /// Whether the caller should start a segment before it appends: there is none, or the open
-    /// one is old or large enough, or starts in the future because the clock was set back.
+    /// one is old or large enough. A clock that was set back far makes it old, too.
     #[must_use]
     pub fn needs_segment(&self, now: i64) -> bool {
         let Some(segment) = &self.open else {
@@ -175,9 +175,8 @@ impl<S: Storage> Writer<S> {
         let Some(keyframe_end) = segment.keyframe_end else {
             return false;
         };
-        let age = micros(self.settings.segment_age);
-        now < segment.start
-            || now.saturating_sub(segment.start) >= age
+        let age = self.settings.segment_age.as_micros();
+        u128::from(now.abs_diff(segment.start)) >= age
             || segment.length - keyframe_end >= self.settings.segment_bytes
             || segment.index.len() >= MAX_INDEX / 2
     }

@@ -60,6 +60,10 @@ Every other line says what the host, the network or the records do.
 /// A story is a simulated cluster in which users, operators and faults do what the seed
 /// draws, while the host runs the five controllers.
 #[derive(Parser)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is an option of the command line"
+)]
 struct Arguments {
     /// The seeds of the stories, `FIRST..END`.
     #[arg(long, value_parser = range, default_value = "0..500")]

@@ -69,6 +69,13 @@ pub enum Entry {
     Call(CallEntry),
     /// A call ended.
     Answer(Box<AnswerEntry>),
+    /// A call has failed: its guest, or the host, which refuses an answer that exceeds a bound.
+    Failure {
+        /// The call.
+        call: CallId,
+        /// Why.
+        failure: CallFailure,
+    },
     /// The gate ruled on a plan.
     Ruling(Box<RulingEntry>),
     /// The execution of a plan ended.
@@ -161,6 +168,8 @@ pub struct AnswerEntry {
     pub call: CallId,
     /// A decision for each item, in their order, or the failure.
     pub result: Result<Vec<Decision>, CallFailure>,
+    /// Whether the answer counts for nothing: the revision was replaced meanwhile.
+    pub is_void: bool,
     /// How long the call took.
     pub took: Duration,
     /// What the guest read of its queues and notes; none if the driver did not report it.

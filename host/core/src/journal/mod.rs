@@ -16,6 +16,7 @@
 //! | [`Entry::Spec`] | it changes | the controller's spec |
 //! | [`Entry::Call`] | a guest is called | the items and what made them due; the snapshot of the call is the state at this entry |
 //! | [`Entry::Answer`] | the call ends | the decisions or the failure, and what the guest read besides the cache |
+//! | [`Entry::Failure`] | a call fails | why: its items are retried, and no decision counts |
 //! | [`Entry::Ruling`] | the gate rules on a plan | the ruling |
 //! | [`Entry::Execution`] | a plan ends | its outcome, and how long it took |
 //! | [`Entry::Stream`] | a stream's condition changes | the condition |

@@ -126,6 +126,7 @@ impl Recorder {
     pub(crate) fn note_answer(
         &mut self,
         call: CallId,
+        is_void: bool,
         result: &Result<Vec<Decision>, CallFailure>,
         copy: Option<Box<AnswerCopy>>,
         took: Duration,
@@ -144,6 +145,7 @@ impl Recorder {
                 Ok(_) => Ok(strip::decisions(decisions)),
                 Err(failure) => Err(failure.clone()),
             },
+            is_void,
             took,
             reads,
             live,

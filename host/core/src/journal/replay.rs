@@ -235,6 +235,7 @@ impl Replay {
             | Entry::KeyframeEnd
             | Entry::Call(_)
             | Entry::Answer(_)
+            | Entry::Failure { .. }
             | Entry::Ruling(_)
             | Entry::Execution(_)
             | Entry::Stream(_) => {}

@@ -418,7 +418,7 @@ fn an_error_names_the_field_of_the_spec() {
 }
 
 /// Whether the file is applied, without the revision.
-fn is_applied<G>(step: FileLoadStep<G>) -> bool {
+fn is_applied<G>(step: &FileLoadStep<G>) -> bool {
     match step {
         FileLoadStep::Done(Ok(None)) => true,
         FileLoadStep::Done(Err(_)) => false,
@@ -448,7 +448,7 @@ fn a_file_is_applied_without_a_revision_that_may_be_loaded_later_or_is_the_stabl
         let mut load = FileLoad::new(&pin);
         let next = load.loaded::<()>(Err(mismatch.clone()));
         assert!(matches!(next, FileLoadStep::ReadStatus));
-        assert_eq!(is_applied(load.recorded::<()>(recorded)), admitted);
+        assert_eq!(is_applied(&load.recorded::<()>(recorded)), admitted);
     }
     for (kind, admitted) in [
         (LoadErrorKind::Unavailable, true),
@@ -461,9 +461,9 @@ fn a_file_is_applied_without_a_revision_that_may_be_loaded_later_or_is_the_stabl
         let error = error(kind);
         let text = error.to_string();
         let next = FileLoad::new(&pin).loaded::<()>(Err(error));
-        assert_eq!(is_applied(next), admitted, "{text}");
+        assert_eq!(is_applied(&next), admitted, "{text}");
     }
-    assert!(is_applied(FileLoad::new(&pin).unanswered::<()>()));
+    assert!(is_applied(&FileLoad::new(&pin).unanswered::<()>()));
 }
 
 #[test]

@@ -1,17 +1,20 @@
 //! What the machine gives to a journal, if there is one.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::Machine;
 use super::exchange::Call;
 use super::hosted::HostedController;
 use super::report::Report;
 use crate::api::ControllerSpec;
-use crate::controller::{Controller, Revision};
+use crate::circuit::CallFailure;
+use crate::controller::{CallId, Controller, Revision};
 use crate::journal::{
-    CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, JournalItem, RecordedCall,
-    Recorder, RevisionEntry, RulingEntry, StreamEntry,
+    AnswerCopy, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, JournalItem,
+    RecordedCall, Recorder, RevisionEntry, RulingEntry, StreamEntry,
 };
+use crate::plan::Decision;
 use crate::time::Now;
 
 impl<G: Clone> Machine<G> {
@@ -95,6 +98,25 @@ impl<G: Clone> Machine<G> {
         journal.note_call(entry, &call.snapshot);
     }
 
+    /// Adds the end of a call.
+    pub(super) fn note_answer(
+        &mut self,
+        call: CallId,
+        result: &Result<Vec<Decision>, CallFailure>,
+        copy: Option<Box<AnswerCopy>>,
+        took: Duration,
+    ) {
+        let Some(journal) = &mut self.outbox.journal else {
+            return;
+        };
+        let mut running = self
+            .controllers
+            .values()
+            .filter_map(|one| one.controller.as_ref());
+        let is_void = !running.any(|controller| controller.caller(call).is_some());
+        journal.note_answer(call, is_void, result, copy, took);
+    }
+
     fn note_keyframe(&mut self, is_start: bool) {
         let mapping = self.mapping.clone();
         if let Some(journal) = &mut self.outbox.journal {
@@ -165,6 +187,14 @@ fn revision_entry<G: Clone>(revision: &Revision<G>) -> RevisionEntry {
 /// The entry of a report; none if the journal does not have its kind.
 pub(super) fn entry_of(report: &Report) -> Option<Entry> {
     Some(match report {
+        Report::Called {
+            call,
+            failure: Some(failure),
+            ..
+        } => Entry::Failure {
+            call: *call,
+            failure: failure.clone(),
+        },
         Report::Ruled {
             controller,
             role,

@@ -117,9 +117,7 @@ impl<G: Clone> Machine<G> {
                 took,
                 copy,
             } => {
-                if let Some(journal) = &mut self.outbox.journal {
-                    journal.note_answer(call, &result, copy, took);
-                }
+                self.note_answer(call, &result, copy, took);
                 self.handle_answer(now.instant, call, result, logged, took);
             }
             Input::ReadRequested {

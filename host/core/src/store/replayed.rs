@@ -103,8 +103,8 @@ impl ReplayedCache {
     }
 
     fn remove(&mut self, slot: Slot, uid: &Uid) -> Result<(), MisfitChange> {
-        let is_it = |object: &&Arc<Object>| object.uid() == uid;
-        if self.0.object(slot).filter(is_it).is_none() {
+        let is_another = |object: &Arc<Object>| object.uid() != uid;
+        if self.0.object(slot).is_none_or(is_another) {
             return Err(misfit(format!("slot {slot} does not have {uid}")));
         }
         if let Some(old) = self.0.remove(slot) {

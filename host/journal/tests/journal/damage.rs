@@ -153,22 +153,55 @@ fn a_chunk_within_a_payload_is_no_chunk() {
 fn another_version_is_refused_by_its_name() {
     let directory = directory();
     finished(directory.path(), 3);
+    finished(directory.path(), 3);
+    // Also of a segment that is not the last.
+    for path in segments(directory.path()) {
+        let bytes = fs::read(&path).unwrap();
+        let mut other = bytes.clone();
+        other[8] = 7;
+        let checksum = crc32(&other[..12]);
+        other[12..16].copy_from_slice(&checksum.to_le_bytes());
+        fs::write(&path, &other).unwrap();
+        let expected = format!(
+            "{} has version 7 of the journal's format; this version of Davit knows version 1",
+            path.display()
+        );
+        let error = Reader::open(directory.path()).unwrap_err();
+        assert_eq!(error.to_string(), expected);
+        let Err(error) = reopen(directory.path(), small(), START) else {
+            panic!("a writer of another version");
+        };
+        assert_eq!(error.to_string(), expected);
+        fs::write(&path, bytes).unwrap();
+    }
+}
+
+/// The checksums match, so only what the chunk holds proves that it is wrong.
+#[test]
+fn a_chunk_that_does_not_hold_what_its_header_says_costs_the_rest_of_its_block() {
+    let directory = directory();
+    finished(directory.path(), 20);
     let path = segments(directory.path())[0].clone();
-    let mut bytes = fs::read(&path).unwrap();
-    bytes[8] = 7;
-    let checksum = crc32(&bytes[..12]);
-    bytes[12..16].copy_from_slice(&checksum.to_le_bytes());
-    fs::write(&path, &bytes).unwrap();
-    let expected = format!(
-        "{} has version 7 of the journal's format; this version of Davit knows version 1",
-        path.display()
-    );
-    let error = Reader::open(directory.path()).unwrap_err();
-    assert_eq!(error.to_string(), expected);
-    let Err(error) = reopen(directory.path(), small(), START) else {
-        panic!("a writer of another version");
-    };
-    assert_eq!(error.to_string(), expected);
+    let bytes = fs::read(&path).unwrap();
+    let (start, _) = chunks(&bytes)[3];
+    // The number of its entries, its size and its times.
+    for place in [start + 8, start + 12, start + 20, start + 28] {
+        let mut forged = bytes.clone();
+        forge(&mut forged, place, bytes[place] ^ 1);
+        fs::write(&path, &forged).unwrap();
+        let damage = verify(directory.path()).damage;
+        let causes: Vec<Cause> = damage.iter().map(|damage| damage.cause).collect();
+        assert_eq!(causes[0], Cause::Contents);
+        assert!(causes.len() > 2, "{causes:?}");
+        assert!(
+            causes[1..]
+                .iter()
+                .all(|cause| *cause == Cause::Continuation)
+        );
+        let reader = Reader::open(directory.path()).unwrap();
+        let errors = reader.entries(&everything()).filter(Result::is_err);
+        assert_eq!(errors.count(), 1);
+    }
 }
 
 /// The checksum of every part, bit by bit.
@@ -186,10 +219,10 @@ fn crc32(bytes: &[u8]) -> u32 {
 /// The segment with one byte changed, and every checksum made right again: a file that somebody
 /// made on purpose.
 fn forge(bytes: &mut [u8], place: usize, value: u8) {
+    // A forged length may lead out of the file.
     let mut chunks = chunks(bytes);
-    bytes[place] = value;
-    // A length that leads out of the file is refused whatever the checksum.
     chunks.retain(|(_, end)| *end <= bytes.len());
+    bytes[place] = value;
     let sequence = bytes[16..24].to_vec();
     let placed = |bytes: &[u8], offset: usize, end: usize| {
         let mut all = sequence.clone();
@@ -206,6 +239,30 @@ fn forge(bytes: &mut [u8], place: usize, value: u8) {
     let end = bytes.len();
     let checksum = placed(bytes, end - 48, end - 4);
     bytes[end - 4..].copy_from_slice(&checksum);
+}
+
+#[test]
+fn a_size_above_the_limits_is_refused_before_memory_is_allocated() {
+    let directory = directory();
+    finished(directory.path(), 20);
+    let path = segments(directory.path())[0].clone();
+    let bytes = fs::read(&path).unwrap();
+    let (start, _) = chunks(&bytes)[2];
+    // The highest byte of the size before compression, of the size of the data, and a flag that
+    // this version does not know.
+    for place in [start + 15, start + 19, start + 5] {
+        let mut forged = bytes.clone();
+        forge(&mut forged, place, 0x7f);
+        fs::write(&path, &forged).unwrap();
+        let damage = verify(directory.path()).damage;
+        assert_eq!(damage[0].cause, Cause::ChunkHeader);
+        assert_eq!(damage[0].offset, start as u64);
+    }
+    let mut forged = bytes;
+    forged[35] = 0x7f;
+    fs::write(&path, &forged).unwrap();
+    let reader = Reader::open(directory.path()).unwrap();
+    assert_eq!(reader.unreadable()[0].cause, Cause::SegmentHeader);
 }
 
 proptest! {

@@ -23,6 +23,10 @@ struct Faults {
     /// Every operation but writing fails.
     is_failing: bool,
     is_sync_failing: bool,
+    /// Every second write is interrupted by a signal.
+    is_interrupted: Option<bool>,
+    /// Writing succeeds, but writes nothing.
+    is_idle: bool,
 }
 
 #[derive(Clone, Default)]
@@ -51,6 +55,15 @@ impl Storage for Disk {
 
     fn write(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {
         let mut faults = self.0.borrow_mut();
+        if faults.is_idle {
+            return Ok(0);
+        }
+        if let Some(now) = &mut faults.is_interrupted {
+            *now = !*now;
+            if *now {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+        }
         let piece = faults.piece.unwrap_or(usize::MAX);
         let length = bytes
             .len()
@@ -181,15 +194,36 @@ fn a_full_disk_at_the_end_of_a_segment_leaves_its_entries() {
 }
 
 #[test]
-fn short_writes_are_continued() {
+fn short_and_interrupted_writes_are_continued() {
     let disk = Disk::default();
     disk.0.borrow_mut().piece = Some(3);
+    disk.0.borrow_mut().is_interrupted = Some(false);
     let directory = directory();
     let (mut writer, _) = open(&disk, directory.path());
     start(&mut writer, START).unwrap();
     record(&mut writer, 15).1.unwrap();
     writer.close().unwrap();
     assert_eq!(changes(directory.path()), numbered(0..15));
+}
+
+#[test]
+fn a_disk_that_writes_nothing_stops_recording() {
+    let disk = Disk::default();
+    let directory = directory();
+    let (mut writer, _) = open(&disk, directory.path());
+    start(&mut writer, START).unwrap();
+    disk.0.borrow_mut().is_idle = true;
+    let error = record(&mut writer, 1).1.unwrap_err();
+    assert!(
+        matches!(
+            error,
+            Error::Io {
+                action: "write",
+                ..
+            }
+        ),
+        "{error}"
+    );
 }
 
 #[test]

@@ -118,6 +118,7 @@ fn other_files_of_the_directory_are_left_alone() {
     for name in ["notes.txt", "x.journal", "1-2.journal.bak"] {
         std::fs::write(directory.path().join(name), b"mine").unwrap();
     }
+    std::fs::create_dir(directory.path().join("1-2.journal")).unwrap();
     let settings = Settings {
         total_bytes: 1,
         ..small()

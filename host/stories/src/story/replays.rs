@@ -14,7 +14,7 @@ pub(crate) struct Replays {
     /// How long the stories took.
     pub(super) stories: Duration,
     /// How long the replays from the start of each journal took.
-    replays: Duration,
+    from_the_start: Duration,
     entries: usize,
     bytes: usize,
     /// The calls that were made again from the start of each journal, and those of them with
@@ -45,7 +45,7 @@ impl Replays {
         self.bytes += recording.bytes();
         let started = Instant::now();
         let mut whole = recording.replay(0);
-        self.replays += started.elapsed();
+        self.from_the_start += started.elapsed();
         self.calls += whole.calls;
         self.with_reads += whole.with_reads;
         self.failed += whole.failed;
@@ -65,7 +65,7 @@ impl Replays {
 
     pub(super) fn add(&mut self, other: &Self) {
         self.stories += other.stories;
-        self.replays += other.replays;
+        self.from_the_start += other.from_the_start;
         self.entries += other.entries;
         self.bytes += other.bytes;
         self.calls += other.calls;
@@ -78,7 +78,10 @@ impl Replays {
 
 impl fmt::Display for Replays {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (stories, replays) = (self.stories.as_secs_f64(), self.replays.as_secs_f64());
+        let (stories, replays) = (
+            self.stories.as_secs_f64(),
+            self.from_the_start.as_secs_f64(),
+        );
         write!(
             f,
             "{} calls made again in {replays:.1} s of {stories:.1} s that the stories took \

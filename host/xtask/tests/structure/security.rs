@@ -1,4 +1,4 @@
-//! `docs/security.md` names the test of each guarantee: those tests exist.
+//! `docs/security.md` and `docs/journal.md` name the test of each guarantee: those tests exist.
 
 use crate::words::tracked;
 use crate::{read, workspace};
@@ -25,10 +25,7 @@ fn functions(source: &str) -> impl Iterator<Item = &str> {
 }
 
 #[test]
-fn every_test_that_the_security_page_names_exists() {
-    let page = read(&workspace().join("docs/security.md"));
-    let named = tests_named_in(&page);
-    assert!(named.len() > 30, "{named:?}");
+fn every_test_that_a_page_of_guarantees_names_exists() {
     let mut sources = tracked();
     sources.retain(|path| path.extension().is_some_and(|it| it == "rs"));
     let sources: Vec<String> = sources
@@ -36,8 +33,16 @@ fn every_test_that_the_security_page_names_exists() {
         .map(|path| read(&workspace().join(path)))
         .collect();
     let known: BTreeSet<&str> = sources.iter().flat_map(|text| functions(text)).collect();
-    let unknown: Vec<_> = named.difference(&known).collect();
-    assert!(unknown.is_empty(), "no such test: {unknown:#?}");
+    for page in ["docs/security.md", "docs/journal.md"] {
+        let text = read(&workspace().join(page));
+        let named = tests_named_in(&text);
+        assert!(named.len() > 30, "{page}: {named:?}");
+        let unknown: Vec<_> = named.difference(&known).collect();
+        assert!(
+            unknown.is_empty(),
+            "{page} names no such test: {unknown:#?}"
+        );
+    }
 }
 
 #[test]

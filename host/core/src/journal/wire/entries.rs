@@ -27,6 +27,7 @@ wire_enum!(Entry {
     10 Ruling(ruling),
     11 Execution(execution),
     12 Stream(stream),
+    13 Failure { call, failure },
 });
 
 wire_struct!(ControllerEntry {
@@ -84,6 +85,7 @@ wire_struct!(CallEntry {
 wire_struct!(AnswerEntry {
     call,
     result,
+    is_void,
     took,
     reads,
     live,

@@ -216,7 +216,9 @@ impl<T: Wire, E: Wire> Wire for Result<T, E> {
 impl<T: Wire> Wire for Vec<T> {
     fn write(&self, to: &mut Writer) {
         to.list(self.len());
-        self.iter().for_each(|value| value.write(to));
+        for value in self {
+            value.write(to);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, UnreadableEntry> {
@@ -231,7 +233,9 @@ impl<T: Wire> Wire for Vec<T> {
 impl<T: Wire + Ord> Wire for BTreeSet<T> {
     fn write(&self, to: &mut Writer) {
         to.list(self.len());
-        self.iter().for_each(|value| value.write(to));
+        for value in self {
+            value.write(to);
+        }
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, UnreadableEntry> {

@@ -1,4 +1,5 @@
 mod feeds;
+mod log;
 mod model;
 mod random;
 

@@ -1,0 +1,129 @@
+//! The journal of a machine.
+
+use super::*;
+use crate::journal::{
+    AnswerCopy, Entry, JournalItem, Record, Replay, ReplayOutcome, SnapshotReads, Unreplayable,
+};
+
+/// The entries since they were last taken.
+fn entries(bench: &mut Bench) -> Vec<Record> {
+    let items = bench.machine.take_journal().into_iter();
+    let records = items.flat_map(|item| match item {
+        JournalItem::Record(record) => vec![record],
+        JournalItem::Keyframe(keyframe) => keyframe.entries().collect(),
+    });
+    records.collect()
+}
+
+/// A machine with a journal and two pods.
+fn recording() -> Bench {
+    let mut bench = Bench::new();
+    bench.machine.start_journal(bench.now);
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", enforce())]);
+    bench.list("pods", &["a", "b"]);
+    bench
+}
+
+/// The answer to a call with what a driver adds to it for a journal.
+fn answered_with_copy(call: &Call<Guest>) -> Input {
+    let mut answer = answered(call, true);
+    if let Input::Answered { result, copy, .. } = &mut answer {
+        *copy = Some(AnswerCopy::of(result, SnapshotReads::default()).into());
+    }
+    answer
+}
+
+/// What the calls of a journal end with.
+fn outcomes(records: Vec<Record>) -> Vec<ReplayOutcome> {
+    let mut replay = Replay::default();
+    let outcomes = records.into_iter();
+    let outcomes = outcomes.filter_map(|record| replay.handle(record).unwrap());
+    outcomes.collect()
+}
+
+#[test]
+fn a_machine_without_a_journal_keeps_none_and_asks_for_no_copies() {
+    let mut bench = Bench::running(&["a"]);
+    bench.machine.add_keyframe(bench.now);
+    assert!(!bench.calls[0].is_recorded);
+    bench.answer_all(true);
+    assert!(bench.machine.take_journal().is_empty());
+}
+
+#[test]
+fn a_call_is_made_again_with_the_cache_that_it_read() {
+    let mut bench = recording();
+    let call = bench.calls.pop_front().unwrap();
+    assert!(call.is_recorded);
+    let later = bench.object("c");
+    bench.update("pods", Update::Apply(later));
+    bench.input(answered_with_copy(&call));
+    let outcomes = outcomes(entries(&mut bench));
+    let [ReplayOutcome::Call(again)] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!((again.id, &again.items), (call.id, &call.items));
+    assert_eq!((again.now, &again.mapping), (call.now, &call.mapping));
+    let pods = |snapshot: &crate::store::Snapshot, views: &BTreeMap<String, _>| {
+        let view = snapshot.view(views["pods"]).unwrap();
+        let keys = view.keys(0, 10).items.into_iter();
+        keys.map(std::borrow::Cow::into_owned)
+            .collect::<Vec<String>>()
+    };
+    let keys = pods(&again.snapshot, &again.views);
+    assert_eq!(keys, pods(&call.snapshot, &call.views));
+    assert_eq!(keys.len(), 2);
+    assert_eq!(again.result.as_ref().map(Vec::len), Ok(call.items.len()));
+}
+
+#[test]
+fn a_call_that_started_before_the_first_entry_is_skipped() {
+    let mut bench = recording();
+    let call = bench.calls.pop_front().unwrap();
+    entries(&mut bench);
+    bench.machine.add_keyframe(bench.now);
+    bench.input(answered_with_copy(&call));
+    let outcomes = outcomes(entries(&mut bench));
+    let [ReplayOutcome::Skip { why, .. }] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(*why, Unreplayable::StartUnknown);
+}
+
+#[test]
+fn rulings_and_outcomes_follow_the_answer_that_they_are_about() {
+    let mut bench = recording();
+    let call = bench.calls.pop_front().unwrap();
+    entries(&mut bench);
+    bench.input(answered_with_copy(&call));
+    let execute = bench.executes.pop_front().unwrap();
+    bench.executed(&execute);
+    let kinds = entries(&mut bench).into_iter();
+    let kinds = kinds.filter_map(|record| match record.entry {
+        Entry::Answer(answer) => Some(format!("answer {}", answer.versions.len())),
+        Entry::Ruling(ruling) => Some(format!("{} {}", ruling.ruling, ruling.target.name)),
+        Entry::Execution(one) => Some(format!("{} {}", one.outcome.is_success(), one.target.name)),
+        _ => None,
+    });
+    let kinds: Vec<String> = kinds.collect();
+    assert_eq!(kinds[0], format!("answer {}", call.items.len()));
+    let name = &execute.plan.target.name;
+    assert!(kinds.contains(&format!("admitted {name}")), "{kinds:?}");
+    assert_eq!(kinds.last(), Some(&format!("true {name}")));
+}
+
+/// The answer to a call of a revision that was replaced counts for nothing.
+#[test]
+fn an_answer_that_came_too_late_says_so() {
+    let mut bench = recording();
+    let call = bench.calls.pop_front().unwrap();
+    bench.apply(vec![desired("two", enforce())]);
+    bench.input(answered_with_copy(&call));
+    let records = entries(&mut bench).into_iter();
+    let is_void = records.filter_map(|record| match record.entry {
+        Entry::Answer(answer) => Some(answer.is_void),
+        _ => None,
+    });
+    assert_eq!(is_void.collect::<Vec<_>>(), [true]);
+}

@@ -1,0 +1,86 @@
+//! The changes that a journal gets.
+
+use super::*;
+
+/// A store of one resource that keeps its changes, and what it has kept so far.
+fn logging(plural: &str) -> (Store, SegmentId) {
+    let mut store = Store::default();
+    store.start_log();
+    let view = store.add_view(ViewSpec {
+        fields: fields(&["data"]),
+        hidden: FieldTree::default(),
+        indexes: vec![],
+        key: ViewKey::Name,
+    });
+    let id = store
+        .attach(view, &segment(plural), &mut Vec::new())
+        .unwrap();
+    let listed = store.segment_fields(id).unwrap().clone();
+    store
+        .replace(id, listed, [], at(0), &mut Vec::new())
+        .unwrap();
+    store.take_log();
+    (store, id)
+}
+
+fn with_data(value: &str) -> Sample {
+    map([("data", map([("password", value.into())]))])
+}
+
+/// The objects that the store has put since they were last taken, each with whether it is
+/// stripped.
+fn put(store: &mut Store) -> Vec<(Vec<u8>, bool)> {
+    let puts = store.take_log().into_iter().map(|change| match change {
+        StateChange::Put {
+            object,
+            is_stripped,
+            ..
+        } => (object.data().to_vec(), is_stripped),
+        other => panic!("{other:?}"),
+    });
+    puts.collect()
+}
+
+#[test]
+fn the_data_of_secrets_is_in_no_change_and_in_no_keyframe() {
+    for (plural, is_secret) in [("secrets", true), ("configmaps", false)] {
+        let (mut store, id) = logging(plural);
+        apply(
+            &mut store,
+            id,
+            item("a", "u", "1", &with_data("hunter2")),
+            1,
+        );
+        let data = with_data(if is_secret { "" } else { "hunter2" }).encode();
+        assert_eq!(put(&mut store), [(data.clone(), is_secret)], "{plural}");
+        let keyframe = store.keyframe();
+        let objects = keyframe.changes().filter_map(|change| match change {
+            StateChange::Put { object, .. } => Some(object.data().to_vec()),
+            _ => None,
+        });
+        assert_eq!(objects.collect::<Vec<_>>(), [data], "{plural}");
+        let cached = store
+            .snapshot()
+            .find(&Uid::new("u"))
+            .unwrap()
+            .data()
+            .to_vec();
+        assert_eq!(cached, with_data("hunter2").encode());
+    }
+}
+
+#[test]
+fn a_version_that_changes_alone_is_no_change_of_the_state() {
+    let (mut store, id) = logging("configmaps");
+    apply(&mut store, id, item("a", "u", "1", &with_data("x")), 1);
+    assert_eq!(put(&mut store).len(), 1);
+    apply(&mut store, id, item("a", "u", "2", &with_data("x")), 2);
+    assert!(store.take_log().is_empty());
+}
+
+#[test]
+fn a_store_without_a_journal_keeps_no_changes() {
+    let (mut store, _, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
+    assert!(store.take_log().is_empty());
+}
