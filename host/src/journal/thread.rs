@@ -5,9 +5,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use davit_cluster::api::chain;
-use davit_core::journal::{JournalItem, Keyframe, Record, encode};
+use davit_core::journal::{Entry, JournalItem, Keyframe, Record, encode};
 use davit_core::time::Now;
-use davit_journal::{Error, Writer};
+use davit_journal::{Error, MAX_OBJECT, MAX_OBJECTS, Writer};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
@@ -135,7 +135,10 @@ impl Recording {
         self.is_dirty = true;
         if let Err(error) = append(&mut self.writer, record) {
             self.metrics.dropped(1);
-            self.fail(&error);
+            match error {
+                Error::TooLarge { .. } if !is_state(&record.entry) => note_too_large(&error),
+                error => self.fail(&error),
+            }
         }
     }
 
@@ -240,9 +243,36 @@ fn write_keyframe(writer: &mut Writer, keyframe: &Keyframe, metadata: &[u8]) -> 
     writer.end_keyframe()
 }
 
+/// Whether later entries mean nothing without this one. A call without its answer, or the
+/// reverse, is skipped by a replay.
+const fn is_state(entry: &Entry) -> bool {
+    !matches!(
+        entry,
+        Entry::Call(_)
+            | Entry::Answer(_)
+            | Entry::Failure { .. }
+            | Entry::Ruling(_)
+            | Entry::Execution(_)
+            | Entry::Stream(_)
+    )
+}
+
+fn note_too_large(error: &Error) {
+    if let Some(suppressed) = FAILURES.admit("an entry is too large") {
+        let error = chain(error);
+        tracing::warn!(
+            error,
+            "the journal drops an entry that is too large{suppressed}"
+        );
+    }
+}
+
 fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
     let encoded = encode(record);
-    let uids: Vec<String> = encoded.uids.iter().map(ToString::to_string).collect();
+    // Beyond the limits of the format, an entry is not found by its objects.
+    let uids = encoded.uids.iter().map(ToString::to_string);
+    let uids = uids.filter(|uid| uid.len() <= MAX_OBJECT).take(MAX_OBJECTS);
+    let uids: Vec<String> = uids.collect();
     let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
     writer.append(micros(encoded.now), &uids, &encoded.payload)
 }

@@ -80,9 +80,11 @@ impl Names {
 
     /// The controller that an entry is about; none if it is about none, or not known.
     fn controller<'a>(&'a self, record: &'a Record) -> Option<&'a str> {
-        match &record.entry {
-            Entry::Answer(answer) => self.0.get(&answer.call.controller).map(String::as_str),
-            entry => json::controller(entry),
-        }
+        let call = match &record.entry {
+            Entry::Answer(answer) => answer.call,
+            Entry::Failure { call, .. } => *call,
+            entry => return json::controller(entry),
+        };
+        self.0.get(&call.controller).map(String::as_str)
     }
 }

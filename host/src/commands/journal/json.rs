@@ -59,6 +59,7 @@ pub(super) const fn kind(entry: &Entry) -> &'static str {
         Entry::Spec { .. } => "spec",
         Entry::Call(_) => "call",
         Entry::Answer(_) => "answer",
+        Entry::Failure { .. } => "failure",
         Entry::Ruling(_) => "ruling",
         Entry::Execution(_) => "execution",
         Entry::Stream(_) => "stream",
@@ -114,6 +115,9 @@ fn details(entry: &Entry) -> Value {
         }
         Entry::Call(call) => call_details(call),
         Entry::Answer(answer) => answer_details(answer),
+        Entry::Failure { call, failure } => {
+            json!({"call": call_name(*call), "failure": failure.to_string()})
+        }
         Entry::Ruling(ruling) => ruling_details(ruling),
         Entry::Execution(execution) => execution_details(execution),
         Entry::Stream(stream) => stream_details(stream),
@@ -164,6 +168,7 @@ fn call_details(call: &CallEntry) -> Value {
 fn answer_details(answer: &AnswerEntry) -> Value {
     let mut details = json!({
         "call": call_name(answer.call),
+        "isVoid": answer.is_void,
         "tookMillis": millis(answer.took),
         "liveReads": answer.live.len(),
     });

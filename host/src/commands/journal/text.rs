@@ -39,6 +39,7 @@ fn details(entry: &Entry) -> String {
         Entry::Controller(controller) => revisions(controller),
         Entry::Call(call) => call_text(call),
         Entry::Answer(answer) => answer_text(answer),
+        Entry::Failure { call, failure } => format!("{}: {failure}", json::call_name(*call)),
         Entry::Ruling(ruling) => {
             let (target, reason, ruling) = (&ruling.target, &ruling.reason, &ruling.ruling);
             format!("{reason} {target}: {ruling}")
@@ -98,8 +99,9 @@ fn answer_text(answer: &AnswerEntry) -> String {
             .join(" | "),
         Err(failure) => format!("failed: {failure}"),
     };
-    let took = answer.took;
-    format!("{} in {took:.1?}: {result}", json::call_name(answer.call))
+    let (call, took) = (json::call_name(answer.call), answer.took);
+    let late = if answer.is_void { ", too late" } else { "" };
+    format!("{call} in {took:.1?}{late}: {result}")
 }
 
 /// A decision in one line.
