@@ -159,7 +159,7 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     let mut host = bench.run(PODGC);
     let count = bench.entries(&[]).len();
     until("the next host records", || {
-        bench.entries(&[]).len() > count + 300
+        bench.entries(&[]).len() > count + 50
     });
     std::thread::sleep(Duration::from_secs(2));
     host.0.kill().unwrap();

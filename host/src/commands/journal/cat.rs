@@ -39,7 +39,13 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
             (Some(wanted), Some(controller)) => wanted == controller,
             (Some(_), None) => false,
         };
-        if entry.part != Part::Span || !is_wanted {
+        let is_start = matches!(record.entry, Entry::Keyframe { is_start: true });
+        let is_in_span = match entry.part {
+            Part::Keyframe => is_start && (from..to).contains(&entry.time),
+            Part::LeadIn => false,
+            Part::Span => true,
+        };
+        if !is_in_span || !is_wanted {
             continue;
         }
         let line = EntryLine::new(&entry, &record, controller);

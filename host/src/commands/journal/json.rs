@@ -101,9 +101,8 @@ pub(super) const fn change_name(change: &StateChange) -> &'static str {
 fn details(entry: &Entry) -> Value {
     match entry {
         Entry::Keyframe { is_start } => json!({"isStart": is_start}),
-        Entry::KeyframeEnd | Entry::Removed { .. } => json!({}),
+        Entry::KeyframeEnd | Entry::Removed { .. } | Entry::Mapping(_) => json!({}),
         Entry::Cache(change) => cache(change),
-        Entry::Mapping(_) => json!({}),
         Entry::Unlisted(unlisted) => {
             let resources = unlisted.values().flatten();
             json!({"resources": resources.map(|it| &it.plural).collect::<Vec<_>>()})

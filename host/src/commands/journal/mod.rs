@@ -6,6 +6,7 @@ mod info;
 mod json;
 mod text;
 
+use std::fmt::Write as _;
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
@@ -69,7 +70,7 @@ fn summary(found: &Verification) -> String {
         format!("{segments} segments, {entries} entries, {bytes} bytes, {damages} damaged parts");
     if *tails > 0 {
         // They are no damage: the host writes on, or was killed.
-        text.push_str(&format!(", {tails} bytes of unfinished entries"));
+        let _ = write!(text, ", {tails} bytes of unfinished entries");
     }
     text
 }

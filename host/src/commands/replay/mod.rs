@@ -193,14 +193,14 @@ impl Session {
 }
 
 /// A call that was made again.
-struct Again {
+struct RepeatedCall {
     result: Result<Vec<Decision>, CallError>,
     reads: SnapshotReads,
     /// The first live read that the recorded call did not make.
     mismatch: Option<String>,
 }
 
-async fn decide(recorded: &RecordedCall, guest: &Guest) -> Again {
+async fn decide(recorded: &RecordedCall, guest: &Guest) -> RepeatedCall {
     let live = Arc::new(RecordedReads::new(recorded.live.clone()));
     let reads: Arc<Mutex<SnapshotReads>> = Arc::default();
     let call = recorded.clone();
@@ -222,7 +222,7 @@ async fn decide(recorded: &RecordedCall, guest: &Guest) -> Again {
     };
     let result = guest.reconcile(call).await;
     let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
-    Again {
+    RepeatedCall {
         result,
         reads: std::mem::take(&mut reads),
         mismatch: live.mismatch(),
