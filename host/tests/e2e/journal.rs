@@ -155,8 +155,10 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     let first = identical(&bench.printed(&["replay"], &[]));
     assert!(first > 3, "{first} calls");
 
-    // A killed host loses at most what it did not write yet. The next one continues.
-    let mut host = bench.run(PODGC);
+    // A killed host loses at most what it did not write yet. A new segment loses nothing.
+    let mut next = bench.command(PODGC);
+    next.args(["--journal-segment-age", "1s"]);
+    let mut host = Process(next.spawn().unwrap());
     let count = bench.entries(&[]).len();
     until("the next host records", || {
         bench.entries(&[]).len() > count + 50
@@ -171,6 +173,9 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     );
     let both = identical(&bench.printed(&["replay"], &[]));
     assert!(both > first, "{both} calls, {first} before");
+    let info = bench.printed(&["journal", "info"], &[]);
+    let gaps = info.lines().filter(|line| line.starts_with("gap from "));
+    assert_eq!(gaps.count(), 1, "between the hosts: {info}");
     let cut = bench.directory.path().join("cut");
     let output = cut.to_str().unwrap();
     bench.printed(&["journal", "cut"], &["--output", output]);
