@@ -150,7 +150,7 @@ pub struct JournalCutArguments {
 pub struct ReplayArguments {
     /// Directory of the journal, or one of its segments.
     #[arg(value_name = "DIR")]
-    pub directory: PathBuf,
+    pub journal: PathBuf,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub span: SpanArguments,

@@ -32,7 +32,7 @@ pub struct RefusedReplay(String);
 /// `davit replay`
 pub async fn replay(arguments: ReplayArguments) -> Result<()> {
     let refused = || RefusedReplay("the journal cannot be replayed".to_owned());
-    let reader = open(&arguments.directory).with_context(refused)?;
+    let reader = open(&arguments.journal).with_context(refused)?;
     let guests = Guests::new(&arguments.module, &arguments.guests).with_context(refused)?;
     let (from, to) = arguments.span.micros();
     let mut session = Session::new(&reader, guests, arguments.controller);
