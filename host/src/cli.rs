@@ -1,6 +1,7 @@
 //! The command line.
 
 mod examples;
+mod journal;
 mod observe;
 mod tools;
 
@@ -15,6 +16,11 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
+pub use journal::{
+    EntryFormat, JournalArguments, JournalCatArguments, JournalCommand, JournalCutArguments,
+    JournalInfoArguments, JournalToolArguments, JournalVerifyArguments, ReplayArguments,
+    SpanArguments,
+};
 pub use observe::{LogArguments, TraceArguments};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
@@ -96,6 +102,12 @@ pub enum Command {
     /// Shows or changes the filter of the log of a running host.
     #[command(after_long_help = examples::LOG)]
     Log(LogArguments),
+    /// Shows, checks or copies a recorded journal.
+    #[command(after_long_help = examples::JOURNAL)]
+    Journal(JournalToolArguments),
+    /// Makes the decisions of a journal again, and compares them.
+    #[command(after_long_help = examples::REPLAY)]
+    Replay(ReplayArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),
@@ -156,6 +168,9 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub traces: TraceArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub journal: JournalArguments,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,

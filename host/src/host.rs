@@ -19,6 +19,7 @@ use tokio::task::JoinHandle;
 use crate::config::{ClientConfig, ControllerConfig};
 use crate::driver::{self, DriverOptions, Handle};
 use crate::health::Health;
+use crate::journal::Journal;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::loading;
 use crate::memory;
@@ -49,6 +50,8 @@ pub struct HostOptions {
     pub listener: Option<mpsc::UnboundedSender<Report>>,
     /// Takes the traces of decisions, if they are sent.
     pub traces: Option<SpanQueue>,
+    /// Records what the host sees and decides, if it is asked to.
+    pub journal: Option<Journal>,
     /// Which modules may run and write.
     pub trust: TrustPolicy,
     /// The leases, if there are other replicas.
@@ -95,6 +98,7 @@ impl Host {
             health: options.health,
             listener: options.listener,
             traces: options.traces,
+            journal: options.journal,
             trust: options.trust,
             leases: options.leases,
             seed: options.seed,

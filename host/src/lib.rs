@@ -12,6 +12,7 @@ pub mod health;
 pub mod host;
 pub mod http;
 pub mod inspect;
+pub mod journal;
 pub mod loader;
 mod loading;
 mod memory;

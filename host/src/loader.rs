@@ -240,7 +240,8 @@ fn not_described(error: &DescribeError) -> RevisionLoadError {
     RevisionLoadError::new(kind, chain(error))
 }
 
-fn limits(config: CallLimits) -> Limits {
+/// The limits of a revision, as the engine has them.
+pub(crate) fn limits(config: CallLimits) -> Limits {
     Limits {
         instances: config.instances,
         memory: config.memory_mib as usize * (1 << 20),

@@ -6,11 +6,13 @@ use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
+use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, inspect, new, run, sim, telemetry};
 use davit_cluster::api::chain;
 
-/// The exit code of a request that no host answered in time. clap exits with 2
-/// after a usage error.
+/// The exit code of a usage error, as clap's, and of a journal that cannot be replayed.
+const USAGE: u8 = 2;
+/// The exit code of a request that no host answered in time.
 const NO_ANSWER: u8 = 3;
 
 fn main() -> ExitCode {
@@ -26,9 +28,12 @@ fn main() -> ExitCode {
             let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));
-            match error.downcast_ref::<NoAnswer>() {
-                Some(_) => ExitCode::from(NO_ANSWER),
-                None => ExitCode::FAILURE,
+            if error.is::<NoAnswer>() {
+                ExitCode::from(NO_ANSWER)
+            } else if error.is::<RefusedReplay>() {
+                ExitCode::from(USAGE)
+            } else {
+                ExitCode::FAILURE
             }
         }
     }
@@ -65,6 +70,8 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Diff(arguments) => commands::diff(arguments).await,
         Command::Log(arguments) => commands::log(arguments).await,
         Command::Get(arguments) => commands::get(arguments).await,
+        Command::Journal(arguments) => commands::journal(&arguments.command),
+        Command::Replay(arguments) => commands::replay(arguments).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),

@@ -10,6 +10,7 @@ mod calls;
 mod events;
 mod guest;
 mod guests;
+mod journal;
 mod leases;
 mod limits;
 mod plans;
@@ -31,6 +32,7 @@ pub use calls::CallMetrics;
 pub use events::EventMetrics;
 pub use guest::GuestMetrics;
 pub use guests::InstanceMetrics;
+pub use journal::JournalMetrics;
 pub use leases::LeaseMetrics;
 pub use limits::LimitMetrics;
 pub use plans::PlanMetrics;
@@ -70,6 +72,8 @@ pub struct HostMetrics {
     pub requests: RequestMetrics,
     /// Spans of traces.
     pub traces: TraceMetrics,
+    /// The journal.
+    pub journal: JournalMetrics,
     registry: Registry,
     descriptions: Vec<Desc>,
 }
@@ -93,6 +97,7 @@ impl HostMetrics {
             limits: LimitMetrics::new(&registrar)?,
             requests: RequestMetrics::new(&registrar)?,
             traces: TraceMetrics::new(&registrar)?,
+            journal: JournalMetrics::new(&registrar)?,
             descriptions: registrar.into_descriptions(),
             registry,
         })

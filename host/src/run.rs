@@ -11,7 +11,9 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments};
+use crate::cli::{
+    GuestArguments, JournalArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments,
+};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::driver::identity;
@@ -22,6 +24,7 @@ use crate::http::address::ListenAddress;
 use crate::http::requests::RequestPolicy;
 use crate::http::tls::{self, CertificateFiles};
 use crate::http::{self, Endpoints};
+use crate::journal::Journal;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
@@ -49,6 +52,11 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let namespace = arguments.namespace.namespace;
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
+    let journal = journal(
+        &arguments.journal,
+        arguments.leases.replica_id.as_deref(),
+        &metrics,
+    )?;
     let http2 = arguments.http2;
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
     let health = Arc::new(Health::default());
@@ -70,6 +78,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         health: Arc::clone(&health),
         listener: None,
         traces: traces.as_ref().map(TraceExport::queue),
+        journal,
         trust: config.trust(),
         leases,
         seed: u64::from(std::process::id()),
@@ -142,6 +151,23 @@ fn leases(arguments: &LeaseArguments, origin: ControllerOrigin) -> Result<Option
     let identity = identity::of_replica(named);
     tracing::info!(identity, "taking part in leader election");
     Ok(Some(LeaseSettings { identity, timing }))
+}
+
+/// Opens the journal; none if nothing is recorded.
+fn journal(
+    arguments: &JournalArguments,
+    replica: Option<&str>,
+    metrics: &HostMetrics,
+) -> Result<Option<Journal>> {
+    let Some(settings) = arguments.settings() else {
+        return Ok(None);
+    };
+    let instance = identity::of_replica(replica);
+    let journal = Journal::open(&settings, instance, metrics.journal.clone());
+    let directory = settings.directory.display();
+    let journal = journal.with_context(|| format!("--journal {directory}"))?;
+    tracing::info!(%directory, "recording the journal");
+    Ok(Some(journal))
 }
 
 /// Starts to send traces; none without a collector.

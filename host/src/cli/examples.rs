@@ -138,6 +138,32 @@ Examples:
   # What the requests to the API server do
   davit log info,davit_cluster=debug --server http://127.0.0.1:8080 --token-file token";
 
+pub(super) const JOURNAL: &str = "\
+Examples:
+  davit journal info /var/lib/davit/journal
+
+  # What happened to an object in the last two hours
+  davit journal cat /var/lib/davit/journal --from 2h --uid UID
+
+  # The deletions, for a program
+  davit journal cat /var/lib/davit/journal --output json | jq 'select(.kind == \"answer\")'
+
+  # Is everything readable?
+  davit journal verify /var/lib/davit/journal
+
+  # The segments of one hour, to send them to somebody
+  davit journal cut /var/lib/davit/journal --from 3h --to 2h --output hour";
+
+pub(super) const REPLAY: &str = "\
+Examples:
+  davit replay /var/lib/davit/journal
+
+  # The decisions of one controller in the last hour
+  davit replay /var/lib/davit/journal --from 1h --controller podgc
+
+  # A module that the module cache does not have any more
+  davit replay /var/lib/davit/journal --module podgc.wasm";
+
 pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm

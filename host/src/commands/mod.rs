@@ -3,7 +3,8 @@
 //! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `stop`, `start`, `rollback`
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
-//! `diff`, `check` and `version` change nothing. `log` changes the log of one host.
+//! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`
+//! and `replay` read a directory, and need no cluster.
 
 pub mod answer;
 pub mod check;
@@ -11,7 +12,9 @@ pub mod diff;
 pub mod get;
 pub mod grant;
 pub mod history;
+pub(crate) mod journal;
 pub(crate) mod print;
+pub mod replay;
 pub mod requests;
 mod server;
 pub mod stop;
@@ -40,6 +43,8 @@ use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
 use diff::Server;
 use history::Rollback;
+pub use journal::journal;
+pub use replay::replay;
 pub use version::version;
 
 /// `davit promote`

@@ -67,6 +67,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         health: Arc::new(Health::default()),
         listener: Some(listener),
         traces: None,
+        journal: None,
         trust: TrustPolicy::default(),
         leases: None,
         seed: 0,

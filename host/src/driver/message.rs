@@ -30,6 +30,8 @@ pub(super) enum Message {
     Read(LiveRead),
     /// A query of the state.
     Query(Query),
+    /// The journal needs a keyframe.
+    Keyframe,
 }
 
 /// A query of the state.

@@ -33,6 +33,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::health::Health;
+use crate::journal::Journal;
 use crate::loader::Loader;
 use crate::metrics::HostMetrics;
 use crate::records::Records;
@@ -62,6 +63,8 @@ pub(crate) struct DriverOptions {
     pub(crate) listener: Option<mpsc::UnboundedSender<Report>>,
     /// Takes the traces of decisions, if they are sent.
     pub(crate) traces: Option<SpanQueue>,
+    /// Records what the host sees and decides, if it is asked to.
+    pub(crate) journal: Option<Journal>,
     /// Which modules may run and write.
     pub(crate) trust: TrustPolicy,
     /// The leases, if there are other replicas.

@@ -27,6 +27,7 @@ use super::leases::{LeaseDriver, Terms};
 use super::message::Message;
 use super::telemetry::Telemetry;
 use super::traces::Traces;
+use crate::journal::JournalQueue;
 use crate::tasks::caught;
 
 /// How many batches of updates the task queues; then the streams wait.
@@ -48,6 +49,8 @@ pub(super) struct Task {
     telemetry: Telemetry,
     /// None if no traces are sent.
     traces: Option<Traces>,
+    /// None if nothing is recorded.
+    journal: Option<JournalQueue>,
     /// Whether the API server answered when the machine last got this input.
     reachable: bool,
     inbox: mpsc::UnboundedSender<Message>,
@@ -88,10 +91,19 @@ impl Task {
         let namespace = settings.namespace.clone();
         let leases =
             leases.map(|leases| LeaseDriver::new(api.clone(), namespace, leases, inbox.clone()));
+        let now = api.clock().now();
+        let mut host = Host::new(now, settings);
+        let journal = options.journal.map(|journal| {
+            host.start_journal(now);
+            let inbox = inbox.clone();
+            // The task may have ended.
+            journal.start(move || drop(inbox.send(Message::Keyframe)))
+        });
         Self {
             leases,
             terms,
-            host: Host::new(api.clock().now(), settings),
+            host,
+            journal,
             control: ControlDriver {
                 api: api.clone(),
                 loader: options.loader,
@@ -162,6 +174,9 @@ impl Task {
         if let Some(traces) = &mut self.traces {
             traces.stop(self.api.clock().instant());
         }
+        if let Some(journal) = self.journal {
+            journal.close().await;
+        }
     }
 
     fn handle(&mut self, message: Message) {
@@ -184,6 +199,7 @@ impl Task {
                 self.machine_input(input);
             }
             Message::Query(query) => query(&self.host, self.api.clock().now()),
+            Message::Keyframe => self.host.add_keyframe(self.api.clock().now()),
         }
     }
 
@@ -216,6 +232,9 @@ impl Task {
                 }
                 Effect::Term { controller, until } => self.terms.set(&controller, until),
             }
+        }
+        if let Some(journal) = &mut self.journal {
+            journal.send(self.host.take_journal());
         }
         if !self.waiting.is_empty() && self.host.is_settled(now) {
             // The host is ready from now on, unless a controller waits.

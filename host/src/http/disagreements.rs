@@ -253,7 +253,8 @@ fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement>
     })
 }
 
-fn step(step: &plan::Step) -> Step {
+/// A step of a plan, with its body as JSON.
+pub(crate) fn step(step: &plan::Step) -> Step {
     match step {
         plan::Step::Patch(patch) => Step::Patch {
             kind: match patch.kind {

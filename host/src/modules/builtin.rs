@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use davit_core::digest::ModuleDigest;
+
 /// The directories of the guests that are shipped with Davit.
 #[derive(Clone, Debug)]
 pub struct BuiltinGuests {
@@ -60,6 +62,20 @@ impl BuiltinGuests {
                 name: name.into(),
                 places: self.directories.clone(),
             })
+    }
+}
+
+impl BuiltinGuests {
+    /// The module with this digest, if it is one of the guests.
+    pub(super) fn by_digest(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let files = self.directories.iter().flat_map(|directory| {
+            let entries = std::fs::read_dir(directory).into_iter().flatten();
+            entries.filter_map(|entry| Some(entry.ok()?.path()))
+        });
+        let modules = files.filter(|path| path.extension().is_some_and(|it| it == "wasm"));
+        modules
+            .filter_map(|path| std::fs::read(path).ok())
+            .find(|wasm| ModuleDigest::of(wasm) == digest)
     }
 }
 

@@ -251,6 +251,15 @@ impl Modules {
         })
     }
 
+    /// The module with this digest, from the cache or among the built-in guests.
+    pub(crate) async fn by_digest(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        if let Some(wasm) = self.cached(digest).await {
+            return Some(wasm);
+        }
+        let builtin = self.builtin.clone();
+        blocking(move || builtin.by_digest(digest)).await
+    }
+
     /// Removes the least recently used modules if the cache has too many, except those
     /// with these digests.
     pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {

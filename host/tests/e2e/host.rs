@@ -30,6 +30,7 @@ pub(crate) fn options(client: kube::Client) -> HostOptions {
         health: Arc::new(Health::default()),
         listener: None,
         traces: None,
+        journal: None,
         trust: TrustPolicy {
             files: true,
             ..TrustPolicy::default()

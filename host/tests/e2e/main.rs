@@ -18,6 +18,7 @@ mod configuration;
 mod docs;
 mod faults;
 mod hostile;
+mod journal;
 mod log;
 mod podgc;
 mod program;

@@ -1,0 +1,195 @@
+//! The arguments about the journal.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use davit_core::api::HumanDuration;
+use jiff::Timestamp;
+
+use super::{GuestArguments, duration};
+use crate::journal::JournalSettings;
+
+/// The journal of a host.
+#[derive(Debug, Args)]
+pub struct JournalArguments {
+    /// Directory that gets the journal: what this host sees and decides, so that davit
+    /// replay can make each decision again. One host at a time records in it.
+    #[arg(long, value_name = "DIR")]
+    pub journal: Option<PathBuf>,
+    /// After this time, entries of the journal may be removed.
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = duration, requires = "journal")]
+    pub journal_max_age: Duration,
+    /// Largest size of the journal, in MiB: the oldest segments are removed.
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(8..=1 << 30), requires = "journal")]
+    pub journal_max_mib: u64,
+    /// How often the journal starts a segment, with the whole state at its start.
+    #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = duration, requires = "journal")]
+    pub journal_segment_age: Duration,
+}
+
+impl JournalArguments {
+    /// The settings of the journal; none without one.
+    #[must_use]
+    pub fn settings(&self) -> Option<JournalSettings> {
+        Some(JournalSettings {
+            directory: self.journal.clone()?,
+            max_age: self.journal_max_age,
+            max_bytes: self.journal_max_mib << 20,
+            segment_age: self.journal_segment_age,
+        })
+    }
+}
+
+/// `davit journal`
+#[derive(Debug, Args)]
+pub struct JournalToolArguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: JournalCommand,
+}
+
+/// The commands about a journal.
+#[derive(Debug, Subcommand)]
+pub enum JournalCommand {
+    /// Shows the segments, and what is recorded in them.
+    Info(JournalInfoArguments),
+    /// Prints the entries.
+    Cat(JournalCatArguments),
+    /// Reads everything and reports each damage.
+    Verify(JournalVerifyArguments),
+    /// Copies the segments of a span into another directory.
+    Cut(JournalCutArguments),
+}
+
+/// `davit journal info`
+#[derive(Debug, Args)]
+pub struct JournalInfoArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// `davit journal verify`
+#[derive(Debug, Args)]
+pub struct JournalVerifyArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+}
+
+/// A span of a journal.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SpanArguments {
+    /// Start: a time such as 2026-11-25T08:00:00Z, or how long ago, such as 2h
+    /// [default: the start of the journal]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub from: Option<Timestamp>,
+    /// End, in the same form [default: the end of the journal]
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    pub to: Option<Timestamp>,
+}
+
+impl SpanArguments {
+    /// Both ends, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn micros(&self) -> (i64, i64) {
+        let micros = |time: Timestamp| time.as_microsecond();
+        (
+            self.from.map_or(i64::MIN, micros),
+            self.to.map_or(i64::MAX, micros),
+        )
+    }
+}
+
+/// `davit journal cat`
+#[derive(Debug, Args)]
+pub struct JournalCatArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub span: SpanArguments,
+    /// Only the entries about this controller.
+    #[arg(long, value_name = "NAME")]
+    pub controller: Option<String>,
+    /// Only the entries about the object with this uid.
+    #[arg(long, value_name = "UID")]
+    pub uid: Option<String>,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: EntryFormat,
+}
+
+/// The form of entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum EntryFormat {
+    /// A line for each entry.
+    Text,
+    /// A JSON object in a line for each entry.
+    Json,
+}
+
+/// `davit journal cut`
+#[derive(Debug, Args)]
+pub struct JournalCutArguments {
+    /// Directory of the journal.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub span: SpanArguments,
+    /// Directory that gets the segments.
+    #[arg(long, short, value_name = "DIR")]
+    pub output: PathBuf,
+}
+
+/// `davit replay`
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub journal: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub span: SpanArguments,
+    /// Only the decisions of this controller.
+    #[arg(long, value_name = "NAME")]
+    pub controller: Option<String>,
+    /// A module of the journal, if neither the module cache nor the built-in guests have
+    /// it; may be repeated.
+    #[arg(long, value_name = "FILE")]
+    pub module: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub guests: GuestArguments,
+}
+
+/// A time, or how long ago it was.
+fn time(text: &str) -> Result<Timestamp, String> {
+    if let Ok(HumanDuration(ago)) = text.parse() {
+        let time = Timestamp::now().checked_sub(ago);
+        return time.map_err(|_| format!("\"{text}\" ago is no time"));
+    }
+    text.parse().map_err(|_| {
+        format!("\"{text}\" is neither a time such as 2026-11-25T08:00:00Z nor a span such as 2h")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_a_moment_or_a_span_back() {
+        let moment = time("2026-11-25T09:00:00+01:00").unwrap();
+        assert_eq!(moment.to_string(), "2026-11-25T08:00:00Z");
+        let ago = Timestamp::now().duration_since(time("2h").unwrap());
+        assert!((7_199..7_205).contains(&ago.as_secs()), "{ago}");
+        for text in ["", "yesterday", "2026", "-2h"] {
+            let error = time(text).unwrap_err();
+            assert!(error.contains("a span such as 2h"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! The journal of a running host: a thread that writes what the host saw and decided.
+//!
+//! The journal never holds the host up. The driver's task passes entries on as references; the
+//! thread encodes and writes them. What the disk does not take, or not fast enough, is dropped
+//! and counted. The journal then records again after a pause, from a new keyframe on.
+
+mod origin;
+mod queue;
+mod thread;
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use davit_journal::{Error, Settings, Writer};
+use jiff::Timestamp;
+
+use crate::metrics::JournalMetrics;
+
+pub(crate) use origin::SegmentOrigin;
+pub(crate) use queue::JournalQueue;
+
+/// The largest segment, in bytes.
+const SEGMENT_BYTES: u64 = 64 << 20;
+/// How many segments a journal of the largest size has at least.
+const LEAST_SEGMENTS: u64 = 8;
+
+/// Where a host records its journal, and how much of it stays.
+#[derive(Clone, Debug)]
+pub struct JournalSettings {
+    /// The directory.
+    pub directory: PathBuf,
+    /// After this time an entry may be removed.
+    pub max_age: Duration,
+    /// The largest size of the directory, in bytes.
+    pub max_bytes: u64,
+    /// How often a keyframe is written at least.
+    pub segment_age: Duration,
+}
+
+/// A journal that is open for writing. No other process can record in its directory.
+pub struct Journal {
+    writer: Writer,
+    origin: SegmentOrigin,
+    metrics: JournalMetrics,
+}
+
+impl Journal {
+    /// Opens the directory, which is created if it does not exist. `instance` is the name of
+    /// this host.
+    ///
+    /// Fails if another process records there, if a segment has a format that this version does
+    /// not know, or if the disk fails.
+    pub fn open(
+        settings: &JournalSettings,
+        instance: String,
+        metrics: JournalMetrics,
+    ) -> Result<Self, Error> {
+        let storage = Settings {
+            segment_age: settings.segment_age,
+            segment_bytes: SEGMENT_BYTES.min(settings.max_bytes / LEAST_SEGMENTS),
+            total_bytes: settings.max_bytes,
+            max_age: settings.max_age,
+            ..Settings::default()
+        };
+        create(&settings.directory)?;
+        let now = Timestamp::now().as_microsecond();
+        let (writer, recovery) = Writer::open(&settings.directory, storage, now)?;
+        if let Some(cut) = recovery.cut {
+            let (path, bytes) = (cut.path.display(), cut.bytes);
+            tracing::info!(%path, bytes, "the journal's last segment has a torn tail: cut");
+        }
+        Ok(Self {
+            writer,
+            origin: SegmentOrigin::of_this_process(instance),
+            metrics,
+        })
+    }
+
+    /// Starts the thread. `ask` asks the driver for a keyframe; the driver adds the first one
+    /// by itself.
+    pub(crate) fn start(self, ask: impl Fn() + Send + 'static) -> JournalQueue {
+        thread::start(self, Box::new(ask))
+    }
+}
+
+/// Creates the directory if it does not exist, for this user only: the journal has what the
+/// guests read of the cluster.
+fn create(directory: &Path) -> Result<(), Error> {
+    let mut builder = DirBuilder::new();
+    let created = builder.recursive(true).mode(0o700).create(directory);
+    created.map_err(|source| Error::Io {
+        action: "create the directory",
+        path: directory.to_owned(),
+        source,
+    })
+}

@@ -1,0 +1,163 @@
+//! The entries on their way from the driver's task to the thread.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+
+use davit_core::journal::JournalItem;
+use tokio::sync::oneshot;
+use tokio::time::timeout;
+
+use crate::metrics::JournalMetrics;
+
+/// How many entries may wait. Most of them are references to objects of the cache.
+const MOST_WAITING: usize = 1 << 18;
+
+/// How long a host that stops waits for its journal.
+const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+
+/// Passes entries to the thread. It never waits.
+pub(crate) struct JournalQueue {
+    pub(super) batches: Sender<Batch>,
+    pub(super) state: Arc<QueueState>,
+    pub(super) metrics: JournalMetrics,
+    /// Whether entries were dropped since the last keyframe.
+    pub(super) has_gap: bool,
+    /// Answered when the thread has closed the journal.
+    pub(super) closed: oneshot::Receiver<()>,
+}
+
+/// Entries of one turn of the driver.
+pub(super) struct Batch {
+    pub(super) items: Vec<JournalItem>,
+    /// Whether entries before it were dropped. Then it starts with a keyframe.
+    pub(super) follows_gap: bool,
+}
+
+/// What the task and the thread know of the queue.
+#[derive(Debug, Default)]
+pub(super) struct QueueState {
+    waiting: AtomicUsize,
+    /// Whether entries were dropped since the thread last asked.
+    has_gap: AtomicBool,
+}
+
+impl QueueState {
+    /// An item left the queue.
+    pub(super) fn leave(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether entries were dropped since the last call.
+    pub(super) fn take_gap(&self) -> bool {
+        self.has_gap.swap(false, Ordering::Relaxed)
+    }
+
+    /// Makes room for items, unless too many wait. Any number has room in an empty queue.
+    fn enter(&self, count: usize) -> bool {
+        let waiting = self.waiting.fetch_add(count, Ordering::Relaxed);
+        let has_room = waiting == 0 || waiting + count <= MOST_WAITING;
+        if !has_room {
+            self.waiting.fetch_sub(count, Ordering::Relaxed);
+            self.has_gap.store(true, Ordering::Relaxed);
+        }
+        has_room
+    }
+}
+
+impl JournalQueue {
+    /// Passes entries on, or drops them if too many wait. After that, entries up to the next
+    /// keyframe are dropped too: they would fit to nothing.
+    pub(crate) fn send(&mut self, mut items: Vec<JournalItem>) {
+        if self.has_gap {
+            let is_keyframe = |item: &JournalItem| matches!(item, JournalItem::Keyframe(_));
+            let next = items.iter().position(is_keyframe).unwrap_or(items.len());
+            self.metrics.dropped(items.drain(..next).count());
+        }
+        let count = items.len();
+        if count == 0 {
+            return;
+        }
+        if !self.state.enter(count) {
+            self.has_gap = true;
+            self.metrics.dropped(count);
+            return;
+        }
+        let follows_gap = std::mem::take(&mut self.has_gap);
+        let batch = Batch { items, follows_gap };
+        if self.batches.send(batch).is_err() {
+            // The thread has failed, which its own message reports.
+            self.metrics.dropped(count);
+            self.metrics.set_recording(false);
+        }
+    }
+
+    /// Waits until the thread has written everything and closed the segment.
+    pub(crate) async fn close(self) {
+        drop(self.batches);
+        if timeout(CLOSE_WITHIN, self.closed).await.is_err() {
+            tracing::warn!("the journal is not closed: the disk does not answer in time");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use davit_core::journal::{Entry, JournalItem, Record};
+    use davit_core::time::Now;
+
+    use super::*;
+    use crate::metrics::HostMetrics;
+
+    fn queue() -> (JournalQueue, mpsc::Receiver<Batch>, oneshot::Sender<()>) {
+        let (batches, received) = mpsc::channel();
+        let (done, closed) = oneshot::channel();
+        let queue = JournalQueue {
+            batches,
+            state: Arc::default(),
+            metrics: HostMetrics::new().unwrap().journal,
+            has_gap: false,
+            closed,
+        };
+        (queue, received, done)
+    }
+
+    fn records(count: usize) -> Vec<JournalItem> {
+        let record = || Record {
+            now: Now::default(),
+            entry: Entry::KeyframeEnd,
+        };
+        std::iter::repeat_with(|| JournalItem::Record(record()))
+            .take(count)
+            .collect()
+    }
+
+    #[test]
+    fn entries_that_find_the_queue_full_are_dropped_until_the_next_keyframe() {
+        let (mut queue, received, _done) = queue();
+        queue.send(records(MOST_WAITING));
+        queue.send(records(1));
+        assert!(queue.has_gap && queue.state.take_gap());
+        let first = received.try_recv().unwrap();
+        first.items.iter().for_each(|_| queue.state.leave());
+        assert!(queue.state.is_empty());
+        queue.send(records(3));
+        assert!(received.try_recv().is_err(), "they fit to nothing");
+    }
+
+    /// A list of a large cluster comes at once.
+    #[test]
+    fn an_empty_queue_takes_any_number_of_entries() {
+        let (mut queue, received, _done) = queue();
+        queue.send(records(MOST_WAITING + 1));
+        assert_eq!(received.try_recv().unwrap().items.len(), MOST_WAITING + 1);
+    }
+}

@@ -1,0 +1,283 @@
+//! The thread that encodes and writes.
+
+use std::sync::Arc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use davit_cluster::api::chain;
+use davit_core::journal::{Entry, JournalItem, Keyframe, Record, encode};
+use davit_core::time::Now;
+use davit_journal::{Error, MAX_OBJECT, MAX_OBJECTS, Writer};
+use jiff::Timestamp;
+use tokio::sync::oneshot;
+
+use super::Journal;
+use super::origin::SegmentOrigin;
+use super::queue::{Batch, JournalQueue, QueueState};
+use crate::metrics::JournalMetrics;
+use crate::repeat::RepeatedLine;
+
+/// How often what was written reaches the disk, and how often the thread looks after its
+/// segment.
+const FLUSH_PERIOD: Duration = Duration::from_secs(1);
+/// The pause after the first failure. It doubles with each further one.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause. A journal that has recorded for longer starts with the first one again.
+const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// How long the driver may take to add a keyframe.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The lines about failures.
+static FAILURES: RepeatedLine = RepeatedLine::new();
+
+pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue {
+    let Journal {
+        writer,
+        origin,
+        metrics,
+    } = journal;
+    let (batches, received) = mpsc::channel();
+    let (done, closed) = oneshot::channel();
+    let state = Arc::new(QueueState::default());
+    let now = Instant::now();
+    let recording = Recording {
+        writer,
+        origin,
+        metrics: metrics.clone(),
+        state: Arc::clone(&state),
+        ask,
+        asked: Some(now),
+        recording_since: None,
+        is_continuous: false,
+        has_gap: false,
+        is_dirty: false,
+        pause: FIRST_PAUSE,
+        next_attempt: now,
+        next_look: now,
+    };
+    let thread = std::thread::Builder::new().name("journal".to_owned());
+    let started = thread.spawn(move || {
+        recording.run(&received);
+        // The host may not wait for it.
+        let _ = done.send(());
+    });
+    if let Err(error) = started {
+        tracing::error!(%error, "the journal's thread cannot be started: nothing is recorded");
+    }
+    JournalQueue {
+        batches,
+        state,
+        metrics,
+        has_gap: false,
+        closed,
+    }
+}
+
+struct Recording {
+    writer: Writer,
+    origin: SegmentOrigin,
+    metrics: JournalMetrics,
+    state: Arc<QueueState>,
+    /// Asks the driver for a keyframe.
+    ask: Box<dyn Fn() + Send>,
+    /// When it was last asked, if there was no answer yet.
+    asked: Option<Instant>,
+    /// Since when a segment is open without a failure; none while entries are dropped.
+    recording_since: Option<Instant>,
+    /// Whether the writer has every entry before the next one.
+    is_continuous: bool,
+    /// Whether the queue was full, and no keyframe came since.
+    has_gap: bool,
+    /// Whether something was written that may not be on the disk.
+    is_dirty: bool,
+    pause: Duration,
+    next_attempt: Instant,
+    next_look: Instant,
+}
+
+impl Recording {
+    /// Writes until the host stops, and closes the segment.
+    fn run(mut self, batches: &Receiver<Batch>) {
+        loop {
+            let wait = self.next_look.saturating_duration_since(Instant::now());
+            match batches.recv_timeout(wait) {
+                Ok(batch) => self.batch(batch),
+                Err(RecvTimeoutError::Timeout) => self.look_after(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        if let Err(error) = self.writer.close() {
+            let error = chain(&error);
+            tracing::warn!(error, "the journal's last segment cannot be closed");
+        }
+    }
+
+    fn batch(&mut self, batch: Batch) {
+        if batch.follows_gap {
+            self.is_continuous = false;
+            self.has_gap = false;
+        }
+        for item in batch.items {
+            self.state.leave();
+            match item {
+                JournalItem::Record(record) => self.record(&record),
+                JournalItem::Keyframe(keyframe) => self.keyframe(&keyframe),
+            }
+            self.look_after();
+        }
+    }
+
+    fn record(&mut self, record: &Record) {
+        if self.recording_since.is_none() {
+            self.metrics.dropped(1);
+            return;
+        }
+        self.is_dirty = true;
+        if let Err(error) = append(&mut self.writer, record) {
+            self.metrics.dropped(1);
+            match error {
+                Error::TooLarge { .. } if !is_state(&record.entry) => note_too_large(&error),
+                error => self.fail(&error),
+            }
+        }
+    }
+
+    /// Starts a segment.
+    fn keyframe(&mut self, keyframe: &Keyframe) {
+        self.asked = None;
+        let metadata = self.origin.metadata(self.is_continuous);
+        let written = write_keyframe(&mut self.writer, keyframe, &metadata);
+        match written {
+            Ok(()) => {
+                let now = Instant::now();
+                self.recording_since.get_or_insert(now);
+                self.is_continuous = true;
+                self.metrics.synced();
+                self.publish();
+            }
+            Err(error) => self.fail(&error),
+        }
+    }
+
+    /// Once a second: flushes, and asks for a keyframe if one is due.
+    fn look_after(&mut self) {
+        let now = Instant::now();
+        if now < self.next_look {
+            return;
+        }
+        self.next_look = now + FLUSH_PERIOD;
+        if self.state.take_gap() {
+            self.note_gap(now);
+        }
+        if self.is_dirty && self.recording_since.is_some() {
+            match self.writer.flush(true) {
+                Ok(()) => self.metrics.synced(),
+                Err(error) => self.fail(&error),
+            }
+            self.is_dirty = false;
+        }
+        let is_recording = self.recording_since.is_some() && !self.has_gap;
+        let is_due = if is_recording {
+            let now = Timestamp::now().as_microsecond();
+            self.writer.needs_segment(now)
+        } else {
+            now >= self.next_attempt && self.state.is_empty()
+        };
+        let answered = |at: Instant| now.saturating_duration_since(at) >= ANSWER_WITHIN;
+        if is_due && self.asked.is_none_or(answered) {
+            self.asked = Some(now);
+            (self.ask)();
+        }
+        self.publish();
+    }
+
+    /// The queue was full.
+    fn note_gap(&mut self, now: Instant) {
+        self.has_gap = true;
+        self.next_attempt = now + FIRST_PAUSE;
+        if let Some(suppressed) = FAILURES.admit("the queue is full") {
+            tracing::warn!(
+                "the journal drops entries: the disk does not keep up; will record again from a \
+                 new keyframe in {} s{suppressed}",
+                FIRST_PAUSE.as_secs()
+            );
+        }
+    }
+
+    /// Nothing is recorded until the pause has ended and a keyframe comes.
+    fn fail(&mut self, error: &Error) {
+        let now = Instant::now();
+        let recorded = self.recording_since.take();
+        let recorded = recorded.map_or(Duration::ZERO, |since| now.duration_since(since));
+        if recorded >= LONGEST_PAUSE {
+            self.pause = FIRST_PAUSE;
+        }
+        self.is_continuous = false;
+        self.next_attempt = now + self.pause;
+        let pause = self.pause.as_secs();
+        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+        let error = chain(error);
+        if let Some(suppressed) = FAILURES.admit(&error) {
+            tracing::warn!(
+                error,
+                "the journal records nothing: will retry in {pause} s{suppressed}"
+            );
+        }
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let is_recording = self.recording_since.is_some() && !self.has_gap;
+        self.metrics.set_recording(is_recording);
+        let totals = self.writer.totals();
+        self.metrics
+            .set_totals(totals.entries, totals.written_bytes, totals.bytes);
+    }
+}
+
+fn write_keyframe(writer: &mut Writer, keyframe: &Keyframe, metadata: &[u8]) -> Result<(), Error> {
+    writer.start_segment(micros(keyframe.now()), metadata)?;
+    for record in keyframe.entries() {
+        append(writer, &record)?;
+    }
+    writer.end_keyframe()
+}
+
+/// Whether later entries mean nothing without this one. A call without its answer, or the
+/// reverse, is skipped by a replay.
+const fn is_state(entry: &Entry) -> bool {
+    !matches!(
+        entry,
+        Entry::Call(_)
+            | Entry::Answer(_)
+            | Entry::Failure { .. }
+            | Entry::Ruling(_)
+            | Entry::Execution(_)
+            | Entry::Stream(_)
+    )
+}
+
+fn note_too_large(error: &Error) {
+    if let Some(suppressed) = FAILURES.admit("an entry is too large") {
+        let error = chain(error);
+        tracing::warn!(
+            error,
+            "the journal drops an entry that is too large{suppressed}"
+        );
+    }
+}
+
+fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
+    let encoded = encode(record);
+    // Beyond the limits of the format, an entry is not found by its objects.
+    let uids = encoded.uids.iter().map(ToString::to_string);
+    let uids = uids.filter(|uid| uid.len() <= MAX_OBJECT).take(MAX_OBJECTS);
+    let uids: Vec<String> = uids.collect();
+    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+    writer.append(micros(encoded.now), &uids, &encoded.payload)
+}
+
+/// Microseconds since the Unix epoch.
+fn micros(now: Now) -> i64 {
+    now.wall.0.saturating_mul(1_000)
+}

@@ -1,0 +1,233 @@
+//! The journal of a host as an operator has it: recorded, read, and its decisions made again.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::bench::{odd_guest, text};
+use crate::program::{Process, davit, get, server, sim, until};
+
+/// A cluster with pods of which PodGC deletes some, and the place of a journal.
+struct Bench {
+    sim: Process,
+    kubeconfig: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let pods = data.join("core/tests/data/podlist.json");
+        let nodes = data.join("tests/data/nodelist.json");
+        let (sim, kubeconfig) = sim(&[&nodes, &pods]);
+        Self {
+            sim,
+            kubeconfig,
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.directory.path().join("journal")
+    }
+
+    /// A host that runs this controller, and records its journal.
+    fn command(&self, controller: &str) -> std::process::Command {
+        let config = self.directory.path().join("davit.yaml");
+        let controllers = format!("controllers: [{{mode: Enforce, {controller}}}]\n");
+        std::fs::write(&config, controllers).unwrap();
+        let mut command = davit();
+        command.args(["run", "--config"]).arg(config);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        command.arg("--journal").arg(self.journal());
+        command.stderr(Stdio::null());
+        command
+    }
+
+    fn run(&self, controller: &str) -> Process {
+        Process(self.command(controller).spawn().unwrap())
+    }
+
+    /// The uids of the pods.
+    fn pods(&self) -> BTreeSet<String> {
+        let (_, body) = get(&format!("{}/api/v1/pods", server(&self.kubeconfig))).unwrap();
+        let list: Value = serde_json::from_str(&body).unwrap();
+        let pods = list["items"].as_array().unwrap();
+        pods.iter().map(|pod| text(pod, "/metadata/uid")).collect()
+    }
+
+    fn davit(&self, command: &[&str], arguments: &[&str]) -> Output {
+        let mut davit = davit();
+        davit.args(command).arg(self.journal()).args(arguments);
+        davit.output().unwrap()
+    }
+
+    /// What a command prints that succeeds.
+    fn printed(&self, command: &[&str], arguments: &[&str]) -> String {
+        let output = self.davit(command, arguments);
+        assert_eq!(output.status.code(), Some(0), "{command:?}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// The entries of a journal.
+    fn entries(&self, arguments: &[&str]) -> Vec<Value> {
+        let arguments = [&["--output", "json"], arguments].concat();
+        let lines = self.printed(&["journal", "cat"], &arguments);
+        let entries = lines.lines().map(serde_json::from_str);
+        entries.map(Result::unwrap).collect()
+    }
+}
+
+const PODGC: &str = "name: podgc, module: {builtin: podgc}, \
+    config: {terminatedPodThreshold: 0, quarantine: 500ms, period: 1s}";
+
+/// The uids that plans of a kind of entry delete.
+fn deleted(entries: &[Value]) -> BTreeSet<String> {
+    let answers = entries.iter().filter(|entry| entry["kind"] == "answer");
+    let decisions = answers.flat_map(|entry| entry["decisions"].as_array().unwrap());
+    let plans = decisions.flat_map(|decision| decision["plans"].as_array().unwrap());
+    let deletes = |plan: &&Value| {
+        let steps = plan["steps"].as_array().unwrap();
+        steps.iter().any(|step| step["step"] == "delete")
+    };
+    let targets = plans.filter(deletes);
+    targets.map(|plan| text(plan, "/target/uid")).collect()
+}
+
+/// The number of calls in the summary of a replay.
+fn identical(summary: &str) -> u64 {
+    let first = summary.lines().next().unwrap();
+    assert!(first.contains(" 0 different"), "{summary}");
+    let calls = first.split(' ').next().unwrap();
+    calls.parse().unwrap()
+}
+
+#[test]
+fn every_decision_of_a_recorded_host_is_the_same_again() {
+    let bench = Bench::start();
+    let before = bench.pods();
+    let host = bench.run(PODGC);
+    until("the orphans are gone", || bench.pods().len() < before.len());
+
+    // A second host may not record there, and says so at its start.
+    let other = bench
+        .command(PODGC)
+        .stderr(Stdio::piped())
+        .output()
+        .unwrap();
+    assert_eq!(other.status.code(), Some(1));
+    let error = String::from_utf8(other.stderr).unwrap();
+    let place = format!("davit: --journal {}: ", bench.journal().display());
+    let refusal = format!("{place}another process records its journal in");
+    assert!(error.lines().last().unwrap().contains(&refusal), "{error}");
+
+    // The journal is read beside the host.
+    until("the journal has entries", || !bench.entries(&[]).is_empty());
+    assert_eq!(host.terminate(), 0);
+    let gone: BTreeSet<String> = before.difference(&bench.pods()).cloned().collect();
+    assert!(!gone.is_empty());
+    let entries = bench.entries(&[]);
+    assert!(deleted(&entries).is_superset(&gone));
+    let uid = gone.first().unwrap();
+    let about = bench.entries(&["--uid", uid, "--controller", "podgc"]);
+    let kinds: BTreeSet<&str> = about
+        .iter()
+        .map(|it| it["kind"].as_str().unwrap())
+        .collect();
+    assert!(
+        kinds.is_superset(&["ruling", "execution"].into()),
+        "{about:#?}"
+    );
+
+    assert!(
+        bench
+            .printed(&["journal", "verify"], &[])
+            .contains(" 0 damaged")
+    );
+    let info = bench.printed(&["journal", "info"], &[]);
+    assert!(
+        info.contains("finished") && info.contains("sha256:"),
+        "{info}"
+    );
+    let first = identical(&bench.printed(&["replay"], &[]));
+    assert!(first > 3, "{first} calls");
+
+    // A killed host loses at most what it did not write yet. A new segment loses nothing.
+    let mut next = bench.command(PODGC);
+    next.args(["--journal-segment-age", "1s"]);
+    let mut host = Process(next.spawn().unwrap());
+    let count = bench.entries(&[]).len();
+    until("the next host records", || {
+        bench.entries(&[]).len() > count + 50
+    });
+    std::thread::sleep(Duration::from_secs(2));
+    host.0.kill().unwrap();
+    host.0.wait().unwrap();
+    assert!(
+        bench
+            .printed(&["journal", "verify"], &[])
+            .contains(" 0 damaged")
+    );
+    let both = identical(&bench.printed(&["replay"], &[]));
+    assert!(both > first, "{both} calls, {first} before");
+    let info = bench.printed(&["journal", "info"], &[]);
+    let gaps = info.lines().filter(|line| line.starts_with("gap from "));
+    assert_eq!(gaps.count(), 1, "between the hosts: {info}");
+    let cut = bench.directory.path().join("cut");
+    let output = cut.to_str().unwrap();
+    bench.printed(&["journal", "cut"], &["--output", output]);
+    assert!(cut.read_dir().unwrap().count() >= 2);
+    assert_eq!(bench.sim.terminate(), 0);
+}
+
+#[test]
+fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
+    let bench = Bench::start();
+    let guest = odd_guest();
+    let file = guest.display();
+    let odd = format!("name: odd, module: {{file: {file}}}, config: {{reconcile: count}}");
+    let host = bench.run(&odd);
+    let answers = || {
+        let entries = bench.entries(&[]);
+        let answers = entries.into_iter().filter(|it| it["kind"] == "answer");
+        answers.collect::<Vec<_>>()
+    };
+    until("it is recorded", || {
+        bench
+            .journal()
+            .read_dir()
+            .is_ok_and(|files| files.count() > 1)
+            && answers().len() > 20
+    });
+    assert_eq!(host.terminate(), 0);
+    let module = file.to_string();
+    // Its count starts at 1 again.
+    let from = text(&answers()[10], "/time");
+    let arguments = ["--from", &from, "--module", &module];
+    let output = bench.davit(&["replay"], &arguments);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert!(found.contains("first difference: call "), "{found}");
+    assert!(found.contains(" differs: recorded "), "{found}");
+
+    // Without the module, nothing is made again.
+    let empty = bench.directory.path().join("empty");
+    let output = davit()
+        .arg("replay")
+        .arg(bench.journal())
+        .env("DAVIT_CACHE", &empty)
+        .env("DAVIT_GUESTS", &empty)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("modules are missing: sha256:"), "{error}");
+    assert!(
+        error.contains(" of odd; name their files with --module"),
+        "{error}"
+    );
+    assert_eq!(bench.sim.terminate(), 0);
+}
