@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use crate::metrics::JournalMetrics;
 
 /// How many entries may wait. Most of them are references to objects of the cache.
-const MOST_WAITING: usize = 1 << 18;
+const MOST_WAITING: usize = 1 << 16;
 
 /// How long a host that stops waits for its journal.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
