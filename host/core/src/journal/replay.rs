@@ -42,7 +42,7 @@ enum Phase {
     Empty,
     /// The entries are those of a keyframe.
     Keyframe,
-    /// The entries are those of a keyframe that says nothing new.
+    /// The entries are those of a keyframe that adds nothing.
     KnownKeyframe,
     /// The state is complete.
     Complete,
