@@ -39,7 +39,7 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct QueueState {
     waiting: AtomicUsize,
-    /// Whether entries were dropped since the thread last asked.
+    /// Whether entries are dropped until the next keyframe.
     has_gap: AtomicBool,
 }
 
@@ -54,9 +54,9 @@ impl QueueState {
         self.waiting.load(Ordering::Relaxed) == 0
     }
 
-    /// Whether entries were dropped since the last call.
-    pub(super) fn take_gap(&self) -> bool {
-        self.has_gap.swap(false, Ordering::Relaxed)
+    /// Whether entries are dropped until the next keyframe.
+    pub(super) fn has_gap(&self) -> bool {
+        self.has_gap.load(Ordering::Relaxed)
     }
 
     /// Makes room for items, unless too many wait. Any number has room in an empty queue.
@@ -90,6 +90,7 @@ impl JournalQueue {
             return;
         }
         let follows_gap = std::mem::take(&mut self.has_gap);
+        self.state.has_gap.store(false, Ordering::Relaxed);
         let batch = Batch { items, follows_gap };
         if self.batches.send(batch).is_err() {
             // The thread has failed, which its own message reports.
@@ -145,7 +146,7 @@ mod tests {
         let (mut queue, received, _done) = queue();
         queue.send(records(MOST_WAITING));
         queue.send(records(1));
-        assert!(queue.has_gap && queue.state.take_gap());
+        assert!(queue.has_gap && queue.state.has_gap());
         let first = received.try_recv().unwrap();
         first.items.iter().for_each(|_| queue.state.leave());
         assert!(queue.state.is_empty());

@@ -86,7 +86,7 @@ struct Recording {
     recording_since: Option<Instant>,
     /// Whether the writer has every entry before the next one.
     is_continuous: bool,
-    /// Whether the queue was full, and no keyframe came since.
+    /// Whether the queue drops entries until the next keyframe.
     has_gap: bool,
     /// Whether something was written that may not be on the disk.
     is_dirty: bool,
@@ -115,7 +115,7 @@ impl Recording {
     fn batch(&mut self, batch: Batch) {
         if batch.follows_gap {
             self.is_continuous = false;
-            self.has_gap = false;
+            tracing::info!("the journal records again");
         }
         for item in batch.items {
             self.state.leave();
@@ -149,8 +149,10 @@ impl Recording {
         let written = write_keyframe(&mut self.writer, keyframe, &metadata);
         match written {
             Ok(()) => {
-                let now = Instant::now();
-                self.recording_since.get_or_insert(now);
+                if self.recording_since.is_none() && self.pause > FIRST_PAUSE {
+                    tracing::info!("the journal records again");
+                }
+                self.recording_since.get_or_insert_with(Instant::now);
                 self.is_continuous = true;
                 self.metrics.synced();
                 self.publish();
@@ -166,7 +168,8 @@ impl Recording {
             return;
         }
         self.next_look = now + FLUSH_PERIOD;
-        if self.state.take_gap() {
+        let had_gap = std::mem::replace(&mut self.has_gap, self.state.has_gap());
+        if self.has_gap && !had_gap {
             self.note_gap(now);
         }
         if self.is_dirty && self.recording_since.is_some() {
@@ -193,7 +196,6 @@ impl Recording {
 
     /// The queue was full.
     fn note_gap(&mut self, now: Instant) {
-        self.has_gap = true;
         self.next_attempt = now + FIRST_PAUSE;
         if let Some(suppressed) = FAILURES.admit("the queue is full") {
             tracing::warn!(

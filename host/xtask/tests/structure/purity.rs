@@ -66,7 +66,13 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("xtask", &[]),
     (
         "davit",
-        &["davit-core", "davit-engine", "davit-cluster", "davit-sim"],
+        &[
+            "davit-core",
+            "davit-engine",
+            "davit-cluster",
+            "davit-journal",
+            "davit-sim",
+        ],
     ),
 ];
 
