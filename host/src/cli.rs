@@ -46,7 +46,7 @@ pub struct Arguments {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Runs controllers against a cluster, until SIGINT or SIGTERM.
-    Run(RunArguments),
+    Run(Box<RunArguments>),
     /// Serves a Kubernetes API from memory, for tests and experiments.
     Sim(SimArguments),
     /// Runs the five controllers on an API server in memory, in 30 seconds.

@@ -51,7 +51,7 @@ async fn start(arguments: Arguments) -> Result<()> {
     let filter = arguments.log.unwrap_or_else(|| filter.to_owned());
     let log = telemetry::start(arguments.log_format, &filter)?;
     match arguments.command {
-        Command::Run(arguments) => run::run(arguments, log).await,
+        Command::Run(arguments) => run::run(*arguments, log).await,
         Command::Sim(arguments) => sim::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,

@@ -47,7 +47,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         state: Arc::clone(&state),
         ask,
         asked: Some(now),
-        recording_since: None,
+        open_since: None,
         is_continuous: false,
         has_gap: false,
         is_dirty: false,
@@ -83,7 +83,7 @@ struct Recording {
     /// When it was last asked, if there was no answer yet.
     asked: Option<Instant>,
     /// Since when a segment is open without a failure; none while entries are dropped.
-    recording_since: Option<Instant>,
+    open_since: Option<Instant>,
     /// Whether the writer has every entry before the next one.
     is_continuous: bool,
     /// Whether the queue drops entries until the next keyframe.
@@ -128,7 +128,7 @@ impl Recording {
     }
 
     fn record(&mut self, record: &Record) {
-        if self.recording_since.is_none() {
+        if self.open_since.is_none() {
             self.metrics.dropped(1);
             return;
         }
@@ -149,10 +149,10 @@ impl Recording {
         let written = write_keyframe(&mut self.writer, keyframe, &metadata);
         match written {
             Ok(()) => {
-                if self.recording_since.is_none() && self.pause > FIRST_PAUSE {
+                if self.open_since.is_none() && self.pause > FIRST_PAUSE {
                     tracing::info!("the journal records again");
                 }
-                self.recording_since.get_or_insert_with(Instant::now);
+                self.open_since.get_or_insert_with(Instant::now);
                 self.is_continuous = true;
                 self.metrics.synced();
                 self.publish();
@@ -172,14 +172,14 @@ impl Recording {
         if self.has_gap && !had_gap {
             self.note_gap(now);
         }
-        if self.is_dirty && self.recording_since.is_some() {
+        if self.is_dirty && self.open_since.is_some() {
             match self.writer.flush(true) {
                 Ok(()) => self.metrics.synced(),
                 Err(error) => self.fail(&error),
             }
             self.is_dirty = false;
         }
-        let is_recording = self.recording_since.is_some() && !self.has_gap;
+        let is_recording = self.open_since.is_some() && !self.has_gap;
         let is_due = if is_recording {
             let now = Timestamp::now().as_microsecond();
             self.writer.needs_segment(now)
@@ -209,7 +209,7 @@ impl Recording {
     /// Nothing is recorded until the pause has ended and a keyframe comes.
     fn fail(&mut self, error: &Error) {
         let now = Instant::now();
-        let recorded = self.recording_since.take();
+        let recorded = self.open_since.take();
         let recorded = recorded.map_or(Duration::ZERO, |since| now.duration_since(since));
         if recorded >= LONGEST_PAUSE {
             self.pause = FIRST_PAUSE;
@@ -229,7 +229,7 @@ impl Recording {
     }
 
     fn publish(&self) {
-        let is_recording = self.recording_since.is_some() && !self.has_gap;
+        let is_recording = self.open_since.is_some() && !self.has_gap;
         self.metrics.set_recording(is_recording);
         let totals = self.writer.totals();
         self.metrics

@@ -68,7 +68,7 @@ impl Rendered {
         let arguments = arguments.map(|one| one.as_str().unwrap());
         let all = ["davit"].into_iter().chain(arguments);
         match Arguments::try_parse_from(all).unwrap().command {
-            DavitCommand::Run(run) => run,
+            DavitCommand::Run(run) => *run,
             _ => panic!("the container runs another command"),
         }
     }

@@ -59,7 +59,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
     }
     match damages {
         0 => Ok(()),
-        count => bail!("{count} parts of the journal are damaged: their entries are missing"),
+        count => bail!("damaged parts of the journal, whose entries are missing: {count}"),
     }
 }
 

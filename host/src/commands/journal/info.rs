@@ -20,8 +20,7 @@ pub(super) fn info(arguments: &JournalInfoArguments) -> Result<()> {
     parts.extend((!gaps.is_empty()).then(|| gaps.join("\n")));
     let damaged = contents.damaged + reader.unreadable().len();
     parts.extend(
-        (damaged > 0)
-            .then(|| format!("{damaged} parts are damaged: davit journal verify names them")),
+        (damaged > 0).then(|| format!("damaged parts: {damaged}. davit journal verify names them")),
     );
     print::out(&parts.join("\n\n"))
 }

@@ -7,6 +7,7 @@ use davit_core::journal::{
 };
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Command, Decision, Plan, Verdict};
+use davit_core::queue::EnqueueReason;
 use davit_core::store::StateChange;
 use davit_core::watch::Condition;
 use serde::Serialize;
@@ -153,7 +154,7 @@ fn revisions(controller: &ControllerEntry) -> Value {
 
 fn call_details(call: &CallEntry) -> Value {
     let items = call.items.iter().enumerate().map(|(position, item)| {
-        let reason = call.reasons.get(position).map(|it| it.as_str());
+        let reason = call.reasons.get(position).map(EnqueueReason::as_str);
         json!({"queue": item.queue, "key": item.key, "reason": reason})
     });
     json!({

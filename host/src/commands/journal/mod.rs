@@ -30,6 +30,9 @@ pub fn journal(command: &JournalCommand) -> Result<()> {
 
 /// Opens a journal for reading; fails if there is none.
 pub(super) fn open(directory: &Path) -> Result<Reader> {
+    if !directory.exists() {
+        bail!("{} does not exist", directory.display());
+    }
     let reader = Reader::open(directory)?;
     if reader.segments().is_empty() && reader.unreadable().is_empty() {
         bail!("{} has no segments of a journal", directory.display());
@@ -78,7 +81,7 @@ fn summary(found: &Verification) -> String {
 fn refuse_damage(found: &Verification) -> Result<()> {
     match found.damages {
         0 => Ok(()),
-        count => bail!("{count} parts of the journal are damaged"),
+        count => bail!("damaged parts of the journal: {count}"),
     }
 }
 

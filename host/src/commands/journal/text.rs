@@ -1,7 +1,7 @@
 //! Entries as lines for a person.
 
 use davit_core::journal::{AnswerEntry, CallEntry, ControllerEntry, Entry, RevisionEntry};
-use davit_core::plan::{Decision, Plan};
+use davit_core::plan::{Decision, Plan, Step};
 use davit_core::store::StateChange;
 use davit_core::untrusted::line;
 
@@ -114,7 +114,7 @@ pub(in crate::commands) fn decision(decision: &Decision) -> String {
 }
 
 fn plan(plan: &Plan) -> String {
-    let steps: Vec<&str> = plan.steps.iter().map(|step| step.verb()).collect();
+    let steps: Vec<&str> = plan.steps.iter().map(Step::verb).collect();
     let (target, reason) = (&plan.target, &plan.reason);
     format!("{} {target} ({reason})", steps.join("+"))
 }

@@ -26,7 +26,7 @@ pub(super) struct Guests {
     /// Those that the command names.
     files: BTreeMap<ModuleDigest, Vec<u8>>,
     loaded: BTreeMap<ModuleDigest, Option<Module>>,
-    guests: Vec<(RevisionEntry, Arc<Guest>)>,
+    revisions: Vec<(RevisionEntry, Arc<Guest>)>,
     /// The controllers that need each missing module.
     missing: BTreeMap<ModuleDigest, BTreeSet<String>>,
 }
@@ -49,7 +49,7 @@ impl Guests {
             modules,
             files: files.iter().map(read).collect::<Result<_>>()?,
             loaded: BTreeMap::new(),
-            guests: Vec::new(),
+            revisions: Vec::new(),
             missing: BTreeMap::new(),
         })
     }
@@ -66,7 +66,7 @@ impl Guests {
                 && one.config == revision.config
                 && one.limits == revision.limits
         };
-        if let Some((_, guest)) = self.guests.iter().find(|(one, _)| is_same(one)) {
+        if let Some((_, guest)) = self.revisions.iter().find(|(one, _)| is_same(one)) {
             return Ok(Some(Arc::clone(guest)));
         }
         let digest = revision.module;
@@ -88,7 +88,7 @@ impl Guests {
         };
         let guest = Guest::new(&module, Arc::clone(&revision.config), limits).await;
         let guest = Arc::new(guest.with_context(attempt)?);
-        self.guests.push((revision.clone(), Arc::clone(&guest)));
+        self.revisions.push((revision.clone(), Arc::clone(&guest)));
         Ok(Some(guest))
     }
 

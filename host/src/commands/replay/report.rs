@@ -90,9 +90,7 @@ impl Report {
         let skipped = self.skipped.iter();
         lines.extend(skipped.map(|(why, count)| format!("  skipped {count}: {why}")));
         if let Some((problem, count)) = &self.damaged {
-            lines.push(format!(
-                "  {count} parts cannot be read, the first: {problem}"
-            ));
+            lines.push(format!("  damaged parts: {count}, the first: {problem}"));
         }
         lines.extend(self.first.iter().map(|first| first.text()));
         lines.join("\n")

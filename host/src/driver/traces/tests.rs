@@ -92,6 +92,7 @@ fn options(client: kube::Client, traces: Option<SpanQueue>) -> HostOptions {
         health: Arc::new(Health::default()),
         listener: None,
         traces,
+        journal: None,
         trust: TrustPolicy {
             files: true,
             ..TrustPolicy::default()
