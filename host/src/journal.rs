@@ -8,9 +8,7 @@ mod origin;
 mod queue;
 mod thread;
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_journal::{Error, Settings, Writer};
@@ -47,7 +45,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the directory, which is created if it does not exist. `instance` is the name of
+    /// Opens the directory, which is created for this user alone if it does not exist. `instance` is the name of
     /// this host.
     ///
     /// Fails if another process records there, if a segment has a format that this version does
@@ -64,7 +62,6 @@ impl Journal {
             max_age: settings.max_age,
             ..Settings::default()
         };
-        create(&settings.directory)?;
         let now = Timestamp::now().as_microsecond();
         let (writer, recovery) = Writer::open(&settings.directory, storage, now)?;
         if let Some(cut) = recovery.cut {
@@ -83,16 +80,4 @@ impl Journal {
     pub(crate) fn start(self, ask: impl Fn() + Send + 'static) -> JournalQueue {
         thread::start(self, Box::new(ask))
     }
-}
-
-/// Creates the directory if it does not exist, for this user only: the journal has what the
-/// guests read of the cluster.
-fn create(directory: &Path) -> Result<(), Error> {
-    let mut builder = DirBuilder::new();
-    let created = builder.recursive(true).mode(0o700).create(directory);
-    created.map_err(|source| Error::Io {
-        action: "create the directory",
-        path: directory.to_owned(),
-        source,
-    })
 }

@@ -1,7 +1,7 @@
 //! The data of Secrets, and how it is kept out of what the host writes down.
 //!
-//! The data is in `data` and `stringData`, and `kubectl apply` copies it into an
-//! annotation.
+//! The data is in `data` and `stringData`, and tools such as `kubectl apply`, kapp and Rancher
+//! copy it into annotations of their own.
 
 use rmp::encode::{write_map_len, write_nil, write_str};
 
@@ -10,8 +10,6 @@ use crate::object::{ApiResource, ObjectRef};
 
 /// The fields that have the data.
 const DATA: [&str; 2] = ["data", "stringData"];
-/// The annotation of `kubectl apply`.
-const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
 /// Whether a resource has Secrets.
 #[must_use]
@@ -25,8 +23,8 @@ pub fn is_secret(object: &ObjectRef) -> bool {
     object.group().is_empty() && object.kind == "Secret"
 }
 
-/// A Secret without its data: each value in it is an empty text. Its keys stay. None if it
-/// has no data; nothing but `nil` if it cannot be read.
+/// A Secret without its data and without the values of its annotations: each is an empty text.
+/// The keys stay. None if it has neither; nothing but `nil` if it cannot be read.
 #[must_use]
 pub fn without_data(secret: &[u8]) -> Option<Vec<u8>> {
     strip(secret).unwrap_or_else(|DecodeError| {
@@ -51,7 +49,7 @@ fn strip(secret: &[u8]) -> Replacement {
             return Ok(None);
         }
         within(value, "annotations", &mut |annotations| {
-            within(annotations, APPLIED, &mut |_| Ok(Some(empty_text()?)))
+            emptied(annotations).map(Some)
         })
     })
 }
@@ -125,13 +123,21 @@ mod tests {
     fn a_secret_keeps_the_keys_of_its_data_and_no_value() {
         let secret = json!({
             "data": {"password": "aHVudGVyMg=="},
-            "metadata": {"annotations": {"a": "b", APPLIED: "hunter2"}, "name": "s"},
+            "metadata": {
+                "annotations": {"kapp.k14s.io/original": "hunter2"},
+                "labels": {"a": "b"},
+                "name": "s",
+            },
             "stringData": {"user": "root"},
             "type": "Opaque",
         });
         let wanted = json!({
             "data": {"password": ""},
-            "metadata": {"annotations": {"a": "b", APPLIED: ""}, "name": "s"},
+            "metadata": {
+                "annotations": {"kapp.k14s.io/original": ""},
+                "labels": {"a": "b"},
+                "name": "s",
+            },
             "stringData": {"user": ""},
             "type": "Opaque",
         });
@@ -141,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_secret_without_data_stays_as_it_is() {
-        let secret = json!({"metadata": {"annotations": {"a": "b"}, "name": "s"}, "data": {}});
+        let secret = json!({"metadata": {"labels": {"a": "b"}, "name": "s"}, "data": {}});
         assert_eq!(stripped(&secret), Some(secret));
         assert_eq!(stripped(&json!({"metadata": {"name": "s"}})), None);
         assert_eq!(stripped(&json!(null)), None);

@@ -3,10 +3,11 @@
 use std::collections::VecDeque;
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::segment::SegmentFile;
-use crate::storage::Storage;
+use crate::storage::{FILE_MODE, Storage, create_directory};
 use crate::{Cause, Cut, Error};
 
 const EXTENSION: &str = ".journal";
@@ -74,8 +75,7 @@ pub(crate) struct Directory {
 impl Directory {
     /// Creates the directory if it does not exist, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        fs::create_dir_all(path)
-            .map_err(|source| Error::io("create the directory", path, source))?;
+        create_directory(path).map_err(|source| Error::io("create the directory", path, source))?;
         let lock = lock(path)?;
         let segments = VecDeque::from(list(path)?);
         let last = segments.back().map_or(0, |last| last.sequence);
@@ -201,7 +201,9 @@ impl Directory {
 
 fn lock(directory: &Path) -> Result<File, Error> {
     let path = directory.join(LOCK);
-    let file = File::options().create(true).append(true).open(&path);
+    let mut options = File::options();
+    options.create(true).append(true).mode(FILE_MODE);
+    let file = options.open(&path);
     let file = file.map_err(|source| Error::io("open", &path, source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

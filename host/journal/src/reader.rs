@@ -4,8 +4,9 @@
 //! another process appends or removes afterwards changes nothing, except that a removed segment
 //! cannot be read.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::directory::{self, file_name};
@@ -13,6 +14,7 @@ use crate::format::{
     BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
 };
 use crate::segment::{Index, Inflater, SegmentFile, Walk};
+use crate::storage::{FILE_MODE, create_directory};
 use crate::{Cause, Damage, Entry, Error, Part};
 
 /// How many damages a [`Verification`] lists; it counts all.
@@ -201,6 +203,9 @@ impl Reader {
             unreadable: Vec::new(),
         };
         let is_single = !path.is_dir();
+        if is_single {
+            fs::metadata(path).map_err(|source| Error::io("open", path, source))?;
+        }
         for (place, path) in paths.iter().enumerate() {
             let is_last = place + 1 == paths.len();
             match SegmentInfo::read(path) {
@@ -284,7 +289,7 @@ impl Reader {
     ///
     /// Fails if a segment of the same name exists there.
     pub fn cut(&self, from: i64, to: i64, directory: &Path) -> Result<Verification, Error> {
-        fs::create_dir_all(directory)
+        create_directory(directory)
             .map_err(|source| Error::io("create the directory", directory, source))?;
         let mut verification = Verification::default();
         for info in self.covering(&Query::new(from, to)) {
@@ -303,7 +308,10 @@ impl Reader {
 
 fn copy(info: &SegmentInfo, to: &Path) -> Result<(), Error> {
     let from = File::open(&info.path).map_err(|source| Error::io("open", &info.path, source))?;
-    let mut target = File::create_new(to).map_err(|source| Error::io("create", to, source))?;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(FILE_MODE);
+    let target = options.open(to);
+    let mut target = target.map_err(|source| Error::io("create", to, source))?;
     let copied = io::copy(&mut from.take(info.bytes), &mut target);
     copied.map_err(|source| Error::io("write", to, source))?;
     target

@@ -1,8 +1,22 @@
 //! What a writer does to files: the place at which tests have a full or failing disk.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::Path;
+
+/// Only the user who records may read a journal: it has what the guests read of the cluster, and
+/// their configuration.
+pub(crate) const FILE_MODE: u32 = 0o600;
+const DIRECTORY_MODE: u32 = 0o700;
+
+/// Creates a directory and those above it, unless they exist.
+pub(crate) fn create_directory(path: &Path) -> io::Result<()> {
+    DirBuilder::new()
+        .recursive(true)
+        .mode(DIRECTORY_MODE)
+        .create(path)
+}
 
 /// The operations of a file system that a [`Writer`](crate::Writer) uses.
 pub trait Storage {
@@ -36,7 +50,9 @@ impl Storage for Files {
     type File = File;
 
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        OpenOptions::new().append(true).create_new(true).open(path)
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true).mode(FILE_MODE);
+        options.open(path)
     }
 
     fn write(&mut self, file: &mut File, bytes: &[u8]) -> io::Result<usize> {

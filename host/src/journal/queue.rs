@@ -10,9 +10,14 @@ use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use crate::metrics::JournalMetrics;
+use crate::repeat::RepeatedLine;
 
-/// How many entries may wait. Most of them are references to objects of the cache.
-const MOST_WAITING: usize = 1 << 16;
+/// How many bytes of entries may wait. Most of them are references to objects that the cache
+/// has too, unless the disk does not keep up.
+const MOST_WAITING: usize = 32 << 20;
+
+/// The lines about a full queue.
+static FULL: RepeatedLine = RepeatedLine::new();
 
 /// How long a host that stops waits for its journal.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
@@ -38,15 +43,16 @@ pub(super) struct Batch {
 /// What the task and the thread know of the queue.
 #[derive(Debug, Default)]
 pub(super) struct QueueState {
+    /// In bytes.
     waiting: AtomicUsize,
     /// Whether entries are dropped until the next keyframe.
     has_gap: AtomicBool,
 }
 
 impl QueueState {
-    /// An item left the queue.
-    pub(super) fn leave(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    /// An item of so many bytes left the queue.
+    pub(super) fn leave(&self, bytes: usize) {
+        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// Whether nothing waits.
@@ -59,12 +65,13 @@ impl QueueState {
         self.has_gap.load(Ordering::Relaxed)
     }
 
-    /// Makes room for items, unless too many wait. Any number has room in an empty queue.
-    fn enter(&self, count: usize) -> bool {
-        let waiting = self.waiting.fetch_add(count, Ordering::Relaxed);
-        let has_room = waiting == 0 || waiting + count <= MOST_WAITING;
+    /// Makes room for so many bytes, unless too many wait. Any number has room in an empty
+    /// queue: the list of a large cluster comes at once.
+    fn enter(&self, bytes: usize) -> bool {
+        let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        let has_room = waiting == 0 || waiting + bytes <= MOST_WAITING;
         if !has_room {
-            self.waiting.fetch_sub(count, Ordering::Relaxed);
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             self.has_gap.store(true, Ordering::Relaxed);
         }
         has_room
@@ -84,9 +91,17 @@ impl JournalQueue {
         if count == 0 {
             return;
         }
-        if !self.state.enter(count) {
+        if !self.state.enter(items.iter().map(JournalItem::bytes).sum()) {
             self.has_gap = true;
             self.metrics.dropped(count);
+            // The thread may hang, and say nothing.
+            self.metrics.set_recording(false);
+            if let Some(suppressed) = FULL.admit("the queue is full") {
+                tracing::warn!(
+                    "the journal drops entries: the disk does not keep up; it records again \
+                     from a new keyframe{suppressed}"
+                );
+            }
             return;
         }
         let follows_gap = std::mem::take(&mut self.has_gap);
@@ -113,6 +128,7 @@ mod tests {
     use std::sync::mpsc;
 
     use davit_core::journal::{Entry, JournalItem, Record};
+    use davit_core::machine::Machine;
     use davit_core::time::Now;
 
     use super::*;
@@ -141,24 +157,46 @@ mod tests {
             .collect()
     }
 
+    fn bytes(items: &[JournalItem]) -> usize {
+        items.iter().map(JournalItem::bytes).sum()
+    }
+
+    /// As many as fit.
+    fn full() -> Vec<JournalItem> {
+        records(MOST_WAITING / bytes(&records(1)))
+    }
+
     #[test]
     fn entries_that_find_the_queue_full_are_dropped_until_the_next_keyframe() {
         let (mut queue, received, _done) = queue();
-        queue.send(records(MOST_WAITING));
+        queue.send(full());
         queue.send(records(1));
         assert!(queue.has_gap && queue.state.has_gap());
         let first = received.try_recv().unwrap();
-        first.items.iter().for_each(|_| queue.state.leave());
-        assert!(queue.state.is_empty());
+        queue.state.leave(bytes(&first.items));
+        assert!(queue.state.is_empty() && !first.follows_gap);
         queue.send(records(3));
         assert!(received.try_recv().is_err(), "they fit to nothing");
+        let mut machine = Machine::<()>::new(Now::default());
+        machine.start_journal(Now::default());
+        let mut items = records(3);
+        items.extend(machine.take_journal());
+        items.extend(records(2));
+        queue.send(items);
+        let next = received.try_recv().unwrap();
+        assert!(next.follows_gap && !queue.has_gap && !queue.state.has_gap());
+        assert!(matches!(next.items[0], JournalItem::Keyframe(_)));
+        assert_eq!(next.items.len(), 3);
     }
 
-    /// A list of a large cluster comes at once.
+    /// The list of a large cluster comes at once.
     #[test]
     fn an_empty_queue_takes_any_number_of_entries() {
         let (mut queue, received, _done) = queue();
-        queue.send(records(MOST_WAITING + 1));
-        assert_eq!(received.try_recv().unwrap().items.len(), MOST_WAITING + 1);
+        let mut items = full();
+        items.append(&mut full());
+        let count = items.len();
+        queue.send(items);
+        assert_eq!(received.try_recv().unwrap().items.len(), count);
     }
 }

@@ -118,7 +118,7 @@ impl Recording {
             tracing::info!("the journal records again");
         }
         for item in batch.items {
-            self.state.leave();
+            self.state.leave(item.bytes());
             match item {
                 JournalItem::Record(record) => self.record(&record),
                 JournalItem::Keyframe(keyframe) => self.keyframe(&keyframe),
@@ -170,7 +170,8 @@ impl Recording {
         self.next_look = now + FLUSH_PERIOD;
         let had_gap = std::mem::replace(&mut self.has_gap, self.state.has_gap());
         if self.has_gap && !had_gap {
-            self.note_gap(now);
+            // The driver's task has reported it.
+            self.next_attempt = now + FIRST_PAUSE;
         }
         if self.is_dirty && self.open_since.is_some() {
             match self.writer.flush(true) {
@@ -192,18 +193,6 @@ impl Recording {
             (self.ask)();
         }
         self.publish();
-    }
-
-    /// The queue was full.
-    fn note_gap(&mut self, now: Instant) {
-        self.next_attempt = now + FIRST_PAUSE;
-        if let Some(suppressed) = FAILURES.admit("the queue is full") {
-            tracing::warn!(
-                "the journal drops entries: the disk does not keep up; will record again from a \
-                 new keyframe in {} s{suppressed}",
-                FIRST_PAUSE.as_secs()
-            );
-        }
     }
 
     /// Nothing is recorded until the pause has ended and a keyframe comes.

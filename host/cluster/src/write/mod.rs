@@ -12,6 +12,7 @@ use davit_core::events::Decision;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
 use davit_core::request::plan::{PlanAction, PlanExecution};
+use futures::FutureExt as _;
 
 use crate::api::Api;
 use crate::events::Recorder;
@@ -36,7 +37,7 @@ impl Writer {
     }
 
     /// Waits for the turn of a plan and executes its steps in order, until one fails or the
-    /// term is over. The plan does not start if `withdrawal` ends before. An event names the
+    /// term is over. The plan does not start once `withdrawal` has ended. An event names the
     /// decision; without one, events are not recorded. It is only queued, and never fails.
     ///
     /// Returns how long the plan took, without the wait for its turn.
@@ -61,7 +62,11 @@ impl Writer {
                     () = &mut withdrawal => execution.withdraw(),
                     turn = self.api.turn(turn) => execution.handle_turn(turn),
                 },
-                PlanAction::CheckTerm => execution.handle_term(clock.instant(), term.holds()),
+                // A plan without requests had no turn to wait for.
+                PlanAction::CheckTerm => match (&mut withdrawal).now_or_never() {
+                    Some(()) => execution.withdraw(),
+                    None => execution.handle_term(clock.instant(), term.holds()),
+                },
                 PlanAction::Send(request) => {
                     let call = self.api.execute(&request, execution.call(&request), term);
                     let answer = term.send(call).await;

@@ -248,9 +248,9 @@ pub(super) struct LoadState {
     check_at: Option<Instant>,
     /// The attempt to load what the spec describes, and that spec.
     desired: Option<(LoadId, ControllerSpec)>,
-    /// An attempt for a former spec that has not ended: a registry that hangs must not delay
-    /// the present one. There is one at most, however often the spec changes.
-    former: Option<LoadId>,
+    /// An attempt for a former spec that has not ended, and that spec: a registry that hangs
+    /// must not delay the present one. There is one at most, however often the spec changes.
+    former: Option<(LoadId, ControllerSpec)>,
     /// When loading the recorded revisions is retried.
     restore_at: Option<Instant>,
     /// The attempt to load a recorded revision, and its role.
@@ -293,9 +293,10 @@ impl LoadState {
 
     /// Whether an attempt of that name is under way.
     pub(super) fn is_about(&self, id: LoadId) -> bool {
-        let loading = self.desired.as_ref().map(|(loading, _)| *loading);
+        let is_it = |attempt: &(LoadId, ControllerSpec)| attempt.0 == id;
+        let loading = self.desired.iter().chain(&self.former).any(is_it);
         let restoring = self.recorded.map(|(restoring, _)| restoring);
-        [loading, restoring, self.former].contains(&Some(id))
+        loading || restoring == Some(id)
     }
 
     /// Whether the module in the source cannot be used.
@@ -310,9 +311,19 @@ impl LoadState {
         self.pause = RETRY_FIRST;
         self.check_at = Some(now);
         self.restore_at.get_or_insert(now);
-        if self.former.is_none() {
-            let is_void = |(_, of): &mut (LoadId, ControllerSpec)| !is_same_revision(of, spec);
-            self.former = self.desired.take_if(is_void).map(|(id, _)| id);
+        self.set_void_aside(spec);
+    }
+
+    /// An attempt for another spec than this one no longer holds this one back. If one for this
+    /// spec was set aside before, it counts again.
+    fn set_void_aside(&mut self, spec: &ControllerSpec) {
+        let is_void = |(_, of): &(LoadId, ControllerSpec)| !is_same_revision(of, spec);
+        let is_misplaced = match &self.former {
+            Some(former) => !is_void(former) && self.desired.as_ref().is_none_or(is_void),
+            None => self.desired.as_ref().is_some_and(is_void),
+        };
+        if is_misplaced {
+            std::mem::swap(&mut self.former, &mut self.desired);
         }
     }
 
@@ -329,10 +340,15 @@ impl LoadState {
         spec: Option<&ControllerSpec>,
         id: impl FnOnce() -> LoadId,
     ) -> Option<(LoadId, LoadTarget)> {
-        if self.desired.is_some() || self.check_at.is_none_or(|at| now < at) {
+        if self.check_at.is_none_or(|at| now < at) {
             return None;
         }
-        let spec = spec?.clone();
+        let spec = spec?;
+        self.set_void_aside(spec);
+        if self.desired.is_some() {
+            return None;
+        }
+        let spec = spec.clone();
         let id = id();
         self.desired = Some((id, spec.clone()));
         let target = LoadTarget::Desired {
@@ -382,7 +398,7 @@ impl LoadState {
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
     ) -> LoadOutcome<G> {
-        self.former.take_if(|former| *former == id);
+        self.former.take_if(|(former, _)| *former == id);
         if let Some((_, loaded_for)) = self.desired.take_if(|(loading, _)| *loading == id) {
             return self.handle_desired(now, &loaded_for, result, spec);
         }

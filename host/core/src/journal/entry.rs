@@ -14,7 +14,7 @@ use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
-use crate::plan::{Decision, QueueKey, WorkItem};
+use crate::plan::{Decision, Plan, QueueKey, WorkItem};
 use crate::queue::EnqueueReason;
 use crate::revision::CallLimits;
 use crate::rollout::Role;
@@ -82,6 +82,24 @@ pub enum Entry {
     Execution(Box<ExecutionEntry>),
     /// The condition of a stream changed.
     Stream(StreamEntry),
+}
+
+impl Entry {
+    /// The bytes of what it refers to, as far as their number has no small bound.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Cache(StateChange::Put { object, .. }) => object.bytes(),
+            Self::Spec { spec, .. } => spec.len(),
+            Self::Call(call) => call.items.iter().map(|item| item.key.len()).sum(),
+            Self::Answer(answer) => {
+                let decisions = answer.result.iter().flatten();
+                let plans = decisions.flat_map(|decision| &decision.plans);
+                let live = answer.live.iter().map(|read| read.answer.bytes());
+                plans.map(Plan::bytes).chain(live).sum()
+            }
+            _ => 0,
+        }
+    }
 }
 
 /// A controller and the revisions that run.

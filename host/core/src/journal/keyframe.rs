@@ -18,6 +18,19 @@ pub enum JournalItem {
     Keyframe(Box<Keyframe>),
 }
 
+impl JournalItem {
+    /// The bytes of memory that it keeps at most, those that others keep too included. A
+    /// keyframe keeps what the cache has at its moment, and counts as its references alone.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let kept = match self {
+            Self::Record(record) => record.entry.bytes(),
+            Self::Keyframe(_) => 0,
+        };
+        size_of::<Self>() + kept
+    }
+}
+
 /// The state at one moment, as references. Making it is cheap, whatever the size of the
 /// cache.
 #[derive(Clone, Debug)]

@@ -216,9 +216,9 @@ impl<P> PlanExecution<P> {
         self.proceed()
     }
 
-    /// Withdraws the plan, unless it has had its turn.
+    /// Withdraws the plan, unless it has started.
     pub fn withdraw(&mut self) -> PlanAction<P> {
-        if self.is_waiting() {
+        if matches!(self.state, State::Waiting(_) | State::Granted) {
             self.end(withdrawn(&self.plan));
         }
         self.proceed()

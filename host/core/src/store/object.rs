@@ -134,7 +134,7 @@ impl Object {
     }
 
     /// The size of its key and data, without overhead.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 }

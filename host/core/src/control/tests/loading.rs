@@ -30,12 +30,34 @@ fn a_changed_spec_is_loaded_while_the_load_of_the_former_one_hangs() {
     let hanging = bench.loads.remove(0);
     bench.answer(hanging.id, &spec(2, &[]));
     bench.look();
-    let other = bench.loads.remove(0);
-    bench.answer(other.id, &spec(3, &[]));
+    assert_eq!(bench.loading(), [3, 4]);
+    let load = bench.loads.remove(1);
+    bench.answer(load.id, &spec(4, &[]));
     bench.look();
-    assert_eq!(bench.loading(), [4]);
+    assert_eq!(bench.loading(), [3]);
     bench.settle();
     assert_eq!(bench.stable(), name_of(&spec(4, &[])));
+}
+
+/// Somebody undoes a change at once.
+#[test]
+fn a_load_counts_if_its_spec_is_declared_again() {
+    let mut bench = Bench::running(spec(1, &[]));
+    bench.change(spec(2, &[]));
+    bench.look();
+    bench.change(spec(3, &[]));
+    bench.look();
+    bench.change(spec(2, &[]));
+    bench.look();
+    assert_eq!(bench.loading(), [2, 3]);
+    let load = bench.loads.remove(0);
+    bench.answer(load.id, &spec(2, &[]));
+    bench.look();
+    while bench.write_one() {
+        bench.look();
+    }
+    assert_eq!(bench.stable(), name_of(&spec(2, &[])));
+    assert_eq!(bench.loading(), [3]);
 }
 
 #[test]

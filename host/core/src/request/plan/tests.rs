@@ -103,7 +103,7 @@ fn a_plan_starts_at_its_turn_and_its_first_request_needs_no_other_one() {
 }
 
 #[test]
-fn a_plan_is_withdrawn_until_its_turn() {
+fn a_plan_is_withdrawn_until_it_starts() {
     let mut execution = deletion();
     execution.proceed();
     assert_eq!(ended(execution.withdraw()), (0, FailureClass::Conflict));
@@ -114,7 +114,11 @@ fn a_plan_is_withdrawn_until_its_turn() {
 
     let mut execution = deletion();
     execution.handle_turn(Ok(7));
-    assert!(matches!(execution.withdraw(), PlanAction::CheckTerm));
+    assert!(matches!(execution.withdraw(), PlanAction::EndTurn(7)));
+    assert_eq!(ended(execution.proceed()), (0, FailureClass::Conflict));
+
+    let mut execution = deletion();
+    execution.handle_turn(Ok(7));
     execution.handle_term(at(5), true);
     assert!(matches!(execution.withdraw(), PlanAction::Send(_)));
 }
