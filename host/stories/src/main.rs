@@ -74,7 +74,7 @@ struct Arguments {
     /// With --seed: runs only the steps that the story needs to fail.
     #[arg(long, requires = "seed")]
     shrunk: bool,
-    /// The most steps of a story.
+    /// The number of steps of a story.
     #[arg(long, default_value_t = Size::default().steps)]
     steps: usize,
     /// The number of hosts. Several elect a leader for each controller.

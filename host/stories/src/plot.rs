@@ -20,8 +20,6 @@ pub(crate) struct Plot {
 /// How long a story is, how many hosts it has, and whether it is replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// The most steps. A story has at least a quarter of them: many short ones find more than
-    /// few long ones.
     pub(crate) steps: usize,
     pub(crate) hosts: usize,
     pub(crate) replays: bool,
@@ -53,9 +51,7 @@ impl Plot {
     /// The plot that a seed gives.
     pub(crate) fn draw(seed: u64, size: Size) -> Self {
         let mut dice = Dice::new(seed);
-        let fewer = Dice::new(seed.rotate_left(13)).below(3 * size.steps as u64 / 4 + 1);
-        let fewer = usize::try_from(fewer).unwrap_or_default();
-        let mut steps = step::draw(&mut dice, size.steps - fewer);
+        let mut steps = step::draw(&mut dice, size.steps);
         if size.hosts > 1 {
             step::insert_replica_events(&mut dice, size.hosts, &mut steps);
         }

@@ -50,8 +50,8 @@ fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
 /// Short ones, because most of the time of a story passes at its start and its end.
 #[test]
 fn short_stories_with_several_hosts_end_as_they_should() {
-    run(&["--hosts", "2", "--steps", "32", "--seeds", "80..1600"]);
-    run(&["--hosts", "3", "--steps", "32", "--seeds", "1600..1960"]);
+    run(&["--hosts", "2", "--steps", "20", "--seeds", "80..1600"]);
+    run(&["--hosts", "3", "--steps", "20", "--seeds", "1600..1960"]);
 }
 
 #[test]
@@ -67,9 +67,9 @@ fn a_fault_that_does_not_occur_is_missing() {
 #[test]
 fn a_seed_with_a_mutant_repeats_the_failure_of_the_whole_story() {
     let steps = |text: &str| text.lines().filter(|line| line.contains(" STEP ")).count();
-    let (succeeds, whole) = output(&["--seed", "0"]);
+    let (succeeds, whole) = output(&["--seed", "2"]);
     assert!(succeeds, "{whole}");
-    let failing = ["--seed", "0", "--mutants", "DropExpectations"];
+    let failing = ["--seed", "2", "--mutants", "DropExpectations"];
     let (succeeds, text) = output(&failing);
     assert!(!succeeds, "{text}");
     assert_eq!(steps(&text), steps(&whole));

@@ -1,5 +1,7 @@
 //! What readers yield, also beside a writer and after the clock was set back.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use davit_journal::{Part, Query, Reader, SegmentState};
 
 use crate::support::*;
@@ -230,6 +232,39 @@ fn a_cut_copies_the_segments_that_cover_a_span() {
             .starts_with("failed to create")
     );
     drop(writer);
+}
+
+/// Whatever the process's mask allows.
+#[test]
+fn only_its_user_can_read_a_journal() {
+    let parent = directory();
+    let (journal, copies) = (parent.path().join("journal"), parent.path().join("copies"));
+    let mut writer = open(&journal, small());
+    start(&mut writer, START, 2);
+    append(&mut writer, 0..20, true);
+    let reader = Reader::open(&journal).unwrap();
+    reader.cut(START, START + SECOND, &copies).unwrap();
+    drop(writer);
+    for directory in [journal, copies] {
+        let mut paths = vec![directory.clone()];
+        let entries = std::fs::read_dir(&directory).unwrap();
+        paths.extend(entries.map(|entry| entry.unwrap().path()));
+        assert!(paths.len() > 1);
+        for path in paths {
+            let mode = path.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o077, 0, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn a_path_that_does_not_exist_is_no_damage() {
+    let missing = directory().path().join("missing");
+    let Err(error) = Reader::open(&missing) else {
+        panic!("it does not exist");
+    };
+    let expected = format!("failed to open {}", missing.display());
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]

@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use davit_core::journal::{Entry, RevisionEntry, decode};
+use davit_core::untrusted::line;
 use davit_journal::{Error, Query, Reader, SegmentInfo, SegmentState};
 
+use super::text::LONGEST;
 use super::{json, open, time};
 use crate::cli::JournalInfoArguments;
 use crate::commands::print;
@@ -46,7 +48,7 @@ fn segments(all: &[SegmentInfo]) -> String {
             one.entries.to_string(),
             one.bytes.to_string(),
             state.to_owned(),
-            SegmentOrigin::read(&one.metadata).instance,
+            line(&SegmentOrigin::read(&one.metadata).instance, LONGEST),
         ]
     }));
     print::table(&rows)
@@ -99,7 +101,7 @@ impl Contents {
             let candidate = controller.candidate.iter().map(|it| &it.revision);
             let revisions = controller.stable.iter().chain(candidate);
             let modules = revisions.map(|it: &RevisionEntry| format!("sha256:{}", it.module));
-            let known = self.controllers.entry(controller.name.clone());
+            let known = self.controllers.entry(line(&controller.name, LONGEST));
             known.or_default().extend(modules);
         }
     }

@@ -12,7 +12,9 @@ pub(in crate::commands) const LONGEST: usize = 512;
 
 /// The line of an entry.
 pub(super) fn entry(shown: &EntryLine<'_>, entry: &Entry) -> String {
-    let controller = shown.controller.map(|name| format!(" {name}"));
+    let controller = shown
+        .controller
+        .map(|name| format!(" {}", line(name, LONGEST)));
     let controller = controller.unwrap_or_default();
     let details = line(&details(entry), 4 * LONGEST);
     let text = format!(

@@ -84,12 +84,16 @@ impl Report {
         for (controller, (calls, different)) in &self.calls {
             let identical = calls - different;
             lines.push(format!(
-                "  {controller}: {identical} identical, {different} different"
+                "  {}: {identical} identical, {different} different",
+                line(controller, LONGEST)
             ));
         }
         let skipped = self.skipped.iter();
-        lines.extend(skipped.map(|(why, count)| format!("  skipped {count}: {why}")));
+        lines.extend(
+            skipped.map(|(why, count)| format!("  skipped {count}: {}", line(why, LONGEST))),
+        );
         if let Some((problem, count)) = &self.damaged {
+            let problem = line(problem, LONGEST);
             lines.push(format!("  damaged parts: {count}, the first: {problem}"));
         }
         lines.extend(self.first.iter().map(|first| first.text()));
@@ -105,8 +109,8 @@ impl FirstDifference {
             "first difference: call {}-{} of {} at {at}\n  revision {} ({}), module sha256:{}",
             call.id.controller.0,
             call.id.number,
-            call.controller,
-            call.revision.name,
+            line(&call.controller, LONGEST),
+            line(&call.revision.name, LONGEST),
             call.role.as_str(),
             call.revision.module
         );
@@ -114,8 +118,8 @@ impl FirstDifference {
         let _ = write!(text, "\n  {}", line(difference, LONGEST));
         for (position, item) in call.items.iter().enumerate() {
             let reason = call.reasons.get(position).map_or("page", |it| it.as_str());
-            let key = line(&item.key, LONGEST);
-            let _ = write!(text, "\n  item {position}: {} {key} ({reason})", item.queue);
+            let (queue, key) = (line(&item.queue, LONGEST), line(&item.key, LONGEST));
+            let _ = write!(text, "\n  item {position}: {queue} {key} ({reason})");
         }
         for (title, decisions, reads) in [
             ("recorded", &self.recorded, &self.saw),

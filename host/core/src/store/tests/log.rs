@@ -84,3 +84,48 @@ fn a_store_without_a_journal_keeps_no_changes() {
     apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
     assert!(store.take_log().is_empty());
 }
+
+/// Whoever reads a damaged journal learns of the first change that does not fit.
+#[test]
+fn a_change_that_does_not_fit_is_refused() {
+    let (mut store, id) = logging("configmaps");
+    let defined: Vec<StateChange> = store.keyframe().changes().collect();
+    apply(&mut store, id, item("a", "u", "1", &with_data("x")), 1);
+    let put = store.take_log().remove(0);
+    let StateChange::Put { object, slot, .. } = &put else {
+        panic!("{put:?}");
+    };
+    let other = {
+        let (mut store, id) = logging("configmaps");
+        apply(&mut store, id, item("a", "v", "1", &with_data("x")), 1);
+        store.take_log().remove(0)
+    };
+    let too_high = StateChange::Put {
+        slot: Slot::MAX,
+        object: object.clone(),
+        is_stripped: false,
+    };
+    let removed = |uid: &str| StateChange::Remove {
+        slot: *slot,
+        uid: Uid::new(uid),
+    };
+
+    let mut cache = ReplayedCache::default();
+    for early in [&put, &removed("u")] {
+        assert!(cache.apply(early).is_err(), "{early:?}");
+    }
+    for change in &defined {
+        cache.apply(change).unwrap();
+        if !matches!(change, StateChange::Width { .. }) {
+            assert!(cache.apply(change).is_err(), "twice: {change:?}");
+        }
+    }
+    assert!(cache.apply(&too_high).is_err());
+    cache.apply(&put).unwrap();
+    for wrong in [&other, &removed("v")] {
+        assert!(cache.apply(wrong).is_err(), "{wrong:?}");
+    }
+    assert!(cache.snapshot().find(&Uid::new("u")).is_some());
+    cache.apply(&removed("u")).unwrap();
+    assert!(cache.snapshot().find(&Uid::new("u")).is_none());
+}
