@@ -279,7 +279,7 @@ impl RecordProgress {
     }
 
     /// Whether to record a status now: immediately if it differs in more than counts,
-    /// otherwise every ten seconds. If hosts share the records, a write now and then shows
+    /// otherwise every ten seconds. If hosts share the records, a write each minute shows
     /// that this one runs.
     fn is_due(&self, status: &ControllerStatus, inputs: &RecordInputs<'_>) -> bool {
         let is_same = self.status == *status;
