@@ -11,6 +11,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::manifest::{Source, WatchSpec};
@@ -42,6 +43,9 @@ pub struct UnlistedResource {
     /// Why.
     pub reason: Gap,
 }
+
+/// The resources of which each view may lack objects.
+pub type UnlistedResourcesByView = Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>;
 
 /// Why a resource is not covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::reads::{LiveRead, SnapshotReads};
 use crate::account::Account;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, DecisionId, Outcome};
-use crate::coverage::UnlistedResource;
+use crate::coverage::UnlistedResourcesByView;
 use crate::digest::ModuleDigest;
 use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
@@ -21,9 +21,6 @@ use crate::rollout::Role;
 use crate::store::{ResourceVersion, Slot, StateChange, ViewId};
 use crate::time::Now;
 use crate::watch::Condition;
-
-/// The resources of which each view may lack objects.
-pub type UnlistedResourcesByView = Arc<BTreeMap<ViewId, Vec<UnlistedResource>>>;
 
 /// An entry and its time.
 #[derive(Clone, Debug)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{ControllerEntry, Entry, Record, UnlistedResourcesByView};
+use super::entry::{ControllerEntry, Entry, Record};
 use crate::api::ControllerSpec;
+use crate::coverage::UnlistedResourcesByView;
 use crate::mapping::Mapping;
 use crate::store::StoreKeyframe;
 use crate::time::Now;

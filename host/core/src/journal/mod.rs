@@ -48,7 +48,7 @@ mod wire;
 pub use compare::{DecisionPart, Difference, compare};
 pub use entry::{
     AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, Record,
-    RevisionEntry, RulingEntry, StreamEntry, UnlistedResourcesByView,
+    RevisionEntry, RulingEntry, StreamEntry,
 };
 pub use keyframe::{JournalItem, Keyframe};
 pub use reads::{AnswerCopy, LiveRead, SnapshotReads};

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{
-    AnswerEntry, CallEntry, ControllerEntry, Entry, Record, UnlistedResourcesByView,
-};
+use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record};
 use super::keyframe::{JournalItem, Keyframe, spec_entry};
 use super::reads::{AnswerCopy, LiveRead};
 use super::strip;
 use crate::api::ControllerSpec;
 use crate::circuit::CallFailure;
 use crate::controller::CallId;
+use crate::coverage::UnlistedResourcesByView;
 use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::mapping::Mapping;
 use crate::object::Uid;

@@ -4,18 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{
-    AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry, UnlistedResourcesByView,
-};
+use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry};
 use super::reads::{LiveRead, SnapshotReads};
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, DecisionId, Notes};
+use crate::coverage::UnlistedResourcesByView;
 use crate::grant::Grant;
 use crate::mapping::Mapping;
 use crate::plan::{Decision, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
-use crate::store::{MisfitChange, ReplayedCache, Snapshot, StateChange, ViewId};
+use crate::store::{MisfitChange, ReplayedCache, Snapshot, StateChange};
 use crate::time::Now;
 
 /// The state that a journal describes, entry by entry.
@@ -82,8 +81,6 @@ pub struct RecordedCall {
     pub continues: Option<DecisionId>,
     /// The cache.
     pub snapshot: Snapshot,
-    /// The view of each watch, by the watch's name.
-    pub views: Arc<BTreeMap<String, ViewId>>,
     /// The pending items that the guest asked for. Others are missing.
     pub pending: PendingSnapshot,
     /// The notes that the guest asked for. Others are missing.
@@ -301,7 +298,6 @@ fn recorded(started: CallUnderWay, answer: AnswerEntry) -> Result<RecordedCall, 
         reasons,
         continues,
         snapshot: started.snapshot.with_versions(&answer.versions),
-        views: Arc::clone(&started.revision.views),
         revision: started.revision,
         pending: PendingSnapshot::of(pending),
         notes: notes

@@ -140,7 +140,7 @@ impl<G> Call<G> {
             reasons: recorded.reasons,
             continues: recorded.continues,
             snapshot: recorded.snapshot,
-            views: recorded.views,
+            views: recorded.revision.views,
             pending: recorded.pending,
             notes: recorded.notes,
             grant: recorded.grant,

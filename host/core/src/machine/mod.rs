@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
-use crate::coverage::UnlistedResource;
+use crate::coverage::{UnlistedResource, UnlistedResourcesByView};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
@@ -43,7 +43,6 @@ use crate::request::plan::withdrawn;
 use crate::store::Store;
 use crate::time::{Instant, Now};
 
-pub use crate::journal::UnlistedResourcesByView;
 pub use crate::live::{ReadAnswer, ReadId, ReadRequest};
 pub use exchange::{Call, Effect, Execute, Input};
 pub use report::{BoundUse, ControllerState, Report, State};

@@ -6,7 +6,7 @@ use super::Machine;
 use super::exchange::{Call, Effect};
 use super::report::Report;
 use crate::controller::{CallRequest, World};
-use crate::journal::UnlistedResourcesByView;
+use crate::coverage::UnlistedResourcesByView;
 use crate::mapping::Mapping;
 use crate::rollout::Role;
 use crate::time::{Instant, Now};

@@ -208,7 +208,7 @@ async fn decide(recorded: &RecordedCall, guest: &Guest) -> RepeatedCall {
         now: call.now,
         items: call.items,
         snapshot: call.snapshot,
-        views: call.views,
+        views: call.revision.views,
         pending: call.pending,
         notes: call.notes,
         grant: call.grant,

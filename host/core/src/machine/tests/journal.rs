@@ -71,7 +71,7 @@ fn a_call_is_made_again_with_the_cache_that_it_read() {
         keys.map(std::borrow::Cow::into_owned)
             .collect::<Vec<String>>()
     };
-    let keys = pods(&again.snapshot, &again.views);
+    let keys = pods(&again.snapshot, &again.revision.views);
     assert_eq!(keys, pods(&call.snapshot, &call.views));
     assert_eq!(keys.len(), 2);
     assert_eq!(again.result.as_ref().map(Vec::len), Ok(call.items.len()));
