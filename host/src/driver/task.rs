@@ -233,7 +233,7 @@ impl Task {
                 Effect::Term { controller, until } => self.terms.set(&controller, until),
             }
         }
-        if let Some(journal) = &mut self.journal {
+        if let Some(journal) = &self.journal {
             journal.send(self.host.take_journal());
         }
         if !self.waiting.is_empty() && self.host.is_settled(now) {

@@ -27,8 +27,6 @@ pub(crate) struct JournalQueue {
     pub(super) batches: Sender<Batch>,
     pub(super) state: Arc<QueueState>,
     pub(super) metrics: JournalMetrics,
-    /// Whether entries were dropped since the last keyframe.
-    pub(super) has_gap: bool,
     /// Answered when the thread has closed the journal.
     pub(super) closed: oneshot::Receiver<()>,
 }
@@ -81,8 +79,8 @@ impl QueueState {
 impl JournalQueue {
     /// Passes entries on, or drops them if too many wait. After that, entries up to the next
     /// keyframe are dropped too: they would fit to nothing.
-    pub(crate) fn send(&mut self, mut items: Vec<JournalItem>) {
-        if self.has_gap {
+    pub(crate) fn send(&self, mut items: Vec<JournalItem>) {
+        if self.state.has_gap() {
             let is_keyframe = |item: &JournalItem| matches!(item, JournalItem::Keyframe(_));
             let next = items.iter().position(is_keyframe).unwrap_or(items.len());
             self.metrics.dropped(items.drain(..next).count());
@@ -92,7 +90,6 @@ impl JournalQueue {
             return;
         }
         if !self.state.enter(items.iter().map(JournalItem::bytes).sum()) {
-            self.has_gap = true;
             self.metrics.dropped(count);
             // The thread may hang, and say nothing.
             self.metrics.set_recording(false);
@@ -104,8 +101,7 @@ impl JournalQueue {
             }
             return;
         }
-        let follows_gap = std::mem::take(&mut self.has_gap);
-        self.state.has_gap.store(false, Ordering::Relaxed);
+        let follows_gap = self.state.has_gap.swap(false, Ordering::Relaxed);
         let batch = Batch { items, follows_gap };
         if self.batches.send(batch).is_err() {
             // The thread has failed, which its own message reports.
@@ -141,7 +137,6 @@ mod tests {
             batches,
             state: Arc::default(),
             metrics: HostMetrics::new().unwrap().journal,
-            has_gap: false,
             closed,
         };
         (queue, received, done)
@@ -168,10 +163,10 @@ mod tests {
 
     #[test]
     fn entries_that_find_the_queue_full_are_dropped_until_the_next_keyframe() {
-        let (mut queue, received, _done) = queue();
+        let (queue, received, _done) = queue();
         queue.send(full());
         queue.send(records(1));
-        assert!(queue.has_gap && queue.state.has_gap());
+        assert!(queue.state.has_gap());
         let first = received.try_recv().unwrap();
         queue.state.leave(bytes(&first.items));
         assert!(queue.state.is_empty() && !first.follows_gap);
@@ -184,7 +179,7 @@ mod tests {
         items.extend(records(2));
         queue.send(items);
         let next = received.try_recv().unwrap();
-        assert!(next.follows_gap && !queue.has_gap && !queue.state.has_gap());
+        assert!(next.follows_gap && !queue.state.has_gap());
         assert!(matches!(next.items[0], JournalItem::Keyframe(_)));
         assert_eq!(next.items.len(), 3);
     }
@@ -192,7 +187,7 @@ mod tests {
     /// The list of a large cluster comes at once.
     #[test]
     fn an_empty_queue_takes_any_number_of_entries() {
-        let (mut queue, received, _done) = queue();
+        let (queue, received, _done) = queue();
         let mut items = full();
         items.append(&mut full());
         let count = items.len();

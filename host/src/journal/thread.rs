@@ -68,7 +68,6 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         batches,
         state,
         metrics,
-        has_gap: false,
         closed,
     }
 }
