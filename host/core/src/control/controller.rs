@@ -316,9 +316,10 @@ impl<G: Clone> Controller<G> {
         self.choose_stable(now.wall, &mut notices);
         self.choose_candidate(now.wall, &mut notices);
         self.note_unsigned();
-        self.judge(seen, passed, now.wall, &mut notices);
-        self.trips.observe(seen, &mut notices);
+        // Until the data half leads, it has the trips and counts of a former term.
         let leads = self.applied.as_ref().is_some_and(|applied| applied.leads);
+        self.judge(seen, leads, passed, now.wall, &mut notices);
+        self.trips.observe(seen.filter(|_| leads), &mut notices);
         self.carried.observe(seen, leads, now.instant);
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);

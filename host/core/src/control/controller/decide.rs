@@ -45,10 +45,12 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Decides whether the step of the candidate ends, and how.
+    /// Decides whether the step of the candidate ends, and how. The data half `leads`, or does
+    /// not know yet that it does.
     pub(super) fn judge(
         &mut self,
         seen: Option<&Observation>,
+        leads: bool,
         passed: Duration,
         now: Wall,
         notices: &mut Vec<Notice>,
@@ -62,7 +64,10 @@ impl<G: Clone> Controller<G> {
         let is_denied = self.is_denied();
         let may_not_write = candidate.revision.unsigned && !self.trust.admits_unsigned();
         let is_held = rollout.paused || !is_current || may_not_write;
-        let seen = self.seen_in_step(seen, candidate).cloned();
+        let mut seen = self.seen_in_step(seen, candidate).cloned();
+        if let Some(seen) = &mut seen {
+            seen.trip.take_if(|_| !leads);
+        }
         let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
         let request = self.in_force.of(&candidate.status());
         let request = request.filter(|request| is_current || *request == Request::Abort);

@@ -1,6 +1,7 @@
 //! The record passes from one leader to the next.
 
 use super::*;
+use crate::api::{CooldownConfig, GuardrailConfig};
 
 /// The recent writes of the record.
 fn recorded_deletions(pair: &Pair) -> u32 {
@@ -132,4 +133,44 @@ fn a_leader_whose_status_was_replaced_reads_it_again() {
     let host = status.host.as_ref().map(|host| host.id.as_str());
     assert!(host.is_some_and(|host| host != "former"), "{host:?}");
     assert_eq!(pair.deleted.len(), 1, "it leads again");
+}
+
+/// It tripped before it lost the lease; since then another leader was reset, and tripped.
+#[test]
+fn a_leader_that_leads_again_shows_the_trips_of_the_record_alone() {
+    let mut limited = spec(1, &[]);
+    limited.guardrails = GuardrailConfig {
+        deletes_per_minute: Some(1),
+        cooldown: Some(CooldownConfig(Cooldown::UntilReset)),
+        ..GuardrailConfig::default()
+    };
+    let mut pair = Pair::start(limited);
+    let leader = pair.holder();
+    for pod in ["a", "b", "c"] {
+        pair.create(pod);
+    }
+    pair.pass(5 * SECOND);
+    let first = pair.status().tripped.clone();
+    assert_eq!((pair.deleted.len(), first.len()), (1, 1));
+    // Nobody answers it for a while.
+    let mut cut_off = pair.replicas[leader].take().expect("it runs");
+    pair.pass(90 * SECOND);
+    assert_eq!(pair.holder(), 1 - leader);
+    assert_eq!(pair.status().tripped, first);
+    let annotation = requests::RequestKind::Reset.annotation().to_owned();
+    let annotations = BTreeMap::from([(annotation, first[0].since.clone())]);
+    pair.declare(|declared| declared.requests = Requests::read(&annotations));
+    pair.pass(5 * SECOND);
+    let second = pair.status().tripped.clone();
+    assert_eq!((pair.deleted.len(), second.len()), (2, 1));
+    assert_ne!(first, second);
+    pair.kill(1 - leader);
+    cut_off.pass(12 * SECOND);
+    assert!(cut_off.terms.is_empty());
+    pair.replicas[leader] = Some(cut_off);
+    pair.deliver();
+    pair.pass(40 * SECOND);
+    assert_eq!(pair.holder(), leader);
+    assert_eq!(pair.status().tripped, second);
+    assert_eq!(pair.deleted.len(), 2);
 }
