@@ -152,10 +152,10 @@ pub struct RunArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
-    /// Watches share connections by HTTP/2, if the API server offers it. Without this
-    /// option, each watch has a connection of its own.
+    /// Each watch has a connection of its own. Without this option, watches share
+    /// connections by HTTP/2 if the API server offers it.
     #[arg(long)]
-    pub http2: bool,
+    pub http1: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub ports: PortArguments,

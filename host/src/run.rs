@@ -57,7 +57,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         arguments.leases.replica_id.as_deref(),
         &metrics,
     )?;
-    let http2 = arguments.http2;
+    let http2 = !arguments.http1;
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;

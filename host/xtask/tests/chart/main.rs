@@ -93,7 +93,7 @@ fn values_change_the_deployment() {
     }
     let values = json!({
         "namespace": "other", "replicas": 3, "image": "example.com/davit:2",
-        "arguments": ["--http2"], "resources": {"limits": {"memory": "1Gi"}},
+        "arguments": ["--http1"], "resources": {"limits": {"memory": "1Gi"}},
     });
     let Some(objects) = rendered(&chart(overlay), &values) else {
         return;
@@ -107,7 +107,7 @@ fn values_change_the_deployment() {
     // Helm merges maps: the requests stay.
     assert_eq!(container["resources"]["limits"]["memory"], "1Gi");
     let arguments = container["args"].as_array().unwrap();
-    assert_eq!(arguments.last(), Some(&json!("--http2")));
+    assert_eq!(arguments.last(), Some(&json!("--http1")));
     let mut texts = objects.iter().map(Value::to_string);
     assert_eq!(texts.find(|one| one.contains("davit-system")), None);
 }
