@@ -81,8 +81,7 @@ fn serve(
         Route::Version => json(200, &discovery::version()),
         Route::CoreVersions | Route::Groups if aggregated => {
             let core = matches!(route, Route::CoreVersions);
-            let list = discovery::aggregated(model, core);
-            Answer::Typed(AGGREGATED, list.to_string().into())
+            Answer::Typed(AGGREGATED, discovery::aggregated(model, core))
         }
         Route::CoreVersions => json(200, &discovery::core_versions(model)),
         Route::Groups => json(200, &discovery::groups(model)),

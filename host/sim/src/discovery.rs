@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use crate::model::Model;
+use crate::model::{AggregatedDocuments, Model};
 use crate::resource::{Resource, Subresource};
 
 /// `GET /version`: the server that this one is true to.
@@ -128,9 +129,15 @@ fn insert_list(fields: &mut Map<String, Value>, name: &str, list: &[String]) {
 }
 
 /// The aggregated form of `GET /api` (the core group only) and `GET /apis`
-/// (all others).
-#[must_use]
-pub(crate) fn aggregated(model: &Model, core: bool) -> Value {
+/// (all others), as JSON.
+pub(crate) fn aggregated(model: &Model, core: bool) -> Bytes {
+    let AggregatedDocuments { core: own, others } = model.aggregated_documents();
+    let document = if core { own } else { others };
+    let document = document.get_or_init(|| aggregated_list(model, core).to_string().into());
+    document.clone()
+}
+
+fn aggregated_list(model: &Model, core: bool) -> Value {
     let items: Vec<Value> = group_names(model)
         .into_iter()
         .filter(|group| group.is_empty() == core)

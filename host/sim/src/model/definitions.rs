@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lifecycle::{self, Instances, Step};
-use super::{Collection, DeleteOptions, Model};
+use super::{AggregatedDocuments, Collection, DeleteOptions, Model};
 use crate::defaults;
 use crate::name::NameRule;
 use crate::object::Object;
@@ -142,7 +142,7 @@ impl Model {
         self.touched.extend(changed.cloned());
         self.collections
             .retain(|store, _| served(store) || defined(store));
-        self.resources = resources;
+        (self.resources, self.aggregated) = (resources, AggregatedDocuments::default());
         Ok(())
     }
 }

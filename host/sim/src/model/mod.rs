@@ -26,9 +26,10 @@ mod update;
 mod watch;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use bytes::Bytes;
 use serde_json::json;
 
 pub use delete::DeleteAnswer;
@@ -127,6 +128,16 @@ pub enum DeletionKind {
     Removed(u64),
 }
 
+/// The aggregated documents of discovery, as JSON, once they were requested. They change with
+/// the served resources alone.
+#[derive(Debug, Default)]
+pub(crate) struct AggregatedDocuments {
+    /// Of the core group.
+    pub(crate) core: OnceLock<Bytes>,
+    /// Of all other groups.
+    pub(crate) others: OnceLock<Bytes>,
+}
+
 /// The state of an API server.
 #[derive(Debug)]
 pub struct Model {
@@ -134,6 +145,8 @@ pub struct Model {
     rng: Rng,
     version: u64,
     resources: Vec<Arc<Resource>>,
+    /// What discovery says about the resources.
+    aggregated: AggregatedDocuments,
     collections: BTreeMap<Arc<str>, Collection>,
     deletions: BTreeMap<String, Vec<DeletionStep>>,
     touched: Vec<Arc<str>>,
@@ -154,6 +167,7 @@ impl Model {
                 .map(|resource| (resource.store.clone(), Collection::default()))
                 .collect(),
             resources,
+            aggregated: AggregatedDocuments::default(),
             deletions: BTreeMap::new(),
             touched: Vec::new(),
         };
@@ -172,6 +186,10 @@ impl Model {
     #[must_use]
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    pub(crate) fn aggregated_documents(&self) -> &AggregatedDocuments {
+        &self.aggregated
     }
 
     /// The version of the latest change.

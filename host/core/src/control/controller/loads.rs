@@ -72,8 +72,16 @@ impl<G: Clone> Controller<G> {
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
     ) {
-        self.rest.end();
-        match self.loading.handle(now, id, result, self.spec.as_ref()) {
+        let outcome = self.loading.handle(now, id, result, self.spec.as_ref());
+        // A source that may change is checked every few seconds, and has rarely changed.
+        let is_unchanged = matches!(
+            &outcome,
+            LoadOutcome::Desired { revision: None, problem } if *problem == self.problem
+        );
+        if !is_unchanged {
+            self.rest.end();
+        }
+        match outcome {
             // The candidate may still be loaded from its source.
             LoadOutcome::Nothing | LoadOutcome::Missing(Role::Candidate, _) => {}
             LoadOutcome::Desired { revision, problem } => {
