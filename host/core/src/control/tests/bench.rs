@@ -334,8 +334,13 @@ impl Bench {
         }
     }
 
-    /// Stops at once what is not among the controllers that should run.
+    /// Stops at once what is not among the controllers that should run. A controller that is
+    /// led from now on has only the trips of its record.
     fn run(&mut self, desired: Vec<DesiredController<Guest>>) {
+        let leads = |all: &[DesiredController<Guest>]| all.iter().any(|one| one.leads);
+        if leads(&desired) && !leads(&self.running) {
+            self.observed.trip = None;
+        }
         if desired.is_empty() {
             self.former_stable = None;
             self.stops += usize::from(!self.running.is_empty());

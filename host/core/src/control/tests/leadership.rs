@@ -37,3 +37,21 @@ fn a_leader_that_leads_again_reads_the_record_after_its_own_write() {
     bench.look();
     assert_eq!(bench.pending.len(), 1);
 }
+
+/// The data half forgets it once it leads again.
+#[test]
+fn a_share_that_tripped_in_a_former_term_rolls_no_candidate_back() {
+    let mut bench = Bench::running(spec(1, &[]));
+    bench.lead(true, &[]);
+    bench.change(spec(2, &["shadow until promoted"]));
+    bench.settle();
+    let candidate = bench.candidate();
+    bench.lead(false, &[]);
+    bench.observed.trip = Some("deletesPerMinute of 4".into());
+    bench.pass(2);
+    bench.lead(true, &[]);
+    bench.settle();
+    bench.pass(2);
+    assert_eq!(bench.candidate().since, candidate.since);
+    assert_eq!(bench.observed.trip, None);
+}
