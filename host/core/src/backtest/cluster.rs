@@ -175,6 +175,11 @@ impl Cluster {
         if self.overlay.is_deleted(uid) {
             return Vec::new();
         }
+        self.recorded(uid)
+    }
+
+    /// The same whether or not the policy deleted it.
+    pub(super) fn recorded(&self, uid: &Uid) -> Vec<ListedObject> {
         let listed = self.history.with_uid(uid).filter_map(|held| {
             let list = self.history.list(held.object.segment())?;
             Some((Arc::clone(&list.spec), held.clone()))

@@ -16,7 +16,8 @@ use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::Entry;
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
-use crate::object::{ObjectRef, Uid};
+use crate::object::Uid;
+use crate::plan::Plan;
 use crate::store::{Object, SegmentId, StateChange};
 use crate::stream::{Batch, StreamId, Update};
 use crate::time::{Instant, Now};
@@ -372,19 +373,39 @@ impl<G: Clone> Backtest<G> {
 
     fn note_recorded(&mut self, step: Option<RecordedStep>) {
         match step {
-            Some(RecordedStep::Started(target)) if self.settings.keeps => {
+            Some(RecordedStep::Started(target)) if self.machine.is_some() => {
                 let uid = Uid::new(&target.uid);
-                if self.machine.is_some() && !self.cluster.overlay.is_deleted(&uid) {
+                let found = self.cluster.recorded(&uid);
+                let facts = Facts::of(&target, &found, &self.cluster);
+                self.recorded.note_facts(&target, facts);
+                if self.settings.keeps && !self.cluster.overlay.is_deleted(&uid) {
                     self.cluster.overlay.doom(uid);
                 }
             }
-            Some(RecordedStep::Failed(target)) if self.settings.keeps => {
+            Some(RecordedStep::Failed(target)) => {
+                self.recorded.take_facts(&target);
                 self.spare(&Uid::new(&target.uid));
             }
-            Some(RecordedStep::Done(target, reason)) if self.machine.is_some() => {
-                self.note_deletion(Author::Recorded, &target, &reason, "");
+            Some(RecordedStep::Done(target, reason)) => {
+                let facts = self.recorded.take_facts(&target);
+                if self.machine.is_some() {
+                    let uid = Uid::new(&target.uid);
+                    let found = self.cluster.recorded(&uid);
+                    let facts =
+                        facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
+                    let deletion = Deletion {
+                        target: &target,
+                        reason: &reason,
+                        message: "",
+                        facts,
+                        is_there: self.cluster.has_or_keeps(&uid),
+                        saw: None,
+                    };
+                    self.comparison
+                        .note(Author::Recorded, deletion, self.now);
+                }
             }
-            _ => {}
+            Some(RecordedStep::Started(_)) | None => {}
         }
     }
 
@@ -402,14 +423,9 @@ impl<G: Clone> Backtest<G> {
         }
     }
 
-    /// Notes a deletion, before it takes effect.
-    pub(super) fn note_deletion(
-        &mut self,
-        author: Author,
-        target: &ObjectRef,
-        reason: &str,
-        message: &str,
-    ) {
+    /// Notes a deletion of the policy, before it takes effect.
+    pub(super) fn note_deletion(&mut self, plan: &Plan) {
+        let target = &plan.target;
         let uid = Uid::new(&target.uid);
         let found = self.cluster.find(&uid);
         let seen = || {
@@ -421,28 +437,20 @@ impl<G: Clone> Backtest<G> {
         };
         let deletion = Deletion {
             target,
-            reason,
-            message,
+            reason: &plan.reason,
+            message: &plan.message,
             facts: Facts::of(target, &found, &self.cluster),
             is_there: self.cluster.has_or_keeps(&uid),
-            saw: (author == Author::Candidate).then(seen).flatten(),
+            saw: seen(),
         };
-        self.comparison.note(author, deletion, self.now);
+        self.comparison.note(Author::Candidate, deletion, self.now);
     }
 
     fn note_report(&mut self, report: &machine::Report) {
         match report {
             machine::Report::Started { .. } => self.has_started = true,
             machine::Report::Ruled { plan, ruling, .. } => match ruling {
-                Ruling::DryRun if recorded::deletes(plan) => {
-                    let plan = Arc::clone(plan);
-                    self.note_deletion(
-                        Author::Candidate,
-                        &plan.target,
-                        &plan.reason,
-                        &plan.message,
-                    );
-                }
+                Ruling::DryRun if recorded::deletes(plan) => self.note_deletion(plan),
                 Ruling::Wait(WaitReason::Tripped(trip)) => self.note_trip(trip),
                 Ruling::Refuse(_) => self.activity.refused_plans += 1,
                 _ => {}

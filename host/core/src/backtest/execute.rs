@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::Backtest;
 use super::cluster::WriteError;
-use super::comparison::Author;
 use super::history::VersionedObject;
 use crate::controller::Outcome;
 use crate::expectation::WriteResult;
@@ -64,7 +63,7 @@ impl<G: Clone> Backtest<G> {
     fn delete(&mut self, plan: &Plan, options: &DeleteOptions) -> Result<(), Failure> {
         let target = &plan.target;
         self.cluster.check_deletion(target, options)?;
-        self.note_deletion(Author::Candidate, target, &plan.reason, &plan.message);
+        self.note_deletion(plan);
         // As the streams have it, before it is gone for them.
         let found = self.cluster.find(&Uid::new(&target.uid));
         for (spec, held) in &found {
@@ -106,7 +105,9 @@ impl<G: Clone> Backtest<G> {
     ) {
         let lists = self.cluster.history.lists();
         let mut lists = lists.filter(|(_, list)| *list.spec == *spec);
-        if let Some((segment, _)) = lists.next() {
+        let segment = lists.next().map(|(segment, _)| segment);
+        drop(lists);
+        if let Some(segment) = segment {
             self.for_each_feed(segment, |feed, cluster| {
                 feed.object(held, cluster).map(&update)
             });

@@ -81,25 +81,26 @@ impl Feed {
 
     /// Other lists are recorded from now on. Returns whether another one feeds the stream.
     pub(super) fn follow(&mut self, history: &History, now: Instant) -> bool {
-        let is_enough = |list: &RecordedList| self.fits(list) && list.fields.covers(&self.fields);
-        if let Some(source) = self.source {
-            if history.list(source.segment).is_some_and(is_enough) {
-                // The views that show it may have changed.
-                let list = history.list(source.segment);
-                let narrows = list.is_some_and(|list| list.fields != self.fields);
-                self.source = Some(Source { narrows, ..source });
-                return false;
-            }
-            self.restart(now);
-        }
-        let mut lists = history.lists().filter(|(_, list)| list.is_listed);
-        let found = lists.find(|(_, list)| is_enough(list));
-        self.source = found.map(|(segment, list)| Source {
+        let former = self.source.take();
+        let is_enough = |list: &RecordedList| {
+            list.is_listed && self.fits(list) && list.fields.covers(&self.fields)
+        };
+        let keeps = former.filter(|source| history.list(source.segment).is_some_and(is_enough));
+        let found = match keeps {
+            Some(source) => history.list(source.segment).map(|it| (source.segment, it)),
+            None => history.lists().find(|(_, list)| is_enough(list)),
+        };
+        let source = found.map(|(segment, list)| Source {
             segment,
+            // The views that show it may have changed.
             narrows: list.fields != self.fields,
             filters: list.spec.namespace != self.spec.namespace,
         });
-        self.is_fed()
+        self.source = source;
+        if former.is_some() && source.is_none() {
+            self.waits_since = now;
+        }
+        source.is_some() && keeps.is_none()
     }
 
     /// Whether a list has the objects of this stream.

@@ -42,7 +42,7 @@ impl Cluster {
         let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
             return Ok(Err(unmappable(&target.kind)));
         };
-        let (segment, fields) = self.recorded(served, &request.fields, &target.to_string())?;
+        let (segment, fields) = self.listed(served, &request.fields, &target.to_string())?;
         let key = object_key(&target.namespace, &target.name);
         let kept = self.spec(segment).into_iter();
         let mut kept = kept.flat_map(|spec| self.overlay.kept_in(spec));
@@ -79,7 +79,7 @@ impl Cluster {
                 return Err(Refusal::Read { what });
             }
         }
-        let (segment, fields) = self.recorded(served, &request.fields, &what)?;
+        let (segment, fields) = self.listed(served, &request.fields, &what)?;
         let is_wanted = |object: &ProjectedObject| {
             request.namespace.is_empty() || *object.namespace == *request.namespace
         };
@@ -94,7 +94,7 @@ impl Cluster {
     }
 
     /// The complete list of a resource with the fields that a read asks for.
-    fn recorded(
+    fn listed(
         &self,
         served: &ServedResource,
         fields: &[FieldPath],

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use super::facts::Facts;
 use crate::controller::{CallId, DecisionId};
 use crate::gate::Ruling;
 use crate::journal::{AnswerEntry, CallEntry, ExecutionEntry, RulingEntry};
@@ -23,6 +24,9 @@ pub(super) struct RecordedRun {
     calls: BTreeMap<CallId, Option<DecisionId>>,
     /// The deletions that are not executed yet, by their decision and the target's uid.
     waiting: BTreeMap<(DecisionId, String), ObjectRef>,
+    /// What is known about the objects that are being deleted: they may be gone when the
+    /// execution is entered.
+    facts: BTreeMap<String, Facts>,
     /// How many rulings a dry run has made about deletions.
     pub(super) dry_runs: u64,
 }
@@ -44,6 +48,7 @@ impl RecordedRun {
             controller: controller.to_owned(),
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
+            facts: BTreeMap::new(),
             dry_runs: 0,
         }
     }
@@ -52,6 +57,7 @@ impl RecordedRun {
     pub(super) fn restart(&mut self) {
         self.calls.clear();
         self.waiting.clear();
+        self.facts.clear();
     }
 
     pub(super) fn call(&mut self, call: &CallEntry) {
@@ -95,6 +101,16 @@ impl RecordedRun {
         let removed = self.waiting.remove(&key);
         self.dry_runs += u64::from(removed.is_some() && ruling.ruling == Ruling::DryRun);
         None
+    }
+
+    /// What is known about an object whose deletion has started.
+    pub(super) fn note_facts(&mut self, target: &ObjectRef, facts: Facts) {
+        self.facts.insert(target.uid.clone(), facts);
+    }
+
+    /// The same when it has ended.
+    pub(super) fn take_facts(&mut self, target: &ObjectRef) -> Option<Facts> {
+        self.facts.remove(&target.uid)
     }
 
     pub(super) fn execution(&mut self, execution: &ExecutionEntry) -> Option<RecordedStep> {

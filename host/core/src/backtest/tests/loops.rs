@@ -16,6 +16,8 @@ fn recorded() -> Recorder {
     recorder.pod("b", "b", "Failed");
     recorder.pod("c", "c", "Succeeded");
     recorder.pass(100 * SECOND);
+    // History lasts until its last entry.
+    recorder.node("n2", None);
     recorder
 }
 
@@ -89,6 +91,7 @@ fn users_delete_objects_also_if_they_are_kept() {
     recorder.pass(SECOND);
     recorder.remove("e");
     recorder.pass(100 * SECOND);
+    recorder.node("n3", None);
     let mut trial = Trial::of(PATIENT);
     trial.settings.keeps = true;
     let report = trial.run(&recorder.records).unwrap();
