@@ -247,9 +247,9 @@ impl Cluster {
         patch: &Patch,
     ) -> Result<WriteResult, WriteError> {
         let (uid, found) = self.target(target).map_err(WriteError::Failed)?;
-        let applies = found.iter().all(|(_, held)| {
-            patch::apply(patch, held.object.data(), &FieldTree::All).is_some()
-        });
+        let applies = found
+            .iter()
+            .all(|(_, held)| patch::apply(patch, held.object.data(), &FieldTree::All).is_some());
         if !applies {
             return Err(WriteError::NotModelled);
         }

@@ -280,7 +280,8 @@ impl Tally {
             self.worst = self.window.len();
             self.worst_at = Some(now.wall);
         }
-        self.regret.deleted(target, facts.node.as_deref(), now.instant);
+        self.regret
+            .deleted(target, facts.node.as_deref(), now.instant);
     }
 
     fn report(self) -> Side {

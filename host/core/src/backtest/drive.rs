@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Backtest, Notes};
 use super::comparison::{Author, Deletion};
 use super::facts::{self, Facts};
 use super::feed::Feed;
@@ -11,6 +10,7 @@ use super::history::ObjectChange;
 use super::recorded::{self, RecordedStep};
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
+use super::{Backtest, Notes};
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::Entry;
@@ -391,8 +391,7 @@ impl<G: Clone> Backtest<G> {
                 if self.machine.is_some() {
                     let uid = Uid::new(&target.uid);
                     let found = self.cluster.recorded(&uid);
-                    let facts =
-                        facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
+                    let facts = facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
                     let deletion = Deletion {
                         target: &target,
                         reason: &reason,
@@ -401,8 +400,7 @@ impl<G: Clone> Backtest<G> {
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
                     };
-                    self.comparison
-                        .note(Author::Recorded, deletion, self.now);
+                    self.comparison.note(Author::Recorded, deletion, self.now);
                 }
             }
             Some(RecordedStep::Started(_)) | None => {}
@@ -475,7 +473,9 @@ impl<G: Clone> Backtest<G> {
                 guardrail: trip.guardrail.field().to_owned(),
                 limit: trip.limit,
                 at: times::precise_time(self.now.wall),
-                until: trip.until.map(|at| times::precise_time(self.now.wall_at(at))),
+                until: trip
+                    .until
+                    .map(|at| times::precise_time(self.now.wall_at(at))),
                 deferred: 1,
             });
         }
@@ -533,9 +533,14 @@ impl<G: Clone> Backtest<G> {
         };
         note(
             *restarts > 0,
-            format!("another host, or the same one after a gap, continued the journal {restarts} times"),
+            format!(
+                "another host, or the same one after a gap, continued the journal {restarts} times"
+            ),
         );
-        note(*losses > 0, format!("parts of the journal are missing: {losses}"));
+        note(
+            *losses > 0,
+            format!("parts of the journal are missing: {losses}"),
+        );
         note(
             revisions.len() > 1,
             format!(

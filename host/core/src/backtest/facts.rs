@@ -9,7 +9,10 @@ use crate::object::{ApiResource, ObjectRef};
 use crate::path::FieldPath;
 
 /// The taints of a node that does not answer.
-const AWAY: [&str; 2] = ["node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready"];
+const AWAY: [&str; 2] = [
+    "node.kubernetes.io/unreachable",
+    "node.kubernetes.io/not-ready",
+];
 
 /// What the report counts an object under.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -176,8 +176,7 @@ impl Feed {
             mapping.by_resource(resource)?;
             return Some(Refusal::Resource { resource: name });
         }
-        let listed: Vec<&RecordedList> =
-            of_it.into_iter().filter(|list| list.is_listed).collect();
+        let listed: Vec<&RecordedList> = of_it.into_iter().filter(|list| list.is_listed).collect();
         if listed.is_empty() {
             return None;
         }

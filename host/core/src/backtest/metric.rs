@@ -112,11 +112,7 @@ impl FromStr for Threshold {
         Ok(Self {
             metric: metric.ok_or_else(error)?,
             is_inclusive: rest.is_some(),
-            number: rest
-                .unwrap_or(number)
-                .trim()
-                .parse()
-                .map_err(|_| error())?,
+            number: rest.unwrap_or(number).trim().parse().map_err(|_| error())?,
         })
     }
 }
@@ -138,7 +134,14 @@ mod tests {
             assert_eq!(text.parse::<Threshold>().unwrap().to_string(), text);
         }
         assert!(" deletes > 3 ".parse::<Threshold>().is_ok());
-        for text in ["", "deletes", "deletes<3", "deletes>x", "pods>3", "deletes>-1"] {
+        for text in [
+            "",
+            "deletes",
+            "deletes<3",
+            "deletes>x",
+            "pods>3",
+            "deletes>-1",
+        ] {
             let error = text.parse::<Threshold>().unwrap_err().to_string();
             assert!(error.contains("only-candidate"), "{error}");
         }

@@ -166,7 +166,10 @@ impl<G: Clone> Backtest<G> {
     /// The recorded controller by now; none if the journal does not have it yet.
     #[must_use]
     pub fn controller(&self) -> Option<&Arc<ControllerEntry>> {
-        self.cluster.history.controllers.get(&self.settings.controller)
+        self.cluster
+            .history
+            .controllers
+            .get(&self.settings.controller)
     }
 
     /// The names of the recorded controllers by now.

@@ -133,4 +133,3 @@ pub(super) fn deletes(plan: &Plan) -> bool {
     let mut steps = plan.steps.iter();
     steps.any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
 }
-

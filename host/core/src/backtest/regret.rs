@@ -55,9 +55,8 @@ impl Regret {
             return;
         }
         let name = (kind.into(), key.into());
-        let is_another = |(deleted, at): &(Uid, Instant)| {
-            deleted != uid && now.since(*at) <= RECREATED
-        };
+        let is_another =
+            |(deleted, at): &(Uid, Instant)| deleted != uid && now.since(*at) <= RECREATED;
         if self.names.get(&name).is_some_and(is_another) {
             self.names.remove(&name);
             self.recreated += 1;

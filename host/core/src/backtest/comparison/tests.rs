@@ -51,7 +51,10 @@ fn deletions_of_both_sides_agree_whoever_was_first() {
     assert_eq!((agreement.only_candidate, agreement.only_recorded), (1, 1));
     assert_eq!((agreement.earlier.count, agreement.later.count), (1, 1));
     assert!((agreement.earlier.max_seconds - 30.0).abs() < 1e-9);
-    assert_eq!((found.candidate.deletions, found.recorded.deletions), (4, 4));
+    assert_eq!(
+        (found.candidate.deletions, found.recorded.deletions),
+        (4, 4)
+    );
     let surprising: Vec<(Difference, String)> = found
         .surprising
         .into_iter()

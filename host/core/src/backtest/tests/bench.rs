@@ -182,11 +182,7 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
 }
 
 /// The fields that the recorded guest watches.
-pub(super) const FIELDS: [&str; 3] = [
-    "status.phase",
-    "spec.nodeName",
-    "metadata.ownerReferences",
-];
+pub(super) const FIELDS: [&str; 3] = ["status.phase", "spec.nodeName", "metadata.ownerReferences"];
 
 pub(super) fn desired(guest: Guest, fields: &[&str]) -> DesiredController<Guest> {
     let limits = CallLimits {

@@ -70,14 +70,20 @@ fn a_journal_is_tested_from_any_keyframe() {
     let whole = Trial::of(ENDED).run(records).unwrap();
     assert_eq!(whole.agreement.agree, 2);
     let rest = Trial::of(ENDED).run(&records[middle..]).unwrap();
-    assert_eq!((rest.agreement.agree, rest.agreement.only_candidate), (1, 1));
+    assert_eq!(
+        (rest.agreement.agree, rest.agreement.only_candidate),
+        (1, 1)
+    );
     // The same from an entry in the middle.
     let trial = Trial {
         from: middle,
         ..Trial::of(ENDED)
     };
     let span = trial.run(records).unwrap();
-    assert_eq!((span.agreement.agree, span.agreement.only_candidate), (1, 1));
+    assert_eq!(
+        (span.agreement.agree, span.agreement.only_candidate),
+        (1, 1)
+    );
 }
 
 #[test]

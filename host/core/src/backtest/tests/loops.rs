@@ -112,9 +112,15 @@ fn nothing_disappears_in_an_open_loop() {
     let mut trial = Trial::of(FAILED);
     trial.settings.open_loop = true;
     let open = trial.run(&recorder.records).unwrap();
-    assert_eq!((closed.candidate.deletions, open.candidate.deletions), (1, 1));
+    assert_eq!(
+        (closed.candidate.deletions, open.candidate.deletions),
+        (1, 1)
+    );
     assert!(open.activity.calls > closed.activity.calls);
-    assert_eq!((closed.activity.executed_plans, open.activity.executed_plans), (1, 0));
+    assert_eq!(
+        (closed.activity.executed_plans, open.activity.executed_plans),
+        (1, 0)
+    );
     assert!(open.notes[0].contains("open loop"), "{:?}", open.notes);
     assert!(!open.policy.closed_loop && closed.policy.closed_loop);
 }

@@ -28,7 +28,10 @@ fn run(guest: Guest, fields: &[&str]) -> Result<Report, Refusal> {
 
 #[test]
 fn fields_that_are_not_recorded_are_refused_by_name() {
-    let error = run(FAILED, &["status.phase", "spec.tolerations", "status.reason"]);
+    let error = run(
+        FAILED,
+        &["status.phase", "spec.tolerations", "status.reason"],
+    );
     let error = error.unwrap_err().to_string();
     assert_eq!(
         error,
@@ -195,5 +198,8 @@ fn live_reads_see_the_cluster_as_the_policy_left_it() {
     assert!(error.to_string().contains("labels=\"app=x\""), "{error}");
     let error = backtest.read(&get("b", "", &["spec.tolerations"]));
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("v1 Pod ns/b (spec.tolerations) live"), "{error}");
+    assert!(
+        error.contains("v1 Pod ns/b (spec.tolerations) live"),
+        "{error}"
+    );
 }
