@@ -1,6 +1,7 @@
 //! The report as text.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use davit_core::backtest::{Report, Side, Spread, Surprise};
 use davit_core::untrusted::line;
@@ -193,10 +194,10 @@ fn surprise(one: &Surprise) -> String {
         at(&one.recorded_at)
     );
     if !one.message.is_empty() {
-        text.push_str(&format!("\n    {}", line(&one.message, LONGEST)));
+        let _ = write!(text, "\n    {}", line(&one.message, LONGEST));
     }
     if let Some(saw) = &one.saw {
-        text.push_str(&format!("\n    it saw {}", line(&saw.to_string(), LONGEST)));
+        let _ = write!(text, "\n    it saw {}", line(&saw.to_string(), LONGEST));
     }
     text
 }

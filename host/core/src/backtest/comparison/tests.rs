@@ -71,7 +71,7 @@ fn an_object_is_settled_a_while_after_it_is_gone() {
     let uid = Uid::new("a");
     comparison.gone(&uid, at(20).instant);
     comparison.settle(at(79).instant, |_| false);
-    // The recorded execution is entered after the watch has shown the deletion.
+    // The recorded execution is entered after the watch has delivered the deletion.
     note(&mut comparison, Author::Recorded, "a", 79);
     comparison.settle(at(80).instant, |_| false);
     assert!(comparison.pairs.is_empty());

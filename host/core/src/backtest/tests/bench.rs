@@ -108,7 +108,7 @@ pub(super) const PATIENT: Guest = Guest {
         match pod["status"]["phase"].as_str() {
             Some("Failed") if waited >= 30 * SECOND => delete(key, pod),
             Some("Failed") => Decision {
-                verdict: Verdict::RequeueAfter(30 * SECOND - waited),
+                verdict: Verdict::RequeueAfter((30 * SECOND).saturating_sub(waited)),
                 ..nothing()
             },
             _ => nothing(),
@@ -297,8 +297,9 @@ impl Recorder {
     fn put(&mut self, plural: &str, key: &str, object: Value) {
         self.version += 1;
         let place = (plural.to_owned(), key.to_owned());
-        self.objects.insert(place, object.clone());
-        self.update(plural, Update::Apply(projected(&object, self.version)));
+        let update = Update::Apply(projected(&object, self.version));
+        self.objects.insert(place, object);
+        self.update(plural, update);
     }
 
     pub(super) fn remove(&mut self, name: &str) {
