@@ -71,6 +71,8 @@ pub(super) struct History {
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
     pub(super) specs: BTreeMap<String, Arc<str>>,
+    /// The fields of the complete lists so far, also of former hosts.
+    known: BTreeMap<ApiResource, FieldTree>,
     /// The last version: of history and of the policy's writes.
     last_version: u64,
 }
@@ -86,6 +88,7 @@ impl History {
     pub(super) fn restart(&mut self) {
         *self = Self {
             mapping: self.mapping.take(),
+            known: std::mem::take(&mut self.known),
             last_version: self.last_version,
             ..Self::default()
         };
@@ -121,6 +124,11 @@ impl History {
                 && spec.namespace.is_empty()
         };
         self.lists().find(|(_, list)| is_whole(list))
+    }
+
+    /// The fields that complete lists of a resource had so far; none if there was none.
+    pub(super) fn known_fields(&self, resource: &ApiResource) -> Option<&FieldTree> {
+        self.known.get(resource)
     }
 
     /// The objects of a list, in the order of their keys.
@@ -315,6 +323,12 @@ impl History {
             list.fields = FieldTree::default();
             for view in showing {
                 list.fields.merge(&view.definition.visible);
+            }
+            let spec = &list.spec;
+            let selectors = [&spec.namespace, &spec.label_selector, &spec.field_selector];
+            if list.is_listed && selectors.into_iter().all(String::is_empty) {
+                let known = self.known.entry(spec.resource.clone()).or_default();
+                known.merge(&list.fields);
             }
         }
     }

@@ -42,7 +42,10 @@ impl Cluster {
         let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
             return Ok(Err(unmappable(&target.kind)));
         };
-        let (segment, fields) = self.listed(served, &request.fields, &target.to_string())?;
+        let listed = self.listed(served, &request.fields, &target.to_string())?;
+        let Some((segment, fields)) = listed else {
+            return Ok(Err(not_listed(&target.to_string())));
+        };
         let key = object_key(&target.namespace, &target.name);
         let kept = self.spec(segment).into_iter();
         let mut kept = kept.flat_map(|spec| self.overlay.kept_in(spec));
@@ -79,7 +82,9 @@ impl Cluster {
                 return Err(Refusal::Read { what });
             }
         }
-        let (segment, fields) = self.listed(served, &request.fields, &what)?;
+        let Some((segment, fields)) = self.listed(served, &request.fields, &what)? else {
+            return Ok(Err(not_listed(&what)));
+        };
         let is_wanted = |object: &ProjectedObject| {
             request.namespace.is_empty() || *object.namespace == *request.namespace
         };
@@ -93,32 +98,34 @@ impl Cluster {
             .collect()))
     }
 
-    /// The complete list of a resource with the fields that a read asks for.
+    /// The complete list of a resource with the fields that a read asks for. None while the
+    /// recording host does not have the list: the guest retries.
     fn listed(
         &self,
         served: &ServedResource,
         fields: &[FieldPath],
         what: &str,
-    ) -> Result<(SegmentId, FieldTree), Refusal> {
+    ) -> Result<Option<(SegmentId, FieldTree)>, Refusal> {
         let refused = |why: &str| Refusal::Read {
             what: format!("{what}{why}"),
         };
-        let list = self.history.whole_list(&served.resource);
-        let Some((segment, list)) = list else {
-            return Err(refused(""));
-        };
         let mut wanted = identity();
         wanted.merge(&fields.iter().collect());
-        let missing = missing(&wanted, &list.fields);
-        if !missing.is_empty() {
-            return Err(refused(&format!(" ({})", missing.join(", "))));
+        let Some(known) = self.history.known_fields(&served.resource) else {
+            return Err(refused(""));
+        };
+        let never = missing(&wanted, known);
+        if !never.is_empty() {
+            return Err(refused(&format!(" ({})", never.join(", "))));
         }
         if secrets::are_of(&served.resource)
             && let Some(path) = overlaps_secrets(&fields.iter().collect())
         {
             return Err(refused(&format!(" ({path})")));
         }
-        Ok((segment, wanted))
+        let list = self.history.whole_list(&served.resource);
+        let list = list.filter(|(_, list)| list.fields.covers(&wanted));
+        Ok(list.map(|(segment, _)| (segment, wanted)))
     }
 }
 
@@ -132,6 +139,11 @@ fn record(served: &ServedResource, object: ProjectedObject, now: Instant) -> Obj
         changed_at: now,
         data: object.data.into(),
     }
+}
+
+fn not_listed(what: &str) -> Failure {
+    let message = format!("{what}: the recording host does not have it at this time");
+    Failure::new(FailureClass::Server, message)
 }
 
 fn unmappable(what: &str) -> Failure {
