@@ -5,3 +5,4 @@ mod guardrails;
 mod history;
 mod loops;
 mod reads;
+mod scale;
