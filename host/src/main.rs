@@ -74,7 +74,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Get(arguments) => commands::get(arguments).await,
         Command::Journal(arguments) => commands::journal(&arguments.command),
         Command::Replay(arguments) => commands::replay(arguments).await,
-        Command::Backtest(arguments) => commands::backtest(*arguments).await,
+        Command::Backtest(arguments) => Box::pin(commands::backtest(*arguments)).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),
