@@ -17,9 +17,9 @@ use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
 pub use journal::{
-    EntryFormat, JournalArguments, JournalCatArguments, JournalCommand, JournalCutArguments,
-    JournalInfoArguments, JournalToolArguments, JournalVerifyArguments, ReplayArguments,
-    SpanArguments,
+    BacktestArguments, BacktestFormat, EntryFormat, JournalArguments, JournalCatArguments,
+    JournalCommand, JournalCutArguments, JournalInfoArguments, JournalToolArguments,
+    JournalVerifyArguments, ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
@@ -108,6 +108,9 @@ pub enum Command {
     /// Makes the decisions of a journal again, and compares them.
     #[command(after_long_help = examples::REPLAY)]
     Replay(ReplayArguments),
+    /// Shows what another policy would have done on the history of a journal.
+    #[command(after_long_help = examples::BACKTEST)]
+    Backtest(Box<BacktestArguments>),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),

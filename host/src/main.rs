@@ -6,11 +6,13 @@ use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
+use davit::commands::backtest::RefusedBacktest;
 use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, inspect, new, run, sim, telemetry};
 use davit_cluster::api::chain;
 
-/// The exit code of a usage error, as clap's, and of a journal that cannot be replayed.
+/// The exit code of a usage error, as clap's, and of a journal that cannot be replayed or
+/// tested.
 const USAGE: u8 = 2;
 /// The exit code of a request that no host answered in time.
 const NO_ANSWER: u8 = 3;
@@ -30,7 +32,7 @@ fn main() -> ExitCode {
             eprintln!("davit: {}", words.join(" "));
             if error.is::<NoAnswer>() {
                 ExitCode::from(NO_ANSWER)
-            } else if error.is::<RefusedReplay>() {
+            } else if error.is::<RefusedReplay>() || error.is::<RefusedBacktest>() {
                 ExitCode::from(USAGE)
             } else {
                 ExitCode::FAILURE
@@ -72,6 +74,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Get(arguments) => commands::get(arguments).await,
         Command::Journal(arguments) => commands::journal(&arguments.command),
         Command::Replay(arguments) => commands::replay(arguments).await,
+        Command::Backtest(arguments) => Box::pin(commands::backtest(*arguments)).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),

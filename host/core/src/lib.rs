@@ -7,6 +7,7 @@
 pub mod account;
 pub mod answer;
 pub mod api;
+pub mod backtest;
 pub mod bounds;
 pub mod bucket;
 pub mod budget;

@@ -1,5 +1,7 @@
 //! The journal of a host, and its calls made again with native guests.
 
+mod backtest;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -164,6 +164,22 @@ Examples:
   # A module that the module cache does not have any more
   davit replay /var/lib/davit/journal --module podgc.wasm";
 
+pub(super) const BACKTEST: &str = "\
+No cluster is needed: the command reads the journal, and changes nothing. It exits 1 if a
+threshold of --fail-if is exceeded, and 2 if the backtest cannot be made, for example because
+the guest reads fields that are not recorded.
+
+Examples:
+  # The recorded revision with another configuration
+  davit backtest /var/lib/davit/journal --controller podgc --config config.yaml
+
+  # A manifest in a pipeline: it must delete nothing else, and never 100 objects in a minute
+  davit backtest journal --controller podgc --spec controller.yaml \\
+    --fail-if 'only-candidate>0' --fail-if 'deletes-per-minute>=100'
+
+  # Another module over the last day, for a program
+  davit backtest journal --controller podgc --module podgc.wasm --from 24h --output json";
+
 pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
 use davit_core::api::HumanDuration;
+use davit_core::backtest::Threshold;
 use jiff::Timestamp;
 
 use super::{GuestArguments, duration};
@@ -164,6 +165,58 @@ pub struct ReplayArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
+}
+
+/// `davit backtest`
+#[derive(Debug, Args)]
+pub struct BacktestArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub journal: PathBuf,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub span: SpanArguments,
+    /// The recorded controller that the policy is compared with.
+    #[arg(long, value_name = "NAME")]
+    pub controller: String,
+    /// Another module than the recorded one, or the recorded one, if neither the module cache
+    /// nor the built-in guests have it.
+    #[arg(long, value_name = "FILE", conflicts_with = "spec")]
+    pub module: Option<PathBuf>,
+    /// Another configuration of the guest (YAML or JSON): what a Controller has in
+    /// spec.config.
+    #[arg(long, value_name = "FILE", conflicts_with = "spec")]
+    pub config: Option<PathBuf>,
+    /// Manifest of a Controller: its module, configuration, permissions, guardrails and
+    /// limits.
+    #[arg(long, value_name = "FILE")]
+    pub spec: Option<PathBuf>,
+    /// Only note what the policy decides: nothing that it deletes disappears for it.
+    #[arg(long, conflicts_with = "keep")]
+    pub open_loop: bool,
+    /// Objects that the recorded controller deleted, and the policy did not, stay.
+    #[arg(long)]
+    pub keep: bool,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: BacktestFormat,
+    /// Exit 1 if a metric is above this number, as in only-candidate>0; may be repeated.
+    /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, guardrail-trips,
+    /// regret, failed-calls. Operators: > and >=.
+    #[arg(long, value_name = "EXPR")]
+    pub fail_if: Vec<Threshold>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub guests: GuestArguments,
+}
+
+/// The form of a backtest's report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BacktestFormat {
+    /// For a person.
+    Text,
+    /// A JSON object.
+    Json,
 }
 
 /// A time, or how long ago it was.

@@ -3,10 +3,11 @@
 //! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `stop`, `start`, `rollback`
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
-//! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`
-//! and `replay` read a directory, and need no cluster.
+//! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`,
+//! `replay` and `backtest` read a directory, and need no cluster.
 
 pub mod answer;
+pub mod backtest;
 pub mod check;
 pub mod diff;
 pub mod get;
@@ -38,6 +39,7 @@ use crate::cli::{
     RequestArguments, RollbackArguments, ServerArguments, StopArguments,
 };
 use crate::resource::{controllers, describe};
+pub use backtest::backtest;
 pub use check::check;
 use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;

@@ -180,7 +180,7 @@ fn logged_decision(names: DecisionNames, id: DecisionId) -> LazyDecision {
 }
 
 /// The failure of a call, by kind.
-fn call_failure(error: &CallError) -> CallFailure {
+pub(crate) fn call_failure(error: &CallError) -> CallFailure {
     let kind = match error {
         CallError::Trap(_) => CallFailureKind::Trap,
         CallError::Deadline { .. } => CallFailureKind::Timeout,

@@ -14,6 +14,8 @@ mod task;
 mod telemetry;
 mod traces;
 
+pub(crate) use calls::call_failure;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

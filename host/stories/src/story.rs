@@ -1,5 +1,7 @@
 //! One story: its steps, a rest, and the checks of the cluster at the end.
 
+#[cfg(test)]
+mod backtests;
 mod changes;
 mod counts;
 mod ending;

@@ -231,3 +231,79 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
     );
     assert_eq!(bench.sim.terminate(), 0);
 }
+
+/// The report of a backtest, and its exit code.
+fn tested(bench: &Bench, arguments: &[&str]) -> (Value, Option<i32>) {
+    let arguments = [&["--controller", "podgc", "--output", "json"], arguments].concat();
+    let output = bench.davit(&["backtest"], &arguments);
+    let report = serde_json::from_slice(&output.stdout);
+    (
+        report.unwrap_or_else(|_| panic!("{output:?}")),
+        output.status.code(),
+    )
+}
+
+#[test]
+fn another_policy_is_tested_on_a_recorded_history() {
+    let bench = Bench::start();
+    let before = bench.pods();
+    let host = bench.run(PODGC);
+    until("the orphans are gone", || bench.pods().len() < before.len());
+    std::thread::sleep(Duration::from_secs(3));
+    assert_eq!(host.terminate(), 0);
+    let gone = before.difference(&bench.pods()).count();
+
+    // The recorded policy itself deletes the same.
+    let no_other = [
+        "--fail-if",
+        "only-candidate>0",
+        "--fail-if",
+        "only-recorded>0",
+    ];
+    let (report, code) = tested(&bench, &no_other);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(report["agreement"]["agree"], gone, "{report:#}");
+    assert_eq!(
+        report["candidate"]["byReason"],
+        report["recorded"]["byReason"]
+    );
+    let text = bench.printed(&["backtest"], &["--controller", "podgc"]);
+    assert!(text.contains(&format!("agree {gone} ")), "{text}");
+    assert!(text.contains("not modelled:"), "{text}");
+
+    // Another one waits so long that it deletes nothing in time.
+    let config = bench.directory.path().join("config.yaml");
+    std::fs::write(&config, "terminatedPodThreshold: 0\nquarantine: 1h\n").unwrap();
+    let config = ["--config", config.to_str().unwrap()];
+    let (report, code) = tested(&bench, &[&config[..], &no_other].concat());
+    assert_eq!(code, Some(1), "{report:#}");
+    assert!(
+        report["agreement"]["onlyRecorded"].as_u64() > Some(0),
+        "{report:#}"
+    );
+
+    // Another guest watches what is not recorded.
+    let manifest = bench.directory.path().join("controller.yaml");
+    let spec = "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {name: podgc}\n\
+                spec: {module: {builtin: taint-eviction}, mode: Enforce}\n";
+    std::fs::write(&manifest, spec).unwrap();
+    let spec = [
+        "--controller",
+        "podgc",
+        "--spec",
+        manifest.to_str().unwrap(),
+    ];
+    let output = bench.davit(&["backtest"], &spec);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("that the journal does not have: "),
+        "{error}"
+    );
+    assert!(error.contains("spec.tolerations"), "{error}");
+    let output = bench.davit(&["backtest"], &["--controller", "nobody"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("has no controller nobody"), "{error}");
+    assert_eq!(bench.sim.terminate(), 0);
+}

@@ -20,7 +20,7 @@ use crate::modules::{Modules, ModulesOptions};
 const SLOWER: u32 = 10;
 
 /// Loads the revisions of a journal.
-pub(super) struct Guests {
+pub(in crate::commands) struct Guests {
     engine: Engine,
     modules: Modules,
     /// Those that the command names.
@@ -32,7 +32,7 @@ pub(super) struct Guests {
 }
 
 impl Guests {
-    pub(super) fn new(files: &[PathBuf], arguments: &GuestArguments) -> Result<Self> {
+    pub(in crate::commands) fn new(files: &[PathBuf], arguments: &GuestArguments) -> Result<Self> {
         let modules = Modules::new(ModulesOptions {
             guests: arguments.directory.clone(),
             cache: arguments.cache.clone(),
@@ -56,7 +56,7 @@ impl Guests {
 
     /// The guest of a revision; none if its module is missing. Fails if this version of Davit
     /// cannot run it.
-    pub(super) async fn get(
+    pub(in crate::commands) async fn get(
         &mut self,
         controller: &str,
         revision: &RevisionEntry,
@@ -93,7 +93,7 @@ impl Guests {
     }
 
     /// What is missing, and what to do; none if nothing is.
-    pub(super) fn missing(&self) -> Option<String> {
+    pub(in crate::commands) fn missing(&self) -> Option<String> {
         let all = self.missing.iter().map(|(digest, controllers)| {
             let controllers: Vec<&str> = controllers.iter().map(String::as_str).collect();
             format!("sha256:{digest} of {}", controllers.join(", "))

@@ -1,6 +1,6 @@
 //! `davit replay`: makes the decisions of a journal again, and compares them.
 
-mod guests;
+pub(super) mod guests;
 mod live;
 mod report;
 

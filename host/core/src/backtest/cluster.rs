@@ -1,0 +1,274 @@
+//! The recorded cluster as the policy under test left it: history, with what the policy
+//! deleted, patched and kept.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::history::{History, VersionedObject};
+use super::patch;
+use crate::expectation::WriteResult;
+use crate::failure::{Failure, FailureClass};
+use crate::msgpack;
+use crate::object::{ObjectRef, ProjectedObject, Uid};
+use crate::path::FieldTree;
+use crate::plan::{DeleteOptions, Patch};
+use crate::store::{Object, SegmentId, SegmentSpec};
+
+/// How many patches of one object are applied to its later states.
+const MOST_PATCHES: usize = 8;
+
+/// Where an object is: its list, and its state.
+pub(super) type ListedObject = (Arc<SegmentSpec>, VersionedObject);
+
+/// The effects of the policy. Everything is by uid, so that it outlives the host that
+/// recorded.
+#[derive(Debug, Default)]
+pub(super) struct Overlay {
+    /// What the policy deleted and history still has, by the kind of each.
+    deleted: BTreeMap<Uid, Box<str>>,
+    /// What history deleted because the recorded policy did, and this one kept.
+    kept: BTreeMap<Uid, Vec<ListedObject>>,
+    kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
+    /// What the recorded policy is deleting: it keeps its state.
+    doomed: BTreeSet<Uid>,
+    patches: BTreeMap<Uid, Vec<Patch>>,
+}
+
+/// A patch that this module cannot apply.
+#[derive(Debug)]
+pub(super) enum WriteError {
+    /// The API server would have refused it.
+    Failed(Failure),
+    /// The backtest cannot say what it does.
+    NotModelled,
+}
+
+impl Overlay {
+    pub(super) fn is_deleted(&self, uid: &Uid) -> bool {
+        self.deleted.contains_key(uid)
+    }
+
+    pub(super) fn is_doomed(&self, uid: &Uid) -> bool {
+        self.doomed.contains(uid)
+    }
+
+    /// The recorded policy deletes an object that this one keeps.
+    pub(super) fn doom(&mut self, uid: Uid) {
+        self.doomed.insert(uid);
+    }
+
+    /// The recorded policy could not delete an object.
+    pub(super) fn spare(&mut self, uid: &Uid) -> bool {
+        self.doomed.remove(uid)
+    }
+
+    /// The host that recorded has ended: what it was deleting may be gone.
+    pub(super) fn restart(&mut self) {
+        self.doomed.clear();
+    }
+
+    /// History has removed an object from its last list.
+    pub(super) fn forget(&mut self, uid: &Uid) {
+        self.deleted.remove(uid);
+        self.patches.remove(uid);
+    }
+
+    /// Keeps an object that history has removed.
+    pub(super) fn keep(&mut self, spec: &Arc<SegmentSpec>, object: VersionedObject) {
+        let uid = object.object.uid().clone();
+        let name = (Arc::clone(spec), Box::from(object.object.key()));
+        self.kept_names.insert(name, uid.clone());
+        let kept = self.kept.entry(uid).or_default();
+        kept.push((Arc::clone(spec), object));
+    }
+
+    /// Drops the object that was kept under this name: history has another one there.
+    pub(super) fn replace(&mut self, spec: &Arc<SegmentSpec>, key: &str) -> Option<Uid> {
+        if self.kept_names.is_empty() {
+            return None;
+        }
+        let uid = self.kept_names.get(&(Arc::clone(spec), Box::from(key)))?;
+        let uid = uid.clone();
+        self.unkeep(&uid);
+        Some(uid)
+    }
+
+    fn unkeep(&mut self, uid: &Uid) {
+        for (spec, held) in self.kept.remove(uid).unwrap_or_default() {
+            self.kept_names
+                .remove(&(spec, Box::from(held.object.key())));
+        }
+    }
+
+    /// Whether an object is kept that history does not have any more.
+    pub(super) fn keeps(&self, uid: &Uid) -> bool {
+        self.kept.contains_key(uid)
+    }
+
+    /// The objects of a list that history does not have any more.
+    pub(super) fn kept_in(&self, spec: &SegmentSpec) -> impl Iterator<Item = &VersionedObject> {
+        let kept = self.kept.values().flatten();
+        kept.filter(move |(of, _)| **of == *spec)
+            .map(|(_, held)| held)
+    }
+
+    /// Whole lists of a kind are known again after a restart: what was deleted and is not in
+    /// them is gone.
+    pub(super) fn prune(&mut self, kind: &str, history: &History) {
+        let is_there = |uid: &Uid| history.with_uid(uid).next().is_some();
+        self.deleted
+            .retain(|uid, of| **of != *kind || is_there(uid));
+    }
+
+    /// The object as the policy sees it, with these fields; nothing if the policy deleted it.
+    pub(super) fn project(
+        &self,
+        held: &VersionedObject,
+        fields: &FieldTree,
+        narrows: bool,
+    ) -> Option<ProjectedObject> {
+        let object = &held.object;
+        if self.is_deleted(object.uid()) {
+            return None;
+        }
+        let patched = self.patched(object, fields);
+        let data = match patched {
+            Some(data) => data.into(),
+            None if narrows => match msgpack::select(fields, object.data()) {
+                Ok(data) => data.into(),
+                Err(_) => object.data().into(),
+            },
+            None => object.data().into(),
+        };
+        Some(ProjectedObject {
+            namespace: object.namespace().into(),
+            name: object.name().into(),
+            uid: object.uid().clone(),
+            resource_version: held.version.to_string().into(),
+            data,
+        })
+    }
+
+    fn patched(&self, object: &Object, fields: &FieldTree) -> Option<Vec<u8>> {
+        if self.patches.is_empty() {
+            return None;
+        }
+        let patches = self.patches.get(object.uid())?;
+        let mut data = object.data().to_vec();
+        for one in patches {
+            data = patch::apply(one, &data, &FieldTree::All).unwrap_or(data);
+        }
+        msgpack::select(fields, &data).ok()
+    }
+}
+
+/// History and overlay together.
+#[derive(Debug, Default)]
+pub(super) struct Cluster {
+    pub(super) history: History,
+    pub(super) overlay: Overlay,
+}
+
+impl Cluster {
+    /// The object with this uid in each of its lists, as the policy left it.
+    pub(super) fn find(&self, uid: &Uid) -> Vec<ListedObject> {
+        if self.overlay.is_deleted(uid) {
+            return Vec::new();
+        }
+        self.recorded(uid)
+    }
+
+    /// The same whether or not the policy deleted it.
+    pub(super) fn recorded(&self, uid: &Uid) -> Vec<ListedObject> {
+        let listed = self.history.with_uid(uid).filter_map(|held| {
+            let list = self.history.list(held.object.segment())?;
+            Some((Arc::clone(&list.spec), held.clone()))
+        });
+        let mut found: Vec<ListedObject> = listed.collect();
+        if found.is_empty() {
+            found.extend(self.overlay.kept.get(uid).into_iter().flatten().cloned());
+        }
+        found
+    }
+
+    /// Whether history has an object, or the policy keeps it.
+    pub(super) fn has_or_keeps(&self, uid: &Uid) -> bool {
+        self.history.with_uid(uid).next().is_some() || self.overlay.keeps(uid)
+    }
+
+    /// The object of a plan, with the uid and the name that the plan names.
+    fn target(&self, target: &ObjectRef) -> Result<(Uid, Vec<ListedObject>), Failure> {
+        let uid = Uid::new(&target.uid);
+        let found = self.find(&uid);
+        let Some((_, held)) = found.first() else {
+            let message = format!("{target} does not exist");
+            return Err(Failure::new(FailureClass::NotFound, message));
+        };
+        let object = &held.object;
+        if object.name() != target.name || object.namespace() != target.namespace {
+            let message = format!("{target} is another object");
+            return Err(Failure::new(FailureClass::UidMismatch, message));
+        }
+        Ok((uid, found))
+    }
+
+    /// Whether an object can be deleted.
+    pub(super) fn check_deletion(
+        &self,
+        target: &ObjectRef,
+        options: &DeleteOptions,
+    ) -> Result<(), Failure> {
+        let (_, found) = self.target(target)?;
+        let wanted = &options.resource_version;
+        let mut versions = found.iter().map(|(_, held)| held.version.to_string());
+        if !wanted.is_empty() && !versions.any(|version| version == *wanted) {
+            let message = format!("{target} does not have the version {wanted} any more");
+            return Err(Failure::new(FailureClass::Conflict, message));
+        }
+        Ok(())
+    }
+
+    /// Deletes an object: for the policy it is gone.
+    pub(super) fn delete(&mut self, target: &ObjectRef) {
+        let uid = Uid::new(&target.uid);
+        self.overlay.unkeep(&uid);
+        if self.history.with_uid(&uid).next().is_some() {
+            let kind = target.kind.as_str().into();
+            self.overlay.deleted.insert(uid, kind);
+        } else {
+            self.overlay.forget(&uid);
+        }
+    }
+
+    /// Patches an object. Returns the written version.
+    pub(super) fn patch(
+        &mut self,
+        target: &ObjectRef,
+        patch: &Patch,
+    ) -> Result<WriteResult, WriteError> {
+        let (uid, found) = self.target(target).map_err(WriteError::Failed)?;
+        let applies = found
+            .iter()
+            .all(|(_, held)| patch::apply(patch, held.object.data(), &FieldTree::All).is_some());
+        if !applies {
+            return Err(WriteError::NotModelled);
+        }
+        let patches = self.overlay.patches.entry(uid.clone()).or_default();
+        if !patches.contains(patch) {
+            if patches.len() == MOST_PATCHES {
+                patches.remove(0);
+            }
+            patches.push(patch.clone());
+        }
+        let version = self.history.touch(&uid);
+        for (_, held) in self.overlay.kept.get_mut(&uid).into_iter().flatten() {
+            held.version = version;
+        }
+        Ok(WriteResult::Version(version))
+    }
+
+    /// The list of a segment.
+    pub(super) fn spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
+        Some(&self.history.list(segment)?.spec)
+    }
+}

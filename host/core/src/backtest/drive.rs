@@ -1,0 +1,579 @@
+//! Applying entries, and the effects of the machine.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::comparison::{Author, Deletion};
+use super::facts::{self, Facts};
+use super::feed::Feed;
+use super::history::ObjectChange;
+use super::recorded::{self, RecordedStep};
+use super::refusal::Refusal;
+use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
+use super::{Backtest, Notes};
+use crate::budget::Trip;
+use crate::gate::{Mode, Ruling, WaitReason};
+use crate::journal::Entry;
+use crate::machine::{self, Call, Effect, Input};
+use crate::mapping::{Discovery, Mapping};
+use crate::object::Uid;
+use crate::plan::Plan;
+use crate::store::{Object, SegmentId, StateChange};
+use crate::stream::{Batch, StreamId, Update};
+use crate::time::{Instant, Now};
+use crate::times;
+
+/// How long a stream waits for a recorded list before the journal counts as one that does not
+/// have it: a host that starts lists for a while.
+const GRACE: Duration = Duration::from_secs(60);
+/// How many effects there are at one moment before the policy counts as one that never waits.
+const MOST_EFFECTS: u64 = 20_000_000;
+
+/// How much of the state is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// No keyframe was read yet.
+    #[default]
+    Empty,
+    /// The entries are those of a keyframe.
+    Keyframe,
+    /// The entries are those of a keyframe that adds nothing.
+    KnownKeyframe,
+    /// The state is complete.
+    Complete,
+}
+
+impl<G: Clone> Backtest<G> {
+    /// Executes the machine's effects until it has none. Returns the first call.
+    pub(super) fn drain(&mut self) -> Result<Option<Box<Call<G>>>, Refusal> {
+        let Some(mut machine) = self.machine.take() else {
+            return Ok(None);
+        };
+        let call = loop {
+            while let Some(input) = self.inputs.pop_front() {
+                machine.handle(self.now, input);
+            }
+            let Some(effect) = machine.poll(self.now) else {
+                break None;
+            };
+            self.effects += 1;
+            if let Some(call) = self.execute_effect(effect) {
+                break Some(call);
+            }
+        };
+        self.machine = Some(machine);
+        if self.effects > MOST_EFFECTS {
+            return Err(Refusal::Restless {
+                at: times::precise_time(self.now.wall),
+            });
+        }
+        Ok(call)
+    }
+
+    fn execute_effect(&mut self, effect: Effect<G>) -> Option<Box<Call<G>>> {
+        match effect {
+            Effect::StartStream { stream, spec } => {
+                let mut feed = Feed::new(spec, self.now.instant);
+                if feed.follow(&self.cluster.history, self.now.instant) {
+                    self.list(stream, &feed);
+                }
+                self.feeds.insert(stream, feed);
+                self.check_later();
+            }
+            Effect::StopStream(stream) => {
+                self.feeds.remove(&stream);
+            }
+            Effect::Discover => self.discover(),
+            Effect::Call(call) => return Some(call),
+            Effect::Execute(execute) => self.execute_plan(&execute),
+            Effect::Report(report) => self.note_report(&report),
+            // Plans are executed at once, and the caller answers live reads.
+            Effect::Read { .. }
+            | Effect::Resume { .. }
+            | Effect::Withdraw(_)
+            | Effect::Release(_) => {}
+        }
+        None
+    }
+
+    fn discover(&mut self) {
+        match &self.cluster.history.mapping {
+            Some(mapping) => {
+                let mapping = Mapping::clone(mapping);
+                let discovery = Discovery {
+                    mapping,
+                    failed: Vec::new(),
+                };
+                self.inputs.push_back(Input::Discovered(Ok(discovery)));
+                self.awaits_mapping = false;
+            }
+            None => self.awaits_mapping = true,
+        }
+    }
+
+    fn list(&mut self, stream: StreamId, feed: &Feed) {
+        if let Some(reset) = feed.reset(&self.cluster) {
+            self.update(stream, reset);
+        }
+    }
+
+    pub(super) fn update(&mut self, stream: StreamId, update: Update) {
+        let updates = vec![update];
+        self.inputs
+            .push_back(Input::Stream(Batch { stream, updates }));
+    }
+
+    /// Time passes.
+    pub(super) fn pass(&mut self, now: Now) -> Result<(), Refusal> {
+        if now.instant > self.now.instant {
+            self.effects = 0;
+        }
+        self.now = now;
+        let cluster = &self.cluster;
+        self.comparison
+            .settle(now.instant, |uid| cluster.has_or_keeps(uid));
+        if self.check_at <= now.instant {
+            self.check_at = Instant::FAR_FUTURE;
+            self.check_feeds_at(now.instant)?;
+            self.check_later();
+        }
+        Ok(())
+    }
+
+    fn check_later(&mut self) {
+        let waiting = self.feeds.values().filter(|feed| !feed.is_fed());
+        let next = waiting.map(|feed| feed.waits_since.after(GRACE)).min();
+        if let Some(next) = next {
+            let next = if next <= self.now.instant {
+                self.now.instant.after(GRACE)
+            } else {
+                next
+            };
+            self.check_at = self.check_at.min(next);
+        }
+    }
+
+    /// Whether the journal has what every stream needs that has waited long enough.
+    fn check_feeds_at(&self, now: Instant) -> Result<(), Refusal> {
+        let nothing = Mapping::default();
+        let mapping = self.cluster.history.mapping.as_deref();
+        let mapping = mapping.unwrap_or(&nothing);
+        let late = self.feeds.values();
+        let mut late = late.filter(|feed| feed.is_fed() || feed.waits_since.after(GRACE) <= now);
+        let refusal = late.find_map(|feed| feed.refusal(&self.cluster.history, mapping));
+        refusal.map_or(Ok(()), Err)
+    }
+
+    /// The same at the end of history.
+    pub(super) fn check_feeds(&self) -> Result<(), Refusal> {
+        self.check_feeds_at(Instant::FAR_FUTURE)
+    }
+
+    /// Applies an entry at its time.
+    pub(super) fn apply(&mut self, entry: Entry) -> Result<(), Refusal> {
+        match (self.phase, entry) {
+            (Phase::Complete, Entry::Keyframe { is_start: false }) => {
+                self.phase = Phase::KnownKeyframe;
+            }
+            (Phase::Empty | Phase::Complete, Entry::Keyframe { .. }) => {
+                self.phase = Phase::Keyframe;
+                self.restart();
+            }
+            (Phase::Keyframe, Entry::KeyframeEnd) => {
+                self.phase = Phase::Complete;
+                self.follow();
+            }
+            (Phase::KnownKeyframe, Entry::KeyframeEnd) => self.phase = Phase::Complete,
+            (Phase::Empty | Phase::KnownKeyframe, _) => {}
+            (Phase::Keyframe | Phase::Complete, entry) => self.apply_to_state(entry)?,
+        }
+        Ok(())
+    }
+
+    /// Another host records, or the same one after a gap: its identifiers are others.
+    fn restart(&mut self) {
+        self.cluster.history.restart();
+        self.cluster.overlay.restart();
+        self.recorded.restart();
+        self.comparison.restart(self.now.instant);
+        for feed in self.feeds.values_mut() {
+            feed.restart(self.now.instant);
+        }
+        self.check_later();
+        self.notes.restarts += u64::from(self.machine.is_some());
+    }
+
+    fn apply_to_state(&mut self, entry: Entry) -> Result<(), Refusal> {
+        match entry {
+            Entry::Cache(change) => self.apply_change(&change)?,
+            Entry::Mapping(mapping) => {
+                self.cluster.history.mapping = Some(mapping);
+                if self.machine.is_some() {
+                    self.discover();
+                }
+            }
+            Entry::Controller(controller) => {
+                let controllers = &mut self.cluster.history.controllers;
+                controllers.insert(controller.name.clone(), controller);
+                if self.machine.is_some() {
+                    self.note_recorded_controller();
+                }
+            }
+            Entry::Removed { controller } => {
+                self.cluster.history.controllers.remove(&controller);
+                self.cluster.history.specs.remove(&controller);
+            }
+            Entry::Spec { controller, spec } => {
+                self.cluster.history.specs.insert(controller, spec);
+            }
+            Entry::Call(call) => self.recorded.call(&call),
+            Entry::Answer(answer) => self.recorded.answer(&answer),
+            Entry::Ruling(ruling) => {
+                let step = self.recorded.ruling(&ruling);
+                self.note_recorded(step);
+            }
+            Entry::Execution(execution) => {
+                let step = self.recorded.execution(&execution);
+                self.note_recorded(step);
+            }
+            Entry::Stream(stream) if stream.is_current => {
+                let fed = self.feeds.iter().filter(|(_, feed)| feed.is_fed());
+                let of_it = fed.filter(|(_, feed)| feed.resource() == stream.resource);
+                for stream_id in of_it.map(|(id, _)| *id).collect::<Vec<_>>() {
+                    self.update(stream_id, Update::Status(stream.condition.clone()));
+                }
+            }
+            Entry::Keyframe { .. }
+            | Entry::KeyframeEnd
+            | Entry::Failure { .. }
+            | Entry::Unlisted(_)
+            | Entry::Stream(_) => {}
+        }
+        Ok(())
+    }
+
+    fn apply_change(&mut self, change: &StateChange) -> Result<(), Refusal> {
+        match self.cluster.history.apply(change)? {
+            ObjectChange::None => {}
+            ObjectChange::Lists if self.phase == Phase::Keyframe => {}
+            ObjectChange::Lists => self.follow(),
+            ObjectChange::Put { slot, is_new } => {
+                let Some(held) = self.cluster.history.object(slot).cloned() else {
+                    return Ok(());
+                };
+                let object = &held.object;
+                self.note_object(object, is_new);
+                if self.cluster.overlay.is_doomed(object.uid()) {
+                    return Ok(());
+                }
+                self.replace_kept(object);
+                let segment = object.segment();
+                self.for_each_feed(segment, |feed, cluster| {
+                    feed.object(&held, cluster).map(Update::Apply)
+                });
+            }
+            ObjectChange::Remove {
+                segment,
+                object,
+                is_left,
+            } => self.removed(segment, &object, is_left),
+        }
+        Ok(())
+    }
+
+    /// History has removed an object from a list.
+    fn removed(&mut self, segment: SegmentId, object: &Arc<Object>, is_left: bool) {
+        let uid = object.uid();
+        let is_deleted = self.cluster.overlay.is_deleted(uid);
+        let version = self.cluster.history.next_version();
+        let held = super::history::VersionedObject {
+            object: Arc::clone(object),
+            version,
+        };
+        if !is_deleted && self.cluster.overlay.is_doomed(uid) {
+            if let Some(spec) = self.cluster.spec(segment).cloned() {
+                self.cluster.overlay.keep(&spec, held);
+            }
+        } else if !is_deleted {
+            self.for_each_feed(segment, |feed, cluster| {
+                feed.object(&held, cluster).map(Update::Delete)
+            });
+        }
+        if !is_left {
+            self.cluster.overlay.spare(uid);
+            if !self.cluster.overlay.keeps(uid) {
+                self.cluster.overlay.forget(uid);
+                self.comparison.gone(uid, self.now.instant);
+            }
+        }
+    }
+
+    /// An object that history creates replaces one that was kept under its name.
+    fn replace_kept(&mut self, object: &Object) {
+        let Some(spec) = self.cluster.spec(object.segment()).cloned() else {
+            return;
+        };
+        if let Some(uid) = self.cluster.overlay.replace(&spec, object.key()) {
+            self.cluster.overlay.forget(&uid);
+            self.comparison.gone(&uid, self.now.instant);
+        }
+    }
+
+    pub(super) fn for_each_feed(
+        &mut self,
+        segment: SegmentId,
+        update: impl Fn(&Feed, &super::Cluster) -> Option<Update>,
+    ) {
+        for (stream, feed) in &self.feeds {
+            if feed.is_fed_by(segment)
+                && let Some(update) = update(feed, &self.cluster)
+            {
+                let (stream, updates) = (*stream, vec![update]);
+                self.inputs
+                    .push_back(Input::Stream(Batch { stream, updates }));
+            }
+        }
+    }
+
+    /// Other lists are recorded from now on.
+    fn follow(&mut self) {
+        let now = self.now.instant;
+        let mut feeds = std::mem::take(&mut self.feeds);
+        for (stream, feed) in &mut feeds {
+            if feed.follow(&self.cluster.history, now) {
+                if let Some(kind) = feed.kind(&self.cluster) {
+                    let history = &self.cluster.history;
+                    self.cluster.overlay.prune(&kind, history);
+                }
+                self.list(*stream, feed);
+            }
+        }
+        self.feeds = feeds;
+        self.check_later();
+    }
+
+    fn note_object(&mut self, object: &Object, is_new: bool) {
+        if self.machine.is_none() || self.phase != Phase::Complete {
+            return;
+        }
+        let Some(spec) = self.cluster.spec(object.segment()) else {
+            return;
+        };
+        let now = self.now.instant;
+        if is_new {
+            let kind = &spec.kind.kind;
+            self.comparison
+                .created(kind, object.key(), object.uid(), now);
+        }
+        let is_node = spec.resource.group.is_empty() && spec.resource.plural == "nodes";
+        if is_node && !facts::is_away(object.data()) {
+            self.comparison.node_is_back(object.key(), now);
+        }
+    }
+
+    fn note_recorded(&mut self, step: Option<RecordedStep>) {
+        match step {
+            Some(RecordedStep::Started(target)) if self.machine.is_some() => {
+                let uid = Uid::new(&target.uid);
+                let found = self.cluster.recorded(&uid);
+                let facts = Facts::of(&target, &found, &self.cluster);
+                self.recorded.note_facts(&target, facts);
+                if self.settings.keeps && !self.cluster.overlay.is_deleted(&uid) {
+                    self.cluster.overlay.doom(uid);
+                }
+            }
+            Some(RecordedStep::Failed(target)) => {
+                self.recorded.take_facts(&target);
+                self.spare(&Uid::new(&target.uid));
+            }
+            Some(RecordedStep::Done(target, reason)) => {
+                let facts = self.recorded.take_facts(&target);
+                if self.machine.is_some() {
+                    let uid = Uid::new(&target.uid);
+                    let found = self.cluster.recorded(&uid);
+                    let facts = facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
+                    let deletion = Deletion {
+                        target: &target,
+                        reason: &reason,
+                        message: "",
+                        facts,
+                        is_there: self.cluster.has_or_keeps(&uid),
+                        saw: None,
+                    };
+                    self.comparison.note(Author::Recorded, deletion, self.now);
+                }
+            }
+            Some(RecordedStep::Started(_)) | None => {}
+        }
+    }
+
+    /// The recorded controller did not delete an object after all: the policy sees what has
+    /// changed meanwhile.
+    fn spare(&mut self, uid: &Uid) {
+        if !self.cluster.overlay.spare(uid) {
+            return;
+        }
+        let held: Vec<_> = self.cluster.history.with_uid(uid).cloned().collect();
+        for held in held {
+            self.for_each_feed(held.object.segment(), |feed, cluster| {
+                feed.object(&held, cluster).map(Update::Apply)
+            });
+        }
+    }
+
+    /// Notes a deletion of the policy, before it takes effect.
+    pub(super) fn note_deletion(&mut self, plan: &Plan) {
+        let target = &plan.target;
+        let uid = Uid::new(&target.uid);
+        let found = self.cluster.find(&uid);
+        let seen = || {
+            let (_, held) = found.first()?;
+            let mut feeds = self.feeds.values();
+            let feed = feeds.find(|feed| feed.is_fed_by(held.object.segment()))?;
+            let object = feed.object(held, &self.cluster)?;
+            rmp_serde::from_slice(&object.data).ok()
+        };
+        let deletion = Deletion {
+            target,
+            reason: &plan.reason,
+            message: &plan.message,
+            facts: Facts::of(target, &found, &self.cluster),
+            is_there: self.cluster.has_or_keeps(&uid),
+            saw: seen(),
+        };
+        self.comparison.note(Author::Candidate, deletion, self.now);
+    }
+
+    fn note_report(&mut self, report: &machine::Report) {
+        match report {
+            machine::Report::Started { .. } => self.has_started = true,
+            machine::Report::Ruled { plan, ruling, .. } => match ruling {
+                Ruling::DryRun if recorded::deletes(plan) => self.note_deletion(plan),
+                Ruling::Wait(WaitReason::Tripped(trip)) => self.note_trip(trip),
+                Ruling::Refuse(_) => self.activity.refused_plans += 1,
+                _ => {}
+            },
+            _ => {}
+        }
+    }
+
+    fn note_trip(&mut self, trip: &Trip) {
+        let last = self.last_trips.insert(trip.guardrail, trip.since);
+        if last == Some(trip.since) {
+            let field = trip.guardrail.field();
+            let mut trips = self.trips.iter_mut().rev();
+            if let Some(known) = trips.find(|known| known.guardrail == field) {
+                known.deferred += 1;
+            }
+            return;
+        }
+        self.trip_count += 1;
+        if self.trips.len() < Report::MOST_TRIPS {
+            self.trips.push(GuardrailTrip {
+                guardrail: trip.guardrail.field().to_owned(),
+                limit: trip.limit,
+                at: times::precise_time(self.now.wall),
+                until: trip
+                    .until
+                    .map(|at| times::precise_time(self.now.wall_at(at))),
+                deferred: 1,
+            });
+        }
+    }
+
+    /// Notes which revision of the recorded controller runs, and how.
+    pub(super) fn note_recorded_controller(&mut self) {
+        let Some(controller) = self.controller().cloned() else {
+            return;
+        };
+        let revisions = controller.stable.iter().map(|one| one.name.to_string());
+        self.notes.revisions.extend(revisions);
+        self.notes.has_not_led |= !controller.leads && controller.stable.is_some();
+        self.notes.was_not_enforced |= controller.mode != Mode::Enforce;
+    }
+
+    /// The report.
+    pub(super) fn report(self, policy: Policy, started: Now) -> Report {
+        let notes = self.notes();
+        let time = self.now.instant.since(started.instant);
+        let found = self.comparison.finish(self.now.instant);
+        Report {
+            controller: self.settings.controller,
+            policy,
+            span: Span {
+                from: times::precise_time(started.wall),
+                to: times::precise_time(self.now.wall),
+                seconds: time.saturating_sub(self.timeline.gaps).as_secs_f64(),
+            },
+            candidate: found.candidate,
+            recorded: found.recorded,
+            agreement: found.agreement,
+            guardrail_trips: self.trips,
+            guardrail_trip_count: self.trip_count,
+            surprising: found.surprising,
+            activity: self.activity,
+            notes,
+            not_modelled: not_modelled(),
+        }
+    }
+
+    fn notes(&self) -> Vec<String> {
+        let Notes {
+            restarts,
+            losses,
+            revisions,
+            has_not_led,
+            was_not_enforced,
+        } = &self.notes;
+        let mut notes = Vec::new();
+        let mut note = |holds: bool, text: String| {
+            if holds {
+                notes.push(text);
+            }
+        };
+        note(
+            *restarts > 0,
+            format!(
+                "another host, or the same one after a gap, continued the journal {restarts} times"
+            ),
+        );
+        note(
+            *losses > 0,
+            format!("parts of the journal are missing: {losses}"),
+        );
+        note(
+            revisions.len() > 1,
+            format!(
+                "the recorded controller had several revisions: {}",
+                revisions.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
+        );
+        note(
+            *has_not_led,
+            "the recording host did not lead the controller all the time: what another host \
+             executed is not in this journal"
+                .to_owned(),
+        );
+        note(
+            *was_not_enforced,
+            format!(
+                "the recorded controller was not enforced all the time: {} of its deletions were a \
+                 dry run",
+                self.recorded.dry_runs
+            ),
+        );
+        note(
+            self.settings.open_loop,
+            "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
+                .to_owned(),
+        );
+        note(
+            self.activity.unmodelled_patches > 0,
+            format!(
+                "patches that could not be applied: {}",
+                self.activity.unmodelled_patches
+            ),
+        );
+        notes
+    }
+}

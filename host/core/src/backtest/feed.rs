@@ -1,0 +1,241 @@
+//! The streams of the machine, fed from the lists that the journal has.
+
+use super::cluster::Cluster;
+use super::history::{History, RecordedList, VersionedObject};
+use super::refusal::Refusal;
+use crate::mapping::Mapping;
+use crate::object::ProjectedObject;
+use crate::path::{FieldPath, FieldTree};
+use crate::secrets;
+use crate::store::{SegmentId, SegmentSpec};
+use crate::stream::{StreamSpec, Update};
+use crate::time::Instant;
+
+/// The fields that every object has, declared or not.
+const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
+/// What the journal does not have of a Secret.
+const SECRET_FIELDS: [&str; 3] = ["data", "stringData", "metadata.annotations"];
+
+/// A stream of the machine.
+#[derive(Debug)]
+pub(super) struct Feed {
+    spec: StreamSpec,
+    /// The fields of its objects, with those of their identity.
+    pub(super) fields: FieldTree,
+    /// The recorded list that feeds it; none while the journal has none.
+    source: Option<Source>,
+    /// Since when it has no source.
+    pub(super) waits_since: Instant,
+}
+
+/// A recorded list that feeds a stream.
+#[derive(Clone, Copy, Debug)]
+struct Source {
+    segment: SegmentId,
+    /// Whether the list has more fields.
+    narrows: bool,
+    /// Whether it has other namespaces too.
+    filters: bool,
+}
+
+impl Feed {
+    pub(super) fn new(spec: StreamSpec, now: Instant) -> Self {
+        let mut fields = identity();
+        fields.merge(&spec.fields);
+        Self {
+            spec,
+            fields,
+            source: None,
+            waits_since: now,
+        }
+    }
+
+    /// Whether a recorded list feeds it.
+    pub(super) const fn is_fed(&self) -> bool {
+        self.source.is_some()
+    }
+
+    /// Whether this list feeds it.
+    pub(super) fn is_fed_by(&self, segment: SegmentId) -> bool {
+        self.source.is_some_and(|source| source.segment == segment)
+    }
+
+    /// The resource, as entries about streams name it.
+    pub(super) fn resource(&self) -> String {
+        self.spec.resource.to_string()
+    }
+
+    /// The kind of the objects, if it has all of them.
+    pub(super) fn kind(&self, cluster: &Cluster) -> Option<String> {
+        let spec = cluster.spec(self.source?.segment)?;
+        let selectors = [&spec.namespace, &spec.label_selector, &spec.field_selector];
+        let is_whole = selectors.into_iter().all(String::is_empty);
+        is_whole.then(|| spec.kind.kind.to_string())
+    }
+
+    /// The host that recorded has ended.
+    pub(super) const fn restart(&mut self, now: Instant) {
+        self.source = None;
+        self.waits_since = now;
+    }
+
+    /// Other lists are recorded from now on. Returns whether another one feeds the stream.
+    pub(super) fn follow(&mut self, history: &History, now: Instant) -> bool {
+        let former = self.source.take();
+        let is_enough = |list: &RecordedList| {
+            list.is_listed && self.fits(list) && list.fields.covers(&self.fields)
+        };
+        let keeps = former.filter(|source| history.list(source.segment).is_some_and(is_enough));
+        let found = match keeps {
+            Some(source) => history.list(source.segment).map(|it| (source.segment, it)),
+            None => history.lists().find(|(_, list)| is_enough(list)),
+        };
+        let source = found.map(|(segment, list)| Source {
+            segment,
+            // The views that show it may have changed.
+            narrows: list.fields != self.fields,
+            filters: list.spec.namespace != self.spec.namespace,
+        });
+        self.source = source;
+        if former.is_some() && source.is_none() {
+            self.waits_since = now;
+        }
+        source.is_some() && keeps.is_none()
+    }
+
+    /// Whether a list has the objects of this stream.
+    fn fits(&self, list: &RecordedList) -> bool {
+        let SegmentSpec {
+            resource,
+            namespace,
+            label_selector,
+            field_selector,
+            ..
+        } = &*list.spec;
+        *resource == self.spec.resource
+            && *label_selector == self.spec.label_selector
+            && *field_selector == self.spec.field_selector
+            && (namespace.is_empty() || *namespace == self.spec.namespace)
+    }
+
+    /// The complete list.
+    pub(super) fn reset(&self, cluster: &Cluster) -> Option<Update> {
+        let source = self.source?;
+        let spec = cluster.spec(source.segment)?;
+        let members = cluster.history.members(source.segment);
+        let members = members.chain(cluster.overlay.kept_in(spec));
+        let items = members.filter_map(|held| {
+            let object = cluster
+                .overlay
+                .project(held, &self.fields, source.narrows)?;
+            self.admits(source, &object).then_some(object)
+        });
+        Some(Update::Reset {
+            items: items.collect(),
+            resource_version: cluster.history.last_version().to_string().into(),
+        })
+    }
+
+    /// The object of the list that feeds it, as the stream has it; none if the stream does not
+    /// have it.
+    pub(super) fn object(
+        &self,
+        held: &VersionedObject,
+        cluster: &Cluster,
+    ) -> Option<ProjectedObject> {
+        let source = self.source?;
+        let overlay = &cluster.overlay;
+        let object = overlay.project(held, &self.fields, source.narrows)?;
+        self.admits(source, &object).then_some(object)
+    }
+
+    fn admits(&self, source: Source, object: &ProjectedObject) -> bool {
+        !source.filters || *object.namespace == *self.spec.namespace
+    }
+
+    /// Why nothing feeds it, if the journal cannot do it. Nothing if it may only need time.
+    pub(super) fn refusal(&self, history: &History, mapping: &Mapping) -> Option<Refusal> {
+        let resource = &self.spec.resource;
+        let name = resource.to_string();
+        if secrets::are_of(resource)
+            && let Some(path) = overlaps_secrets(&self.spec.fields)
+        {
+            return Some(Refusal::Fields {
+                resource: name,
+                fields: path.to_owned(),
+            });
+        }
+        if self.is_fed() {
+            return None;
+        }
+        let lists = history.lists().map(|(_, list)| list);
+        let of_it: Vec<&RecordedList> = lists
+            .filter(|list| list.spec.resource == *resource)
+            .collect();
+        if of_it.is_empty() {
+            mapping.by_resource(resource)?;
+            return Some(Refusal::Resource { resource: name });
+        }
+        let listed: Vec<&RecordedList> = of_it.into_iter().filter(|list| list.is_listed).collect();
+        if listed.is_empty() {
+            return None;
+        }
+        let fitting = listed.into_iter().filter(|list| self.fits(list));
+        let missing = fitting.map(|list| missing(&self.fields, &list.fields));
+        match missing.min_by_key(Vec::len) {
+            None => Some(Refusal::Selectors {
+                resource: name,
+                selectors: self.selectors(),
+            }),
+            Some(missing) if missing.is_empty() => None,
+            Some(missing) => Some(Refusal::Fields {
+                resource: name,
+                fields: missing.join(", "),
+            }),
+        }
+    }
+
+    fn selectors(&self) -> String {
+        let StreamSpec {
+            namespace,
+            label_selector,
+            field_selector,
+            ..
+        } = &self.spec;
+        format!("namespace={namespace:?} labels={label_selector:?} fields={field_selector:?}")
+    }
+}
+
+/// The declared paths that a list does not have.
+pub(super) fn missing(wanted: &FieldTree, listed: &FieldTree) -> Vec<String> {
+    let paths = wanted.paths().into_iter();
+    let missing = paths.filter(|path| !listed.covers(&[path.clone()].iter().collect()));
+    missing.map(|path| path.to_string()).collect()
+}
+
+/// The fields that every object has.
+pub(super) fn identity() -> FieldTree {
+    tree(&IDENTITY)
+}
+
+/// The first of these fields that a journal does not have of Secrets.
+pub(super) fn overlaps_secrets(fields: &FieldTree) -> Option<&'static str> {
+    let mut paths = SECRET_FIELDS.into_iter();
+    paths.find(|path| overlaps(fields, &tree(&[path])))
+}
+
+/// Whether a tree has something of another one.
+fn overlaps(one: &FieldTree, other: &FieldTree) -> bool {
+    match (one, other) {
+        (FieldTree::All, _) | (_, FieldTree::All) => true,
+        (FieldTree::Some { fields, .. }, FieldTree::Some { fields: others, .. }) => others
+            .iter()
+            .any(|(name, below)| fields.get(name).is_some_and(|mine| overlaps(mine, below))),
+    }
+}
+
+/// The tree of paths that this module writes.
+fn tree(paths: &[&str]) -> FieldTree {
+    let paths: Vec<FieldPath> = paths.iter().filter_map(|path| path.parse().ok()).collect();
+    paths.iter().collect()
+}

@@ -1,0 +1,149 @@
+//! Numbers of a report that a threshold may limit.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::report::Report;
+
+/// A number of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Metric {
+    /// What the candidate deletes.
+    Deletes,
+    /// The deletions in the candidate's worst minute.
+    DeletesPerMinute,
+    /// The objects that only the candidate deletes.
+    OnlyCandidate,
+    /// The objects that only the recorded controller deleted.
+    OnlyRecorded,
+    /// The trips of guardrails.
+    GuardrailTrips,
+    /// The candidate's deletions that history shows to have been unnecessary.
+    Regret,
+    /// The calls that failed.
+    FailedCalls,
+}
+
+impl Metric {
+    /// Every metric.
+    pub const ALL: [Self; 7] = [
+        Self::Deletes,
+        Self::DeletesPerMinute,
+        Self::OnlyCandidate,
+        Self::OnlyRecorded,
+        Self::GuardrailTrips,
+        Self::Regret,
+        Self::FailedCalls,
+    ];
+
+    /// Its name in a threshold.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Deletes => "deletes",
+            Self::DeletesPerMinute => "deletes-per-minute",
+            Self::OnlyCandidate => "only-candidate",
+            Self::OnlyRecorded => "only-recorded",
+            Self::GuardrailTrips => "guardrail-trips",
+            Self::Regret => "regret",
+            Self::FailedCalls => "failed-calls",
+        }
+    }
+
+    /// Its value in a report.
+    #[must_use]
+    pub const fn value(self, report: &Report) -> u64 {
+        let candidate = &report.candidate;
+        match self {
+            Self::Deletes => candidate.deletions,
+            Self::DeletesPerMinute => candidate.deletes_per_minute,
+            Self::OnlyCandidate => report.agreement.only_candidate,
+            Self::OnlyRecorded => report.agreement.only_recorded,
+            Self::GuardrailTrips => report.guardrail_trip_count,
+            Self::Regret => candidate.regret.nodes_back + candidate.regret.recreated,
+            Self::FailedCalls => report.activity.failed_calls,
+        }
+    }
+}
+
+/// A limit of a metric: `only-candidate>0`, `deletes-per-minute>=100`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threshold {
+    metric: Metric,
+    /// Whether the number itself exceeds it too.
+    is_inclusive: bool,
+    number: u64,
+}
+
+/// A text that is no threshold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "\"{0}\" is not a threshold such as only-candidate>0: the metrics are {metrics}, the operators \
+     > and >=",
+    metrics = Metric::ALL.map(Metric::as_str).join(", ")
+)]
+pub struct ThresholdError(String);
+
+impl Threshold {
+    /// Whether a report exceeds it.
+    #[must_use]
+    pub const fn is_exceeded(self, report: &Report) -> bool {
+        let value = self.metric.value(report);
+        value > self.number || (self.is_inclusive && value == self.number)
+    }
+
+    /// Its metric.
+    #[must_use]
+    pub const fn metric(self) -> Metric {
+        self.metric
+    }
+}
+
+impl FromStr for Threshold {
+    type Err = ThresholdError;
+
+    fn from_str(text: &str) -> Result<Self, ThresholdError> {
+        let error = || ThresholdError(text.chars().take(100).collect());
+        let (name, number) = text.split_once('>').ok_or_else(error)?;
+        let rest = number.strip_prefix('=');
+        let metric = Metric::ALL
+            .into_iter()
+            .find(|metric| metric.as_str() == name.trim());
+        Ok(Self {
+            metric: metric.ok_or_else(error)?,
+            is_inclusive: rest.is_some(),
+            number: rest.unwrap_or(number).trim().parse().map_err(|_| error())?,
+        })
+    }
+}
+
+impl fmt::Display for Threshold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operator = if self.is_inclusive { ">=" } else { ">" };
+        write!(f, "{}{operator}{}", self.metric.as_str(), self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_threshold_is_written_as_it_is_read() {
+        for text in ["only-candidate>0", "deletes-per-minute>=100", "regret>5"] {
+            assert_eq!(text.parse::<Threshold>().unwrap().to_string(), text);
+        }
+        assert!(" deletes > 3 ".parse::<Threshold>().is_ok());
+        for text in [
+            "",
+            "deletes",
+            "deletes<3",
+            "deletes>x",
+            "pods>3",
+            "deletes>-1",
+        ] {
+            let error = text.parse::<Threshold>().unwrap_err().to_string();
+            assert!(error.contains("only-candidate"), "{error}");
+        }
+    }
+}

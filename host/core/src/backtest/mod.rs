@@ -1,0 +1,305 @@
+//! Backtests: what another policy would have done on a recorded history.
+//!
+//! A [`Backtest`] is a driver of the [`Machine`] without an API server and without a clock. It
+//! takes the entries of a journal in their order and passes what they say about the cluster to
+//! the machine, which runs one controller: the policy under test. Between two entries the
+//! machine wakes when its timers are due, so that every timer fires at its time.
+//!
+//! ```text
+//! entries ── history ── overlay ── streams ──▶ machine ── call ──▶ the caller's guest
+//!                          ▲                      │
+//!                          └──── deletions ◀── execute
+//! ```
+//!
+//! In a *closed loop*, what the policy deletes is gone for the policy: the overlay hides it,
+//! whatever history says about that uid. What the policy keeps goes when history says so, or
+//! stays with [`BacktestSettings::keeps`]. An object that history creates again has another uid, and is
+//! another object. In an *open loop* the policy runs in a dry run, and nothing that it deletes
+//! disappears.
+//!
+//! The deletions are compared with those that the recorded controller executed.
+//!
+//! The memory depends on the size of the cluster, not on the length of the journal: objects are
+//! settled when history removes them, and the rest is counts.
+
+mod cluster;
+mod comparison;
+mod drive;
+mod execute;
+mod facts;
+mod feed;
+mod history;
+mod live;
+mod metric;
+mod patch;
+mod recorded;
+mod refusal;
+mod regret;
+mod report;
+#[cfg(test)]
+mod tests;
+mod timeline;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::circuit::CallFailure;
+use crate::controller::CallId;
+use crate::desired::DesiredController;
+use crate::gate::Mode;
+use crate::journal::{ControllerEntry, Record};
+use crate::live::{ReadAnswer, ReadRequest};
+use crate::machine::{Call, Input, Machine};
+use crate::mapping::Mapping;
+use crate::plan::Decision;
+use crate::stream::StreamId;
+use crate::time::{Instant, Now};
+
+pub use history::HistoryError;
+pub use metric::{Metric, Threshold, ThresholdError};
+pub use refusal::Refusal;
+pub use report::{
+    Activity, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side, Span,
+    Spread, Surprise,
+};
+
+use cluster::Cluster;
+use comparison::Comparison;
+use drive::Phase;
+use feed::Feed;
+use recorded::RecordedRun;
+use timeline::Timeline;
+
+/// How long a call takes in a backtest: it computes, and virtual time stands still.
+const CALL: Duration = Duration::ZERO;
+
+/// How a backtest is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BacktestSettings {
+    /// The recorded controller that the policy is compared with.
+    pub controller: String,
+    /// Whether nothing that the policy deletes disappears.
+    pub open_loop: bool,
+    /// Whether objects stay that the recorded controller deleted and the policy did not.
+    pub keeps: bool,
+}
+
+/// A backtest under way. `G` is a guest, which only the caller can call.
+///
+/// The caller passes every entry to [`Self::offer`], then takes the calls from [`Self::poll`]
+/// until there is none, and answers each with [`Self::answer`]. It starts the policy with
+/// [`Self::start`] between two entries, and ends with [`Self::finish`].
+#[derive(Debug)]
+pub struct Backtest<G> {
+    settings: BacktestSettings,
+    phase: Phase,
+    cluster: Cluster,
+    /// None until the policy starts.
+    machine: Option<Machine<G>>,
+    policy: Option<Policy>,
+    feeds: BTreeMap<StreamId, Feed>,
+    timeline: Timeline,
+    now: Now,
+    /// The entry that is due next, with its time on the timeline.
+    next: Option<(Now, crate::journal::Entry)>,
+    /// Inputs that the machine gets before its next effect.
+    inputs: VecDeque<Input>,
+    /// Whether the machine waits for the first mapping.
+    awaits_mapping: bool,
+    /// When to check whether the journal has what the streams need.
+    check_at: Instant,
+    /// How many effects there were since the time last passed.
+    effects: u64,
+    has_started: bool,
+    started_at: Option<Now>,
+    recorded: RecordedRun,
+    comparison: Comparison,
+    trips: Vec<GuardrailTrip>,
+    trip_count: u64,
+    last_trips: BTreeMap<crate::budget::Guardrail, Option<Instant>>,
+    activity: Activity,
+    notes: Notes,
+}
+
+/// What the notes of the report are made of.
+#[derive(Debug, Default)]
+struct Notes {
+    restarts: u64,
+    losses: u64,
+    /// The names of the recorded revisions.
+    revisions: std::collections::BTreeSet<String>,
+    has_not_led: bool,
+    was_not_enforced: bool,
+}
+
+impl<G: Clone> Backtest<G> {
+    /// A backtest without a policy.
+    #[must_use]
+    pub fn new(settings: BacktestSettings) -> Self {
+        Self {
+            recorded: RecordedRun::new(&settings.controller),
+            settings,
+            phase: Phase::default(),
+            cluster: Cluster::default(),
+            machine: None,
+            policy: None,
+            feeds: BTreeMap::new(),
+            timeline: Timeline::default(),
+            now: Now::default(),
+            next: None,
+            inputs: VecDeque::new(),
+            awaits_mapping: false,
+            check_at: Instant::FAR_FUTURE,
+            effects: 0,
+            has_started: false,
+            started_at: None,
+            comparison: Comparison::default(),
+            trips: Vec::new(),
+            trip_count: 0,
+            last_trips: BTreeMap::new(),
+            activity: Activity::default(),
+            notes: Notes::default(),
+        }
+    }
+
+    /// The recorded controller by now; none if the journal does not have it yet.
+    #[must_use]
+    pub fn controller(&self) -> Option<&Arc<ControllerEntry>> {
+        self.cluster
+            .history
+            .controllers
+            .get(&self.settings.controller)
+    }
+
+    /// The names of the recorded controllers by now.
+    pub fn controllers(&self) -> impl Iterator<Item = &str> {
+        self.cluster.history.controllers.keys().map(String::as_str)
+    }
+
+    /// The spec of the recorded controller by now, as JSON.
+    #[must_use]
+    pub fn spec(&self) -> Option<&Arc<str>> {
+        self.cluster.history.specs.get(&self.settings.controller)
+    }
+
+    /// Whether the state is complete: a keyframe was read.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.phase == Phase::Complete
+    }
+
+    /// Whether the policy runs.
+    #[must_use]
+    pub const fn is_started(&self) -> bool {
+        self.machine.is_some()
+    }
+
+    /// Starts the policy under test at the present time. Its mode is that of the backtest: it
+    /// is enforced in a closed loop, and a dry run in an open one.
+    pub fn start(&mut self, mut desired: DesiredController<G>) {
+        let recorded = self.controller().and_then(|one| one.stable.as_ref());
+        let recorded_revision = recorded.map(|one| one.name.to_string());
+        self.policy = Some(Policy {
+            revision: desired.stable.identity.name().to_owned(),
+            module: format!("sha256:{}", desired.stable.identity.digest()),
+            recorded_revision: recorded_revision.unwrap_or_default(),
+            closed_loop: !self.settings.open_loop,
+            keep: self.settings.keeps,
+        });
+        desired.settings.mode = if self.settings.open_loop {
+            Mode::DryRun
+        } else {
+            Mode::Enforce
+        };
+        desired.settings.dry_run_only.clear();
+        desired.leads = true;
+        let mut machine = Machine::new(self.now);
+        machine.apply(self.now, vec![desired]);
+        self.machine = Some(machine);
+        self.started_at = Some(self.now);
+        self.note_recorded_controller();
+    }
+
+    /// The next entry of the journal. Take all calls of [`Self::poll`] before the one after
+    /// it.
+    pub fn offer(&mut self, record: Record) {
+        let Record { now, entry } = record;
+        self.activity.entries += u64::from(self.machine.is_some());
+        let at = self.timeline.at(now, &entry);
+        self.next = Some((at, entry));
+    }
+
+    /// Entries are missing: the state is unknown until the next keyframe.
+    pub fn lose(&mut self) {
+        self.phase = Phase::Empty;
+        self.next = None;
+        self.timeline.lose();
+        self.notes.losses += u64::from(self.machine.is_some());
+    }
+
+    /// The next call into the guest. None when the entry that was offered is applied and the
+    /// policy rests.
+    pub fn poll(&mut self) -> Result<Option<Box<Call<G>>>, Refusal> {
+        loop {
+            if let Some(call) = self.drain()? {
+                self.activity.calls += 1;
+                return Ok(Some(call));
+            }
+            let Some((at, entry)) = self.next.take() else {
+                return Ok(None);
+            };
+            let wake = self.machine.as_ref().map(|one| one.next_wake(self.now));
+            if let Some(wake) = wake.filter(|wake| *wake < at.instant) {
+                self.next = Some((at, entry));
+                let wake = wake.max(self.now.instant);
+                self.pass(Now {
+                    instant: wake,
+                    wall: self.now.wall_at(wake),
+                })?;
+                continue;
+            }
+            self.pass(at)?;
+            self.effects = 0;
+            self.apply(entry)?;
+        }
+    }
+
+    /// Answers a live read of a call.
+    pub fn read(&mut self, request: &ReadRequest) -> Result<ReadAnswer, Refusal> {
+        self.activity.live_reads += 1;
+        let nothing = Mapping::default();
+        let mapping = self.cluster.history.mapping.as_deref();
+        self.cluster
+            .read(request, mapping.unwrap_or(&nothing), self.now.instant)
+    }
+
+    /// The answer to a call: a decision for each item, or the failure.
+    pub fn answer(&mut self, call: CallId, result: Result<Vec<Decision>, CallFailure>) {
+        self.activity.failed_calls += u64::from(result.is_err());
+        self.inputs.push_back(Input::Answered {
+            call,
+            result,
+            logged: 0,
+            took: CALL,
+            copy: None,
+        });
+    }
+
+    /// History ends.
+    pub fn finish(self) -> Result<Report, Refusal> {
+        self.check_feeds()?;
+        let (Some(policy), Some(started)) = (self.policy.clone(), self.started_at) else {
+            let controller = &self.settings.controller;
+            let why = format!("the journal has no revision of {controller} that runs");
+            return Err(Refusal::NotStarted { why });
+        };
+        if !self.has_started {
+            let waiting = self.machine.as_ref().and_then(|one| one.waiting(|_| true));
+            return Err(Refusal::NotStarted {
+                why: waiting.unwrap_or_else(|| "the journal is too short".to_owned()),
+            });
+        }
+        Ok(self.report(policy, started))
+    }
+}

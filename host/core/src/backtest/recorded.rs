@@ -1,0 +1,135 @@
+//! The deletions that the recorded controller executed.
+//!
+//! The entry of an execution has no steps. The steps are in the answer of the guest, so the
+//! deletions of each answer are kept until they are executed or refused.
+
+use std::collections::BTreeMap;
+
+use super::facts::Facts;
+use crate::controller::{CallId, DecisionId};
+use crate::gate::Ruling;
+use crate::journal::{AnswerEntry, CallEntry, ExecutionEntry, RulingEntry};
+use crate::object::ObjectRef;
+use crate::plan::{Plan, Step};
+
+/// How many deletions wait for their execution at once, at most. Nobody says when a plan is
+/// dropped.
+const MOST_WAITING: usize = 200_000;
+
+/// What the entries of one controller say.
+#[derive(Debug)]
+pub(super) struct RecordedRun {
+    controller: String,
+    /// The calls without an answer, and the decision that each continues.
+    calls: BTreeMap<CallId, Option<DecisionId>>,
+    /// The deletions that are not executed yet, by their decision and the target's uid.
+    waiting: BTreeMap<(DecisionId, String), ObjectRef>,
+    /// What is known about the objects that are being deleted: they may be gone when the
+    /// execution is entered.
+    facts: BTreeMap<String, Facts>,
+    /// How many rulings a dry run has made about deletions.
+    pub(super) dry_runs: u64,
+}
+
+/// What becomes known about a recorded deletion.
+#[derive(Debug)]
+pub(super) enum RecordedStep {
+    /// It is being executed.
+    Started(ObjectRef),
+    /// It was executed.
+    Done(ObjectRef, String),
+    /// It failed.
+    Failed(ObjectRef),
+}
+
+impl RecordedRun {
+    pub(super) fn new(controller: &str) -> Self {
+        Self {
+            controller: controller.to_owned(),
+            calls: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            facts: BTreeMap::new(),
+            dry_runs: 0,
+        }
+    }
+
+    /// Another host starts: the identifiers mean nothing any more.
+    pub(super) fn restart(&mut self) {
+        self.calls.clear();
+        self.waiting.clear();
+        self.facts.clear();
+    }
+
+    pub(super) fn call(&mut self, call: &CallEntry) {
+        if *call.controller == *self.controller {
+            self.calls.insert(call.id, call.continues);
+        }
+    }
+
+    pub(super) fn answer(&mut self, answer: &AnswerEntry) {
+        let Some(continues) = self.calls.remove(&answer.call) else {
+            return;
+        };
+        if answer.is_void {
+            return;
+        }
+        let decisions = answer.result.iter().flatten();
+        for (position, decision) in (0..).zip(decisions) {
+            let id = continues.unwrap_or(DecisionId {
+                call: answer.call,
+                position,
+            });
+            for plan in decision.plans.iter().filter(|plan| deletes(plan)) {
+                let key = (id, plan.target.uid.clone());
+                self.waiting.insert(key, plan.target.clone());
+            }
+        }
+        while self.waiting.len() > MOST_WAITING {
+            self.waiting.pop_first();
+        }
+    }
+
+    pub(super) fn ruling(&mut self, ruling: &RulingEntry) -> Option<RecordedStep> {
+        if ruling.controller != self.controller {
+            return None;
+        }
+        let key = (ruling.decision, ruling.target.uid.clone());
+        if ruling.ruling == Ruling::Admit {
+            let target = self.waiting.get(&key)?;
+            return Some(RecordedStep::Started(target.clone()));
+        }
+        let removed = self.waiting.remove(&key);
+        self.dry_runs += u64::from(removed.is_some() && ruling.ruling == Ruling::DryRun);
+        None
+    }
+
+    /// What is known about an object whose deletion has started.
+    pub(super) fn note_facts(&mut self, target: &ObjectRef, facts: Facts) {
+        self.facts.insert(target.uid.clone(), facts);
+    }
+
+    /// The same when it has ended.
+    pub(super) fn take_facts(&mut self, target: &ObjectRef) -> Option<Facts> {
+        self.facts.remove(&target.uid)
+    }
+
+    pub(super) fn execution(&mut self, execution: &ExecutionEntry) -> Option<RecordedStep> {
+        if execution.controller != self.controller {
+            return None;
+        }
+        let key = (execution.decision, execution.target.uid.clone());
+        let target = self.waiting.remove(&key)?;
+        // A target that was gone already was not deleted by this controller.
+        Some(if execution.outcome.failed.is_none() {
+            RecordedStep::Done(target, execution.reason.clone())
+        } else {
+            RecordedStep::Failed(target)
+        })
+    }
+}
+
+/// Whether a plan deletes or evicts its target.
+pub(super) fn deletes(plan: &Plan) -> bool {
+    let mut steps = plan.steps.iter();
+    steps.any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
+}

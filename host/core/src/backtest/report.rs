@@ -1,0 +1,243 @@
+//! What a backtest found. The names of the fields are those of the JSON output, and stay.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// What a backtest found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Report {
+    /// The controller.
+    pub controller: String,
+    /// The revision under test.
+    pub policy: Policy,
+    /// The time that was tested.
+    pub span: Span,
+    /// What the policy under test would have deleted.
+    pub candidate: Side,
+    /// What the recorded controller deleted.
+    pub recorded: Side,
+    /// Where both agree.
+    pub agreement: Agreement,
+    /// The guardrails that would have tripped, the first [`Self::MOST_TRIPS`].
+    pub guardrail_trips: Vec<GuardrailTrip>,
+    /// How many guardrails would have tripped.
+    pub guardrail_trip_count: u64,
+    /// The most surprising objects.
+    pub surprising: Vec<Surprise>,
+    /// What the backtest did.
+    pub activity: Activity,
+    /// What is special about this journal or policy.
+    pub notes: Vec<String>,
+    /// What a backtest does not model.
+    pub not_modelled: Vec<String>,
+}
+
+impl Report {
+    /// How many trips of guardrails are listed.
+    pub const MOST_TRIPS: usize = 100;
+}
+
+/// The revision under test.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Policy {
+    /// The name of the revision.
+    pub revision: String,
+    /// The digest of its module.
+    pub module: String,
+    /// The name of the recorded revision at the start of the span; empty if unknown.
+    pub recorded_revision: String,
+    /// Whether its deletions take effect for itself.
+    pub closed_loop: bool,
+    /// Whether objects stay that the recorded controller deleted and it did not.
+    pub keep: bool,
+}
+
+/// The time that was tested.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Span {
+    /// The start, in RFC 3339.
+    pub from: String,
+    /// The end, in RFC 3339.
+    pub to: String,
+    /// The time between both, without the time in which nobody recorded, in seconds.
+    pub seconds: f64,
+}
+
+/// The deletions and evictions of one side, each object once.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    /// All of them.
+    pub deletions: u64,
+    /// By the reason of the plan.
+    pub by_reason: BTreeMap<String, u64>,
+    /// By namespace; `(cluster)` for cluster-scoped objects.
+    pub by_namespace: BTreeMap<String, u64>,
+    /// By the kind of the object.
+    pub by_kind: BTreeMap<String, u64>,
+    /// By the kind of the owner that controls the object; `none` or `not recorded`.
+    pub by_owner_kind: BTreeMap<String, u64>,
+    /// By the hour, which has the time of its start in RFC 3339.
+    pub by_hour: BTreeMap<String, u64>,
+    /// The deletions of the worst minute: of any 60 seconds.
+    pub deletes_per_minute: u64,
+    /// When the worst minute ended, in RFC 3339; none without deletions.
+    pub worst_minute_ends: Option<String>,
+    /// The deletions that history shows to have been unnecessary.
+    pub regret: RegretReport,
+}
+
+/// Deletions that history shows to have been unnecessary.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RegretReport {
+    /// Pods whose node was back within ten minutes.
+    pub nodes_back: u64,
+    /// Objects that somebody created again under the same name within a minute.
+    pub recreated: u64,
+}
+
+/// Where both sides agree.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agreement {
+    /// The objects that both delete.
+    pub agree: u64,
+    /// Those of them that both delete within a second.
+    pub same_time: u64,
+    /// Those of them that the candidate deletes earlier.
+    pub earlier: Spread,
+    /// Those of them that the candidate deletes later.
+    pub later: Spread,
+    /// The objects that only the candidate deletes.
+    pub only_candidate: u64,
+    /// The objects that only the recorded controller deleted.
+    pub only_recorded: u64,
+}
+
+/// A distribution of times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Spread {
+    /// How many.
+    pub count: u64,
+    /// The median, in seconds.
+    pub median_seconds: f64,
+    /// The 90th percentile, in seconds.
+    pub p90_seconds: f64,
+    /// The longest, in seconds.
+    pub max_seconds: f64,
+}
+
+/// A guardrail that would have tripped.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuardrailTrip {
+    /// The field of the spec that sets it.
+    pub guardrail: String,
+    /// Its limit in any 60 seconds.
+    pub limit: u32,
+    /// When it tripped, in RFC 3339.
+    pub at: String,
+    /// When it admits plans again, in RFC 3339; none if an operator has to reset it.
+    pub until: Option<String>,
+    /// How many plans it deferred. A plan that is decided again counts again.
+    pub deferred: u64,
+}
+
+/// An object on which both sides differ.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Surprise {
+    /// How they differ.
+    pub difference: Difference,
+    /// The object.
+    pub object: String,
+    /// Its uid.
+    pub uid: String,
+    /// The reason of the plan.
+    pub reason: String,
+    /// The message of the plan; empty if only the recorded controller deleted it.
+    pub message: String,
+    /// When the candidate deletes it, in RFC 3339.
+    pub candidate_at: Option<String>,
+    /// When the recorded controller deleted it, in RFC 3339.
+    pub recorded_at: Option<String>,
+    /// The object as the guest saw it when it decided.
+    pub saw: Option<Value>,
+}
+
+/// How both sides differ on an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Difference {
+    /// Only the candidate deletes it.
+    OnlyCandidate,
+    /// Only the recorded controller deleted it.
+    OnlyRecorded,
+    /// The candidate deletes it earlier.
+    Earlier,
+    /// The candidate deletes it later.
+    Later,
+}
+
+impl Difference {
+    /// The word of the JSON output.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OnlyCandidate => "only-candidate",
+            Self::OnlyRecorded => "only-recorded",
+            Self::Earlier => "earlier",
+            Self::Later => "later",
+        }
+    }
+}
+
+/// What the backtest did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Activity {
+    /// The entries of the journal that were read.
+    pub entries: u64,
+    /// The calls into the guest.
+    pub calls: u64,
+    /// The calls that failed.
+    pub failed_calls: u64,
+    /// The plans that were executed.
+    pub executed_plans: u64,
+    /// The plans that failed: their target was gone, or had another version.
+    pub failed_plans: u64,
+    /// The plans that the gate refused.
+    pub refused_plans: u64,
+    /// The patches that were applied.
+    pub patches: u64,
+    /// The patches that are not modelled.
+    pub unmodelled_patches: u64,
+    /// The objects that the policy would have created.
+    pub creations: u64,
+    /// The live reads.
+    pub live_reads: u64,
+}
+
+/// What a backtest never models.
+pub(super) fn not_modelled() -> Vec<String> {
+    let all = [
+        "Replacements that controllers would have created for what the policy deletes, and objects \
+         that garbage collection would have deleted with their owners, are not modelled: only the \
+         objects of the recorded history exist.",
+        "What users, schedulers and other controllers would have done otherwise is not modelled: \
+         they do what history says.",
+        "A deletion takes effect when it is decided. Finalizers, grace periods, disruption budgets, \
+         admission and the client-side rate of requests are not modelled.",
+        "Objects that the policy would have created are counted, and do not exist afterwards. JSON \
+         patches are not applied.",
+        "The age of a change counts from the start of the span if it happened before.",
+    ];
+    all.map(str::to_owned).to_vec()
+}

@@ -1,0 +1,476 @@
+//! A machine that records, and policies that are functions.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::backtest::{Backtest, BacktestSettings, Refusal, Report};
+use crate::budget::{CountedWrites, Guardrails};
+use crate::controller::{Outcome, Settings};
+use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
+use crate::expectation::WriteResult;
+use crate::gate::Mode;
+use crate::journal::{AnswerCopy, JournalItem, Record, SnapshotReads};
+use crate::machine::{Call, Effect, Execute, Input, Machine};
+use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
+use crate::mapping::{Discovery, Mapping, ServedResource};
+use crate::object::{ApiResource, ObjectRef, ProjectedObject, Uid};
+use crate::path::FieldPath;
+use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
+use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
+use crate::rollout::cohort::Cohort;
+use crate::stream::{Batch, StreamId, StreamSpec, Update};
+use crate::time::{Instant, Now, Wall};
+
+pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// The time of the recording host at its start.
+const START: i64 = 1_795_176_000_000;
+
+/// Decides about a pod: its key, its data, and the call.
+pub(super) type PolicyFunction = fn(&str, &Value, &Call<Guest>) -> Decision;
+
+/// A guest: its name and its decisions.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guest {
+    pub(super) name: &'static str,
+    pub(super) policy: PolicyFunction,
+}
+
+/// A decision that does nothing.
+pub(super) fn nothing() -> Decision {
+    Decision {
+        plans: vec![],
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    }
+}
+
+/// A plan of these steps for a pod.
+pub(super) fn plan(key: &str, pod: &Value, steps: Vec<Step>) -> Decision {
+    let (namespace, name) = key.split_once('/').unwrap();
+    let plan = Plan {
+        target: ObjectRef {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: pod["metadata"]["uid"].as_str().unwrap().into(),
+        },
+        reason: "test".into(),
+        message: format!("{name} should go"),
+        steps,
+        measures: vec![],
+        when_cancelled: None,
+    };
+    Decision {
+        plans: vec![plan],
+        ..nothing()
+    }
+}
+
+pub(super) fn delete(key: &str, pod: &Value) -> Decision {
+    plan(key, pod, vec![Step::Delete(DeleteOptions::default())])
+}
+
+/// Deletes pods that have failed.
+pub(super) const FAILED: Guest = Guest {
+    name: "failed",
+    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
+        Some("Failed") => delete(key, pod),
+        _ => nothing(),
+    },
+};
+
+/// Deletes pods that have failed or succeeded.
+pub(super) const ENDED: Guest = Guest {
+    name: "ended",
+    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
+        Some("Failed" | "Succeeded") => delete(key, pod),
+        _ => nothing(),
+    },
+};
+
+/// Deletes nothing.
+pub(super) const IDLE: Guest = Guest {
+    name: "idle",
+    policy: |_, _, _| nothing(),
+};
+
+/// Deletes each pod that has failed half a minute after it was first seen.
+pub(super) const PATIENT: Guest = Guest {
+    name: "patient",
+    policy: |key, pod, call| {
+        let waited = call.now.instant.since(call.items[0].created_at);
+        match pod["status"]["phase"].as_str() {
+            Some("Failed") if waited >= 30 * SECOND => delete(key, pod),
+            Some("Failed") => Decision {
+                verdict: Verdict::RequeueAfter((30 * SECOND).saturating_sub(waited)),
+                ..nothing()
+            },
+            _ => nothing(),
+        }
+    },
+};
+
+fn resource(plural: &str) -> ApiResource {
+    ApiResource::new("", "v1", plural)
+}
+
+fn served(plural: &str, kind: &str) -> ServedResource {
+    ServedResource {
+        resource: resource(plural),
+        kind: kind.into(),
+        namespaced: plural == "pods",
+        verbs: ["list", "watch", "delete"].map(str::to_owned).into(),
+        preferred: true,
+    }
+}
+
+fn watch(plural: &str, fields: &[&str]) -> WatchSpec {
+    let fields = fields.iter().map(|path| path.parse::<FieldPath>().unwrap());
+    WatchSpec {
+        name: plural.into(),
+        source: Source::One(resource(plural)),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: fields.collect(),
+        indexes: vec![],
+        optional: false,
+    }
+}
+
+/// A guest that watches these fields of pods, and nodes.
+pub(super) fn manifest(fields: &[&str]) -> Manifest {
+    let permission = |verb: &str, resource: &str| Permission {
+        verb: verb.into(),
+        group: String::new(),
+        resource: resource.into(),
+    };
+    Manifest {
+        name: "test".into(),
+        version: "1".into(),
+        summary: String::new(),
+        watches: vec![watch("pods", fields), watch("nodes", &["spec.taints"])],
+        triggers: vec![Trigger {
+            watch: "pods".into(),
+            queue: "pods".into(),
+            key: TriggerKey::OwnKey,
+        }],
+        queues: vec![QueueSpec {
+            name: "pods".into(),
+            workers: 10,
+            batch: 1,
+            priority: 0,
+            retry_initial: SECOND,
+            retry_max: 8 * SECOND,
+            rate: None,
+        }],
+        ticks: vec![],
+        permissions: vec![
+            permission("delete", "pods"),
+            permission("patch", "pods"),
+            permission("patch", "pods/status"),
+        ],
+        metrics: vec![],
+        config_schema: String::new(),
+    }
+}
+
+/// The fields that the recorded guest watches.
+pub(super) const FIELDS: [&str; 3] = ["status.phase", "spec.nodeName", "metadata.ownerReferences"];
+
+pub(super) fn desired(guest: Guest, fields: &[&str]) -> DesiredController<Guest> {
+    let limits = CallLimits {
+        memory_mib: 64,
+        call_millis: 1000,
+        instances: 4,
+    };
+    let digest = ModuleDigest::of(guest.name.as_bytes());
+    DesiredController {
+        name: "test".into(),
+        leads: true,
+        settings: Settings {
+            mode: Mode::Enforce,
+            ..Settings::default()
+        },
+        account: None,
+        stable: LoadedRevision {
+            guest,
+            manifest: Arc::new(manifest(fields)),
+            identity: RevisionIdentity::new(digest, [0x80].into(), limits),
+            away: None,
+            is_shipped: true,
+        },
+        cohort: Cohort::default(),
+        candidate: None,
+        tripped: vec![],
+        recent: CountedWrites::default(),
+    }
+}
+
+pub(super) fn decide(call: &Call<Guest>) -> Vec<Decision> {
+    let items = call.items.iter();
+    let decisions = items.map(|item| {
+        let view = call.snapshot.view(call.views["pods"]).unwrap();
+        let Some(pod) = view.get(&item.key) else {
+            return nothing();
+        };
+        let pod: Value = rmp_serde::from_slice(&pod.data()).unwrap();
+        (call.guest.policy)(&item.key, &pod, call)
+    });
+    decisions.collect()
+}
+
+/// A cluster with one host that records, and whose plans are executed.
+pub(super) struct Recorder {
+    machine: Machine<Guest>,
+    pub(super) now: Now,
+    streams: BTreeMap<StreamId, StreamSpec>,
+    objects: BTreeMap<(String, String), Value>,
+    version: u64,
+    pub(super) records: Vec<Record>,
+    guest: Guest,
+    /// Whether deletions take effect at once.
+    pub(super) deletes: bool,
+}
+
+impl Recorder {
+    /// A host that runs this policy.
+    pub(super) fn start(guest: Guest) -> Self {
+        let mut recorder = Self {
+            machine: Machine::new(Now::default()),
+            now: Now {
+                instant: Instant::ZERO,
+                wall: Wall(START),
+            },
+            streams: BTreeMap::new(),
+            objects: BTreeMap::new(),
+            version: 0,
+            records: vec![],
+            guest,
+            deletes: true,
+        };
+        recorder.restart();
+        recorder
+    }
+
+    /// The host ends, and starts again; its monotonic clock starts again too.
+    pub(super) fn restart(&mut self) {
+        self.now.instant = Instant::ZERO;
+        self.streams.clear();
+        self.machine = Machine::new(self.now);
+        self.machine.start_journal(self.now);
+        let desired = vec![desired(self.guest, &FIELDS)];
+        self.machine.apply(self.now, desired);
+        self.run();
+        self.pass(SECOND);
+    }
+
+    /// The whole state, as at the start of a segment.
+    pub(super) fn keyframe(&mut self) {
+        self.machine.add_keyframe(self.now);
+        self.run();
+    }
+
+    /// A pod is created or changed. Its uid is its name, unless there is another one.
+    pub(super) fn pod(&mut self, name: &str, uid: &str, phase: &str) {
+        let pod = json!({
+            "metadata": {"name": name, "namespace": "ns", "uid": uid,
+                "ownerReferences": [{"kind": "ReplicaSet", "controller": true}]},
+            "spec": {"nodeName": "n1"},
+            "status": {"phase": phase},
+        });
+        self.put("pods", &format!("ns/{name}"), pod);
+    }
+
+    pub(super) fn node(&mut self, name: &str, taint: Option<&str>) {
+        let taints: Vec<Value> = taint.into_iter().map(|key| json!({"key": key})).collect();
+        let node = json!({"metadata": {"name": name, "uid": name}, "spec": {"taints": taints}});
+        self.put("nodes", name, node);
+    }
+
+    fn put(&mut self, plural: &str, key: &str, object: Value) {
+        self.version += 1;
+        let place = (plural.to_owned(), key.to_owned());
+        let update = Update::Apply(projected(&object, self.version));
+        self.objects.insert(place, object);
+        self.update(plural, update);
+    }
+
+    pub(super) fn remove(&mut self, name: &str) {
+        self.version += 1;
+        let place = ("pods".to_owned(), format!("ns/{name}"));
+        if let Some(pod) = self.objects.remove(&place) {
+            self.update("pods", Update::Delete(projected(&pod, self.version)));
+        }
+    }
+
+    fn update(&mut self, plural: &str, update: Update) {
+        let mut streams = self.streams.iter();
+        let stream = streams.find(|(_, spec)| spec.resource.plural == plural);
+        if let Some((stream, _)) = stream {
+            let batch = Batch {
+                stream: *stream,
+                updates: vec![update],
+            };
+            self.machine.handle(self.now, Input::Stream(batch));
+            self.run();
+        }
+    }
+
+    /// Time passes.
+    pub(super) fn pass(&mut self, time: Duration) {
+        let end = self.now.instant.after(time);
+        loop {
+            let wake = self.machine.next_wake(self.now).max(self.now.instant);
+            let wake = wake.min(end);
+            self.now = Now {
+                instant: wake,
+                wall: self.now.wall_at(wake),
+            };
+            self.run();
+            if wake == end {
+                return;
+            }
+        }
+    }
+
+    fn run(&mut self) {
+        while let Some(effect) = self.machine.poll(self.now) {
+            match effect {
+                Effect::Discover => {
+                    let served = [served("pods", "Pod"), served("nodes", "Node")];
+                    let discovery = Discovery {
+                        mapping: Mapping::new(served),
+                        failed: vec![],
+                    };
+                    let input = Input::Discovered(Ok(discovery));
+                    self.machine.handle(self.now, input);
+                }
+                Effect::StartStream { stream, spec } => {
+                    let plural = spec.resource.plural.clone();
+                    self.streams.insert(stream, spec);
+                    self.list(stream, &plural);
+                }
+                Effect::StopStream(stream) => {
+                    self.streams.remove(&stream);
+                }
+                Effect::Call(call) => {
+                    let result = Ok(decide(&call));
+                    let copy = AnswerCopy::of(&result, SnapshotReads::default());
+                    let answer = Input::Answered {
+                        call: call.id,
+                        result,
+                        logged: 0,
+                        took: Duration::ZERO,
+                        copy: Some(copy.into()),
+                    };
+                    self.machine.handle(self.now, answer);
+                }
+                Effect::Execute(execute) => self.execute(&execute),
+                _ => {}
+            }
+        }
+        for item in self.machine.take_journal() {
+            match item {
+                JournalItem::Record(record) => self.records.push(record),
+                JournalItem::Keyframe(keyframe) => self.records.extend(keyframe.entries()),
+            }
+        }
+    }
+
+    fn list(&mut self, stream: StreamId, plural: &str) {
+        let objects = self.objects.iter().filter(|((of, _), _)| of == plural);
+        let items = objects.map(|(_, object)| projected(object, self.version));
+        let reset = Update::Reset {
+            items: items.collect(),
+            resource_version: self.version.to_string().into(),
+        };
+        let batch = Batch {
+            stream,
+            updates: vec![reset],
+        };
+        self.machine.handle(self.now, Input::Stream(batch));
+    }
+
+    fn execute(&mut self, execute: &Execute) {
+        let outcome = Outcome {
+            written: Some(WriteResult::Gone),
+            failed: None,
+        };
+        let executed = Input::Executed {
+            plan: execute.id,
+            outcome,
+            took: Duration::ZERO,
+        };
+        self.machine.handle(self.now, executed);
+        if self.deletes {
+            self.remove(&execute.plan.target.name.clone());
+        }
+    }
+}
+
+fn projected(object: &Value, version: u64) -> ProjectedObject {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    ProjectedObject {
+        namespace: text("/metadata/namespace").unwrap_or_default().into(),
+        name: text("/metadata/name").unwrap().into(),
+        uid: Uid::new(text("/metadata/uid").unwrap()),
+        resource_version: version.to_string().into(),
+        data: rmp_serde::to_vec_named(object).unwrap().into(),
+    }
+}
+
+/// How a policy is tested.
+pub(super) struct Trial {
+    pub(super) desired: DesiredController<Guest>,
+    pub(super) settings: BacktestSettings,
+    /// The entries before this one are not a part of the span.
+    pub(super) from: usize,
+}
+
+impl Trial {
+    pub(super) fn of(guest: Guest) -> Self {
+        Self {
+            desired: desired(guest, &FIELDS),
+            settings: BacktestSettings {
+                controller: "test".into(),
+                open_loop: false,
+                keeps: false,
+            },
+            from: 0,
+        }
+    }
+
+    pub(super) fn guardrails(mut self, guardrails: Guardrails) -> Self {
+        self.desired.settings.guardrails = guardrails;
+        self
+    }
+
+    /// Tests the policy over this journal.
+    pub(super) fn run(self, records: &[Record]) -> Result<Report, Refusal> {
+        let mut backtest = Backtest::new(self.settings);
+        let mut desired = Some(self.desired);
+        for (position, record) in records.iter().enumerate() {
+            let runs = backtest.controller().is_some_and(|it| it.stable.is_some());
+            if position >= self.from
+                && backtest.is_complete()
+                && runs
+                && let Some(desired) = desired.take()
+            {
+                backtest.start(desired);
+            }
+            backtest.offer(record.clone());
+            while let Some(call) = backtest.poll()? {
+                let decisions = decide(&call);
+                backtest.answer(call.id, Ok(decisions));
+            }
+        }
+        backtest.finish()
+    }
+}

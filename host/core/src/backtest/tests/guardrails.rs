@@ -1,0 +1,48 @@
+//! Guardrails of the policy under test.
+
+use super::bench::{FAILED, IDLE, Recorder, SECOND, Trial};
+use crate::backtest::Threshold;
+use crate::budget::Guardrails;
+
+#[test]
+fn a_guardrail_trips_when_it_would_have() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pass(9 * SECOND);
+    for number in 0..10 {
+        let name = format!("p{number}");
+        recorder.pod(&name, &name, "Failed");
+        recorder.pass(SECOND);
+    }
+    recorder.pass(120 * SECOND);
+    let guardrails = Guardrails {
+        deletes_per_minute: Some(4),
+        ..Guardrails::default()
+    };
+    let report = Trial::of(FAILED)
+        .guardrails(guardrails)
+        .run(&recorder.records)
+        .unwrap();
+    assert_eq!(report.candidate.deletions, 4);
+    assert_eq!(report.guardrail_trip_count, 1);
+    let trip = &report.guardrail_trips[0];
+    assert_eq!((&*trip.guardrail, trip.limit), ("deletesPerMinute", 4));
+    assert_eq!(trip.at, "2026-11-20T12:00:14.000Z");
+    assert_eq!(trip.until.as_deref(), Some("2026-11-20T12:05:14.000Z"));
+    assert!(trip.deferred >= 6, "{trip:?}");
+    // Without one, all of them go.
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 10);
+    assert_eq!(report.candidate.deletes_per_minute, 10);
+    for (threshold, is_exceeded) in [
+        ("deletes-per-minute>9", true),
+        ("deletes-per-minute>10", false),
+        ("deletes-per-minute>=10", true),
+        ("only-candidate>0", true),
+        ("only-recorded>0", false),
+        ("guardrail-trips>0", false),
+        ("failed-calls>0", false),
+    ] {
+        let threshold: Threshold = threshold.parse().unwrap();
+        assert_eq!(threshold.is_exceeded(&report), is_exceeded, "{threshold}");
+    }
+}

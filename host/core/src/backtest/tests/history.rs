@@ -1,0 +1,98 @@
+//! Histories: names that return, hosts that start again, journals that are read from the
+//! middle.
+
+use super::bench::{ENDED, FAILED, IDLE, Recorder, SECOND, Trial};
+use crate::journal::Entry;
+
+#[test]
+fn an_object_that_history_creates_again_is_another_one() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a1", "Failed");
+    recorder.pass(20 * SECOND);
+    recorder.remove("a");
+    recorder.pod("a", "a2", "Running");
+    recorder.pass(200 * SECOND);
+    recorder.pod("a", "a2", "Failed");
+    recorder.pass(SECOND);
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 2);
+    assert_eq!(report.agreement.only_candidate, 2);
+    // The first one was created again within a minute.
+    assert_eq!(report.candidate.regret.recreated, 1);
+}
+
+#[test]
+fn a_pod_whose_node_is_back_soon_is_a_regret() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.node("n1", Some("node.kubernetes.io/unreachable"));
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(60 * SECOND);
+    recorder.node("n1", None);
+    recorder.pod("b", "b", "Failed");
+    recorder.pass(60 * SECOND);
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 2);
+    assert_eq!(report.candidate.regret.nodes_back, 1);
+}
+
+#[test]
+fn what_was_deleted_stays_away_when_the_host_starts_again() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pod("b", "b", "Running");
+    recorder.pass(30 * SECOND);
+    recorder.now.wall.0 += 3_600_000;
+    recorder.restart();
+    recorder.pass(30 * SECOND);
+    recorder.pod("b", "b", "Failed");
+    recorder.pass(30 * SECOND);
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 2);
+    assert_eq!(report.candidate.by_hour.len(), 2, "{:?}", report.candidate);
+    assert_eq!(report.activity.executed_plans, 2);
+    assert!(report.notes[0].contains("1 times"), "{:?}", report.notes);
+    // The hour between both hosts does not count.
+    assert!(report.span.seconds < 100.0, "{:?}", report.span);
+}
+
+#[test]
+fn a_journal_is_tested_from_any_keyframe() {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.pod("a", "a", "Failed");
+    recorder.pod("b", "b", "Succeeded");
+    recorder.pass(30 * SECOND);
+    recorder.keyframe();
+    recorder.pod("c", "c", "Failed");
+    recorder.pass(30 * SECOND);
+    let records = &recorder.records;
+    let is_later = |entry: &Entry| matches!(entry, Entry::Keyframe { is_start: false });
+    let middle = records.iter().position(|it| is_later(&it.entry)).unwrap();
+    let whole = Trial::of(ENDED).run(records).unwrap();
+    assert_eq!(whole.agreement.agree, 2);
+    let rest = Trial::of(ENDED).run(&records[middle..]).unwrap();
+    assert_eq!(
+        (rest.agreement.agree, rest.agreement.only_candidate),
+        (1, 1)
+    );
+    // The same from an entry in the middle.
+    let trial = Trial {
+        from: middle,
+        ..Trial::of(ENDED)
+    };
+    let span = trial.run(records).unwrap();
+    assert_eq!(
+        (span.agreement.agree, span.agreement.only_candidate),
+        (1, 1)
+    );
+}
+
+#[test]
+fn a_journal_whose_changes_do_not_fit_is_refused() {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(SECOND);
+    let is_segment = |entry: &Entry| format!("{entry:?}").contains("AddSegment");
+    recorder.records.retain(|it| !is_segment(&it.entry));
+    let error = Trial::of(FAILED).run(&recorder.records).unwrap_err();
+    assert!(error.to_string().contains("do not fit"), "{error}");
+}

@@ -1,0 +1,139 @@
+//! Closed loops, open loops, and what stays.
+
+use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
+use crate::backtest::{Difference, Report};
+
+/// A recorded host that deletes failed pods: two of them, and another one has succeeded.
+fn recorded() -> Recorder {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.node("n1", None);
+    for name in ["a", "b", "c"] {
+        recorder.pod(name, name, "Running");
+    }
+    recorder.pass(10 * SECOND);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.pod("b", "b", "Failed");
+    recorder.pod("c", "c", "Succeeded");
+    recorder.pass(100 * SECOND);
+    // History lasts until its last entry.
+    recorder.node("n2", None);
+    recorder
+}
+
+fn counts(report: &Report) -> (u64, u64, u64) {
+    let agreement = &report.agreement;
+    (
+        agreement.agree,
+        agreement.only_candidate,
+        agreement.only_recorded,
+    )
+}
+
+#[test]
+fn the_recorded_policy_itself_deletes_the_same_at_the_same_time() {
+    let recorder = recorded();
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (2, 0, 0));
+    assert_eq!(report.agreement.same_time, 2);
+    assert_eq!(report.candidate, report.recorded);
+    assert_eq!(report.candidate.by_reason["test"], 2);
+    assert_eq!(report.candidate.by_owner_kind["ReplicaSet"], 2);
+    assert_eq!(report.candidate.by_namespace["ns"], 2);
+    assert!(report.surprising.is_empty() && report.notes.is_empty());
+    assert!(report.activity.calls > 0 && report.activity.failed_calls == 0);
+}
+
+#[test]
+fn what_only_the_candidate_deletes_is_surprising_with_what_it_saw() {
+    let recorder = recorded();
+    let report = Trial::of(ENDED).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (2, 1, 0));
+    let surprise = &report.surprising[0];
+    assert_eq!(surprise.difference, Difference::OnlyCandidate);
+    assert_eq!(surprise.object, "v1 Pod ns/c (c)");
+    assert_eq!(surprise.message, "c should go");
+    let saw = surprise.saw.as_ref().unwrap();
+    assert_eq!(saw["status"]["phase"], "Succeeded");
+    assert_eq!(saw["metadata"]["uid"], "c");
+}
+
+#[test]
+fn what_the_policy_keeps_goes_when_history_says_so() {
+    let recorder = recorded();
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (0, 0, 2));
+    assert_eq!(report.candidate.deletions, 0);
+    // The patient policy is too late: the recorded one has deleted the pods at once.
+    let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (0, 0, 2));
+}
+
+#[test]
+fn what_the_recorded_controller_deletes_stays_if_it_is_kept() {
+    let recorder = recorded();
+    let mut trial = Trial::of(PATIENT);
+    trial.settings.keeps = true;
+    let report = trial.run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (2, 0, 0));
+    let later = report.agreement.later;
+    assert_eq!(later.count, 2);
+    // A pod that was running for ten seconds was reconciled then, and created as an item again.
+    assert!(later.median_seconds >= 29.0, "{later:?}");
+    assert!(later.max_seconds <= 31.0, "{later:?}");
+}
+
+#[test]
+fn users_delete_objects_also_if_they_are_kept() {
+    let mut recorder = recorded();
+    recorder.pod("d", "d", "Failed");
+    recorder.pod("e", "e", "Running");
+    recorder.pass(SECOND);
+    recorder.remove("e");
+    recorder.pass(100 * SECOND);
+    recorder.node("n3", None);
+    let mut trial = Trial::of(PATIENT);
+    trial.settings.keeps = true;
+    let report = trial.run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (3, 0, 0));
+}
+
+/// In a closed loop, a deleted pod is gone; in an open loop, it fails again and again, and
+/// counts once.
+#[test]
+fn nothing_disappears_in_an_open_loop() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    for phase in ["Running", "Failed", "Running", "Failed"] {
+        recorder.pass(40 * SECOND);
+        recorder.pod("a", "a", phase);
+    }
+    let closed = Trial::of(FAILED).run(&recorder.records).unwrap();
+    let mut trial = Trial::of(FAILED);
+    trial.settings.open_loop = true;
+    let open = trial.run(&recorder.records).unwrap();
+    assert_eq!(
+        (closed.candidate.deletions, open.candidate.deletions),
+        (1, 1)
+    );
+    assert!(open.activity.calls > closed.activity.calls);
+    assert_eq!(
+        (closed.activity.executed_plans, open.activity.executed_plans),
+        (1, 0)
+    );
+    assert!(open.notes[0].contains("open loop"), "{:?}", open.notes);
+    assert!(!open.policy.closed_loop && closed.policy.closed_loop);
+}
+
+#[test]
+fn timers_fire_between_two_entries() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pass(10 * SECOND);
+    recorder.pod("a", "a", "Failed");
+    // Nothing is recorded for a while.
+    recorder.pass(300 * SECOND);
+    recorder.pod("b", "b", "Running");
+    let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
+    let ended = report.candidate.worst_minute_ends.unwrap();
+    assert_eq!(ended, "2026-11-20T12:00:41.000Z");
+}

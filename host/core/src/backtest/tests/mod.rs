@@ -1,0 +1,8 @@
+//! Backtests of small policies over the journal of a machine.
+
+mod bench;
+mod guardrails;
+mod history;
+mod loops;
+mod reads;
+mod scale;

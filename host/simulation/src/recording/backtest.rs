@@ -1,0 +1,98 @@
+//! Another policy over the journal of a host, with native guests.
+
+use davit_core::api::ControllerSpec;
+use davit_core::backtest::{Backtest, BacktestSettings, Report};
+use davit_core::budget::CountedWrites;
+use davit_core::controller::Settings;
+use davit_core::desired::DesiredController;
+use davit_core::grant::Grant;
+use davit_core::journal::{ControllerEntry, decode};
+use davit_core::machine::Call;
+use davit_core::plan::Decision;
+use davit_core::revision::{LoadedRevision, RevisionIdentity};
+use davit_core::rollout::cohort::Cohort;
+
+use super::Recording;
+use crate::guest::{Guest, Reconciliation};
+
+impl Recording {
+    /// Tests the recorded revision of a controller over its own journal, from its start on.
+    /// None if the journal has no revision of it.
+    pub fn backtest(&self, controller: &str) -> Result<Option<Report>, String> {
+        let mut backtest = Backtest::new(BacktestSettings {
+            controller: controller.to_owned(),
+            open_loop: false,
+            keeps: false,
+        });
+        for payload in &self.entries {
+            let record = decode(payload).map_err(|error| error.to_string())?;
+            if !backtest.is_started()
+                && backtest.is_complete()
+                && let Some(desired) = self.desired(&backtest)
+            {
+                backtest.start(desired);
+            }
+            backtest.offer(record);
+            while let Some(call) = backtest.poll().map_err(|error| error.to_string())? {
+                let decisions = decide(&call, &mut backtest)?;
+                backtest.answer(call.id, Ok(decisions));
+            }
+        }
+        if !backtest.is_started() {
+            return Ok(None);
+        }
+        backtest
+            .finish()
+            .map(Some)
+            .map_err(|error| error.to_string())
+    }
+
+    /// The recorded revision with the recorded settings.
+    fn desired(&self, backtest: &Backtest<Guest>) -> Option<DesiredController<Guest>> {
+        let recorded: &ControllerEntry = backtest.controller()?;
+        let stable = recorded.stable.as_ref()?;
+        let guest = self.guests.get(&stable.name)?;
+        let grant = recorded.grant.clone();
+        let spec = backtest.spec().and_then(|it| serde_json::from_str(it).ok());
+        let spec = spec.and_then(|it| ControllerSpec::read(&it).ok());
+        let identity = RevisionIdentity::new(stable.module, stable.config.clone(), stable.limits);
+        Some(DesiredController {
+            name: recorded.name.clone(),
+            leads: true,
+            settings: match spec {
+                Some(spec) => spec.settings(grant),
+                None => Settings {
+                    grant,
+                    ..Settings::default()
+                },
+            },
+            account: None,
+            stable: LoadedRevision {
+                guest: guest.clone(),
+                manifest: guest.manifest.clone(),
+                identity,
+                away: None,
+                is_shipped: recorded.grant == Grant::Declared,
+            },
+            cohort: Cohort::default(),
+            candidate: None,
+            tripped: Vec::new(),
+            recent: CountedWrites::default(),
+        })
+    }
+}
+
+/// Lets a guest decide; its live reads are those of the backtest.
+fn decide(call: &Call<Guest>, backtest: &mut Backtest<Guest>) -> Result<Vec<Decision>, String> {
+    let mut answers = Vec::new();
+    loop {
+        match call.guest.native.reconcile(call, &answers, None) {
+            Reconciliation::Decided(decisions) => return Ok(decisions),
+            Reconciliation::Failed(failure) => return Err(failure.to_string()),
+            Reconciliation::Reads(request) => {
+                let answer = backtest.read(&request).map_err(|error| error.to_string())?;
+                answers.push(answer);
+            }
+        }
+    }
+}

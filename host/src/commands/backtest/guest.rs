@@ -1,0 +1,101 @@
+//! Calls into the guest of a backtest, and its live reads.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use davit_core::backtest::{Backtest, Refusal};
+use davit_core::circuit::CallFailure;
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::machine::{Call, ReadAnswer, ReadRequest};
+use davit_core::object::ObjectRecord;
+use davit_core::plan::{Decision, GetRequest, ListRequest};
+use davit_engine::{Guest, LiveReads};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::driver::call_failure;
+
+/// A live read and the way back of its answer, which is dropped if the read is refused.
+type Read = (ReadRequest, oneshot::Sender<ReadAnswer>);
+
+/// Passes the reads of a call to the backtest, which has the cluster.
+struct BacktestReads(mpsc::UnboundedSender<Read>);
+
+impl BacktestReads {
+    async fn answer(&self, request: ReadRequest) -> Option<ReadAnswer> {
+        let (answer, receiver) = oneshot::channel();
+        self.0.send((request, answer)).ok()?;
+        receiver.await.ok()
+    }
+}
+
+impl LiveReads for BacktestReads {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+        Box::pin(async move {
+            let count = requests.len();
+            match self.answer(ReadRequest::Get(requests)).await {
+                Some(ReadAnswer::Get(objects)) => objects,
+                _ => vec![Err(refused()); count],
+            }
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+        Box::pin(async move {
+            match self.answer(ReadRequest::List(request)).await {
+                Some(ReadAnswer::List(objects)) => objects,
+                _ => Err(refused()),
+            }
+        })
+    }
+}
+
+/// Lets the guest decide. Fails if it reads what the journal does not have.
+pub(super) async fn decide(
+    call: Call<Arc<Guest>>,
+    backtest: &mut Backtest<Arc<Guest>>,
+) -> Result<Result<Vec<Decision>, CallFailure>, Refusal> {
+    let (sender, mut reads) = mpsc::unbounded_channel();
+    let guest = call.guest;
+    let mut refusal: Option<Refusal> = None;
+    let call = davit_engine::Call {
+        now: call.now,
+        items: call.items,
+        snapshot: call.snapshot,
+        views: call.views,
+        pending: call.pending,
+        notes: call.notes,
+        grant: call.grant,
+        mapping: call.mapping,
+        unlisted: call.unlisted,
+        live: Arc::new(BacktestReads(sender)),
+        decision: None,
+        log_bytes: 0,
+        logged: Arc::default(),
+        reads: None,
+    };
+    let mut reconcile = std::pin::pin!(guest.reconcile(call));
+    let result = loop {
+        tokio::select! {
+            result = &mut reconcile => break result,
+            Some((request, answer)) = reads.recv() => match backtest.read(&request) {
+                // A guest that has ended waits for no answer.
+                Ok(read) => drop(answer.send(read)),
+                Err(error) => {
+                    refusal.get_or_insert(error);
+                }
+            },
+        }
+    };
+    match refusal {
+        Some(refusal) => Err(refusal),
+        None => Ok(result.map_err(|error| call_failure(&error))),
+    }
+}
+
+fn refused() -> Failure {
+    Failure::new(
+        FailureClass::Server,
+        "the journal does not have what this live read asks for",
+    )
+}

@@ -1,0 +1,164 @@
+//! `davit backtest`: what another policy would have done on the history of a journal.
+
+mod guest;
+mod policy;
+mod text;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, bail};
+use davit_core::backtest::{Backtest, BacktestSettings, Report, Threshold};
+use davit_core::journal::decode;
+use davit_engine::Guest;
+use davit_journal::{Entry, Error, Part, Query, Reader};
+
+use super::journal::open;
+use super::print;
+use crate::cli::{BacktestArguments, BacktestFormat};
+use crate::journal::SegmentOrigin;
+use policy::PolicySource;
+
+/// Why a backtest was not made. The program exits with another code than after an exceeded
+/// threshold.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RefusedBacktest(String);
+
+/// `davit backtest`
+pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
+    let refused = || RefusedBacktest("the backtest cannot be made".to_owned());
+    let thresholds = arguments.fail_if.clone();
+    let format = arguments.output;
+    let report = run(arguments).await.with_context(refused)?;
+    let text = match format {
+        BacktestFormat::Text => text::text(&report),
+        BacktestFormat::Json => {
+            serde_json::to_string_pretty(&report).context("cannot be written as JSON")?
+        }
+    };
+    print::out(&text)?;
+    let exceeded = thresholds.iter().filter(|one| one.is_exceeded(&report));
+    let exceeded: Vec<String> = exceeded.map(|one| described(*one, &report)).collect();
+    if exceeded.is_empty() {
+        return Ok(());
+    }
+    bail!("thresholds are exceeded: {}", exceeded.join("; "))
+}
+
+fn described(threshold: Threshold, report: &Report) -> String {
+    let value = threshold.metric().value(report);
+    format!("{threshold} (it is {value})")
+}
+
+async fn run(arguments: BacktestArguments) -> Result<Report> {
+    let reader = open(&arguments.journal)?;
+    let mut session = Session::new(&reader, &arguments)?;
+    let (from, to) = arguments.span.micros();
+    for entry in reader.entries(&Query::new(from, to)) {
+        session.entry(entry).await?;
+    }
+    session.finish()
+}
+
+/// A backtest under way.
+struct Session {
+    backtest: Backtest<Arc<Guest>>,
+    source: Option<PolicySource>,
+    controller: String,
+    /// Whether each segment follows the one before it, by its number.
+    continues: BTreeMap<u64, bool>,
+    /// The segment that is read.
+    segment: Option<u64>,
+}
+
+impl Session {
+    fn new(reader: &Reader, arguments: &BacktestArguments) -> Result<Self> {
+        let segments = reader.segments().iter();
+        let continues = segments.map(|segment| {
+            let origin = SegmentOrigin::read(&segment.metadata);
+            (segment.sequence, origin.continues)
+        });
+        Ok(Self {
+            backtest: Backtest::new(BacktestSettings {
+                controller: arguments.controller.clone(),
+                open_loop: arguments.open_loop,
+                keeps: arguments.keep,
+            }),
+            source: Some(PolicySource::new(arguments)?),
+            controller: arguments.controller.clone(),
+            continues: continues.collect(),
+            segment: None,
+        })
+    }
+
+    async fn entry(&mut self, entry: Result<Entry, Error>) -> Result<()> {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Error::Damage(_)) => {
+                self.backtest.lose();
+                return Ok(());
+            }
+            Err(error) => return Err(error.into()),
+        };
+        self.enter(entry.segment);
+        let record = decode(&entry.payload)?;
+        if entry.part == Part::Span {
+            self.start().await?;
+        }
+        self.backtest.offer(record);
+        while let Some(call) = self.backtest.poll()? {
+            let id = call.id;
+            let result = guest::decide(*call, &mut self.backtest).await?;
+            self.backtest.answer(id, result);
+        }
+        Ok(())
+    }
+
+    /// Reads a segment. What happened between two segments is known if the second one says so.
+    fn enter(&mut self, segment: u64) {
+        if self.segment == Some(segment) {
+            return;
+        }
+        let is_next = self.segment.is_some_and(|last| last + 1 == segment);
+        let continues = is_next && self.continues.get(&segment) == Some(&true);
+        if self.segment.is_some() && !continues {
+            self.backtest.lose();
+        }
+        self.segment = Some(segment);
+    }
+
+    /// Starts the policy as soon as the recorded controller runs.
+    async fn start(&mut self) -> Result<()> {
+        let runs = self.backtest.is_complete()
+            && self
+                .backtest
+                .controller()
+                .is_some_and(|one| one.stable.is_some());
+        if runs && let Some(source) = self.source.take() {
+            let controller = self.backtest.controller().cloned();
+            let spec = self.backtest.spec().cloned();
+            if let Some(controller) = controller {
+                let desired = source.load(&controller, spec.as_deref()).await?;
+                self.backtest.start(desired);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<Report> {
+        if self.source.is_some() {
+            let known: Vec<&str> = self.backtest.controllers().collect();
+            let known = if known.is_empty() {
+                "no controller".to_owned()
+            } else {
+                known.join(", ")
+            };
+            bail!(
+                "the journal has no controller {} that runs in this span, only: {known}",
+                self.controller
+            );
+        }
+        Ok(self.backtest.finish()?)
+    }
+}

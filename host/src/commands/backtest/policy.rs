@@ -1,0 +1,184 @@
+//! The policy under test: the recorded revision, another configuration, another module, or the
+//! spec of a manifest.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use davit_core::api::{ControllerSpec, encode_config};
+use davit_core::budget::CountedWrites;
+use davit_core::controller::Settings;
+use davit_core::desired::DesiredController;
+use davit_core::digest::ModuleDigest;
+use davit_core::grant::Grant;
+use davit_core::journal::{ControllerEntry, RevisionEntry};
+use davit_core::revision::{LoadedRevision, RevisionIdentity};
+use davit_core::rollout::cohort::Cohort;
+use davit_engine::Guest;
+use serde_json::Value;
+
+use crate::cli::{BacktestArguments, GuestArguments};
+use crate::commands::print::{part, text_at};
+use crate::commands::replay::guests::Guests;
+use crate::engine;
+use crate::loader::Loader;
+use crate::modules::{Modules, ModulesOptions};
+
+/// The namespace of Davit that the rules of a manifest refer to.
+const HOME: &str = "davit-system";
+
+/// What the command names.
+pub(super) struct PolicySource {
+    guests: Guests,
+    arguments: GuestArguments,
+    /// The digest of `--module`.
+    module: Option<ModuleDigest>,
+    /// The configuration of `--config`, as a guest receives it.
+    config: Option<Arc<[u8]>>,
+    /// The spec of `--spec`.
+    spec: Option<ControllerSpec>,
+}
+
+impl PolicySource {
+    pub(super) fn new(arguments: &BacktestArguments) -> Result<Self> {
+        let files: Vec<_> = arguments.module.iter().cloned().collect();
+        let digest = |path| {
+            let wasm = std::fs::read(path);
+            wasm.map(|wasm| ModuleDigest::of(&wasm))
+                .with_context(|| format!("--module {}", Path::display(path)))
+        };
+        Ok(Self {
+            guests: Guests::new(&files, &arguments.guests)?,
+            arguments: GuestArguments {
+                directory: arguments.guests.directory.clone(),
+                cache: arguments.guests.cache.clone(),
+            },
+            module: arguments.module.as_deref().map(digest).transpose()?,
+            config: arguments.config.as_deref().map(config).transpose()?,
+            spec: arguments
+                .spec
+                .as_deref()
+                .map(|path| manifest(path, &arguments.controller))
+                .transpose()?,
+        })
+    }
+
+    /// The controller under test, beside the recorded one and its spec.
+    pub(super) async fn load(
+        mut self,
+        recorded: &ControllerEntry,
+        spec: Option<&str>,
+    ) -> Result<DesiredController<Arc<Guest>>> {
+        let (stable, settings) = match self.spec.take() {
+            Some(spec) => self.of_manifest(&spec).await?,
+            None => self.of_journal(recorded, spec).await?,
+        };
+        let missing = settings.grant.missing(&stable.manifest);
+        if !missing.is_empty() {
+            let missing = serde_json::to_string(&missing).unwrap_or_default();
+            bail!("the guest declares more than is granted; spec.permissions lacks {missing}");
+        }
+        Ok(DesiredController {
+            name: recorded.name.clone(),
+            leads: true,
+            settings,
+            account: None,
+            stable,
+            cohort: Cohort::default(),
+            candidate: None,
+            tripped: Vec::new(),
+            recent: CountedWrites::default(),
+        })
+    }
+
+    async fn of_manifest(
+        &self,
+        spec: &ControllerSpec,
+    ) -> Result<(LoadedRevision<Arc<Guest>>, Settings)> {
+        let modules = Modules::new(ModulesOptions {
+            guests: self.arguments.directory.clone(),
+            cache: self.arguments.cache.clone(),
+            client: None,
+        })?;
+        let engine = engine::compiling_apart(self.arguments.cache.clone())?;
+        let loaded = Loader::new(engine, modules).load(spec).await;
+        let loaded = loaded.map_err(|error| anyhow!("--spec: {error}"))?;
+        let grant = spec.grant(loaded.is_shipped, HOME);
+        Ok((loaded, spec.settings(grant)))
+    }
+
+    async fn of_journal(
+        &mut self,
+        recorded: &ControllerEntry,
+        spec: Option<&str>,
+    ) -> Result<(LoadedRevision<Arc<Guest>>, Settings)> {
+        let stable = recorded.stable.as_ref();
+        let stable = stable.context("the journal has no revision of the controller")?;
+        let revision = RevisionEntry {
+            module: self.module.unwrap_or(stable.module),
+            config: self.config.clone().unwrap_or(Arc::clone(&stable.config)),
+            ..stable.clone()
+        };
+        let guest = self.guests.get(&recorded.name, &revision).await?;
+        let Some(guest) = guest else {
+            let missing = self.guests.missing();
+            bail!(missing.unwrap_or_else(|| "the module is missing".to_owned()));
+        };
+        let RevisionEntry {
+            module,
+            config,
+            limits,
+            ..
+        } = revision;
+        let loaded = LoadedRevision {
+            manifest: Arc::clone(guest.manifest()),
+            guest,
+            identity: RevisionIdentity::new(module, config, limits),
+            away: None,
+            is_shipped: recorded.grant == Grant::Declared,
+        };
+        let grant = recorded.grant.clone();
+        let spec = spec.and_then(|spec| serde_json::from_str::<Value>(spec).ok());
+        let spec = spec.and_then(|spec| ControllerSpec::read(&spec).ok());
+        let settings = match spec {
+            Some(spec) => spec.settings(grant),
+            None => Settings {
+                grant,
+                ..Settings::default()
+            },
+        };
+        Ok((loaded, settings))
+    }
+}
+
+/// A configuration as the guest receives it.
+fn config(path: &Path) -> Result<Arc<[u8]>> {
+    let attempt = || format!("--config {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(attempt)?;
+    let value: Value = serde_saphyr::from_str(&text).with_context(attempt)?;
+    if !matches!(value, Value::Null | Value::Object(_)) {
+        bail!("--config {}: expected a map", path.display());
+    }
+    Ok(encode_config(&value).with_context(attempt)?.into())
+}
+
+/// The spec of a Controller in a manifest: of this name, or the only one.
+fn manifest(path: &Path, controller: &str) -> Result<ControllerSpec> {
+    let attempt = || format!("--spec {}", path.display());
+    let text = std::fs::read_to_string(path).with_context(attempt)?;
+    let documents = serde_saphyr::from_multiple::<Value>(&text).with_context(attempt)?;
+    let controllers = documents.iter();
+    let mut controllers: Vec<&Value> = controllers
+        .filter(|document| text_at(document, "/kind") == "Controller")
+        .collect();
+    if controllers.len() > 1 {
+        controllers.retain(|one| text_at(one, "/metadata/name") == controller);
+    }
+    let [one] = controllers[..] else {
+        bail!(
+            "--spec {}: it has no Controller {controller}",
+            path.display()
+        );
+    };
+    ControllerSpec::read(part(one, "/spec")).map_err(|error| anyhow!("{}: {error}", attempt()))
+}
