@@ -3,8 +3,8 @@
 //! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset`, `stop`, `start`, `rollback`
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
-//! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`
-//! and `replay` read a directory, and need no cluster.
+//! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`,
+//! `replay` and `why` read a directory, and need no cluster.
 
 pub mod answer;
 pub mod check;
@@ -20,6 +20,7 @@ mod server;
 pub mod stop;
 mod tree;
 mod version;
+mod why;
 
 use std::sync::Arc;
 
@@ -46,6 +47,7 @@ use history::Rollback;
 pub use journal::journal;
 pub use replay::replay;
 pub use version::version;
+pub use why::why;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
