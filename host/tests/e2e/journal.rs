@@ -224,6 +224,18 @@ fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
         assert!(said.contains(part), "{part}: {said}");
     }
 
+    // A node that no decision is about, and that only the state before the span has.
+    let entries = bench.entries(&[]);
+    let puts = entries.iter().filter(|it| it["change"] == "put");
+    let mut names = puts.map(|it| text(it, "/object"));
+    let node = names.find(|name| !name.contains('/')).unwrap();
+    let last = text(entries.last().unwrap(), "/time");
+    let mut quiet = davit();
+    quiet.args(["why", "Node", &node, "--from", &last, "--journal"]);
+    let output = quiet.arg(&journal).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("No decision about it is recorded"), "{said}");
+
     let output = why(&journal, &["default/never-was"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
