@@ -185,7 +185,7 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     assert_eq!(bench.sim.terminate(), 0);
 }
 
-/// An object that is gone: what the guest saw of it, decided, and what became of it.
+/// An object that is gone: what the guest saw of it, the plan, and its outcome.
 fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
     let execution = about.iter().find(|it| it["kind"] == "execution").unwrap();
     let target = |field| text(execution, &format!("/target/{field}"));

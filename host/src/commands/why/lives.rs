@@ -9,7 +9,7 @@ use davit_core::store::{SegmentId, SegmentSpec, Slot, StateChange};
 
 /// The object that is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
+pub(super) struct ObjectQuery {
     kind: String,
     /// The API group, if it was given.
     group: Option<String>,
@@ -18,7 +18,7 @@ pub(super) struct Wanted {
     uid: Option<String>,
 }
 
-impl Wanted {
+impl ObjectQuery {
     /// A kind or resource such as `deployments.apps`, and `namespace/name` or `name`.
     pub(super) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
         let (kind, group) = match kind.split_once('.') {
@@ -73,13 +73,13 @@ impl Life {
 /// The objects that are asked for, by their uids.
 #[derive(Debug)]
 pub(super) struct Lives {
-    wanted: Wanted,
+    wanted: ObjectQuery,
     specs: BTreeMap<SegmentId, Arc<SegmentSpec>>,
     by_uid: BTreeMap<String, Life>,
 }
 
 impl Lives {
-    pub(super) fn new(wanted: Wanted) -> Self {
+    pub(super) fn new(wanted: ObjectQuery) -> Self {
         Self {
             wanted,
             specs: BTreeMap::new(),
@@ -216,17 +216,17 @@ mod tests {
             ("pods.apps", false),
             ("node", false),
         ] {
-            let wanted = Wanted::new(kind, "default/web-0", None);
+            let wanted = ObjectQuery::new(kind, "default/web-0", None);
             assert_eq!(wanted.is(&pod("a"), Some("pods")), is_it, "{kind}");
         }
-        assert!(!Wanted::new("pod", "web-0", None).is(&pod("a"), None));
-        let other = Wanted::new("pod", "default/web-0", Some("b"));
+        assert!(!ObjectQuery::new("pod", "web-0", None).is(&pod("a"), None));
+        let other = ObjectQuery::new("pod", "default/web-0", Some("b"));
         assert!(!other.is(&pod("a"), None));
     }
 
     #[test]
-    fn objects_of_the_same_name_are_told_apart_by_their_uids() {
-        let mut lives = Lives::new(Wanted::new("pod", "default/web-0", None));
+    fn objects_of_the_same_name_are_distinguished_by_their_uids() {
+        let mut lives = Lives::new(ObjectQuery::new("pod", "default/web-0", None));
         lives.named(5, &pod("second"));
         lives.named(1, &pod("first"));
         lives.named(3, &pod("first"));

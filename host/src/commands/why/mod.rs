@@ -24,8 +24,8 @@ use super::print;
 use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
 use crate::http::disagreements::{Target, step};
-use lives::{Life, Lives, Wanted};
-use story::{Content, Item, Revision, Saw, Story, Told, ToldPlan, at, millis};
+use lives::{Life, Lives, ObjectQuery};
+use story::{Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis};
 
 /// `davit why`
 pub fn why(arguments: &WhyArguments) -> Result<()> {
@@ -64,7 +64,7 @@ struct ObjectStory {
     last: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     left_cache: Option<String>,
-    decisions: Vec<Told>,
+    decisions: Vec<ReportedDecision>,
 }
 
 /// The error for an object that the journal does not have: what the journal spans.
@@ -121,7 +121,7 @@ impl<'r> Reading<'r> {
             };
             self.from = self.from.max(first);
         }
-        let wanted = Wanted::new(&arguments.kind, &arguments.name, uid);
+        let wanted = ObjectQuery::new(&arguments.kind, &arguments.name, uid);
         let mut lives = Lives::new(wanted);
         self.each(&Query::new(self.from, self.to), |entry| {
             if let Some(entry) = entry {
@@ -230,12 +230,12 @@ impl Book {
             recorded,
         };
         for (life, story) in &mut self.chapters {
-            ended.tell(&life.object, story);
+            ended.report(&life.object, story);
         }
         self.ended.insert(ended.call.id.controller, ended);
     }
 
-    /// The host refused an answer. The failure of a guest is its answer, and told already.
+    /// The host refused an answer. The failure of a guest is its answer, and reported already.
     fn refuse(&mut self, call: CallId, failure: &CallFailure, time: i64) {
         let Some(mut ended) = self.ended.remove(&call.controller) else {
             return;
@@ -244,7 +244,7 @@ impl Book {
             ended.answer.result = Err(failure.clone());
             ended.time = time;
             for (life, story) in &mut self.chapters {
-                ended.tell(&life.object, story);
+                ended.report(&life.object, story);
             }
         }
     }
@@ -268,7 +268,7 @@ impl Book {
 
 impl EndedCall {
     /// Adds its decisions about the object to the story.
-    fn tell(&self, object: &ObjectRef, story: &mut Story) {
+    fn report(&self, object: &ObjectRef, story: &mut Story) {
         for (position, item) in self.call.items.iter().enumerate() {
             let (decision, failure) = match &self.answer.result {
                 Ok(decisions) => (decisions.get(position), None),
@@ -284,7 +284,7 @@ impl EndedCall {
                 position: u32::try_from(position).unwrap_or(u32::MAX),
             });
             let reason = self.call.reasons.get(position);
-            let told = Told {
+            let reported = ReportedDecision {
                 controller: self.call.controller.to_string(),
                 revision: self.revision(),
                 decision: decision.map(|_| id.to_string()),
@@ -297,9 +297,9 @@ impl EndedCall {
                 saw: self.saw(object),
                 content,
                 took_millis: millis(self.answer.took),
-                ..Told::default()
+                ..ReportedDecision::default()
             };
-            story.add(id, at(told, self.time));
+            story.add(id, at(reported, self.time));
         }
     }
 
@@ -362,8 +362,8 @@ fn content(
     };
     let all = decision.plans.iter();
     let plans = all.filter(|plan| plan.target.uid == object.uid);
-    let plans: Vec<ToldPlan> = plans
-        .map(|plan| ToldPlan {
+    let plans: Vec<ReportedPlan> = plans
+        .map(|plan| ReportedPlan {
             target: Target::from(&plan.target),
             reason: plan.reason.clone(),
             message: plan.message.clone(),

@@ -13,7 +13,7 @@ use crate::http::disagreements::{Step, Target};
 /// A decision about an object, or a call about it that failed.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Told {
+pub(super) struct ReportedDecision {
     pub(super) time: String,
     pub(super) controller: String,
     pub(super) revision: Revision,
@@ -84,7 +84,7 @@ pub(super) struct Related {
 pub(super) struct Content {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) verdict: Option<String>,
-    pub(super) plans: Vec<ToldPlan>,
+    pub(super) plans: Vec<ReportedPlan>,
     /// How many plans the decision has about other objects.
     pub(super) other_plans: usize,
     pub(super) commands: Vec<String>,
@@ -95,10 +95,10 @@ pub(super) struct Content {
     pub(super) is_void: bool,
 }
 
-/// A plan, and what became of it.
+/// A plan, and its outcome.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToldPlan {
+pub(super) struct ReportedPlan {
     pub(super) target: Target,
     pub(super) reason: String,
     pub(super) message: String,
@@ -106,14 +106,14 @@ pub(super) struct ToldPlan {
     pub(super) actions: String,
     /// The last ruling: a plan that had to wait gets another one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) ruling: Option<ToldRuling>,
+    pub(super) ruling: Option<ReportedRuling>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) execution: Option<ToldExecution>,
+    pub(super) execution: Option<ReportedExecution>,
 }
 
 /// What the gate ruled, and on which grounds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct ToldRuling {
+pub(super) struct ReportedRuling {
     pub(super) ruling: &'static str,
     pub(super) message: String,
 }
@@ -121,7 +121,7 @@ pub(super) struct ToldRuling {
 /// How the execution of a plan ended.
 #[derive(Clone, Debug, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct ToldExecution {
+pub(super) struct ReportedExecution {
     /// `ok`, or the failure class.
     pub(super) result: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -130,18 +130,18 @@ pub(super) struct ToldExecution {
 }
 
 /// Its duration is not what was decided.
-impl PartialEq for ToldExecution {
+impl PartialEq for ReportedExecution {
     fn eq(&self, other: &Self) -> bool {
         (self.result, &self.message) == (other.result, &other.message)
     }
 }
 
-impl Told {
+impl ReportedDecision {
     /// Whether it comes from the same revision and the same item. The reason that made the item
     /// due may be another one.
     fn is_of(&self, other: &Self) -> bool {
-        let item = |told: &Self| {
-            let item = told.item.as_ref();
+        let item = |reported: &Self| {
+            let item = reported.item.as_ref();
             item.map(|item| (item.queue.clone(), item.key.clone()))
         };
         self.controller == other.controller
@@ -153,24 +153,28 @@ impl Told {
 /// The decisions about one object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Story {
-    told: Vec<Told>,
+    reported: Vec<ReportedDecision>,
     /// The decisions with plans, by their names, until a host starts again.
     open: BTreeMap<DecisionId, Vec<usize>>,
 }
 
 impl Story {
-    /// Adds a decision. What repeats the one before it, and has no plans that something may
-    /// still become of, takes no further memory.
-    pub(super) fn add(&mut self, id: DecisionId, told: Told) {
-        let has_plans = !told.content.plans.is_empty();
-        let last = self.told.iter_mut().rev().find(|last| last.is_of(&told));
+    /// Adds a decision. What repeats the one before it, and has no plans whose outcome may
+    /// follow, takes no further memory.
+    pub(super) fn add(&mut self, id: DecisionId, reported: ReportedDecision) {
+        let has_plans = !reported.content.plans.is_empty();
+        let last = self
+            .reported
+            .iter_mut()
+            .rev()
+            .find(|last| last.is_of(&reported));
         match last {
-            Some(last) if !has_plans && last.content == told.content => repeat(last, &told),
+            Some(last) if !has_plans && last.content == reported.content => repeat(last, &reported),
             _ => {
                 if has_plans {
-                    self.open.entry(id).or_default().push(self.told.len());
+                    self.open.entry(id).or_default().push(self.reported.len());
                 }
-                self.told.push(told);
+                self.reported.push(reported);
             }
         }
     }
@@ -183,7 +187,7 @@ impl Story {
     pub(super) fn rule(&mut self, entry: &RulingEntry) {
         let target = Target::from(&entry.target);
         if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
-            plan.ruling = Some(ToldRuling {
+            plan.ruling = Some(ReportedRuling {
                 ruling: entry.ruling.as_str(),
                 message: entry.ruling.to_string(),
             });
@@ -194,7 +198,7 @@ impl Story {
         let target = Target::from(&entry.target);
         if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
             let failed = entry.outcome.failed.as_ref();
-            plan.execution = Some(ToldExecution {
+            plan.execution = Some(ReportedExecution {
                 result: failed.map_or("ok", |(_, failure)| failure.class.as_str()),
                 message: failed.map(|(_, failure)| failure.message.clone()),
                 took_millis: millis(entry.took),
@@ -202,32 +206,32 @@ impl Story {
         }
     }
 
-    fn plan(&mut self, id: DecisionId, target: &Target, reason: &str) -> Option<&mut ToldPlan> {
+    fn plan(&mut self, id: DecisionId, target: &Target, reason: &str) -> Option<&mut ReportedPlan> {
         let pages = self.open.get(&id)?.iter().rev();
-        let is_it = |plan: &ToldPlan| plan.target == *target && plan.reason == reason;
+        let is_it = |plan: &ReportedPlan| plan.target == *target && plan.reason == reason;
         let page = pages.copied().find(|page| {
-            let told = self.told.get(*page);
-            told.is_some_and(|told| told.content.plans.iter().any(is_it))
+            let reported = self.reported.get(*page);
+            reported.is_some_and(|reported| reported.content.plans.iter().any(is_it))
         })?;
-        let plans = &mut self.told.get_mut(page)?.content.plans;
+        let plans = &mut self.reported.get_mut(page)?.content.plans;
         plans.iter_mut().find(|plan| is_it(plan))
     }
 
     /// The decisions, the oldest first. Those that repeat identically are one.
-    pub(super) fn folded(self) -> Vec<Told> {
-        let mut folded: Vec<Told> = Vec::new();
-        for told in self.told {
-            let last = folded.iter_mut().rev().find(|last| last.is_of(&told));
+    pub(super) fn folded(self) -> Vec<ReportedDecision> {
+        let mut folded: Vec<ReportedDecision> = Vec::new();
+        for reported in self.reported {
+            let last = folded.iter_mut().rev().find(|last| last.is_of(&reported));
             match last {
-                Some(last) if last.content == told.content => repeat(last, &told),
-                _ => folded.push(told),
+                Some(last) if last.content == reported.content => repeat(last, &reported),
+                _ => folded.push(reported),
             }
         }
         folded
     }
 }
 
-fn repeat(first: &mut Told, again: &Told) {
+fn repeat(first: &mut ReportedDecision, again: &ReportedDecision) {
     first.count += again.count;
     first.last_time.clone_from(&again.last_time);
 }
@@ -237,13 +241,13 @@ pub(super) fn millis(took: std::time::Duration) -> u64 {
 }
 
 /// The time of a decision that was not repeated.
-pub(super) fn at(told: Told, micros: i64) -> Told {
+pub(super) fn at(reported: ReportedDecision, micros: i64) -> ReportedDecision {
     let time = time(micros);
-    Told {
+    ReportedDecision {
         last_time: time.clone(),
         time,
         count: 1,
-        ..told
+        ..reported
     }
 }
 
@@ -263,8 +267,13 @@ mod tests {
         }
     }
 
-    fn told(seconds: i64, key: &str, verdict: &str, plans: Vec<ToldPlan>) -> Told {
-        let told = Told {
+    fn reported(
+        seconds: i64,
+        key: &str,
+        verdict: &str,
+        plans: Vec<ReportedPlan>,
+    ) -> ReportedDecision {
+        let reported = ReportedDecision {
             controller: "podgc".to_owned(),
             item: Some(Item {
                 key: key.to_owned(),
@@ -275,13 +284,13 @@ mod tests {
                 plans,
                 ..Content::default()
             },
-            ..Told::default()
+            ..ReportedDecision::default()
         };
-        at(told, seconds * 1_000_000)
+        at(reported, seconds * 1_000_000)
     }
 
-    fn plan() -> ToldPlan {
-        ToldPlan {
+    fn plan() -> ReportedPlan {
+        ReportedPlan {
             target: Target::from(&davit_core::object::ObjectRef::default()),
             reason: "orphaned".to_owned(),
             message: String::new(),
@@ -296,7 +305,13 @@ mod tests {
         let folded = story.folded().into_iter();
         let text = |time: &str| time[14..19].to_owned();
         folded
-            .map(|told| (text(&told.time), told.count, text(&told.last_time)))
+            .map(|reported| {
+                (
+                    text(&reported.time),
+                    reported.count,
+                    text(&reported.last_time),
+                )
+            })
             .collect()
     }
 
@@ -311,7 +326,7 @@ mod tests {
             (5, "a", "done"),
         ] {
             let number = u64::try_from(second).unwrap();
-            story.add(id(number), told(second, key, verdict, Vec::new()));
+            story.add(id(number), reported(second, key, verdict, Vec::new()));
         }
         let expected = [("00:01", 2, "00:03"), ("00:02", 1, "00:02")];
         let expected = expected
@@ -325,8 +340,8 @@ mod tests {
 
     #[test]
     fn plans_that_were_ruled_otherwise_are_not_one() {
-        let ruled = |ruling| ToldPlan {
-            ruling: Some(ToldRuling {
+        let ruled = |ruling| ReportedPlan {
+            ruling: Some(ReportedRuling {
                 ruling,
                 message: String::new(),
             }),
@@ -335,7 +350,10 @@ mod tests {
         let mut story = Story::default();
         for (second, ruling) in [(1, "not-leading"), (2, "not-leading"), (3, "admitted")] {
             let number = u64::try_from(second).unwrap();
-            story.add(id(number), told(second, "a", "done", vec![ruled(ruling)]));
+            story.add(
+                id(number),
+                reported(second, "a", "done", vec![ruled(ruling)]),
+            );
         }
         let counts: Vec<u64> = summary(story).iter().map(|(_, count, _)| *count).collect();
         assert_eq!(counts, [2, 1]);
@@ -344,7 +362,7 @@ mod tests {
     #[test]
     fn a_plan_of_an_earlier_host_gets_no_ruling_of_the_next_one() {
         let mut story = Story::default();
-        story.add(id(1), told(1, "a", "done", vec![plan()]));
+        story.add(id(1), reported(1, "a", "done", vec![plan()]));
         let target = plan().target;
         assert!(story.plan(id(1), &target, "orphaned").is_some());
         assert!(story.plan(id(1), &target, "terminated").is_none());

@@ -7,7 +7,7 @@ use davit_core::untrusted::line;
 use serde_json::Value;
 
 use super::ObjectStory;
-use super::story::{Saw, Told, ToldPlan};
+use super::story::{ReportedDecision, ReportedPlan, Saw};
 use crate::commands::journal::LONGEST;
 
 /// The longest fields of an object in a line, in bytes.
@@ -18,7 +18,7 @@ pub(super) fn text(objects: &[ObjectStory]) -> String {
     let mut parts = Vec::new();
     for object in objects {
         parts.push(heading(object));
-        parts.extend(object.decisions.iter().map(told));
+        parts.extend(object.decisions.iter().map(reported));
     }
     parts.join("\n\n")
 }
@@ -47,12 +47,12 @@ fn heading(story: &ObjectStory) -> String {
     text
 }
 
-fn told(told: &Told) -> String {
-    let revision = &told.revision;
+fn reported(reported: &ReportedDecision) -> String {
+    let revision = &reported.revision;
     let mut text = format!(
         "{} {} revision {} ({})",
-        told.time,
-        line(&told.controller, LONGEST),
+        reported.time,
+        line(&reported.controller, LONGEST),
         line(&revision.name, LONGEST),
         revision.role
     );
@@ -60,15 +60,15 @@ fn told(told: &Told) -> String {
         let (module, configuration) = (&revision.module, &revision.configuration);
         let _ = write!(text, "\n  module {module}, configuration {configuration}");
     }
-    if let Some(item) = &told.item {
+    if let Some(item) = &reported.item {
         let due = format!("{} {} ({})", item.queue, item.key, item.reason);
         let _ = write!(text, "\n  due: {}", line(&due, LONGEST));
         if item.attempt > 0 {
             let _ = write!(text, ", after {} failed attempts", item.attempt);
         }
     }
-    saw(&mut text, &told.saw);
-    let content = &told.content;
+    saw(&mut text, &reported.saw);
+    let content = &reported.content;
     if let Some(failure) = &content.failure {
         let _ = write!(text, "\n  the call failed: {}", line(failure, LONGEST));
     }
@@ -83,7 +83,7 @@ fn told(told: &Told) -> String {
         let _ = write!(text, "\n  plans about other objects: {count}");
     }
     if let Some(verdict) = &content.verdict {
-        let took = told.took_millis;
+        let took = reported.took_millis;
         let _ = write!(
             text,
             "\n  verdict: {}, in {took} ms",
@@ -93,8 +93,8 @@ fn told(told: &Told) -> String {
     if content.is_void {
         text.push_str("\n  The answer came too late and counted for nothing.");
     }
-    if told.count > 1 {
-        let (count, last) = (told.count, &told.last_time);
+    if reported.count > 1 {
+        let (count, last) = (reported.count, &reported.last_time);
         let _ = write!(text, "\n  the same {count} times, the last at {last}");
     }
     text
@@ -123,7 +123,7 @@ fn saw(text: &mut String, saw: &Saw) {
     }
 }
 
-fn plan(text: &mut String, plan: &ToldPlan) {
+fn plan(text: &mut String, plan: &ReportedPlan) {
     let (actions, reason, message) = (&plan.actions, &plan.reason, &plan.message);
     let decided = line(&format!("{actions} ({reason}): {message}"), 2 * LONGEST);
     let _ = write!(text, "\n  decided: {decided}");
