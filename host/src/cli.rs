@@ -4,6 +4,7 @@ mod examples;
 mod journal;
 mod observe;
 mod tools;
+mod why;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ pub use journal::{
 };
 pub use observe::{LogArguments, TraceArguments};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
+pub use why::{WhyArguments, WhyFormat};
 
 /// The longest name of a replica: the name of its Lease is longer.
 const LONGEST_REPLICA_ID: usize = 200;
@@ -111,6 +113,9 @@ pub enum Command {
     /// Shows what another policy would have done on the history of a journal.
     #[command(after_long_help = examples::BACKTEST)]
     Backtest(Box<BacktestArguments>),
+    /// Shows the decisions about an object, from a recorded journal.
+    #[command(after_long_help = examples::WHY)]
+    Why(WhyArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),

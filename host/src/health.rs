@@ -1,7 +1,7 @@
 //! The host's liveness and readiness, for the probes: other parts of the host report
 //! here, and core's [`Readiness`] judges.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use davit_cluster::clock::Clock;
@@ -17,6 +17,8 @@ pub struct Health {
     /// lock can make the kubelet restart the host, or keep it from doing so.
     heartbeat: AtomicU64,
     readiness: Mutex<Readiness>,
+    /// Whether the journal records nothing. The host is ready all the same.
+    is_journal_stopped: AtomicBool,
 }
 
 impl Default for Health {
@@ -26,6 +28,7 @@ impl Default for Health {
             heartbeat: AtomicU64::new(clock.instant().as_nanos()),
             clock,
             readiness: Mutex::default(),
+            is_journal_stopped: AtomicBool::new(false),
         }
     }
 }
@@ -81,6 +84,17 @@ impl Health {
     pub fn not_ready(&self) -> Vec<String> {
         let heartbeat = self.last_heartbeat();
         self.readiness().reasons(heartbeat, self.clock.instant())
+    }
+
+    /// Sets whether a host with a journal records nothing.
+    pub fn set_journal_stopped(&self, is_stopped: bool) {
+        self.is_journal_stopped.store(is_stopped, Ordering::Relaxed);
+    }
+
+    /// Whether the host has a journal that records nothing.
+    #[must_use]
+    pub fn is_journal_stopped(&self) -> bool {
+        self.is_journal_stopped.load(Ordering::Relaxed)
     }
 
     fn last_heartbeat(&self) -> Heartbeat {

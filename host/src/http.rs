@@ -173,12 +173,23 @@ fn not_found(sentence: &str) -> Answer {
 }
 
 fn readiness(health: &Health) -> Answer {
-    let reasons = health.not_ready();
-    if reasons.is_empty() {
-        return text(StatusCode::OK, "ok\n".to_owned());
+    let (status, lines) = readiness_lines(&health.not_ready(), health.is_journal_stopped());
+    text(status, lines)
+}
+
+/// A journal that records nothing makes no host unready: its controllers are not affected.
+fn readiness_lines(reasons: &[String], is_journal_stopped: bool) -> (StatusCode, String) {
+    let (status, mut lines) = if reasons.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        let lines = reasons.iter().map(|line| format!("not ready: {line}\n"));
+        (StatusCode::SERVICE_UNAVAILABLE, lines.collect())
+    };
+    if is_journal_stopped {
+        // Everyone may read this: the error names a path.
+        lines.push_str("the journal records nothing: see the log of the host\n");
     }
-    let lines = reasons.iter().map(|line| format!("not ready: {line}\n"));
-    text(StatusCode::SERVICE_UNAVAILABLE, lines.collect())
+    (status, lines)
 }
 
 fn controller_of(path: &str) -> Option<&str> {
@@ -208,4 +219,28 @@ fn with_type(kind: &'static str, status: StatusCode, body: String) -> Answer {
     let kind = HeaderValue::from_static(kind);
     response.headers_mut().insert(CONTENT_TYPE, kind);
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_that_records_nothing_is_named_and_the_host_stays_ready() {
+        let stopped = "the journal records nothing: see the log of the host\n";
+        let reasons = ["no lists".to_owned()];
+        for (reasons, is_stopped, status, lines) in [
+            (&[][..], false, 200, "ok\n".to_owned()),
+            (&[], true, 200, format!("ok\n{stopped}")),
+            (
+                &reasons,
+                true,
+                503,
+                format!("not ready: no lists\n{stopped}"),
+            ),
+        ] {
+            let (found, text) = readiness_lines(reasons, is_stopped);
+            assert_eq!((found.as_u16(), text), (status, lines));
+        }
+    }
 }

@@ -9,11 +9,13 @@ mod queue;
 mod thread;
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_journal::{Error, Settings, Writer};
 use jiff::Timestamp;
 
+use crate::health::Health;
 use crate::metrics::JournalMetrics;
 
 pub(crate) use origin::SegmentOrigin;
@@ -42,6 +44,7 @@ pub struct Journal {
     writer: Writer,
     origin: SegmentOrigin,
     metrics: JournalMetrics,
+    health: Arc<Health>,
 }
 
 impl Journal {
@@ -54,6 +57,7 @@ impl Journal {
         settings: &JournalSettings,
         instance: String,
         metrics: JournalMetrics,
+        health: Arc<Health>,
     ) -> Result<Self, Error> {
         let storage = Settings {
             segment_age: settings.segment_age,
@@ -72,6 +76,7 @@ impl Journal {
             writer,
             origin: SegmentOrigin::of_this_process(instance),
             metrics,
+            health,
         })
     }
 

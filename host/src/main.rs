@@ -75,6 +75,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Journal(arguments) => commands::journal(&arguments.command),
         Command::Replay(arguments) => commands::replay(arguments).await,
         Command::Backtest(arguments) => Box::pin(commands::backtest(*arguments)).await,
+        Command::Why(arguments) => commands::why(&arguments),
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),

@@ -52,14 +52,15 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let namespace = arguments.namespace.namespace;
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
+    let health = Arc::new(Health::default());
     let journal = journal(
         &arguments.journal,
         arguments.leases.replica_id.as_deref(),
         &metrics,
+        &health,
     )?;
     let http2 = !arguments.http1;
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
-    let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
     let settings = config.start_settings();
     let leases = leases(&arguments.leases, settings.origin)?;
@@ -158,12 +159,18 @@ fn journal(
     arguments: &JournalArguments,
     replica: Option<&str>,
     metrics: &HostMetrics,
+    health: &Arc<Health>,
 ) -> Result<Option<Journal>> {
     let Some(settings) = arguments.settings() else {
         return Ok(None);
     };
     let instance = identity::of_replica(replica);
-    let journal = Journal::open(&settings, instance, metrics.journal.clone());
+    let journal = Journal::open(
+        &settings,
+        instance,
+        metrics.journal.clone(),
+        Arc::clone(health),
+    );
     let directory = settings.directory.display();
     let journal = journal.with_context(|| format!("--journal {directory}"))?;
     tracing::info!(%directory, "recording the journal");

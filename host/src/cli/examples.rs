@@ -180,6 +180,16 @@ Examples:
   # Another module over the last day, for a program
   davit backtest journal --controller podgc --module podgc.wasm --from 24h --output json";
 
+pub(super) const WHY: &str = "\
+Examples:
+  davit why pod default/web-0 --journal /var/lib/davit/journal
+
+  # One of several objects that had this name
+  davit why pod default/web-0 --uid UID --journal /var/lib/davit/journal
+
+  # The last two hours, for a program
+  davit why node worker-3 --journal /var/lib/davit/journal --from 2h --output json";
+
 pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm

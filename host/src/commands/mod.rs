@@ -4,7 +4,7 @@
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
 //! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`,
-//! `replay` and `backtest` read a directory, and need no cluster.
+//! `replay`, `backtest` and `why` read a directory, and need no cluster.
 
 pub mod answer;
 pub mod backtest;
@@ -21,6 +21,7 @@ mod server;
 pub mod stop;
 mod tree;
 mod version;
+mod why;
 
 use std::sync::Arc;
 
@@ -48,6 +49,7 @@ use history::Rollback;
 pub use journal::journal;
 pub use replay::replay;
 pub use version::version;
+pub use why::why;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {

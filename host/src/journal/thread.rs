@@ -14,6 +14,7 @@ use tokio::sync::oneshot;
 use super::Journal;
 use super::origin::SegmentOrigin;
 use super::queue::{Batch, JournalQueue, QueueState};
+use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
 
@@ -35,6 +36,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         writer,
         origin,
         metrics,
+        health,
     } = journal;
     let (batches, received) = mpsc::channel();
     let (done, closed) = oneshot::channel();
@@ -44,6 +46,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         writer,
         origin,
         metrics: metrics.clone(),
+        health,
         state: Arc::clone(&state),
         ask,
         asked: Some(now),
@@ -76,6 +79,7 @@ struct Recording {
     writer: Writer,
     origin: SegmentOrigin,
     metrics: JournalMetrics,
+    health: Arc<Health>,
     state: Arc<QueueState>,
     /// Asks the driver for a keyframe.
     ask: Box<dyn Fn() + Send>,
@@ -219,6 +223,7 @@ impl Recording {
     fn publish(&self) {
         let is_recording = self.open_since.is_some() && !self.has_gap;
         self.metrics.set_recording(is_recording);
+        self.health.set_journal_stopped(!is_recording);
         let totals = self.writer.totals();
         self.metrics
             .set_totals(totals.entries, totals.written_bytes, totals.bytes);

@@ -142,6 +142,8 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
         "{about:#?}"
     );
 
+    why_it_was_deleted(&bench, &about, uid);
+
     assert!(
         bench
             .printed(&["journal", "verify"], &[])
@@ -181,6 +183,65 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     bench.printed(&["journal", "cut"], &["--output", output]);
     assert!(cut.read_dir().unwrap().count() >= 2);
     assert_eq!(bench.sim.terminate(), 0);
+}
+
+/// An object that is gone: what the guest saw of it, the plan, and its outcome.
+fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
+    let execution = about.iter().find(|it| it["kind"] == "execution").unwrap();
+    let target = |field| text(execution, &format!("/target/{field}"));
+    let name = format!("{}/{}", target("namespace"), target("name"));
+    let journal = bench.journal();
+    let why = |journal: &Path, arguments: &[&str]| {
+        let mut davit = davit();
+        davit.args(["why", "pods"]).args(arguments);
+        davit.arg("--journal").arg(journal).output().unwrap()
+    };
+    for arguments in [&[&*name][..], &[&*name, "--uid", uid]] {
+        let output = why(&journal, &[arguments, &["--output", "json"]].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let page: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let object = &page["objects"][0];
+        assert_eq!(object["object"]["uid"], uid, "{page:#}");
+        assert!(object["leftCache"].is_string(), "{page:#}");
+        let decisions = object["decisions"].as_array().unwrap();
+        let deleted = |it: &&Value| it.pointer("/plans/0/execution/result") == Some(&"ok".into());
+        let decision = decisions.iter().find(deleted).unwrap();
+        assert_eq!(decision["controller"], "podgc");
+        assert_eq!(decision["plans"][0]["ruling"]["ruling"], "admitted");
+        let saw = decision["saw"]["object"].as_object().unwrap();
+        assert!(!saw.is_empty(), "{decision:#}");
+        assert!(text(decision, "/revision/configuration").starts_with("sha256:"));
+    }
+
+    let output = why(&journal, &[&name]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    for part in [
+        "left the cache at ",
+        "decided: ",
+        "ruling: admitted",
+        "executed: ok in ",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+
+    // A node that no decision is about, and that only the state before the span has.
+    let entries = bench.entries(&[]);
+    let puts = entries.iter().filter(|it| it["change"] == "put");
+    let mut names = puts.map(|it| text(it, "/object"));
+    let node = names.find(|name| !name.contains('/')).unwrap();
+    let last = text(entries.last().unwrap(), "/time");
+    let mut quiet = davit();
+    quiet.args(["why", "Node", &node, "--from", &last, "--journal"]);
+    let output = quiet.arg(&journal).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("No decision about it is recorded"), "{said}");
+
+    let output = why(&journal, &["default/never-was"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("the journal has no pods default/never-was in this span; it spans 2"));
+    let output = why(&journal.join("none"), &[&name]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[test]

@@ -12,11 +12,12 @@ use serde_json::{Value, json};
 use crate::deploy::deploy;
 
 /// The overlays with two replicas.
-const REPLICATED: [&str; 4] = [
+const REPLICATED: [&str; 5] = [
     "base",
     "overlays/dry-run",
     "overlays/enforce",
     "overlays/cache",
+    "overlays/journal",
 ];
 /// The overlays with one.
 const SINGLE: [&str; 2] = ["overlays/single", "overlays/file"];
@@ -275,6 +276,24 @@ fn the_replicas_share_the_volume_of_the_cache() {
 }
 
 #[test]
+fn each_replica_records_its_journal_on_a_volume_of_its_own() {
+    let Some(rendered) = Rendered::overlay("overlays/journal") else {
+        return;
+    };
+    let journal = rendered.arguments().journal.settings().unwrap();
+    let pod = rendered.pod();
+    let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
+    let mount = mounts.iter().find(|mount| mount["name"] == "journal");
+    let place = mount.unwrap()["mountPath"].as_str().unwrap();
+    assert!(journal.directory.starts_with(place));
+    let volumes = pod["volumes"].as_array().unwrap();
+    let volume = volumes.iter().find(|volume| volume["name"] == "journal");
+    let limit = &volume.unwrap()["emptyDir"]["sizeLimit"];
+    // The segment that is written is never removed, and comes on top.
+    assert_eq!((limit, journal.max_bytes), (&json!("2Gi"), 1 << 30));
+}
+
+#[test]
 fn the_overlay_without_custom_resources_has_none() {
     let Some(rendered) = Rendered::overlay("overlays/file") else {
         return;
@@ -306,6 +325,7 @@ fn every_component_fits_every_overlay() {
         fitting.retain(|component| match component.as_str() {
             "components/single-replica" => !SINGLE.contains(&overlay.as_str()),
             "components/cache-volume" => overlay != "overlays/cache",
+            "components/journal" => overlay != "overlays/journal",
             _ => true,
         });
         let fitting = fitting

@@ -207,7 +207,7 @@ fn target(target: &ObjectRef) -> Target {
 }
 
 /// A command, in words.
-pub(super) fn command(command: &Command) -> String {
+pub(in crate::commands) fn command(command: &Command) -> String {
     match command {
         Command::Enqueue(enqueue) => {
             let (item, after) = (&enqueue.item, enqueue.after);
@@ -224,7 +224,7 @@ pub(super) fn command(command: &Command) -> String {
 }
 
 /// A verdict, in words.
-pub(super) fn verdict(verdict: &Verdict) -> String {
+pub(in crate::commands) fn verdict(verdict: &Verdict) -> String {
     match verdict {
         Verdict::Done => "done".to_owned(),
         Verdict::Retry { reason } => format!("retry: {reason}"),

@@ -2,6 +2,7 @@
 //! works beside a running host.
 
 mod cat;
+mod follow;
 mod info;
 mod json;
 mod text;
@@ -16,6 +17,8 @@ use jiff::Timestamp;
 use super::print;
 use crate::cli::{JournalCommand, JournalCutArguments, JournalVerifyArguments};
 
+pub(super) use follow::Follower;
+pub(super) use json::{command, verdict};
 pub(super) use text::{LONGEST, decision};
 
 /// `davit journal`
@@ -86,7 +89,7 @@ fn refuse_damage(found: &Verification) -> Result<()> {
 }
 
 /// A time in microseconds since the epoch, in RFC 3339.
-fn time(micros: i64) -> String {
+pub(super) fn time(micros: i64) -> String {
     let time = Timestamp::from_microsecond(micros).unwrap_or_default();
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }

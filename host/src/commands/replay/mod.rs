@@ -27,7 +27,7 @@ use report::{FirstDifference, Report};
 /// after a difference.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct RefusedReplay(String);
+pub struct RefusedReplay(pub(super) String);
 
 /// `davit replay`
 pub async fn replay(arguments: ReplayArguments) -> Result<()> {

@@ -74,6 +74,7 @@ fn helm_renders_what_kustomize_renders() {
         "deploy/base",
         "deploy/overlays/single",
         "deploy/overlays/cache",
+        "deploy/overlays/journal",
     ] {
         let Some(expected) = kustomized(overlay) else {
             return;

@@ -1,0 +1,84 @@
+//! What a guest saw of an object, and of what the object depends on.
+
+use std::collections::BTreeMap;
+
+use davit_core::journal::RecordedCall;
+use davit_core::live::ReadRequest;
+use davit_core::object::ObjectRef;
+use serde_json::Value;
+
+use super::story::{Related, Saw};
+use crate::commands::print::{part, text_at};
+
+/// What the guest saw in a call. Fields that its watches do not declare are left out.
+pub(super) fn saw(call: &RecordedCall, object: &ObjectRef) -> Saw {
+    let seen = in_views(call, &object.uid);
+    let related = seen.values().next().map(|fields| related(call, fields));
+    Saw {
+        object: seen,
+        related: related.unwrap_or_default(),
+        live_reads: call
+            .live
+            .iter()
+            .map(|read| request(&read.request))
+            .collect(),
+        unknown: None,
+    }
+}
+
+fn in_views(call: &RecordedCall, uid: &str) -> BTreeMap<String, Value> {
+    let views = call.revision.views.iter();
+    let seen = views.filter_map(|(name, view)| {
+        let entry = call.snapshot.view(*view)?.get_by_uid(uid)?;
+        Some((name.clone(), decode(&entry.data())))
+    });
+    seen.collect()
+}
+
+/// The owners and the node, as far as the object's fields name them.
+fn related(call: &RecordedCall, fields: &Value) -> Vec<Related> {
+    let owners = part(fields, "/metadata/ownerReferences").as_array();
+    let owners = owners.into_iter().flatten().map(|owner| Related {
+        relation: "owner",
+        kind: text_at(owner, "/kind").to_owned(),
+        name: text_at(owner, "/name").to_owned(),
+        fields: in_views(call, text_at(owner, "/uid")).into_values().next(),
+    });
+    let node = text_at(fields, "/spec/nodeName");
+    let node = (!node.is_empty()).then(|| Related {
+        relation: "node",
+        kind: "Node".to_owned(),
+        name: node.to_owned(),
+        fields: node_fields(call, node),
+    });
+    owners.chain(node).collect()
+}
+
+fn node_fields(call: &RecordedCall, name: &str) -> Option<Value> {
+    let views = call.revision.views.values();
+    let mut views = views.filter_map(|view| call.snapshot.view(*view));
+    views.find_map(|view| {
+        let entry = view.get(name).filter(|it| &*it.kind.kind == "Node")?;
+        Some(decode(&entry.data()))
+    })
+}
+
+/// The keys under which an item may mean the object.
+pub(super) fn is_key_of(key: &str, object: &ObjectRef) -> bool {
+    key == object.uid || key == davit_core::object::object_key(&object.namespace, &object.name)
+}
+
+/// A live read, in words.
+fn request(request: &ReadRequest) -> String {
+    match request {
+        ReadRequest::Get(requests) => {
+            let targets = requests.iter().map(|it| it.target.to_string());
+            format!("get {}", targets.collect::<Vec<_>>().join(", "))
+        }
+        ReadRequest::List(request) => format!("list {}", request.resource),
+    }
+}
+
+fn decode(data: &[u8]) -> Value {
+    rmp_serde::from_slice(data).unwrap_or_default()
+}

@@ -1,0 +1,372 @@
+//! The decisions about one object, in order. `docs/operating.md` has the form as JSON.
+
+use std::collections::BTreeMap;
+
+use davit_core::controller::DecisionId;
+use davit_core::journal::{ExecutionEntry, RulingEntry};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::commands::journal::time;
+use crate::http::disagreements::{Step, Target};
+
+/// A decision about an object, or a call about it that failed.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReportedDecision {
+    pub(super) time: String,
+    pub(super) controller: String,
+    pub(super) revision: Revision,
+    /// The decision's name; none for the failure of a call without one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) decision: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) item: Option<Item>,
+    pub(super) saw: Saw,
+    /// What was decided.
+    #[serde(flatten)]
+    pub(super) content: Content,
+    pub(super) took_millis: u64,
+    /// How often it was decided so in a row.
+    pub(super) count: u64,
+    pub(super) last_time: String,
+}
+
+/// The revision that decided.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Revision {
+    pub(super) name: String,
+    pub(super) role: &'static str,
+    /// `sha256:…`; empty if the journal does not have the revision.
+    pub(super) module: String,
+    /// The SHA-256 of the configuration that the guest received, in the same form.
+    pub(super) configuration: String,
+}
+
+/// The work item.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Item {
+    pub(super) queue: String,
+    pub(super) key: String,
+    /// What made it due; `page` for a further page of a decision.
+    pub(super) reason: &'static str,
+    pub(super) attempt: u32,
+}
+
+/// What the guest saw.
+#[derive(Clone, Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Saw {
+    /// The object in each watch of the revision that has it, by the watch's name.
+    pub(super) object: BTreeMap<String, Value>,
+    pub(super) related: Vec<Related>,
+    pub(super) live_reads: Vec<String>,
+    /// Why it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) unknown: Option<String>,
+}
+
+/// An object that the object depends on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Related {
+    /// `owner` or `node`.
+    pub(super) relation: &'static str,
+    pub(super) kind: String,
+    pub(super) name: String,
+    /// Its fields; none if the guest's watches did not have it.
+    pub(super) fields: Option<Value>,
+}
+
+/// What two decisions have in common if one repeats the other.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Content {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) verdict: Option<String>,
+    pub(super) plans: Vec<ReportedPlan>,
+    /// How many plans the decision has about other objects.
+    pub(super) other_plans: usize,
+    pub(super) commands: Vec<String>,
+    /// Why the call failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) failure: Option<String>,
+    /// Whether the answer came too late, and counted for nothing.
+    pub(super) is_void: bool,
+}
+
+/// A plan, and its outcome.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReportedPlan {
+    pub(super) target: Target,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) steps: Vec<Step>,
+    pub(super) actions: String,
+    /// The last ruling: a plan that had to wait gets another one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) ruling: Option<ReportedRuling>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) execution: Option<ReportedExecution>,
+}
+
+/// What the gate ruled, and on which grounds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ReportedRuling {
+    pub(super) ruling: &'static str,
+    pub(super) message: String,
+}
+
+/// How the execution of a plan ended.
+#[derive(Clone, Debug, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct ReportedExecution {
+    /// `ok`, or the failure class.
+    pub(super) result: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) message: Option<String>,
+    pub(super) took_millis: u64,
+}
+
+/// Its duration is not what was decided.
+impl PartialEq for ReportedExecution {
+    fn eq(&self, other: &Self) -> bool {
+        (self.result, &self.message) == (other.result, &other.message)
+    }
+}
+
+impl ReportedDecision {
+    /// Whether it comes from the same revision and the same item. The reason that made the item
+    /// due may be another one.
+    fn is_of(&self, other: &Self) -> bool {
+        let item = |reported: &Self| {
+            let item = reported.item.as_ref();
+            item.map(|item| (item.queue.clone(), item.key.clone()))
+        };
+        self.controller == other.controller
+            && self.revision == other.revision
+            && item(self) == item(other)
+    }
+}
+
+/// The decisions about one object.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Story {
+    reported: Vec<ReportedDecision>,
+    /// The decisions with plans, by their names, until a host starts again.
+    open: BTreeMap<DecisionId, Vec<usize>>,
+}
+
+impl Story {
+    /// Adds a decision. What repeats the one before it, and has no plans whose outcome may
+    /// follow, takes no further memory.
+    pub(super) fn add(&mut self, id: DecisionId, reported: ReportedDecision) {
+        let has_plans = !reported.content.plans.is_empty();
+        let last = self
+            .reported
+            .iter_mut()
+            .rev()
+            .find(|last| last.is_of(&reported));
+        match last {
+            Some(last) if !has_plans && last.content == reported.content => repeat(last, &reported),
+            _ => {
+                if has_plans {
+                    self.open.entry(id).or_default().push(self.reported.len());
+                }
+                self.reported.push(reported);
+            }
+        }
+    }
+
+    /// A host has started: the names of decisions mean others from now on.
+    pub(super) fn restart(&mut self) {
+        self.open.clear();
+    }
+
+    pub(super) fn rule(&mut self, entry: &RulingEntry) {
+        let target = Target::from(&entry.target);
+        if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
+            plan.ruling = Some(ReportedRuling {
+                ruling: entry.ruling.as_str(),
+                message: entry.ruling.to_string(),
+            });
+        }
+    }
+
+    pub(super) fn execute(&mut self, entry: &ExecutionEntry) {
+        let target = Target::from(&entry.target);
+        if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
+            let failed = entry.outcome.failed.as_ref();
+            plan.execution = Some(ReportedExecution {
+                result: failed.map_or("ok", |(_, failure)| failure.class.as_str()),
+                message: failed.map(|(_, failure)| failure.message.clone()),
+                took_millis: millis(entry.took),
+            });
+        }
+    }
+
+    fn plan(&mut self, id: DecisionId, target: &Target, reason: &str) -> Option<&mut ReportedPlan> {
+        let pages = self.open.get(&id)?.iter().rev();
+        let is_it = |plan: &ReportedPlan| plan.target == *target && plan.reason == reason;
+        let page = pages.copied().find(|page| {
+            let reported = self.reported.get(*page);
+            reported.is_some_and(|reported| reported.content.plans.iter().any(is_it))
+        })?;
+        let plans = &mut self.reported.get_mut(page)?.content.plans;
+        plans.iter_mut().find(|plan| is_it(plan))
+    }
+
+    /// The decisions, the oldest first. Those that repeat identically are one.
+    pub(super) fn folded(self) -> Vec<ReportedDecision> {
+        let mut folded: Vec<ReportedDecision> = Vec::new();
+        for reported in self.reported {
+            let last = folded.iter_mut().rev().find(|last| last.is_of(&reported));
+            match last {
+                Some(last) if last.content == reported.content => repeat(last, &reported),
+                _ => folded.push(reported),
+            }
+        }
+        folded
+    }
+}
+
+fn repeat(first: &mut ReportedDecision, again: &ReportedDecision) {
+    first.count += again.count;
+    first.last_time.clone_from(&again.last_time);
+}
+
+pub(super) fn millis(took: std::time::Duration) -> u64 {
+    u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The time of a decision that was not repeated.
+pub(super) fn at(reported: ReportedDecision, micros: i64) -> ReportedDecision {
+    let time = time(micros);
+    ReportedDecision {
+        last_time: time.clone(),
+        time,
+        count: 1,
+        ..reported
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::controller::{CallId, ControllerId};
+
+    use super::*;
+
+    fn id(number: u64) -> DecisionId {
+        DecisionId {
+            call: CallId {
+                controller: ControllerId(1),
+                number,
+            },
+            position: 0,
+        }
+    }
+
+    fn reported(
+        seconds: i64,
+        key: &str,
+        verdict: &str,
+        plans: Vec<ReportedPlan>,
+    ) -> ReportedDecision {
+        let reported = ReportedDecision {
+            controller: "podgc".to_owned(),
+            item: Some(Item {
+                key: key.to_owned(),
+                ..Item::default()
+            }),
+            content: Content {
+                verdict: Some(verdict.to_owned()),
+                plans,
+                ..Content::default()
+            },
+            ..ReportedDecision::default()
+        };
+        at(reported, seconds * 1_000_000)
+    }
+
+    fn plan() -> ReportedPlan {
+        ReportedPlan {
+            target: Target::from(&davit_core::object::ObjectRef::default()),
+            reason: "orphaned".to_owned(),
+            message: String::new(),
+            steps: Vec::new(),
+            actions: "delete".to_owned(),
+            ruling: None,
+            execution: None,
+        }
+    }
+
+    fn summary(story: Story) -> Vec<(String, u64, String)> {
+        let folded = story.folded().into_iter();
+        let text = |time: &str| time[14..19].to_owned();
+        folded
+            .map(|reported| {
+                (
+                    text(&reported.time),
+                    reported.count,
+                    text(&reported.last_time),
+                )
+            })
+            .collect()
+    }
+
+    #[test]
+    fn decisions_that_repeat_identically_are_one_with_a_count_and_the_last_time() {
+        let mut story = Story::default();
+        for (second, key, verdict) in [
+            (1, "a", "done"),
+            (2, "b", "done"),
+            (3, "a", "done"),
+            (4, "a", "retry"),
+            (5, "a", "done"),
+        ] {
+            let number = u64::try_from(second).unwrap();
+            story.add(id(number), reported(second, key, verdict, Vec::new()));
+        }
+        let expected = [("00:01", 2, "00:03"), ("00:02", 1, "00:02")];
+        let expected = expected
+            .into_iter()
+            .chain([("00:04", 1, "00:04"), ("00:05", 1, "00:05")]);
+        let expected: Vec<_> = expected
+            .map(|(time, count, last)| (time.to_owned(), count, last.to_owned()))
+            .collect();
+        assert_eq!(summary(story), expected);
+    }
+
+    #[test]
+    fn plans_that_were_ruled_otherwise_are_not_one() {
+        let ruled = |ruling| ReportedPlan {
+            ruling: Some(ReportedRuling {
+                ruling,
+                message: String::new(),
+            }),
+            ..plan()
+        };
+        let mut story = Story::default();
+        for (second, ruling) in [(1, "not-leading"), (2, "not-leading"), (3, "admitted")] {
+            let number = u64::try_from(second).unwrap();
+            story.add(
+                id(number),
+                reported(second, "a", "done", vec![ruled(ruling)]),
+            );
+        }
+        let counts: Vec<u64> = summary(story).iter().map(|(_, count, _)| *count).collect();
+        assert_eq!(counts, [2, 1]);
+    }
+
+    #[test]
+    fn a_plan_of_an_earlier_host_gets_no_ruling_of_the_next_one() {
+        let mut story = Story::default();
+        story.add(id(1), reported(1, "a", "done", vec![plan()]));
+        let target = plan().target;
+        assert!(story.plan(id(1), &target, "orphaned").is_some());
+        assert!(story.plan(id(1), &target, "terminated").is_none());
+        story.restart();
+        assert!(story.plan(id(1), &target, "orphaned").is_none());
+    }
+}
