@@ -4,8 +4,9 @@
 //! whose term is over, or that gets no answer, ends with its connection: that must not end
 //! watches, and a renewal of a lease must not wait behind it.
 
-use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -21,12 +22,17 @@ use hyper_util::client::legacy::{Builder, Client};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use kube::client::{Body, ConfigExt as _, RustlsTlsError};
 use kube::config::Config;
+use tokio::time::timeout;
 use tower::{BoxError, Service};
 
 /// The most watches on one connection. A kube-apiserver allows 100 requests, unless
 /// `--http2-max-streams-per-connection` says otherwise. Hyper's client would let more of
 /// them wait for the end of another watch.
 const MOST_WATCHES: usize = 64;
+/// How long a watch waits for the start of its answer before another connection is tried. The
+/// server, or a proxy in front of it, may allow fewer requests than expected, and hyper's client
+/// says so to nobody. The second wait is twice as long, and so on: a server may be slow.
+const FIRST_PATIENCE: Duration = Duration::from_secs(10);
 /// How much of one watch may wait to be read, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
 /// How much of all watches of a connection may wait to be read: a watch that is not read for
@@ -48,11 +54,37 @@ pub(crate) struct WatchConnections {
 struct Shared {
     connector: Connector,
     builder: Builder,
-    open: Mutex<Vec<Arc<Connection>>>,
+    pool: Mutex<Pool>,
+}
+
+struct Pool {
+    connections: Vec<Arc<Connection>>,
+    /// The most watches on one of them.
+    most: usize,
 }
 
 /// One HTTP/2 connection; at a server without HTTP/2, a pool of connections.
-struct Connection(Client<Connector, Body>);
+struct Connection {
+    client: Client<Connector, Body>,
+    /// The watches whose answer has started.
+    open: AtomicUsize,
+}
+
+/// A watch whose answer has started: it has a place on its connection.
+struct OpenWatch(Arc<Connection>);
+
+impl OpenWatch {
+    fn new(connection: Arc<Connection>) -> Self {
+        connection.open.fetch_add(1, Ordering::Relaxed);
+        Self(connection)
+    }
+}
+
+impl Drop for OpenWatch {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl WatchConnections {
     /// The connections to the server of a configuration, without a proxy. The server chooses
@@ -72,7 +104,10 @@ impl WatchConnections {
             shared: Arc::new(Shared {
                 connector: connector(config)?,
                 builder,
-                open: Mutex::default(),
+                pool: Mutex::new(Pool {
+                    connections: Vec::new(),
+                    most: MOST_WATCHES,
+                }),
             }),
         }))
     }
@@ -81,29 +116,68 @@ impl WatchConnections {
         &self,
         request: Request<Body>,
     ) -> BoxFuture<'static, Result<Response<Answer>, BoxError>> {
-        let connection = self.connection();
+        let connections = self.clone();
+        // A watch has no body.
+        let (parts, _) = request.into_parts();
         Box::pin(async move {
-            let answer = connection.0.request(request).await?;
-            Ok(answer.map(|body| Answer {
-                body,
-                _connection: Some(connection),
-            }))
+            let mut patience = FIRST_PATIENCE;
+            loop {
+                let connection = connections.connection();
+                let request = Request::from_parts(parts.clone(), Body::empty());
+                let mut sent = pin!(connection.client.request(request));
+                loop {
+                    if let Ok(answer) = timeout(patience, &mut sent).await {
+                        let place = OpenWatch::new(Arc::clone(&connection));
+                        return Ok(answer?.map(|body| Answer {
+                            body,
+                            _place: Some(place),
+                        }));
+                    }
+                    patience *= 2;
+                    if connections.is_full(&connection) {
+                        break;
+                    }
+                }
+            }
         })
+    }
+
+    /// Whether a connection, where an answer does not start, may have no room for it: the server
+    /// answers others there. No connection gets more watches from now on.
+    fn is_full(&self, connection: &Connection) -> bool {
+        let open = connection.open.load(Ordering::Relaxed);
+        let mut pool = self.pool();
+        if open > 0 && open < pool.most {
+            tracing::warn!(
+                "the API server answers only {open} watches on one HTTP/2 connection: the others \
+                 get connections of their own (davit run --http1 gives each watch one)"
+            );
+            pool.most = open;
+        }
+        open > 0
     }
 
     /// A connection with room for one more watch.
     fn connection(&self) -> Arc<Connection> {
-        let shared = &*self.shared;
-        let mut open = shared.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pool = self.pool();
+        let most = pool.most;
         // Each watch holds its connection, and this list does.
-        let has_room = |one: &&Arc<Connection>| Arc::strong_count(one) <= MOST_WATCHES;
-        if let Some(connection) = open.iter().find(has_room) {
+        let watches = |one: &Arc<Connection>| Arc::strong_count(one).saturating_sub(1);
+        let mut room = pool.connections.iter().filter(|one| watches(one) < most);
+        if let Some(connection) = room.next() {
             return Arc::clone(connection);
         }
-        let client = shared.builder.build(shared.connector.clone());
-        let connection = Arc::new(Connection(client));
-        open.push(Arc::clone(&connection));
+        let connection = Arc::new(Connection {
+            client: self.shared.builder.build(self.shared.connector.clone()),
+            open: AtomicUsize::new(0),
+        });
+        pool.connections.push(Arc::clone(&connection));
         connection
+    }
+
+    fn pool(&self) -> MutexGuard<'_, Pool> {
+        let pool = self.shared.pool.lock();
+        pool.unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -166,10 +240,7 @@ where
         let sent = self.requests.call(request);
         Box::pin(async move {
             let answer = sent.await.map_err(Into::into)?;
-            Ok(answer.map(|body| Answer {
-                body,
-                _connection: None,
-            }))
+            Ok(answer.map(|body| Answer { body, _place: None }))
         })
     }
 }
@@ -183,8 +254,8 @@ fn is_watch(request: &Request<Body>) -> bool {
 /// The body of an answer.
 pub(crate) struct Answer {
     body: Incoming,
-    /// Held until the watch ends: it takes a place on the connection.
-    _connection: Option<Arc<Connection>>,
+    /// Held until the watch ends.
+    _place: Option<OpenWatch>,
 }
 
 impl http_body::Body for Answer {

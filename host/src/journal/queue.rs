@@ -9,6 +9,7 @@ use davit_core::journal::JournalItem;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
 
@@ -27,6 +28,7 @@ pub(crate) struct JournalQueue {
     pub(super) batches: Sender<Batch>,
     pub(super) state: Arc<QueueState>,
     pub(super) metrics: JournalMetrics,
+    pub(super) health: Arc<Health>,
     /// Answered when the thread has closed the journal.
     pub(super) closed: oneshot::Receiver<()>,
 }
@@ -92,7 +94,7 @@ impl JournalQueue {
         if !self.state.enter(items.iter().map(JournalItem::bytes).sum()) {
             self.metrics.dropped(count);
             // The thread may hang, and say nothing.
-            self.metrics.set_recording(false);
+            self.note_stop();
             if let Some(suppressed) = FULL.admit("the queue is full") {
                 tracing::warn!(
                     "the journal drops entries: the disk does not keep up; it records again \
@@ -106,8 +108,14 @@ impl JournalQueue {
         if self.batches.send(batch).is_err() {
             // The thread has failed, which its own message reports.
             self.metrics.dropped(count);
-            self.metrics.set_recording(false);
+            self.note_stop();
         }
+    }
+
+    /// Nothing is recorded until the thread says otherwise.
+    pub(super) fn note_stop(&self) {
+        self.metrics.set_recording(false);
+        self.health.set_journal_stopped(true);
     }
 
     /// Waits until the thread has written everything and closed the segment.
@@ -137,6 +145,7 @@ mod tests {
             batches,
             state: Arc::default(),
             metrics: HostMetrics::new().unwrap().journal,
+            health: Arc::default(),
             closed,
         };
         (queue, received, done)
@@ -166,7 +175,7 @@ mod tests {
         let (queue, received, _done) = queue();
         queue.send(full());
         queue.send(records(1));
-        assert!(queue.state.has_gap());
+        assert!(queue.state.has_gap() && queue.health.is_journal_stopped());
         let first = received.try_recv().unwrap();
         queue.state.leave(bytes(&first.items));
         assert!(queue.state.is_empty() && !first.follows_gap);

@@ -46,7 +46,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         writer,
         origin,
         metrics: metrics.clone(),
-        health,
+        health: Arc::clone(&health),
         state: Arc::clone(&state),
         ask,
         asked: Some(now),
@@ -64,15 +64,18 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         // The host may not wait for it.
         let _ = done.send(());
     });
-    if let Err(error) = started {
-        tracing::error!(%error, "the journal's thread cannot be started: nothing is recorded");
-    }
-    JournalQueue {
+    let queue = JournalQueue {
         batches,
         state,
         metrics,
+        health,
         closed,
+    };
+    if let Err(error) = started {
+        tracing::error!(%error, "the journal's thread cannot be started: nothing is recorded");
+        queue.note_stop();
     }
+    queue
 }
 
 struct Recording {

@@ -117,6 +117,25 @@ async fn watches_share_connections() {
     assert_eq!(server.http.connections(), 3);
 }
 
+/// A proxy in front of the API server may allow fewer, and no watch fails.
+#[tokio::test]
+async fn watches_get_more_connections_at_a_server_that_allows_few_requests_on_each() {
+    let server = Server::start().await;
+    server.http.limit_streams(4);
+    let client = server.client().await;
+    let names: Vec<String> = (0..10).map(|number| format!("n{number}")).collect();
+    let open = names.iter().map(|name| Watch::open(&client, name));
+    let mut watches = join_all(open).await;
+    assert_eq!(server.http.connections(), 3);
+    for (name, watch) in names.iter().zip(&mut watches) {
+        server.config_map(name, name, 1);
+        assert_eq!(watch.next().await, *name);
+    }
+    // The next ones need not wait.
+    let next = timeout(Duration::from_secs(5), Watch::open(&client, "another"));
+    assert!(next.await.is_ok());
+}
+
 #[tokio::test]
 async fn http_2_can_be_disabled() {
     let server = Server::start().await;

@@ -3,6 +3,8 @@
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use http::Version;
 use hyper::body::Incoming;
@@ -29,6 +31,8 @@ pub struct Server {
     address: SocketAddr,
     scheme: &'static str,
     accepting: JoinHandle<()>,
+    /// The most requests at once on an HTTP/2 connection that is opened.
+    streams: Arc<AtomicU32>,
     /// Changes when the open connections are to take no more requests.
     drained: watch::Sender<()>,
 }
@@ -59,10 +63,18 @@ impl Server {
     ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         let drained = watch::Sender::new(());
+        let streams = Arc::new(AtomicU32::new(MOST_STREAMS));
         Ok(Server {
             address: listener.local_addr()?,
             scheme: if tls.is_some() { "https" } else { "http" },
-            accepting: tokio::spawn(accept(listener, sim, tls, drained.clone())),
+            accepting: tokio::spawn(accept(
+                listener,
+                sim,
+                tls,
+                Arc::clone(&streams),
+                drained.clone(),
+            )),
+            streams,
             drained,
         })
     }
@@ -71,6 +83,12 @@ impl Server {
     /// does with `--goaway-chance`. Requests under way continue.
     pub fn drain(&self) {
         self.drained.send_replace(());
+    }
+
+    /// Allows so many requests at once on each HTTP/2 connection from now on, as some proxies in
+    /// front of an API server do.
+    pub fn limit_streams(&self, most: u32) {
+        self.streams.store(most, Ordering::Relaxed);
     }
 
     /// The number of open connections.
@@ -102,6 +120,7 @@ async fn accept(
     listener: TcpListener,
     sim: Sim,
     tls: Option<TlsAcceptor>,
+    streams: Arc<AtomicU32>,
     drained: watch::Sender<()>,
 ) {
     // Dropped with this task, and with it every connection.
@@ -111,7 +130,9 @@ async fn accept(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
                     let drained = drained.subscribe();
-                    connections.spawn(serve(stream, sim.clone(), tls.clone(), drained));
+                    let streams = streams.load(Ordering::Relaxed);
+                    let served = serve(stream, sim.clone(), tls.clone(), streams, drained);
+                    connections.spawn(served);
                 }
                 // Out of file descriptors, most likely: let some close.
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
@@ -125,6 +146,7 @@ async fn serve(
     stream: Connection,
     sim: Sim,
     tls: Option<TlsAcceptor>,
+    streams: u32,
     drained: watch::Receiver<()>,
 ) {
     // Events are small and must not wait for each other.
@@ -138,10 +160,10 @@ async fn serve(
                     Some(HTTP2) => Version::HTTP_2,
                     _ => Version::HTTP_11,
                 };
-                serve_http(stream, version, peer, sim, drained).await;
+                serve_http(stream, version, peer, sim, streams, drained).await;
             }
         }
-        _ => serve_http(stream, Version::HTTP_11, peer, sim, drained).await,
+        _ => serve_http(stream, Version::HTTP_11, peer, sim, streams, drained).await,
     }
 }
 
@@ -157,6 +179,7 @@ async fn serve_http(
     version: Version,
     peer: Option<SocketAddr>,
     sim: Sim,
+    streams: u32,
     mut drained: watch::Receiver<()>,
 ) {
     let service = service_fn(move |mut request: http::Request<Incoming>| {
@@ -173,7 +196,7 @@ async fn serve_http(
         let mut builder = http2::Builder::new(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
-            .max_concurrent_streams(MOST_STREAMS);
+            .max_concurrent_streams(streams);
         let mut connection = pin!(builder.serve_connection(stream, service));
         let _ = tokio::select! {
             ended = &mut connection => ended,

@@ -90,7 +90,8 @@ impl Lives {
     /// Takes the next entry.
     pub(super) fn entry(&mut self, time: i64, record: &Record) {
         match &record.entry {
-            Entry::Keyframe { is_start: true } => {
+            // The whole state follows, also after a gap in which objects may have gone.
+            Entry::Keyframe { .. } => {
                 self.specs.clear();
                 for life in self.by_uid.values_mut() {
                     life.slots.clear();
@@ -222,6 +223,27 @@ mod tests {
         assert!(!ObjectQuery::new("pod", "web-0", None).is(&pod("a"), None));
         let other = ObjectQuery::new("pod", "default/web-0", Some("b"));
         assert!(!other.is(&pod("a"), None));
+    }
+
+    /// It was deleted while nothing was recorded.
+    #[test]
+    fn an_object_that_a_keyframe_does_not_have_has_left_the_cache() {
+        let mut lives = Lives::new(ObjectQuery::new("pod", "default/web-0", None));
+        lives.named(1, &pod("first"));
+        let life = lives.by_uid.get_mut("first").unwrap();
+        life.slots.insert(7, SegmentId(1));
+        life.was_cached = true;
+        for (time, entry) in [
+            (5, Entry::Keyframe { is_start: false }),
+            (6, Entry::KeyframeEnd),
+        ] {
+            let now = davit_core::time::Now::default();
+            lives.entry(time, &Record { now, entry });
+        }
+        let [life] = &*lives.into_all() else {
+            panic!("one object");
+        };
+        assert_eq!(life.left, Some(6));
     }
 
     #[test]

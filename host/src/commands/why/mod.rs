@@ -34,7 +34,16 @@ pub fn why(arguments: &WhyArguments) -> Result<()> {
     let mut reading = Reading::new(&reader, arguments.span.micros());
     let objects = reading.objects(arguments).with_context(refused)?;
     if objects.is_empty() {
-        bail!("{}", absent(arguments, &reader));
+        let absent = absent(arguments, &reader);
+        // It may be in the part that cannot be read.
+        return Err(match reading.damage {
+            Some(damage) => RefusedReplay(format!(
+                "a part of the journal cannot be read, and the rest does not answer: {damage}; \
+                 {absent}"
+            ))
+            .into(),
+            None => anyhow::Error::msg(absent),
+        });
     }
     let stories = reading.stories(objects).with_context(refused)?;
     print::out(&match arguments.output {

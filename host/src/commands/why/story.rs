@@ -30,6 +30,9 @@ pub(super) struct ReportedDecision {
     /// How often it was decided so in a row.
     pub(super) count: u64,
     pub(super) last_time: String,
+    /// What the guest saw the last time; none if it saw the same as the first time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) last_saw: Option<Saw>,
 }
 
 /// The revision that decided.
@@ -55,7 +58,7 @@ pub(super) struct Item {
 }
 
 /// What the guest saw.
-#[derive(Clone, Debug, Default, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Saw {
     /// The object in each watch of the revision that has it, by the watch's name.
@@ -234,6 +237,8 @@ impl Story {
 fn repeat(first: &mut ReportedDecision, again: &ReportedDecision) {
     first.count += again.count;
     first.last_time.clone_from(&again.last_time);
+    let last = again.last_saw.as_ref().unwrap_or(&again.saw);
+    first.last_saw = (*last != first.saw).then(|| last.clone());
 }
 
 pub(super) fn millis(took: std::time::Duration) -> u64 {
@@ -313,6 +318,26 @@ mod tests {
                 )
             })
             .collect()
+    }
+
+    /// A pod that fails: the guest decides the same, and has seen it.
+    #[test]
+    fn a_repeated_decision_has_what_the_guest_saw_the_last_time() {
+        let phases = ["Running", "Failed", "Running"];
+        for (count, last) in [(1, None), (2, Some("Failed")), (3, None)] {
+            let mut story = Story::default();
+            for (number, phase) in (1..).zip(&phases[..count]) {
+                let mut one = reported(number, "a", "done", Vec::new());
+                one.saw.object.insert("pods".to_owned(), (*phase).into());
+                story.add(id(number.unsigned_abs()), one);
+            }
+            let [folded] = &*story.folded() else {
+                panic!("{count} are one");
+            };
+            assert_eq!(folded.saw.object["pods"], "Running");
+            let seen = folded.last_saw.as_ref().map(|saw| &saw.object["pods"]);
+            assert_eq!(seen, last.map(serde_json::Value::from).as_ref());
+        }
     }
 
     #[test]

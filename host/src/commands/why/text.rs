@@ -96,6 +96,10 @@ fn reported(reported: &ReportedDecision) -> String {
     if reported.count > 1 {
         let (count, last) = (reported.count, &reported.last_time);
         let _ = write!(text, "\n  the same {count} times, the last at {last}");
+        if let Some(last) = &reported.last_saw {
+            text.push_str("\n  The last time it");
+            saw(&mut text, last);
+        }
     }
     text
 }
