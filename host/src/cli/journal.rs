@@ -217,6 +217,8 @@ pub enum BacktestFormat {
     Text,
     /// A JSON object.
     Json,
+    /// A page for a browser, which needs nothing else.
+    Html,
 }
 
 /// A time, or how long ago it was.

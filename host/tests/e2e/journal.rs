@@ -331,6 +331,15 @@ fn another_policy_is_tested_on_a_recorded_history() {
     let text = bench.printed(&["backtest"], &["--controller", "podgc"]);
     assert!(text.contains(&format!("agree {gone} ")), "{text}");
     assert!(text.contains("not modelled:"), "{text}");
+    let page = ["--controller", "podgc", "--output", "html"];
+    let page = bench.printed(&["backtest"], &page);
+    assert!(page.starts_with("<!DOCTYPE html>"), "{page}");
+    assert!(page.contains(&format!("<b>{gone}</b> objects")), "{page}");
+    assert!(page.contains("<svg") && page.contains("<h2>Not modelled</h2>"));
+    // It needs nothing else.
+    for other in ["<script", "src=", "href=", "url("] {
+        assert!(!page.contains(other), "{page}");
+    }
 
     // Another one waits so long that it deletes nothing in time.
     let config = bench.directory.path().join("config.yaml");

@@ -1,6 +1,8 @@
 //! `davit backtest`: what another policy would have done on the history of a journal.
 
+mod counts;
 mod guest;
+mod html;
 mod policy;
 mod text;
 
@@ -33,6 +35,7 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     let report = run(arguments).await.with_context(refused)?;
     let text = match format {
         BacktestFormat::Text => text::text(&report),
+        BacktestFormat::Html => html::html(&report),
         BacktestFormat::Json => {
             serde_json::to_string_pretty(&report).context("cannot be written as JSON")?
         }

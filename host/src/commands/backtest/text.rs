@@ -1,11 +1,12 @@
 //! The report as text.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::time::Duration;
 
-use davit_core::backtest::{Report, Side, Spread, Surprise};
+use davit_core::backtest::{Policy, Report, Side, Spread, Surprise};
 use davit_core::untrusted::line;
 
+use super::counts::{CountList, HOUR, lists};
 use crate::commands::journal::LONGEST;
 use crate::commands::print::{span, table};
 
@@ -22,17 +23,13 @@ pub(super) fn text(report: &Report) -> String {
         activity,
         ..
     } = report;
-    let is_loop = match (policy.closed_loop, policy.keep) {
-        (false, _) => "open loop",
-        (true, false) => "closed loop",
-        (true, true) => "closed loop, deleted objects are kept",
-    };
     let mut lines = vec![
         format!(
-            "{}: revision {} ({}), {is_loop}",
+            "{}: revision {} ({}), {}",
             line(controller, LONGEST),
             policy.revision,
-            policy.module
+            policy.module,
+            loop_of(policy)
         ),
         format!(
             "{} to {}: {} entries, {} calls, {} failed",
@@ -48,9 +45,7 @@ pub(super) fn text(report: &Report) -> String {
     ];
     lines.extend(spread("earlier", &agreement.earlier));
     lines.extend(spread("later", &agreement.later));
-    for (title, candidate, recorded) in lists(report) {
-        lines.extend(counts(title, candidate, recorded));
-    }
+    lines.extend(lists(report).iter().map(counts));
     if report.guardrail_trip_count > 0 {
         lines.push(format!(
             "\nguardrails tripped {} times:",
@@ -110,70 +105,48 @@ fn sides(candidate: &Side, recorded: &Side) -> String {
     ])
 }
 
-type Counts = BTreeMap<String, u64>;
-
-fn lists(report: &Report) -> [(&'static str, &Counts, &Counts); 5] {
-    let (candidate, recorded) = (&report.candidate, &report.recorded);
-    [
-        ("reason", &candidate.by_reason, &recorded.by_reason),
-        ("namespace", &candidate.by_namespace, &recorded.by_namespace),
-        ("kind", &candidate.by_kind, &recorded.by_kind),
-        (
-            "owner kind",
-            &candidate.by_owner_kind,
-            &recorded.by_owner_kind,
-        ),
-        ("hour", &candidate.by_hour, &recorded.by_hour),
-    ]
-}
-
-/// The counts of both sides, the largest of the candidate first; hours in their order.
-fn counts(title: &str, candidate: &Counts, recorded: &Counts) -> Option<String> {
-    let mut names: Vec<&String> = candidate.keys().chain(recorded.keys()).collect();
-    names.sort();
-    names.dedup();
-    if names.is_empty() {
-        return None;
-    }
-    let count = |of: &Counts, name: &String| of.get(name).copied().unwrap_or(0);
-    if title != "hour" {
-        names.sort_by_key(|name| {
-            let both = (count(candidate, name), count(recorded, name));
-            std::cmp::Reverse(both)
-        });
-    }
-    let most = if title == "hour" {
+/// The deletions of both sides by a property.
+fn counts(list: &CountList<'_>) -> String {
+    let most = if list.title == HOUR {
         usize::MAX
     } else {
         MOST_VALUES
     };
-    let mut rows = vec![vec![
-        title.to_owned(),
-        "candidate".to_owned(),
-        "recorded".to_owned(),
-    ]];
-    rows.extend(names.iter().take(most).map(|name| {
-        let (candidate, recorded) = (count(candidate, name), count(recorded, name));
-        vec![line(name, 60), candidate.to_string(), recorded.to_string()]
+    let title = [list.title, "candidate", "recorded"];
+    let mut rows = vec![title.map(str::to_owned).to_vec()];
+    rows.extend(list.rows.iter().take(most).map(|row| {
+        let counts = [row.candidate, row.recorded].map(|count| count.to_string());
+        [vec![line(row.name, 60)], counts.to_vec()].concat()
     }));
-    if names.len() > most {
-        let left = names.len() - most;
+    let left = list.rows.len().saturating_sub(most);
+    if left > 0 {
         rows.push(vec![format!("and {left} more")]);
     }
-    Some(format!("\n{}", table(&rows)))
+    format!("\n{}", table(&rows))
+}
+
+/// Whether the deletions of a policy take effect for itself.
+pub(super) fn loop_of(policy: &Policy) -> &'static str {
+    match (policy.closed_loop, policy.keep) {
+        (false, _) => "open loop",
+        (true, false) => "closed loop",
+        (true, true) => "closed loop, deleted objects are kept",
+    }
+}
+
+/// A time between two deletions.
+pub(super) fn seconds(seconds: f64) -> String {
+    if seconds < 120.0 {
+        format!("{seconds:.1}s")
+    } else {
+        span(Duration::from_secs_f64(seconds).as_secs())
+    }
 }
 
 fn spread(title: &str, spread: &Spread) -> Option<String> {
     if spread.count == 0 {
         return None;
     }
-    let seconds = |seconds: f64| {
-        if seconds < 120.0 {
-            format!("{seconds:.1}s")
-        } else {
-            span(std::time::Duration::from_secs_f64(seconds).as_secs())
-        }
-    };
     Some(format!(
         "  {} {title}: median {}, p90 {}, max {}",
         spread.count,

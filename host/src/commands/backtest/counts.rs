@@ -1,0 +1,100 @@
+//! The deletions of both sides, by reason, namespace and so on.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use davit_core::backtest::Report;
+
+/// What [`CountList::title`] calls the list by hour, which is in the order of time.
+pub(super) const HOUR: &str = "hour";
+
+/// The deletions of both sides by one property.
+#[derive(Debug)]
+pub(super) struct CountList<'a> {
+    /// The property.
+    pub(super) title: &'static str,
+    /// Its values, those with the most deletions of the candidate first; hours in their order.
+    pub(super) rows: Vec<CountRow<'a>>,
+}
+
+/// The deletions of both sides with one value of a property.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CountRow<'a> {
+    /// The value.
+    pub(super) name: &'a str,
+    /// The deletions of the candidate.
+    pub(super) candidate: u64,
+    /// The deletions of the recorded controller.
+    pub(super) recorded: u64,
+}
+
+/// The lists of a report that are not empty.
+pub(super) fn lists(report: &Report) -> Vec<CountList<'_>> {
+    let (candidate, recorded) = (&report.candidate, &report.recorded);
+    let all = [
+        ("reason", &candidate.by_reason, &recorded.by_reason),
+        ("namespace", &candidate.by_namespace, &recorded.by_namespace),
+        ("kind", &candidate.by_kind, &recorded.by_kind),
+        (
+            "owner kind",
+            &candidate.by_owner_kind,
+            &recorded.by_owner_kind,
+        ),
+        (HOUR, &candidate.by_hour, &recorded.by_hour),
+    ];
+    let lists = all.map(|(title, candidate, recorded)| CountList {
+        title,
+        rows: rows(candidate, recorded, title == HOUR),
+    });
+    let lists = lists.into_iter().filter(|list| !list.rows.is_empty());
+    lists.collect()
+}
+
+fn rows<'a>(
+    candidate: &'a BTreeMap<String, u64>,
+    recorded: &'a BTreeMap<String, u64>,
+    is_in_order: bool,
+) -> Vec<CountRow<'a>> {
+    let mut both: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+    for (name, count) in candidate {
+        both.entry(name).or_default().0 = *count;
+    }
+    for (name, count) in recorded {
+        both.entry(name).or_default().1 = *count;
+    }
+    let mut both: Vec<_> = both.into_iter().collect();
+    if !is_in_order {
+        both.sort_by_key(|(_, counts)| Reverse(*counts));
+    }
+    let row = |(name, (candidate, recorded))| CountRow {
+        name,
+        candidate,
+        recorded,
+    };
+    both.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
+        all.iter()
+            .map(|(name, count)| ((*name).to_owned(), *count))
+            .collect()
+    }
+
+    #[test]
+    fn the_most_deletions_of_the_candidate_come_first_but_hours_in_their_order() {
+        let candidate = counts(&[("a", 1), ("c", 7)]);
+        let recorded = counts(&[("a", 2), ("b", 3)]);
+        let names = |is_in_order| {
+            let rows = rows(&candidate, &recorded, is_in_order);
+            let row =
+                |one: &CountRow<'_>| format!("{} {} {}", one.name, one.candidate, one.recorded);
+            rows.iter().map(row).collect::<Vec<_>>()
+        };
+        assert_eq!(names(false), ["c 7 0", "a 1 2", "b 0 3"]);
+        assert_eq!(names(true), ["a 1 2", "b 0 3", "c 7 0"]);
+    }
+}
