@@ -26,10 +26,13 @@ fn main() -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // On one line, and with each cause once.
+            // On one line, and with each cause once. Texts of clusters and journals are among
+            // them: no character controls the terminal.
             let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
-            eprintln!("davit: {}", words.join(" "));
+            let is_safe = |character: &char| !character.is_control();
+            let text: String = words.join(" ").chars().filter(is_safe).collect();
+            eprintln!("davit: {text}");
             if error.is::<NoAnswer>() {
                 ExitCode::from(NO_ANSWER)
             } else if error.is::<RefusedReplay>() || error.is::<RefusedBacktest>() {

@@ -254,12 +254,13 @@ impl Cluster {
             return Err(WriteError::NotModelled);
         }
         let patches = self.overlay.patches.entry(uid.clone()).or_default();
-        if !patches.contains(patch) {
-            if patches.len() == MOST_PATCHES {
-                patches.remove(0);
-            }
-            patches.push(patch.clone());
+        // The last one decides: an earlier one that is the same adds nothing.
+        patches.retain(|one| one != patch);
+        if patches.len() == MOST_PATCHES {
+            // Without one of them, the object would be another one.
+            return Err(WriteError::NotModelled);
         }
+        patches.push(patch.clone());
         let version = self.history.touch(&uid);
         for (_, held) in self.overlay.kept.get_mut(&uid).into_iter().flatten() {
             held.version = version;

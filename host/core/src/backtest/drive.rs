@@ -175,7 +175,10 @@ impl<G: Clone> Backtest<G> {
             (Phase::Complete, Entry::Keyframe { is_start: false }) => {
                 self.phase = Phase::KnownKeyframe;
             }
-            (Phase::Empty | Phase::Complete, Entry::Keyframe { .. }) => {
+            (Phase::Empty | Phase::Complete, Entry::Keyframe { is_start }) => {
+                // A host that starts lacks nothing of the one before it.
+                let is_lost = self.phase == Phase::Empty && !is_start;
+                self.notes.losses += u64::from(is_lost && self.machine.is_some());
                 self.phase = Phase::Keyframe;
                 self.restart();
             }
@@ -493,7 +496,8 @@ impl<G: Clone> Backtest<G> {
     }
 
     /// The report.
-    pub(super) fn report(self, policy: Policy, started: Now) -> Report {
+    pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
+        self.notes.losses += u64::from(self.phase == Phase::Empty);
         let notes = self.notes();
         let time = self.now.instant.since(started.instant);
         let found = self.comparison.finish(self.now.instant);
@@ -503,7 +507,7 @@ impl<G: Clone> Backtest<G> {
             span: Span {
                 from: times::precise_time(started.wall),
                 to: times::precise_time(self.now.wall),
-                seconds: time.saturating_sub(self.timeline.gaps).as_secs_f64(),
+                seconds: time.as_secs_f64(),
             },
             candidate: found.candidate,
             recorded: found.recorded,

@@ -24,6 +24,8 @@ pub(super) struct Feed {
     pub(super) fields: FieldTree,
     /// The recorded list that feeds it; none while the journal has none.
     source: Option<Source>,
+    /// Whether a recorded list has fed it.
+    was_fed: bool,
     /// Since when it has no source.
     pub(super) waits_since: Instant,
 }
@@ -46,6 +48,7 @@ impl Feed {
             spec,
             fields,
             source: None,
+            was_fed: false,
             waits_since: now,
         }
     }
@@ -97,6 +100,7 @@ impl Feed {
             filters: list.spec.namespace != self.spec.namespace,
         });
         self.source = source;
+        self.was_fed |= source.is_some();
         if former.is_some() && source.is_none() {
             self.waits_since = now;
         }
@@ -165,7 +169,9 @@ impl Feed {
                 fields: path.to_owned(),
             });
         }
-        if self.is_fed() {
+        // A list that was recorded may be away for a while: a host starts, and the journal may
+        // end before it has listed.
+        if self.is_fed() || self.was_fed {
             return None;
         }
         let lists = history.lists().map(|(_, list)| list);

@@ -235,7 +235,6 @@ impl<G: Clone> Backtest<G> {
         self.phase = Phase::Empty;
         self.next = None;
         self.timeline.lose();
-        self.notes.losses += u64::from(self.machine.is_some());
     }
 
     /// The next call into the guest. None when the entry that was offered is applied and the

@@ -64,7 +64,8 @@ pub struct Span {
     pub from: String,
     /// The end, in RFC 3339.
     pub to: String,
-    /// The time between both, without the time in which nobody recorded, in seconds.
+    /// The time that passed for the policy, in seconds: without the time in which nobody
+    /// recorded.
     pub seconds: f64,
 }
 
@@ -237,6 +238,8 @@ pub(super) fn not_modelled() -> Vec<String> {
          admission and the client-side rate of requests are not modelled.",
         "Objects that the policy would have created are counted, and do not exist afterwards. JSON \
          patches are not applied.",
+        "No time passes for the policy while nobody records. Deletions of one side near the start or \
+         the end of the span may have been the other side's before or after it.",
         "The age of a change counts from the start of the span if it happened before.",
     ];
     all.map(str::to_owned).to_vec()

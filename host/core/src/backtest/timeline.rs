@@ -1,47 +1,38 @@
 //! One timeline for the hosts of a journal: the monotonic clock of each starts again.
 
-use std::time::Duration;
-
 use crate::journal::Entry;
-use crate::time::{Instant, Now, Wall};
+use crate::time::{Instant, Now};
 
 /// The clocks of the entries, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct Timeline {
     /// The monotonic time of the present host, and that of the timeline, at one moment.
     base: Option<(Instant, Instant)>,
-    last: Option<(Instant, Wall)>,
-    /// The time in which nobody recorded.
-    pub(super) gaps: Duration,
+    last: Option<Instant>,
 }
 
 impl Timeline {
     /// The time of an entry. The first host's clock is that of the timeline; a later host
-    /// continues as much later as the wall clock says.
+    /// continues where the former one ended. Nobody knows what happened in between: a policy
+    /// that lived through it would act on a cluster that stands still.
     pub(super) fn at(&mut self, now: Now, entry: &Entry) -> Now {
         let starts = matches!(entry, Entry::Keyframe { is_start: true });
         let (of_host, of_all) = match (self.base, self.last) {
             (Some(base), _) if !starts => base,
-            (_, None) => (now.instant, now.instant),
-            (_, Some((last, wall))) => {
-                let millis = now.wall.0.saturating_sub(wall.0).max(0).unsigned_abs();
-                let gap = Duration::from_millis(millis);
-                self.gaps += gap;
-                (now.instant, last.after(gap))
-            }
+            (_, last) => (now.instant, last.unwrap_or(now.instant)),
         };
         self.base = Some((of_host, of_all));
         let instant = of_all.after(now.instant.since(of_host));
         // The machine's time never goes back.
-        let instant = self.last.map_or(instant, |(last, _)| instant.max(last));
-        self.last = Some((instant, now.wall));
+        let instant = self.last.map_or(instant, |last| instant.max(last));
+        self.last = Some(instant);
         Now {
             instant,
             wall: now.wall,
         }
     }
 
-    /// Entries are missing: the next one follows as the wall clock says.
+    /// Entries are missing: the next one follows at once.
     pub(super) const fn lose(&mut self) {
         self.base = None;
     }
@@ -49,7 +40,10 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+    use crate::time::Wall;
 
     fn at(timeline: &mut Timeline, seconds: u64, wall: i64, is_start: bool) -> u64 {
         let now = Now {
@@ -61,13 +55,16 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_starts_later_continues_the_timeline() {
+    fn a_host_that_starts_later_continues_where_the_former_one_ended() {
         let mut timeline = Timeline::default();
         assert_eq!(at(&mut timeline, 100, 1_000, true), 100);
         assert_eq!(at(&mut timeline, 160, 1_060, false), 160);
-        assert_eq!(at(&mut timeline, 1, 1_090, true), 190);
-        assert_eq!(at(&mut timeline, 11, 1_100, false), 200);
-        assert_eq!(timeline.gaps, Duration::from_secs(30));
+        assert_eq!(at(&mut timeline, 1, 1_090, true), 160);
+        assert_eq!(at(&mut timeline, 11, 1_100, false), 170);
+        // Decades later, as after a start with a wrong clock.
+        assert_eq!(at(&mut timeline, 0, 1_795_176_000, true), 170);
+        timeline.lose();
+        assert_eq!(at(&mut timeline, 7_000, 1_795_186_000, false), 170);
     }
 
     #[test]

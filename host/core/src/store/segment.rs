@@ -8,7 +8,7 @@ use crate::path::FieldTree;
 
 /// The number of a segment; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SegmentId(pub(crate) u32);
+pub struct SegmentId(pub u32);
 
 /// One list of a resource's objects. Watches with the same resource and selectors share
 /// it, whatever fields each of them reads.

@@ -12,10 +12,11 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use davit_core::backtest::{Backtest, BacktestSettings, Report, Threshold};
 use davit_core::journal::decode;
+use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
-use super::journal::open;
+use super::journal::{LONGEST, open};
 use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
 use crate::journal::SegmentOrigin;
@@ -40,7 +41,7 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
             serde_json::to_string_pretty(&report).context("cannot be written as JSON")?
         }
     };
-    print::out(&text)?;
+    print::out(&text).with_context(refused)?;
     let exceeded = thresholds.iter().filter(|one| one.is_exceeded(&report));
     let exceeded: Vec<String> = exceeded.map(|one| described(*one, &report)).collect();
     if exceeded.is_empty() {
@@ -152,15 +153,18 @@ impl Session {
     fn finish(self) -> Result<Report> {
         if self.source.is_some() {
             let known: Vec<&str> = self.backtest.controllers().collect();
-            let known = if known.is_empty() {
-                "no controller".to_owned()
-            } else {
-                known.join(", ")
+            if !self.backtest.is_complete() {
+                bail!("the journal has no keyframe in this span that can be read");
+            }
+            let controller = &self.controller;
+            if known.contains(&controller.as_str()) {
+                bail!("{controller} does not run in this span: no revision is recorded in it");
+            }
+            let known = match untrusted::line(&known.join(", "), LONGEST) {
+                none if none.is_empty() => "none".to_owned(),
+                known => known,
             };
-            bail!(
-                "the journal has no controller {} that runs in this span, only: {known}",
-                self.controller
-            );
+            bail!("the journal has no controller {controller} in this span, only: {known}");
         }
         Ok(self.backtest.finish()?)
     }

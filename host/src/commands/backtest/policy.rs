@@ -138,10 +138,8 @@ impl PolicySource {
             is_shipped: recorded.grant == Grant::Declared,
         };
         let grant = recorded.grant.clone();
-        let spec = spec.and_then(|spec| serde_json::from_str::<Value>(spec).ok());
-        let spec = spec.and_then(|spec| ControllerSpec::read(&spec).ok());
         let settings = match spec {
-            Some(spec) => spec.settings(grant),
+            Some(spec) => recorded_spec(spec)?.settings(grant),
             None => Settings {
                 grant,
                 ..Settings::default()
@@ -149,6 +147,13 @@ impl PolicySource {
         };
         Ok((loaded, settings))
     }
+}
+
+/// The recorded spec. Without it, its guardrails would be missing.
+fn recorded_spec(spec: &str) -> Result<ControllerSpec> {
+    let attempt = "the recorded spec cannot be read: use --spec";
+    let spec: Value = serde_json::from_str(spec).context(attempt)?;
+    ControllerSpec::read(&spec).map_err(|error| anyhow!("{attempt}: {error}"))
 }
 
 /// A configuration as the guest receives it.

@@ -271,6 +271,11 @@ impl Recorder {
         self.pass(SECOND);
     }
 
+    /// The host ends: nobody records what happens until another one starts.
+    pub(super) fn stop(&mut self) {
+        self.streams.clear();
+    }
+
     /// The whole state, as at the start of a segment.
     pub(super) fn keyframe(&mut self) {
         self.machine.add_keyframe(self.now);

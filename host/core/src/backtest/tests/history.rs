@@ -1,7 +1,7 @@
 //! Histories: names that return, hosts that start again, journals that are read from the
 //! middle.
 
-use super::bench::{ENDED, FAILED, IDLE, Recorder, SECOND, Trial};
+use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
 use crate::journal::Entry;
 
 #[test]
@@ -53,6 +53,35 @@ fn what_was_deleted_stays_away_when_the_host_starts_again() {
     assert!(report.notes[0].contains("1 times"), "{:?}", report.notes);
     // The hour between both hosts does not count.
     assert!(report.span.seconds < 100.0, "{:?}", report.span);
+}
+
+/// The pod goes meanwhile, before the policy's timer is due.
+#[test]
+fn no_timer_fires_while_nobody_records() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.stop();
+    recorder.now.wall.0 += 3_600_000;
+    recorder.remove("a");
+    recorder.restart();
+    recorder.pass(60 * SECOND);
+    recorder.node("n2", None);
+    let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 0, "{:?}", report.surprising);
+}
+
+/// Its lists are not complete yet.
+#[test]
+fn a_journal_may_end_with_the_start_of_a_host() {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.restart();
+    let mut entries = recorder.records.iter();
+    let end = entries.rposition(|it| matches!(it.entry, Entry::KeyframeEnd));
+    let report = Trial::of(FAILED).run(&recorder.records[..=end.unwrap()]);
+    assert_eq!(report.unwrap().agreement.agree, 1);
 }
 
 #[test]
