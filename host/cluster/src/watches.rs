@@ -4,6 +4,7 @@
 //! whose term is over, or that gets no answer, ends with its connection: that must not end
 //! watches, and a renewal of a lease must not wait behind it.
 
+use std::error::Error;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +34,8 @@ const MOST_WATCHES: usize = 64;
 /// server, or a proxy in front of it, may allow fewer requests than expected, and hyper's client
 /// says so to nobody. The second wait is twice as long, and so on: a server may be slow.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+/// How often a watch is sent again that the server has refused unread.
+const MOST_REFUSALS: usize = 5;
 /// How much of one watch may wait to be read, in bytes.
 const STREAM_WINDOW: u32 = 512 << 10;
 /// How much of all watches of a connection may wait to be read: a watch that is not read for
@@ -121,12 +124,19 @@ impl WatchConnections {
         let (parts, _) = request.into_parts();
         Box::pin(async move {
             let mut patience = FIRST_PATIENCE;
-            loop {
+            let mut refusals = 0;
+            'connections: loop {
                 let connection = connections.connection();
                 let request = Request::from_parts(parts.clone(), Body::empty());
                 let mut sent = pin!(connection.client.request(request));
                 loop {
                     if let Ok(answer) = timeout(patience, &mut sent).await {
+                        if answer.as_ref().is_err_and(|error| is_refused(error))
+                            && refusals < MOST_REFUSALS
+                        {
+                            refusals += 1;
+                            continue 'connections;
+                        }
                         let place = OpenWatch::new(Arc::clone(&connection));
                         return Ok(answer?.map(|body| Answer {
                             body,
@@ -179,6 +189,19 @@ impl WatchConnections {
         let pool = self.shared.pool.lock();
         pool.unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether the server has refused a request unread, because the connection has too many. It
+/// says how many it allows only after the first ones were sent; hyper heeds that afterwards.
+fn is_refused(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(cause) = cause.downcast_ref::<h2::Error>() {
+            return cause.reason() == Some(h2::Reason::REFUSED_STREAM);
+        }
+        next = cause.source();
+    }
+    false
 }
 
 /// TCP and TLS, as kube's own client has them.

@@ -8,7 +8,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::counts::{CountList, CountRow, HOUR, lists};
 use super::text::{loop_of, seconds};
 
-/// How many values of each list are shown.
+/// How many values of each list the page has.
 const MOST_VALUES: usize = 20;
 /// The most hours whose gaps are filled: a month. A longer chart has only hours with deletions.
 const MOST_HOURS: usize = 24 * 31;
