@@ -139,7 +139,7 @@ pub struct CompileArguments {
 }
 
 /// Where guests are loaded from.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct GuestArguments {
     /// Directory of the built-in guests [default: beside this program]
     #[arg(long = "guests", env = "DAVIT_GUESTS", value_name = "DIR")]

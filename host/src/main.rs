@@ -10,6 +10,7 @@ use davit::commands::backtest::RefusedBacktest;
 use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, inspect, new, run, sim, telemetry};
 use davit_cluster::api::chain;
+use davit_core::untrusted;
 
 /// The exit code of a usage error, as clap's, and of a journal that cannot be replayed or
 /// tested.
@@ -30,8 +31,7 @@ fn main() -> ExitCode {
             // them: no character controls the terminal.
             let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
-            let is_safe = |character: &char| !character.is_control();
-            let text: String = words.join(" ").chars().filter(is_safe).collect();
+            let text = untrusted::line(&words.join(" "), usize::MAX);
             eprintln!("davit: {text}");
             if error.is::<NoAnswer>() {
                 ExitCode::from(NO_ANSWER)

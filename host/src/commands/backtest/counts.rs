@@ -3,7 +3,35 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use davit_core::backtest::Report;
+use davit_core::backtest::{Report, Side};
+
+/// The numbers of both sides: a title, the candidate's, the recorded controller's.
+pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
+    let row = |title: &str, value: fn(&Side) -> String| {
+        [
+            title.to_owned(),
+            value(&report.candidate),
+            value(&report.recorded),
+        ]
+    };
+    [
+        row("deletions", |side| side.deletions.to_string()),
+        row("in the worst minute", |side| {
+            side.deletes_per_minute.to_string()
+        }),
+        row("which ended", |side| {
+            side.worst_minute_ends
+                .clone()
+                .unwrap_or_else(|| "-".to_owned())
+        }),
+        row("node back within 10 minutes", |side| {
+            side.regret.nodes_back.to_string()
+        }),
+        row("created again within a minute", |side| {
+            side.regret.recreated.to_string()
+        }),
+    ]
+}
 
 /// What [`CountList::title`] calls the list by hour, which is in the order of time.
 pub(super) const HOUR: &str = "hour";

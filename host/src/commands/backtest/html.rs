@@ -1,11 +1,11 @@
 //! The report as one HTML page that needs nothing else: neither scripts nor other files.
 //! Every text of the journal is escaped by `maud`.
 
-use davit_core::backtest::{GuardrailTrip, Report, Side, Spread, Surprise};
+use davit_core::backtest::{GuardrailTrip, Report, Spread, Surprise};
 use jiff::{Timestamp, ToSpan as _};
 use maud::{DOCTYPE, Markup, html};
 
-use super::counts::{CountList, CountRow, HOUR, lists};
+use super::counts::{CountList, CountRow, HOUR, lists, sides};
 use super::text::{loop_of, seconds};
 
 /// How many values of each list the page has.
@@ -65,7 +65,7 @@ pub(super) fn html(report: &Report) -> String {
                     b { (agreement.only_recorded) } "."
                 }
                 (spreads(&agreement.earlier, &agreement.later))
-                (sides(&report.candidate, &report.recorded))
+                (table_of_sides(report))
                 p.key { i.candidate {} "candidate" i.recorded {} "recorded" }
                 @for list in &hours { (chart(&list.rows)) }
                 @for list in &lists { (bars(list)) }
@@ -96,32 +96,12 @@ fn spreads(earlier: &Spread, later: &Spread) -> Markup {
     }
 }
 
-/// A title, and its value of one side.
-type SideRow = (&'static str, fn(&Side) -> String);
-
-fn sides(candidate: &Side, recorded: &Side) -> Markup {
-    let rows: [SideRow; 5] = [
-        ("deletions", |side| side.deletions.to_string()),
-        ("in the worst minute", |side| {
-            side.deletes_per_minute.to_string()
-        }),
-        ("which ended", |side| {
-            side.worst_minute_ends
-                .clone()
-                .unwrap_or_else(|| "-".to_owned())
-        }),
-        ("node back within 10 minutes", |side| {
-            side.regret.nodes_back.to_string()
-        }),
-        ("created again within a minute", |side| {
-            side.regret.recreated.to_string()
-        }),
-    ];
+fn table_of_sides(report: &Report) -> Markup {
     html! {
         table {
             tr { th {} th.n { "candidate" } th.n { "recorded" } }
-            @for (title, value) in rows {
-                tr { td { (title) } td.n { (value(candidate)) } td.n { (value(recorded)) } }
+            @for [title, candidate, recorded] in sides(report) {
+                tr { td { (title) } td.n { (candidate) } td.n { (recorded) } }
             }
         }
     }

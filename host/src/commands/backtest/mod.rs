@@ -6,7 +6,6 @@ mod html;
 mod policy;
 mod text;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
@@ -16,10 +15,9 @@ use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
-use super::journal::{LONGEST, open};
+use super::journal::{LONGEST, SegmentOrder, open};
 use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
-use crate::journal::SegmentOrigin;
 use policy::PolicySource;
 
 /// Why a backtest was not made. The program exits with another code than after an exceeded
@@ -70,19 +68,11 @@ struct Session {
     backtest: Backtest<Arc<Guest>>,
     source: Option<PolicySource>,
     controller: String,
-    /// Whether each segment follows the one before it, by its number.
-    continues: BTreeMap<u64, bool>,
-    /// The segment that is read.
-    segment: Option<u64>,
+    order: SegmentOrder,
 }
 
 impl Session {
     fn new(reader: &Reader, arguments: &BacktestArguments) -> Result<Self> {
-        let segments = reader.segments().iter();
-        let continues = segments.map(|segment| {
-            let origin = SegmentOrigin::read(&segment.metadata);
-            (segment.sequence, origin.continues)
-        });
         Ok(Self {
             backtest: Backtest::new(BacktestSettings {
                 controller: arguments.controller.clone(),
@@ -91,8 +81,7 @@ impl Session {
             }),
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
-            continues: continues.collect(),
-            segment: None,
+            order: SegmentOrder::new(reader),
         })
     }
 
@@ -105,7 +94,9 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         };
-        self.enter(entry.segment);
+        if self.order.enter(entry.segment) {
+            self.backtest.lose();
+        }
         let record = decode(&entry.payload)?;
         if entry.part == Part::Span {
             self.start().await?;
@@ -117,19 +108,6 @@ impl Session {
             self.backtest.answer(id, result);
         }
         Ok(())
-    }
-
-    /// Reads a segment. What happened between two segments is known if the second one says so.
-    fn enter(&mut self, segment: u64) {
-        if self.segment == Some(segment) {
-            return;
-        }
-        let is_next = self.segment.is_some_and(|last| last + 1 == segment);
-        let continues = is_next && self.continues.get(&segment) == Some(&true);
-        if self.segment.is_some() && !continues {
-            self.backtest.lose();
-        }
-        self.segment = Some(segment);
     }
 
     /// Starts the policy as soon as the recorded controller runs.

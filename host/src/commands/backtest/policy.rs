@@ -28,50 +28,57 @@ use crate::modules::{Modules, ModulesOptions};
 const HOME: &str = "davit-system";
 
 /// What the command names.
-pub(super) struct PolicySource {
-    guests: Guests,
-    arguments: GuestArguments,
-    /// The digest of `--module`.
-    module: Option<ModuleDigest>,
-    /// The configuration of `--config`, as a guest receives it.
-    config: Option<Arc<[u8]>>,
+pub(super) enum PolicySource {
     /// The spec of `--spec`.
-    spec: Option<ControllerSpec>,
+    Manifest(Box<ControllerSpec>, GuestArguments),
+    /// The recorded revision.
+    Journal {
+        guests: Box<Guests>,
+        /// The module of `--module`.
+        module: Option<ModuleDigest>,
+        /// The configuration of `--config`, as a guest receives it.
+        config: Option<Arc<[u8]>>,
+    },
 }
 
 impl PolicySource {
     pub(super) fn new(arguments: &BacktestArguments) -> Result<Self> {
+        if let Some(path) = &arguments.spec {
+            let spec = manifest(path, &arguments.controller)?;
+            return Ok(Self::Manifest(Box::new(spec), arguments.guests.clone()));
+        }
         let files: Vec<_> = arguments.module.iter().cloned().collect();
-        let digest = |path| {
-            let wasm = std::fs::read(path);
-            wasm.map(|wasm| ModuleDigest::of(&wasm))
-                .with_context(|| format!("--module {}", Path::display(path)))
-        };
-        Ok(Self {
-            guests: Guests::new(&files, &arguments.guests)?,
-            arguments: GuestArguments {
-                directory: arguments.guests.directory.clone(),
-                cache: arguments.guests.cache.clone(),
-            },
-            module: arguments.module.as_deref().map(digest).transpose()?,
+        let guests = Guests::new(&files, &arguments.guests)?;
+        let module = guests.named().next();
+        Ok(Self::Journal {
+            module,
+            guests: Box::new(guests),
             config: arguments.config.as_deref().map(config).transpose()?,
-            spec: arguments
-                .spec
-                .as_deref()
-                .map(|path| manifest(path, &arguments.controller))
-                .transpose()?,
         })
     }
 
     /// The controller under test, beside the recorded one and its spec.
     pub(super) async fn load(
-        mut self,
+        self,
         recorded: &ControllerEntry,
         spec: Option<&str>,
     ) -> Result<DesiredController<Arc<Guest>>> {
-        let (stable, settings) = match self.spec.take() {
-            Some(spec) => self.of_manifest(&spec).await?,
-            None => self.of_journal(recorded, spec).await?,
+        let (stable, settings) = match self {
+            Self::Manifest(spec, guests) => of_manifest(&spec, guests).await?,
+            Self::Journal {
+                mut guests,
+                module,
+                config,
+            } => {
+                let stable = recorded.stable.as_ref();
+                let stable = stable.context("the journal has no revision of the controller")?;
+                let revision = RevisionEntry {
+                    module: module.unwrap_or(stable.module),
+                    config: config.unwrap_or_else(|| Arc::clone(&stable.config)),
+                    ..stable.clone()
+                };
+                of_journal(&mut guests, recorded, revision, spec).await?
+            }
         };
         let missing = settings.grant.missing(&stable.manifest);
         if !missing.is_empty() {
@@ -90,63 +97,58 @@ impl PolicySource {
             recent: CountedWrites::default(),
         })
     }
+}
 
-    async fn of_manifest(
-        &self,
-        spec: &ControllerSpec,
-    ) -> Result<(LoadedRevision<Arc<Guest>>, Settings)> {
-        let modules = Modules::new(ModulesOptions {
-            guests: self.arguments.directory.clone(),
-            cache: self.arguments.cache.clone(),
-            client: None,
-        })?;
-        let engine = engine::compiling_apart(self.arguments.cache.clone())?;
-        let loaded = Loader::new(engine, modules).load(spec).await;
-        let loaded = loaded.map_err(|error| anyhow!("--spec: {error}"))?;
-        let grant = spec.grant(loaded.is_shipped, HOME);
-        Ok((loaded, spec.settings(grant)))
-    }
+/// The policy under test, and its settings.
+type LoadedPolicy = (LoadedRevision<Arc<Guest>>, Settings);
 
-    async fn of_journal(
-        &mut self,
-        recorded: &ControllerEntry,
-        spec: Option<&str>,
-    ) -> Result<(LoadedRevision<Arc<Guest>>, Settings)> {
-        let stable = recorded.stable.as_ref();
-        let stable = stable.context("the journal has no revision of the controller")?;
-        let revision = RevisionEntry {
-            module: self.module.unwrap_or(stable.module),
-            config: self.config.clone().unwrap_or(Arc::clone(&stable.config)),
-            ..stable.clone()
-        };
-        let guest = self.guests.get(&recorded.name, &revision).await?;
-        let Some(guest) = guest else {
-            let missing = self.guests.missing();
-            bail!(missing.unwrap_or_else(|| "the module is missing".to_owned()));
-        };
-        let RevisionEntry {
-            module,
-            config,
-            limits,
-            ..
-        } = revision;
-        let loaded = LoadedRevision {
-            manifest: Arc::clone(guest.manifest()),
-            guest,
-            identity: RevisionIdentity::new(module, config, limits),
-            away: None,
-            is_shipped: recorded.grant == Grant::Declared,
-        };
-        let grant = recorded.grant.clone();
-        let settings = match spec {
-            Some(spec) => recorded_spec(spec)?.settings(grant),
-            None => Settings {
-                grant,
-                ..Settings::default()
-            },
-        };
-        Ok((loaded, settings))
-    }
+async fn of_manifest(spec: &ControllerSpec, guests: GuestArguments) -> Result<LoadedPolicy> {
+    let modules = Modules::new(ModulesOptions {
+        guests: guests.directory,
+        cache: guests.cache.clone(),
+        client: None,
+    })?;
+    let engine = engine::compiling_apart(guests.cache)?;
+    let loaded = Loader::new(engine, modules).load(spec).await;
+    let loaded = loaded.map_err(|error| anyhow!("--spec: {error}"))?;
+    let grant = spec.grant(loaded.is_shipped, HOME);
+    Ok((loaded, spec.settings(grant)))
+}
+
+/// A revision with the recorded permissions, and the guardrails of the recorded spec.
+async fn of_journal(
+    guests: &mut Guests,
+    recorded: &ControllerEntry,
+    revision: RevisionEntry,
+    spec: Option<&str>,
+) -> Result<LoadedPolicy> {
+    let guest = guests.get(&recorded.name, &revision).await?;
+    let Some(guest) = guest else {
+        let missing = guests.missing();
+        bail!(missing.unwrap_or_else(|| "the module is missing".to_owned()));
+    };
+    let RevisionEntry {
+        module,
+        config,
+        limits,
+        ..
+    } = revision;
+    let loaded = LoadedRevision {
+        manifest: Arc::clone(guest.manifest()),
+        guest,
+        identity: RevisionIdentity::new(module, config, limits),
+        away: None,
+        is_shipped: recorded.grant == Grant::Declared,
+    };
+    let grant = recorded.grant.clone();
+    let settings = match spec {
+        Some(spec) => recorded_spec(spec)?.settings(grant),
+        None => Settings {
+            grant,
+            ..Settings::default()
+        },
+    };
+    Ok((loaded, settings))
 }
 
 /// The recorded spec. Without it, its guardrails would be missing.

@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use davit_core::backtest::{Policy, Report, Side, Spread, Surprise};
+use davit_core::backtest::{Policy, Report, Spread, Surprise};
 use davit_core::untrusted::line;
 
-use super::counts::{CountList, HOUR, lists};
+use super::counts::{CountList, HOUR, lists, sides};
 use crate::commands::journal::LONGEST;
 use crate::commands::print::{span, table};
 
@@ -36,7 +36,7 @@ pub(super) fn text(report: &Report) -> String {
             span.from, span.to, activity.entries, activity.calls, activity.failed_calls
         ),
         String::new(),
-        sides(&report.candidate, &report.recorded),
+        table_of_sides(report),
         String::new(),
         format!(
             "agree {} ({} within a second), only the candidate {}, only recorded {}",
@@ -80,29 +80,11 @@ pub(super) fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
-fn sides(candidate: &Side, recorded: &Side) -> String {
-    let row = |title: &str, value: fn(&Side) -> String| {
-        vec![title.to_owned(), value(candidate), value(recorded)]
-    };
-    let title = ["", "candidate", "recorded"].map(str::to_owned).to_vec();
-    table(&[
-        title,
-        row("deletions", |side| side.deletions.to_string()),
-        row("in the worst minute", |side| {
-            side.deletes_per_minute.to_string()
-        }),
-        row("which ended", |side| {
-            side.worst_minute_ends
-                .clone()
-                .unwrap_or_else(|| "-".to_owned())
-        }),
-        row("node back within 10 minutes", |side| {
-            side.regret.nodes_back.to_string()
-        }),
-        row("created again within a minute", |side| {
-            side.regret.recreated.to_string()
-        }),
-    ])
+fn table_of_sides(report: &Report) -> String {
+    let title = ["", "candidate", "recorded"].map(str::to_owned);
+    let rows = [title].into_iter().chain(sides(report));
+    let rows: Vec<Vec<String>> = rows.map(Vec::from).collect();
+    table(&rows)
 }
 
 /// The deletions of both sides by a property.

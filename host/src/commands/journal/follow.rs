@@ -7,16 +7,16 @@ use davit_journal::Reader;
 
 use crate::journal::SegmentOrigin;
 
-/// Replays a journal, and forgets the state where entries are missing.
+/// The segments of a journal in the order in which they are read.
 #[derive(Debug)]
-pub(in crate::commands) struct Follower {
-    replay: Replay,
+pub(in crate::commands) struct SegmentOrder {
     /// Whether each segment follows the one before it, by its number.
     continues: BTreeMap<u64, bool>,
+    /// The segment that is read.
     segment: Option<u64>,
 }
 
-impl Follower {
+impl SegmentOrder {
     pub(in crate::commands) fn new(reader: &Reader) -> Self {
         let segments = reader.segments().iter();
         let continues = segments.map(|segment| {
@@ -24,10 +24,41 @@ impl Follower {
             (segment.sequence, origin.continues)
         });
         Self {
-            replay: Replay::default(),
             continues: continues.collect(),
             segment: None,
         }
+    }
+
+    /// Reads an entry of this segment. Returns whether entries may be missing before it: what
+    /// happened between two segments is known if the second one says so.
+    pub(in crate::commands) fn enter(&mut self, segment: u64) -> bool {
+        if self.segment == Some(segment) {
+            return false;
+        }
+        let is_next = self.segment.is_some_and(|last| last + 1 == segment);
+        self.segment = Some(segment);
+        !is_next || self.continues.get(&segment) != Some(&true)
+    }
+}
+
+/// Replays a journal, and forgets the state where entries are missing.
+#[derive(Debug)]
+pub(in crate::commands) struct Follower {
+    replay: Replay,
+    order: SegmentOrder,
+}
+
+impl Follower {
+    pub(in crate::commands) fn new(reader: &Reader) -> Self {
+        Self {
+            replay: Replay::default(),
+            order: SegmentOrder::new(reader),
+        }
+    }
+
+    /// The state by now.
+    pub(in crate::commands) const fn state(&self) -> &Replay {
+        &self.replay
     }
 
     /// Takes the next entry, of the segment with this number. Returns the call that ends with
@@ -37,7 +68,9 @@ impl Follower {
         segment: u64,
         record: Record,
     ) -> Result<Option<ReplayOutcome>, ReplayError> {
-        self.enter(segment);
+        if self.order.enter(segment) {
+            self.lose();
+        }
         let outcome = self.replay.handle(record);
         if outcome.is_err() {
             self.lose();
@@ -48,17 +81,5 @@ impl Follower {
     /// Entries are missing here.
     pub(in crate::commands) fn lose(&mut self) {
         self.replay = Replay::default();
-    }
-
-    /// What happened between two segments is known if the second one says so.
-    fn enter(&mut self, segment: u64) {
-        if self.segment == Some(segment) {
-            return;
-        }
-        let is_next = self.segment.is_some_and(|last| last + 1 == segment);
-        if !is_next || self.continues.get(&segment) != Some(&true) {
-            self.lose();
-        }
-        self.segment = Some(segment);
     }
 }

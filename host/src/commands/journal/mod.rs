@@ -17,7 +17,7 @@ use jiff::Timestamp;
 use super::print;
 use crate::cli::{JournalCommand, JournalCutArguments, JournalVerifyArguments};
 
-pub(super) use follow::Follower;
+pub(super) use follow::{Follower, SegmentOrder};
 pub(super) use json::{command, verdict};
 pub(super) use text::{LONGEST, decision};
 

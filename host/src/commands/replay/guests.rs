@@ -54,6 +54,11 @@ impl Guests {
         })
     }
 
+    /// The digests of the modules that the command names.
+    pub(in crate::commands) fn named(&self) -> impl Iterator<Item = ModuleDigest> {
+        self.files.keys().copied()
+    }
+
     /// The guest of a revision; none if its module is missing. Fails if this version of Davit
     /// cannot run it.
     pub(in crate::commands) async fn get(

@@ -4,21 +4,19 @@ pub(super) mod guests;
 mod live;
 mod report;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::api::chain;
 use davit_core::controller::CallId;
-use davit_core::journal::{RecordedCall, Replay, ReplayOutcome, SnapshotReads, compare, decode};
+use davit_core::journal::{RecordedCall, ReplayOutcome, SnapshotReads, compare, decode};
 use davit_core::plan::Decision;
 use davit_engine::{CallError, Guest};
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
-use super::journal::open;
+use super::journal::{Follower, open};
 use super::print;
 use crate::cli::ReplayArguments;
-use crate::journal::SegmentOrigin;
 use guests::Guests;
 use live::RecordedReads;
 use report::{FirstDifference, Report};
@@ -44,11 +42,7 @@ pub async fn replay(arguments: ReplayArguments) -> Result<()> {
 
 /// A replay under way.
 struct Session {
-    replay: Replay,
-    /// Whether each segment follows the one before it, by its number.
-    continues: BTreeMap<u64, bool>,
-    /// The segment that is read, if nothing of it is missing.
-    segment: Option<u64>,
+    follower: Follower,
     guests: Guests,
     controller: Option<String>,
     report: Report,
@@ -56,15 +50,8 @@ struct Session {
 
 impl Session {
     fn new(reader: &Reader, guests: Guests, controller: Option<String>) -> Self {
-        let segments = reader.segments().iter();
-        let continues = segments.map(|segment| {
-            let origin = SegmentOrigin::read(&segment.metadata);
-            (segment.sequence, origin.continues)
-        });
         Self {
-            replay: Replay::default(),
-            continues: continues.collect(),
-            segment: None,
+            follower: Follower::new(reader),
             guests,
             controller,
             report: Report::default(),
@@ -80,9 +67,8 @@ impl Session {
             }
             Err(error) => return Err(error.into()),
         };
-        self.enter(entry.segment);
         let record = decode(&entry.payload)?;
-        match self.replay.handle(record) {
+        match self.follower.handle(entry.segment, record) {
             Ok(Some(outcome)) if entry.part == Part::Span => self.outcome(outcome).await?,
             Ok(_) => {}
             Err(error) => self.lose(format!("segment {}: {error}", entry.segment)),
@@ -90,21 +76,9 @@ impl Session {
         Ok(())
     }
 
-    /// Reads a segment. What happened between two segments is known if the second one says so.
-    fn enter(&mut self, segment: u64) {
-        if self.segment == Some(segment) {
-            return;
-        }
-        let is_next = self.segment.is_some_and(|last| last + 1 == segment);
-        if !is_next || self.continues.get(&segment) != Some(&true) {
-            self.replay = Replay::default();
-        }
-        self.segment = Some(segment);
-    }
-
     /// Entries are missing: the calls up to the next keyframe are not made again.
     fn lose(&mut self, problem: String) {
-        self.replay = Replay::default();
+        self.follower.lose();
         self.report.damaged(problem);
     }
 
@@ -131,7 +105,7 @@ impl Session {
     }
 
     fn controller_of(&self, call: CallId) -> Option<&str> {
-        let mut all = self.replay.controllers().values();
+        let mut all = self.follower.state().controllers().values();
         let controller = all.find(|one| one.id == Some(call.controller))?;
         Some(&controller.name)
     }
