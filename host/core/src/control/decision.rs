@@ -53,6 +53,22 @@ impl Decision {
             && *rejected == status.rejected
     }
 
+    /// The weight that this decision gives to a candidate that runs: 0 if it names another
+    /// one. None for a candidate that it has promoted.
+    pub(super) fn weight_of(&self, running: &str) -> Option<u8> {
+        match &self.candidate {
+            Some((revision, _, _, weight)) if revision == running => Some(*weight),
+            _ if self
+                .stable
+                .as_ref()
+                .is_some_and(|one| one.revision == running) =>
+            {
+                None
+            }
+            _ => Some(0),
+        }
+    }
+
     /// Whether this is the same decision, perhaps for another generation of the spec.
     fn decides(&self, other: &Self) -> bool {
         let Self {

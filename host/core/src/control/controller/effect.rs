@@ -177,6 +177,10 @@ impl<G: Clone> Controller<G> {
                 desired.candidate = former.and_then(|former| former.candidate);
             }
             self.set_applied(Some(desired));
+        } else if let (Some(applied), Some(recorded)) =
+            (&mut self.applied, self.recording.decision())
+        {
+            limit_share(applied, recorded);
         }
     }
 
@@ -234,5 +238,16 @@ impl<G: Clone> Controller<G> {
                 .chain(loaded.map(Revision::digest))
                 .chain(running),
         )
+    }
+}
+
+/// Takes from the candidate what the record does not give it. The record holds a decision
+/// that another one has replaced since: that of the latter is not recorded yet. A candidate
+/// that the record does not name stays as a shadow, because its successor may share watches.
+fn limit_share<G>(applied: &mut DesiredController<G>, recorded: &Decision) {
+    if let Some((candidate, step)) = &mut applied.candidate
+        && let Some(most) = recorded.weight_of(&candidate.identity.to_string())
+    {
+        step.share.weight = step.share.weight.min(most);
     }
 }

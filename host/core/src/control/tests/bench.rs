@@ -414,6 +414,17 @@ impl Bench {
         true
     }
 
+    /// Whether the next write records this candidate.
+    pub(super) fn writes_candidate(&self, spec: &ControllerSpec) -> bool {
+        self.writes.first().is_some_and(|(_, _, record)| {
+            let Record::Status(write) = record else {
+                return false;
+            };
+            let candidate = write.status.candidate.as_ref();
+            candidate.is_some_and(|one| one.revision == name_of(spec))
+        })
+    }
+
     /// A write succeeded.
     pub(super) fn succeed(&mut self, id: RecordId) {
         self.handle(ControlInput::Recorded {

@@ -333,3 +333,75 @@ fn failed_calls_of_a_candidate_are_counted_over_restarts() {
     let expected = "11 calls failed (limit 10)";
     assert!(reason.contains(expected), "{reason}");
 }
+
+/// Decisions that replace each other faster than they are recorded.
+#[test]
+fn a_candidate_has_no_more_than_the_record_gives_it() {
+    let in_one_step = |weight| spec(2, &[&format!("weight {weight} until promoted")]);
+    let runs = |weight| Some((name_of(&first()), Some((name_of(&second()), weight))));
+    let mut bench = Bench::running(first());
+    bench.change(in_one_step(50));
+    bench.settle();
+    assert_eq!(bench.runs(), runs(50));
+
+    for weight in [10, 90] {
+        bench.change(in_one_step(weight));
+        bench.look();
+        while bench.writes.is_empty() && bench.execute_one() {}
+        assert_eq!(bench.runs(), runs(50), "{weight} is not recorded");
+    }
+    bench.write_one();
+    assert_eq!(bench.record.status.candidate.as_ref().unwrap().weight, 10);
+    assert_eq!(bench.runs(), runs(10));
+    bench.settle();
+    assert_eq!(bench.runs(), runs(90));
+}
+
+/// The same with another candidate in each decision.
+#[test]
+fn a_candidate_that_the_record_does_not_name_owns_nothing() {
+    let candidate = |config| spec(config, &["weight 50 until promoted"]);
+    let runs = |config, weight| {
+        let candidate = (name_of(&candidate(config)), weight);
+        Some((name_of(&first()), Some(candidate)))
+    };
+    let mut bench = Bench::running(first());
+    bench.change(candidate(2));
+    bench.settle();
+    for config in [3, 4] {
+        bench.change(candidate(config));
+        bench.look();
+        while bench.candidate().revision != name_of(&candidate(config)) {
+            let load = bench.loads.remove(0);
+            bench.answer(load.id, &candidate(config));
+            bench.look();
+        }
+        while config == 3 && !bench.writes_candidate(&candidate(3)) {
+            assert!(bench.write_one());
+            bench.look();
+        }
+        assert_eq!(bench.runs(), runs(2, 50), "{config} is not recorded");
+    }
+    bench.write_one();
+    assert_eq!(bench.runs(), runs(2, 0));
+    bench.settle();
+    bench.pass(3);
+    assert_eq!(bench.runs(), runs(4, 50));
+}
+
+/// The steps of a spec are those of the revision that it describes.
+#[test]
+fn a_candidate_keeps_its_weight_when_the_spec_describes_another_revision() {
+    let mut bench = Bench::running(first());
+    bench.change(spec(2, &["weight 20 until promoted"]));
+    bench.settle();
+    for weight in [90, 10] {
+        bench.is_source_away = true;
+        bench.change(spec(3, &[&format!("weight {weight} until promoted")]));
+        bench.settle();
+        bench.pass(30);
+        assert_eq!(bench.candidate().weight, 20, "{weight}");
+        let candidate = (name_of(&second()), 20);
+        assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate))));
+    }
+}
