@@ -280,11 +280,17 @@ impl Budget {
         }
     }
 
-    /// An operator resets the guardrails: the counts start at 0.
+    /// An operator resets the guardrails: the counts of those that have tripped start at 0.
+    /// The others count on, because a request can wait until the controller runs, and must
+    /// not take back what was written in between.
     pub fn reset(&mut self) {
-        self.tripped.clear();
-        self.writes.clear();
-        self.deletes.clear();
+        for trip in std::mem::take(&mut self.tripped) {
+            let counted = match trip.guardrail {
+                Guardrail::Writes => &mut self.writes,
+                Guardrail::Deletes | Guardrail::DeletesPercent => &mut self.deletes,
+            };
+            counted.retain(|plan| trip.role == Role::Candidate && plan.role == Role::Stable);
+        }
     }
 
     /// The rollout ended: the candidate's plans count as the controller's.

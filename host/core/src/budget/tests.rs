@@ -133,6 +133,25 @@ fn an_operator_resets_it() {
     assert_eq!(admitted(&mut budget, STABLE, 1_000_001, 2), 1);
 }
 
+/// An operator asks for it while nothing runs. By the time of the reset, plans are admitted.
+#[test]
+fn a_reset_forgets_no_plan_of_a_guardrail_that_has_not_tripped() {
+    let mut budget = Budget::new(deletes(2));
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 2);
+    budget.reset();
+    assert_eq!(admitted(&mut budget, STABLE, 1, 1), 0);
+
+    let mut budget = Budget::new(Guardrails {
+        writes_per_minute: Some(3),
+        ..deletes(1)
+    });
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
+    budget.spend(&patch(), STABLE, at(0));
+    budget.reset();
+    assert_eq!(budget.recent_writes(at(1)).deletes, [0; 6]);
+    assert_eq!(budget.recent_writes(at(1)).writes.iter().sum::<u32>(), 2);
+}
+
 #[test]
 fn other_limits_are_judged_again() {
     let mut budget = Budget::new(deletes(1));
@@ -327,7 +346,7 @@ fn what_another_host_admitted_counts_from_now_until_a_minute_is_over() {
     let mut next = Budget::new(deletes(10));
     next.assume(&recent.into(), at(1005));
     // The four are at least 40 seconds old.
-    assert_eq!(admitted(&mut next, STABLE, 1026, 7), 7);
+    assert_eq!(admitted(&mut next, STABLE, 1026, 8), 7);
     next.reset();
     assert_eq!(next.recent_writes(at(1026)), RecentWrites::default());
 }
