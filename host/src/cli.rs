@@ -88,7 +88,7 @@ pub enum Command {
     Stop(StopArguments),
     /// Starts controllers that davit stop has stopped.
     #[command(after_long_help = examples::START)]
-    Start(StopArguments),
+    Start(StartArguments),
     /// Shows the rules that spec.permissions lacks, or adds them.
     #[command(after_long_help = examples::GRANT)]
     Grant(GrantArguments),
@@ -405,9 +405,20 @@ pub struct RequestArguments {
     pub cluster: ClusterArguments,
 }
 
-/// `davit stop` and `davit start`
+/// `davit stop`
 #[derive(Debug, Args)]
 pub struct StopArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub controllers: StartArguments,
+    /// Why: it is in the annotation davit.dev/stopped, with your name and the time.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: Option<String>,
+}
+
+/// `davit start`
+#[derive(Debug, Args)]
+pub struct StartArguments {
     /// Names of the controllers.
     #[arg(required_unless_present = "all")]
     pub names: Vec<String>,

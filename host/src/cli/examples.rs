@@ -66,7 +66,7 @@ A tool that applies manifests from a repository restores the former mode: suspen
 
 Examples:
   # Everything
-  davit stop --all
+  davit stop --all --reason \"wrong nodes are tainted\"
 
   # One controller
   davit stop podgc";

@@ -37,7 +37,7 @@ use serde_json::Value;
 use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
     GetArguments, GrantArguments, HistoryArguments, LogArguments, PromoteArguments,
-    RequestArguments, RollbackArguments, ServerArguments, StopArguments,
+    RequestArguments, RollbackArguments, ServerArguments, StartArguments, StopArguments,
 };
 use crate::resource::{controllers, describe};
 pub use backtest::backtest;
@@ -68,13 +68,17 @@ pub async fn pause(arguments: RequestArguments) -> Result<()> {
 
 /// `davit stop`
 pub async fn stop(arguments: StopArguments) -> Result<()> {
-    let selection = stop::Selection::of(arguments.names, arguments.all);
-    let client = connect(arguments.cluster).await?;
-    stop::stop(&client, &selection, arguments.wait).await
+    let StopArguments {
+        controllers,
+        reason,
+    } = arguments;
+    let selection = stop::Selection::of(controllers.names, controllers.all);
+    let client = connect(controllers.cluster).await?;
+    stop::stop(&client, &selection, reason.as_deref(), controllers.wait).await
 }
 
 /// `davit start`
-pub async fn start(arguments: StopArguments) -> Result<()> {
+pub async fn start(arguments: StartArguments) -> Result<()> {
     let selection = stop::Selection::of(arguments.names, arguments.all);
     let client = connect(arguments.cluster).await?;
     stop::start(&client, &selection, arguments.wait).await

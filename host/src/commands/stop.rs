@@ -8,6 +8,8 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
+use hyper::{Request, header};
+use jiff::Timestamp;
 use kube::api::ListParams;
 use kube::core::DynamicObject;
 use kube::{Api, Client};
@@ -20,9 +22,15 @@ use crate::resource::{controllers, describe};
 
 /// The annotation with the mode that `davit start` restores.
 const FORMER_MODE: &str = "davit.dev/stopped-mode";
+/// The annotation that says when, by whom and why a Controller was stopped.
+pub(super) const STOPPED: &str = "davit.dev/stopped";
+/// The API that names the user of a request (Kubernetes 1.28 or later).
+const SELF_REVIEWS: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 /// How many Controllers are changed at the same time.
 const AT_ONCE: usize = 20;
 const DISABLED: &str = "Disabled";
+/// How long `davit stop` waits for the name of its user.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The Controllers that a command is about.
 #[derive(Clone, Debug)]
@@ -42,10 +50,38 @@ impl Selection {
 }
 
 /// Disables Controllers: their hosts call no guest and execute no plan. All are changed before
-/// the command waits for a host. Prints a line for each, and fails with the first error.
-pub async fn stop(client: &Client, selection: &Selection, wait: Duration) -> Result<()> {
+/// the command waits for a host. An annotation says who has stopped them, and for which reason.
+/// Prints a line for each, and fails with the first error.
+pub async fn stop(
+    client: &Client,
+    selection: &Selection,
+    reason: Option<&str>,
+    wait: Duration,
+) -> Result<()> {
     let found = select(client, selection).await?;
-    change_all(&found, Verb::Stop, wait).await
+    let user = user(client).await;
+    let user = user.as_deref().unwrap_or("an unknown user");
+    let reason = reason.map_or_else(String::new, |reason| format!(": {reason}"));
+    let stopped = format!("{:.0} by {user}{reason}", Timestamp::now());
+    change_all(&found, &Verb::Stop { stopped }, wait).await
+}
+
+/// The name by which the API server knows the user of this client. A server that does not name
+/// it must not delay the stop: then there is none.
+async fn user(client: &Client) -> Option<String> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = Request::post(SELF_REVIEWS)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(review.to_string().into_bytes())
+        .ok()?;
+    let answer = tokio::time::timeout(PATIENCE, client.request::<Value>(request)).await;
+    let answer = answer.ok()?.ok()?;
+    Some(
+        answer
+            .pointer("/status/userInfo/username")?
+            .as_str()?
+            .to_owned(),
+    )
 }
 
 /// Restores the modes that Controllers had before `davit stop`.
@@ -54,22 +90,24 @@ pub async fn start(client: &Client, selection: &Selection, wait: Duration) -> Re
     if matches!(selection, Selection::All) {
         found.retain(|one| one.former_mode().is_some());
     }
-    change_all(&found, Verb::Start, wait).await
+    change_all(&found, &Verb::Start, wait).await
 }
 
 /// What a command does with each Controller.
-#[derive(Clone, Copy, PartialEq, Eq)]
 enum Verb {
     /// Disables it.
-    Stop,
+    Stop {
+        /// When, by whom and why.
+        stopped: String,
+    },
     /// Restores its mode.
     Start,
 }
 
 impl Verb {
-    const fn as_str(self) -> &'static str {
+    const fn as_str(&self) -> &'static str {
         match self {
-            Self::Stop => "stop",
+            Self::Stop { .. } => "stop",
             Self::Start => "start",
         }
     }
@@ -84,7 +122,7 @@ struct ModeChange {
 
 /// Changes the Controllers, a few at a time: the API server limits a user's requests. Then waits
 /// for the hosts.
-async fn change_all(found: &[ControllerObject], verb: Verb, wait: Duration) -> Result<()> {
+async fn change_all(found: &[ControllerObject], verb: &Verb, wait: Duration) -> Result<()> {
     let changes = found.iter().map(|one| one.set_mode(verb));
     let changed = stream::iter(changes).buffered(AT_ONCE).collect().await;
     report(found, changed, verb, wait).await
@@ -126,7 +164,7 @@ fn of_any_status(api: &Api<DynamicObject>, object: DynamicObject) -> ControllerO
 async fn report(
     found: &[ControllerObject],
     changed: Vec<Result<ModeChange>>,
-    verb: Verb,
+    verb: &Verb,
     wait: Duration,
 ) -> Result<()> {
     let word = verb.as_str();
@@ -158,7 +196,7 @@ async fn report(
     };
     let others: Vec<String> = failures.map(|other| format!("{other:#}; ")).collect();
     let others = others.concat();
-    let advice = if verb == Verb::Stop {
+    let advice = if matches!(verb, Verb::Stop { .. }) {
         "to end every host, run kubectl --namespace davit-system scale deployment/davit \
          --replicas=0; "
     } else {
@@ -178,30 +216,31 @@ impl ControllerObject {
         Some(annotations.get(FORMER_MODE)?.as_str())
     }
 
-    async fn set_mode(&self, verb: Verb) -> Result<ModeChange> {
+    async fn set_mode(&self, verb: &Verb) -> Result<ModeChange> {
         let name = self.name();
         let present = self.spec("/mode").as_str().unwrap_or_default();
         let (text, change) = match (verb, self.former_mode()) {
-            (Verb::Stop, _) if present == DISABLED => ("Disabled already".to_owned(), None),
-            (Verb::Stop, _) => {
+            (Verb::Stop { .. }, _) if present == DISABLED => ("Disabled already".to_owned(), None),
+            (Verb::Stop { stopped }, _) => {
                 let text = format!("Disabled (was {present}); davit start {name} restores it");
-                (text, Some((json!(present), DISABLED)))
+                (text, Some((Some((present, stopped)), DISABLED)))
             }
             (Verb::Start, Some(_)) if present != DISABLED => {
                 // Somebody has set another mode since.
-                (format!("{present} as before"), Some((Value::Null, present)))
+                (format!("{present} as before"), Some((None, present)))
             }
-            (Verb::Start, Some(former)) => (format!("{former} again"), Some((Value::Null, former))),
+            (Verb::Start, Some(former)) => (format!("{former} again"), Some((None, former))),
             (Verb::Start, None) => {
                 bail!("{name}: davit stop has not stopped it: set spec.mode, which is {present}")
             }
         };
-        let Some((annotation, mode)) = change else {
+        let Some((before, mode)) = change else {
             let generation = self.object.metadata.generation;
             return Ok(ModeChange { text, generation });
         };
+        let (former, stopped) = before.unzip();
         let change = json!({
-            "metadata": {"annotations": {FORMER_MODE: annotation}},
+            "metadata": {"annotations": {FORMER_MODE: former, STOPPED: stopped}},
             "spec": {"mode": mode},
         });
         let changed = self.change(name, change).await?;

@@ -1,15 +1,21 @@
 //! The rollout of a Controller as a tree.
 
 use jiff::Timestamp;
+use kube::ResourceExt as _;
 use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::print::{age, part, span, text_at};
+use super::stop::STOPPED;
 use davit_core::api::ControllerSpec;
 use davit_core::api::StepConfig;
 use davit_core::api::{
     CandidateStatus, ConditionStatus, ControllerStatus, RequestResult, RevisionStatus,
 };
+use davit_core::untrusted;
+
+/// How much of the reason of a stop is printed, in bytes.
+const MAX_REASON: usize = 1000;
 
 /// A line and its children.
 struct Node {
@@ -58,6 +64,7 @@ pub(super) fn draw(
         spec: ControllerSpec::read(part(&object.data, "/spec")).ok(),
         raw: part(&object.data, "/spec"),
         status,
+        stopped: object.annotations().get(STOPPED).map(String::as_str),
         now,
         wide,
     };
@@ -73,6 +80,8 @@ struct View<'a> {
     spec: Option<ControllerSpec>,
     raw: &'a Value,
     status: &'a ControllerStatus,
+    /// When, by whom and why `davit stop` has stopped it.
+    stopped: Option<&'a str>,
     now: Timestamp,
     wide: bool,
 }
@@ -93,6 +102,10 @@ impl View<'_> {
             ("Module", module),
             ("Status", self.status.summary.clone()),
         ];
+        if let Some(stopped) = self.stopped {
+            let stopped = untrusted::line(stopped, MAX_REASON);
+            facts.push(("Stopped", format!("{stopped} (davit start restores it)")));
+        }
         if paused {
             facts.push(("Paused", "yes: davit resume ends the pause".to_owned()));
         }
