@@ -96,7 +96,10 @@ impl<G: Clone> Controller<G> {
             self.apply(next, &circumstances, now, notices);
         }
         if let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate_mut()) {
-            candidate.follow(&spec.rollout.steps);
+            // The steps of another revision are not those of this candidate.
+            if standing != CandidateEligibility::NotLoaded {
+                candidate.follow(&spec.rollout.steps);
+            }
             if may_not_write && (is_current || is_denied) && !spec.rollout.paused {
                 candidate.wait = Wait::Unsigned;
             }

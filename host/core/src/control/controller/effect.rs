@@ -93,7 +93,9 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Applies the decisions that must not wait for the record: an operator's settings,
-    /// the withdrawal of a candidate, of a grant, and of a permission of the account.
+    /// the withdrawal of a candidate or of a part of its share, of a grant, and of a
+    /// permission of the account. A later record may hold another decision than the one
+    /// that is pending: what it gives the candidate is never less than what it writes.
     pub(in crate::control) fn apply_at_once(&mut self, seen: Option<&Observation>) {
         self.stop_what_may_not_run(seen);
         let desired = self.desired();
@@ -101,9 +103,8 @@ impl<G: Clone> Controller<G> {
             let desired = desired.ahead_of_record();
             applied.settings = desired.settings.clone();
             applied.account.clone_from(&desired.account);
-            let keeps = Mutant::KeepRolledBack.is_active();
-            if desired.candidate.is_none() && desired.stable == applied.stable && !keeps {
-                applied.candidate = None;
+            if !Mutant::KeepRolledBack.is_active() {
+                withdraw(applied, desired);
             }
         }
     }
@@ -234,5 +235,22 @@ impl<G: Clone> Controller<G> {
                 .chain(loaded.map(Revision::digest))
                 .chain(running),
         )
+    }
+}
+
+/// Takes from the running candidate what the next decision does not give it. One that is
+/// replaced stays as a shadow until the next one starts: its watches may be the same.
+fn withdraw<G>(applied: &mut DesiredController<G>, next: &DesiredController<G>) {
+    let Some((running, step)) = &mut applied.candidate else {
+        return;
+    };
+    let is_promoted = next.stable.identity == running.identity;
+    match &next.candidate {
+        Some((candidate, next)) if candidate.identity == running.identity => {
+            step.share.weight = step.share.weight.min(next.share.weight);
+        }
+        _ if is_promoted => {}
+        Some(_) => step.share.weight = 0,
+        None => applied.candidate = None,
     }
 }

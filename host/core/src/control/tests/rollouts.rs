@@ -333,3 +333,61 @@ fn failed_calls_of_a_candidate_are_counted_over_restarts() {
     let expected = "11 calls failed (limit 10)";
     assert!(reason.contains(expected), "{reason}");
 }
+
+/// What runs while the record of a decision is on its way: the record must never give a
+/// candidate less than it writes.
+#[test]
+fn a_lower_weight_applies_before_it_is_recorded_and_a_higher_one_after() {
+    let in_one_step = |step| spec(2, &[step]);
+    let mut bench = Bench::running(first());
+    bench.change(in_one_step("weight 50 until promoted"));
+    bench.settle();
+    let runs = |weight| Some((name_of(&first()), Some((name_of(&second()), weight))));
+    assert_eq!(bench.runs(), runs(50));
+
+    bench.is_recording = false;
+    bench.change(in_one_step("weight 10 until promoted"));
+    bench.settle();
+    assert_eq!(bench.runs(), runs(10));
+    bench.change(in_one_step("weight 90 until promoted"));
+    bench.settle();
+    assert_eq!(bench.runs(), runs(10), "90 is not recorded");
+    bench.is_recording = true;
+    bench.pass(30);
+    assert_eq!(bench.runs(), runs(90));
+}
+
+#[test]
+fn a_candidate_that_another_one_replaces_owns_nothing_before_that_is_recorded() {
+    let mut bench = Bench::running(first());
+    let steps = &["weight 50 until promoted"];
+    bench.change(spec(2, steps));
+    bench.settle();
+    bench.is_recording = false;
+    bench.change(spec(3, steps));
+    bench.settle();
+    assert_eq!(bench.candidate().revision, name_of(&spec(3, steps)));
+    let shadow = (name_of(&second()), 0);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(shadow))));
+    bench.is_recording = true;
+    bench.pass(30);
+    let candidate = (name_of(&spec(3, steps)), 50);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate))));
+}
+
+/// The steps of a spec are those of the revision that it describes.
+#[test]
+fn a_candidate_keeps_its_weight_when_the_spec_describes_another_revision() {
+    let mut bench = Bench::running(first());
+    bench.change(spec(2, &["weight 20 until promoted"]));
+    bench.settle();
+    for weight in [90, 10] {
+        bench.is_source_away = true;
+        bench.change(spec(3, &[&format!("weight {weight} until promoted")]));
+        bench.settle();
+        bench.pass(30);
+        assert_eq!(bench.candidate().weight, 20, "{weight}");
+        let candidate = (name_of(&second()), 20);
+        assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate))));
+    }
+}
