@@ -10,7 +10,7 @@ use super::history::ObjectChange;
 use super::recorded::{self, RecordedStep};
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
-use super::{Backtest, Notes};
+use super::Backtest;
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::Entry;
@@ -498,7 +498,11 @@ impl<G: Clone> Backtest<G> {
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
-        let notes = self.notes();
+        let notes = self.notes.texts(
+            self.settings.open_loop,
+            &self.activity,
+            self.recorded.dry_runs,
+        );
         let time = self.now.instant.since(started.instant);
         let found = self.comparison.finish(self.now.instant);
         Report {
@@ -519,65 +523,5 @@ impl<G: Clone> Backtest<G> {
             notes,
             not_modelled: not_modelled(),
         }
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let Notes {
-            restarts,
-            losses,
-            revisions,
-            has_not_led,
-            was_not_enforced,
-        } = &self.notes;
-        let mut notes = Vec::new();
-        let mut note = |holds: bool, text: String| {
-            if holds {
-                notes.push(text);
-            }
-        };
-        note(
-            *restarts > 0,
-            format!(
-                "another host, or the same one after a gap, continued the journal {restarts} times"
-            ),
-        );
-        note(
-            *losses > 0,
-            format!("parts of the journal are missing: {losses}"),
-        );
-        note(
-            revisions.len() > 1,
-            format!(
-                "the recorded controller had several revisions: {}",
-                revisions.iter().cloned().collect::<Vec<_>>().join(", ")
-            ),
-        );
-        note(
-            *has_not_led,
-            "the recording host did not lead the controller all the time: what another host \
-             executed is not in this journal"
-                .to_owned(),
-        );
-        note(
-            *was_not_enforced,
-            format!(
-                "the recorded controller was not enforced all the time: {} of its deletions were a \
-                 dry run",
-                self.recorded.dry_runs
-            ),
-        );
-        note(
-            self.settings.open_loop,
-            "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
-                .to_owned(),
-        );
-        note(
-            self.activity.unmodelled_patches > 0,
-            format!(
-                "patches that could not be applied: {}",
-                self.activity.unmodelled_patches
-            ),
-        );
-        notes
     }
 }

@@ -31,6 +31,7 @@ mod feed;
 mod history;
 mod live;
 mod metric;
+mod notes;
 mod patch;
 mod recorded;
 mod refusal;
@@ -68,6 +69,7 @@ use cluster::Cluster;
 use comparison::Comparison;
 use drive::Phase;
 use feed::Feed;
+use notes::Notes;
 use recorded::RecordedRun;
 use timeline::Timeline;
 
@@ -120,17 +122,6 @@ pub struct Backtest<G> {
     last_trips: BTreeMap<crate::budget::Guardrail, Option<Instant>>,
     activity: Activity,
     notes: Notes,
-}
-
-/// What the notes of the report are made of.
-#[derive(Debug, Default)]
-struct Notes {
-    restarts: u64,
-    losses: u64,
-    /// The names of the recorded revisions.
-    revisions: std::collections::BTreeSet<String>,
-    has_not_led: bool,
-    was_not_enforced: bool,
 }
 
 impl<G: Clone> Backtest<G> {

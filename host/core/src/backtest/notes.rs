@@ -1,0 +1,78 @@
+//! What is special about a journal and a policy: the notes of a report.
+
+use std::collections::BTreeSet;
+
+use super::report::Activity;
+
+/// What the notes of the report are made of.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) restarts: u64,
+    pub(super) losses: u64,
+    /// The names of the recorded revisions.
+    pub(super) revisions: BTreeSet<String>,
+    pub(super) has_not_led: bool,
+    pub(super) was_not_enforced: bool,
+}
+
+impl Notes {
+    /// The notes, for a person. `dry_runs` counts the recorded deletions that were a dry run.
+    pub(super) fn texts(&self, open_loop: bool, activity: &Activity, dry_runs: u64) -> Vec<String> {
+        let Self {
+            restarts,
+            losses,
+            revisions,
+            has_not_led,
+            was_not_enforced,
+        } = self;
+        let mut notes = Vec::new();
+        let mut note = |holds: bool, text: String| {
+            if holds {
+                notes.push(text);
+            }
+        };
+        note(
+            *restarts > 0,
+            format!(
+                "another host, or the same one after a gap, continued the journal {restarts} times"
+            ),
+        );
+        note(
+            *losses > 0,
+            format!("parts of the journal are missing: {losses}"),
+        );
+        note(
+            revisions.len() > 1,
+            format!(
+                "the recorded controller had several revisions: {}",
+                revisions.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
+        );
+        note(
+            *has_not_led,
+            "the recording host did not lead the controller all the time: what another host \
+             executed is not in this journal"
+                .to_owned(),
+        );
+        note(
+            *was_not_enforced,
+            format!(
+                "the recorded controller was not enforced all the time: {dry_runs} of its \
+                 deletions were a dry run"
+            ),
+        );
+        note(
+            open_loop,
+            "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
+                .to_owned(),
+        );
+        note(
+            activity.unmodelled_patches > 0,
+            format!(
+                "patches that could not be applied: {}",
+                activity.unmodelled_patches
+            ),
+        );
+        notes
+    }
+}
