@@ -205,6 +205,9 @@ pub struct BacktestArguments {
     /// regret, failed-calls. Operators: > and >=.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Threshold>,
+    /// Exit 0 also if parts of the journal cannot be read, which the report then lacks.
+    #[arg(long)]
+    pub allow_damage: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,

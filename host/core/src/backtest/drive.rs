@@ -498,10 +498,16 @@ impl<G: Clone> Backtest<G> {
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
+        if let Some(unused) = self.missing.unused_at.filter(|_| self.phase == Phase::Empty) {
+            self.note_missing(unused);
+        }
+        let missing = u64::try_from(self.missing.millis).unwrap_or_default();
+        let missing = Duration::from_millis(missing);
         let notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
             self.recorded.dry_runs,
+            &self.missing,
         );
         let time = self.now.instant.since(started.instant);
         let found = self.comparison.finish(self.now.instant);
@@ -512,6 +518,7 @@ impl<G: Clone> Backtest<G> {
                 from: times::precise_time(started.wall),
                 to: times::precise_time(self.now.wall),
                 seconds: time.as_secs_f64(),
+                missing_seconds: missing.as_secs_f64(),
             },
             candidate: found.candidate,
             recorded: found.recorded,
@@ -519,6 +526,8 @@ impl<G: Clone> Backtest<G> {
             guardrail_trips: self.trips,
             guardrail_trip_count: self.trip_count,
             surprising: found.surprising,
+            damaged_parts: self.missing.damaged_parts,
+            damage: self.missing.damage,
             activity: self.activity,
             notes,
             not_modelled: not_modelled(),

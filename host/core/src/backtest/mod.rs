@@ -49,13 +49,13 @@ use crate::circuit::CallFailure;
 use crate::controller::CallId;
 use crate::desired::DesiredController;
 use crate::gate::Mode;
-use crate::journal::{ControllerEntry, Record};
+use crate::journal::{ControllerEntry, Entry, Record};
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::machine::{Call, Input, Machine};
 use crate::mapping::Mapping;
 use crate::plan::Decision;
 use crate::stream::StreamId;
-use crate::time::{Instant, Now};
+use crate::time::{Instant, Now, Wall};
 
 pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
@@ -104,7 +104,7 @@ pub struct Backtest<G> {
     timeline: Timeline,
     now: Now,
     /// The entry that is due next, with its time on the timeline.
-    next: Option<(Now, crate::journal::Entry)>,
+    next: Option<(Now, Entry)>,
     /// Inputs that the machine gets before its next effect.
     inputs: VecDeque<Input>,
     /// Whether the machine waits for the first mapping.
@@ -122,6 +122,19 @@ pub struct Backtest<G> {
     last_trips: BTreeMap<crate::budget::Guardrail, Option<Instant>>,
     activity: Activity,
     notes: Notes,
+    missing: Missing,
+}
+
+/// What the journal does not have of the span.
+#[derive(Debug, Default)]
+struct Missing {
+    /// The time without entries, in milliseconds of the wall clock.
+    millis: i64,
+    /// The time of the last entry that cannot be used, because the state before it is unknown.
+    unused_at: Option<Wall>,
+    damaged_parts: u64,
+    /// The first of the damaged parts.
+    damage: Vec<String>,
 }
 
 impl<G: Clone> Backtest<G> {
@@ -151,6 +164,7 @@ impl<G: Clone> Backtest<G> {
             last_trips: BTreeMap::new(),
             activity: Activity::default(),
             notes: Notes::default(),
+            missing: Missing::default(),
         }
     }
 
@@ -216,6 +230,20 @@ impl<G: Clone> Backtest<G> {
     /// it.
     pub fn offer(&mut self, record: Record) {
         let Record { now, entry } = record;
+        // Without the state before it, an entry says nothing, and the policy would live through
+        // a cluster that stands still.
+        if self.phase == Phase::Empty && !matches!(entry, Entry::Keyframe { .. }) {
+            self.missing.unused_at = Some(now.wall);
+            return;
+        }
+        let is_first = match self.phase {
+            Phase::Empty => true,
+            Phase::Complete => matches!(entry, Entry::Keyframe { is_start: true }),
+            Phase::Keyframe | Phase::KnownKeyframe => false,
+        };
+        if is_first {
+            self.note_missing(now.wall);
+        }
         self.activity.entries += u64::from(self.machine.is_some());
         let at = self.timeline.at(now, &entry);
         self.next = Some((at, entry));
@@ -226,6 +254,23 @@ impl<G: Clone> Backtest<G> {
         self.phase = Phase::Empty;
         self.next = None;
         self.timeline.lose();
+    }
+
+    /// A part of the journal cannot be read, for this reason: its entries are missing.
+    pub fn lose_damaged(&mut self, damage: String) {
+        self.missing.damaged_parts += 1;
+        if self.missing.damage.len() < Report::MOST_DAMAGE {
+            self.missing.damage.push(damage);
+        }
+        self.lose();
+    }
+
+    /// The journal has nothing from the present time to this one.
+    fn note_missing(&mut self, to: Wall) {
+        if self.machine.is_some() {
+            let millis = to.0.saturating_sub(self.now.wall.0).max(0);
+            self.missing.millis = self.missing.millis.saturating_add(millis);
+        }
     }
 
     /// The next call into the guest. None when the entry that was offered is applied and the

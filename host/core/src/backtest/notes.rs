@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::Missing;
 use super::report::Activity;
 
 /// What the notes of the report are made of.
@@ -17,7 +18,13 @@ pub(super) struct Notes {
 
 impl Notes {
     /// The notes, for a person. `dry_runs` counts the recorded deletions that were a dry run.
-    pub(super) fn texts(&self, open_loop: bool, activity: &Activity, dry_runs: u64) -> Vec<String> {
+    pub(super) fn texts(
+        &self,
+        open_loop: bool,
+        activity: &Activity,
+        dry_runs: u64,
+        missing: &Missing,
+    ) -> Vec<String> {
         let Self {
             restarts,
             losses,
@@ -40,6 +47,21 @@ impl Notes {
         note(
             *losses > 0,
             format!("parts of the journal are missing: {losses}"),
+        );
+        note(
+            missing.millis >= 1_000,
+            format!(
+                "the journal has nothing about {} seconds of the span",
+                missing.millis / 1_000
+            ),
+        );
+        note(
+            missing.damaged_parts > 0,
+            format!(
+                "parts of the journal cannot be read: {}; the first: {}",
+                missing.damaged_parts,
+                missing.damage.first().map_or("", String::as_str)
+            ),
         );
         note(
             revisions.len() > 1,

@@ -27,6 +27,10 @@ pub struct Report {
     pub guardrail_trip_count: u64,
     /// The most surprising objects.
     pub surprising: Vec<Surprise>,
+    /// How many parts of the journal cannot be read: the report lacks their entries.
+    pub damaged_parts: u64,
+    /// The first [`Self::MOST_DAMAGE`] of them: the segment, the place and the cause.
+    pub damage: Vec<String>,
     /// What the backtest did.
     pub activity: Activity,
     /// What is special about this journal or policy.
@@ -38,6 +42,8 @@ pub struct Report {
 impl Report {
     /// How many trips of guardrails are listed.
     pub const MOST_TRIPS: usize = 100;
+    /// How many damaged parts of the journal are listed.
+    pub const MOST_DAMAGE: usize = 10;
 }
 
 /// The revision under test.
@@ -67,6 +73,9 @@ pub struct Span {
     /// The time that passed for the policy, in seconds: without the time in which nobody
     /// recorded.
     pub seconds: f64,
+    /// The time of which the journal has no entries that can be used, in seconds of the wall
+    /// clock.
+    pub missing_seconds: f64,
 }
 
 /// The deletions and evictions of one side, each object once.

@@ -20,8 +20,8 @@ use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
 use policy::PolicySource;
 
-/// Why a backtest was not made. The program exits with another code than after an exceeded
-/// threshold.
+/// Why a backtest was not made, or not over the whole span. The program exits with another code
+/// than after an exceeded threshold.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RefusedBacktest(String);
@@ -30,7 +30,7 @@ pub struct RefusedBacktest(String);
 pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     let refused = || RefusedBacktest("the backtest cannot be made".to_owned());
     let thresholds = arguments.fail_if.clone();
-    let format = arguments.output;
+    let (format, allow_damage) = (arguments.output, arguments.allow_damage);
     let report = run(arguments).await.with_context(refused)?;
     let text = match format {
         BacktestFormat::Text => text::text(&report),
@@ -40,12 +40,25 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
         }
     };
     print::out(&text).with_context(refused)?;
-    let exceeded = thresholds.iter().filter(|one| one.is_exceeded(&report));
-    let exceeded: Vec<String> = exceeded.map(|one| described(*one, &report)).collect();
-    if exceeded.is_empty() {
-        return Ok(());
+    judge(&report, &thresholds, allow_damage)
+}
+
+/// The errors of a report that was made: an exceeded threshold, or else damage of the journal.
+fn judge(report: &Report, thresholds: &[Threshold], allow_damage: bool) -> Result<()> {
+    let exceeded = thresholds.iter().filter(|one| one.is_exceeded(report));
+    let exceeded: Vec<String> = exceeded.map(|one| described(*one, report)).collect();
+    if !exceeded.is_empty() {
+        bail!("thresholds are exceeded: {}", exceeded.join("; "))
     }
-    bail!("thresholds are exceeded: {}", exceeded.join("; "))
+    if report.damaged_parts > 0 && !allow_damage {
+        let first = report.damage.first().map_or("", String::as_str);
+        bail!(RefusedBacktest(format!(
+            "the report lacks parts of the journal that cannot be read: {}, the first: {first}; \
+             --allow-damage accepts it",
+            report.damaged_parts
+        )));
+    }
+    Ok(())
 }
 
 fn described(threshold: Threshold, report: &Report) -> String {
@@ -88,8 +101,8 @@ impl Session {
     async fn entry(&mut self, entry: Result<Entry, Error>) -> Result<()> {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(Error::Damage(_)) => {
-                self.backtest.lose();
+            Err(Error::Damage(damage)) => {
+                self.backtest.lose_damaged(damage.to_string());
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
