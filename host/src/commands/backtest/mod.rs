@@ -9,13 +9,13 @@ mod text;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::backtest::{Backtest, BacktestSettings, Report, Threshold};
+use davit_core::backtest::{Backtest, BacktestSettings, Refusal, Report, Threshold};
 use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
-use super::journal::{LONGEST, SegmentOrder, open};
+use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
 use policy::PolicySource;
@@ -110,17 +110,23 @@ impl Session {
         if self.order.enter(entry.segment) {
             self.backtest.lose();
         }
-        let record = decode(&entry.payload)?;
+        let place = || format!("segment {}, {}", entry.segment, time(entry.time));
+        let record = decode(&entry.payload).with_context(place)?;
         if entry.part == Part::Span {
             self.start().await?;
         }
         self.backtest.offer(record);
-        while let Some(call) = self.backtest.poll()? {
+        loop {
+            let call = match self.backtest.poll() {
+                Ok(Some(call)) => call,
+                Ok(None) => return Ok(()),
+                Err(error @ Refusal::History(_)) => return Err(error).with_context(place),
+                Err(error) => return Err(error.into()),
+            };
             let id = call.id;
             let result = guest::decide(*call, &mut self.backtest).await?;
             self.backtest.answer(id, result);
         }
-        Ok(())
     }
 
     /// Starts the policy as soon as the recorded controller runs.
@@ -158,5 +164,45 @@ impl Session {
             bail!("the journal has no controller {controller} in this span, only: {known}");
         }
         Ok(self.backtest.finish()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use davit_core::journal::Entry;
+    use davit_core::object::Uid;
+    use davit_core::store::StateChange;
+
+    use super::*;
+    use crate::cli::{Arguments, Command};
+    use crate::commands::journal::testing::journal;
+
+    /// What is wrong with a backtest of podgc over these entries.
+    async fn refusal(entries: Vec<(u32, Entry)>, arguments: &[&str]) -> String {
+        let directory = journal(entries);
+        let path = directory.path().to_str().unwrap();
+        let first = ["davit", "backtest", path, "--controller", "podgc"];
+        let command = Arguments::try_parse_from(first.iter().chain(arguments));
+        let Command::Backtest(arguments) = command.unwrap().command else {
+            panic!("a backtest");
+        };
+        format!("{:#}", run(*arguments).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn changes_that_do_not_fit_are_refused_with_their_segment_and_time() {
+        let remove = StateChange::Remove {
+            slot: 7,
+            uid: Uid::new("a"),
+        };
+        let entries = vec![
+            (10, Entry::Keyframe { is_start: true }),
+            (10, Entry::KeyframeEnd),
+            (12, Entry::Cache(remove)),
+        ];
+        let error = refusal(entries, &[]).await;
+        let place = "segment 1, 1970-01-01T00:00:12.000Z: the journal's changes";
+        assert!(error.starts_with(place), "{error}");
     }
 }
