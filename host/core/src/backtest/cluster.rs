@@ -1,7 +1,7 @@
 //! The recorded cluster as the policy under test left it: history, with what the policy
 //! deleted, patched and kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::history::{History, VersionedObject};
@@ -29,9 +29,18 @@ pub(super) struct Overlay {
     /// What history deleted because the recorded policy did, and this one kept.
     kept: BTreeMap<Uid, Vec<ListedObject>>,
     kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
-    /// What the recorded policy is deleting: it keeps its state.
-    doomed: BTreeSet<Uid>,
+    /// What the recorded policy deletes: it keeps its state.
+    doomed: BTreeMap<Uid, Doom>,
     patches: BTreeMap<Uid, Vec<Patch>>,
+}
+
+/// How far the recorded deletion of an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doom {
+    /// Its request is under way.
+    Requested,
+    /// It has succeeded, and history may still have the object.
+    Accepted,
 }
 
 /// A patch that this module cannot apply.
@@ -49,22 +58,43 @@ impl Overlay {
     }
 
     pub(super) fn is_doomed(&self, uid: &Uid) -> bool {
-        self.doomed.contains(uid)
+        self.doomed.contains_key(uid)
     }
 
     /// The recorded policy deletes an object that this one keeps.
     pub(super) fn doom(&mut self, uid: Uid) {
-        self.doomed.insert(uid);
+        self.doomed.insert(uid, Doom::Requested);
+    }
+
+    /// The recorded policy has deleted an object.
+    pub(super) fn accept(&mut self, uid: &Uid) {
+        if self.keeps(uid) {
+            self.doomed.remove(uid);
+        } else if let Some(doom) = self.doomed.get_mut(uid) {
+            *doom = Doom::Accepted;
+        }
+    }
+
+    /// History has removed an object from its last list. If it is kept, its deletion may still
+    /// fail: somebody else was faster.
+    pub(super) fn leave(&mut self, uid: &Uid) {
+        if self.doomed.get(uid) == Some(&Doom::Accepted) || !self.keeps(uid) {
+            self.doomed.remove(uid);
+        }
     }
 
     /// The recorded policy could not delete an object.
     pub(super) fn spare(&mut self, uid: &Uid) -> bool {
-        self.doomed.remove(uid)
+        self.doomed.remove(uid).is_some()
     }
 
-    /// The host that recorded has ended: what it was deleting may be gone.
-    pub(super) fn restart(&mut self) {
-        self.doomed.clear();
+    /// The host that recorded has ended: what it was deleting may be gone. Returns what is kept
+    /// although nothing says that this host has deleted it.
+    pub(super) fn restart(&mut self) -> Vec<Uid> {
+        let doomed = std::mem::take(&mut self.doomed).into_iter();
+        let requested = doomed.filter(|(_, doom)| *doom == Doom::Requested);
+        let uids = requested.map(|(uid, _)| uid);
+        uids.filter(|uid| self.keeps(uid)).collect()
     }
 
     /// History has removed an object from its last list.
@@ -93,7 +123,9 @@ impl Overlay {
         Some(uid)
     }
 
-    fn unkeep(&mut self, uid: &Uid) {
+    /// Keeps an object no more.
+    pub(super) fn unkeep(&mut self, uid: &Uid) {
+        self.doomed.remove(uid);
         for (spec, held) in self.kept.remove(uid).unwrap_or_default() {
             self.kept_names
                 .remove(&(spec, Box::from(held.object.key())));

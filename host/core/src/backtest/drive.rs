@@ -195,8 +195,10 @@ impl<G: Clone> Backtest<G> {
 
     /// Another host records, or the same one after a gap: its identifiers are others.
     fn restart(&mut self) {
+        for uid in self.cluster.overlay.restart() {
+            self.drop_kept(&uid);
+        }
         self.cluster.history.restart();
-        self.cluster.overlay.restart();
         self.recorded.restart();
         self.comparison.restart(self.now.instant);
         for feed in self.feeds.values_mut() {
@@ -303,7 +305,7 @@ impl<G: Clone> Backtest<G> {
             });
         }
         if !is_left {
-            self.cluster.overlay.spare(uid);
+            self.cluster.overlay.leave(uid);
             if !self.cluster.overlay.keeps(uid) {
                 self.cluster.overlay.forget(uid);
                 self.comparison.gone(uid, self.now.instant);
@@ -320,6 +322,16 @@ impl<G: Clone> Backtest<G> {
             self.cluster.overlay.forget(&uid);
             self.comparison.gone(&uid, self.now.instant);
         }
+    }
+
+    /// Nothing says that the recorded controller has deleted an object that was kept: it goes.
+    fn drop_kept(&mut self, uid: &Uid) {
+        for (spec, held) in self.cluster.recorded(uid) {
+            self.for_each_source(&spec, &held, Update::Delete);
+        }
+        self.cluster.overlay.unkeep(uid);
+        self.cluster.overlay.forget(uid);
+        self.comparison.gone(uid, self.now.instant);
     }
 
     pub(super) fn for_each_feed(
@@ -391,8 +403,9 @@ impl<G: Clone> Backtest<G> {
             }
             Some(RecordedStep::Done(target, reason)) => {
                 let facts = self.recorded.take_facts(&target);
+                let uid = Uid::new(&target.uid);
+                self.cluster.overlay.accept(&uid);
                 if self.machine.is_some() {
-                    let uid = Uid::new(&target.uid);
                     let found = self.cluster.recorded(&uid);
                     let facts = facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
                     let deletion = Deletion {
@@ -414,6 +427,11 @@ impl<G: Clone> Backtest<G> {
     /// changed meanwhile.
     fn spare(&mut self, uid: &Uid) {
         if !self.cluster.overlay.spare(uid) {
+            return;
+        }
+        if self.cluster.overlay.keeps(uid) {
+            // It is gone already, and somebody else has deleted it.
+            self.drop_kept(uid);
             return;
         }
         let held: Vec<_> = self.cluster.history.with_uid(uid).cloned().collect();

@@ -12,6 +12,7 @@ use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
+use crate::failure::{Failure, FailureClass};
 use crate::gate::Mode;
 use crate::journal::{AnswerCopy, JournalItem, Record, SnapshotReads};
 use crate::machine::{Call, Effect, Execute, Input, Machine};
@@ -237,6 +238,8 @@ pub(super) struct Recorder {
     guest: Guest,
     /// Whether deletions take effect at once.
     pub(super) deletes: bool,
+    /// Whether a user deletes each object before the request of the controller arrives.
+    pub(super) is_overtaken: bool,
 }
 
 impl Recorder {
@@ -254,6 +257,7 @@ impl Recorder {
             records: vec![],
             guest,
             deletes: true,
+            is_overtaken: false,
         };
         recorder.restart();
         recorder
@@ -404,9 +408,19 @@ impl Recorder {
     }
 
     fn execute(&mut self, execute: &Execute) {
-        let outcome = Outcome {
-            written: Some(WriteResult::Gone),
-            failed: None,
+        let name = execute.plan.target.name.clone();
+        let outcome = if self.is_overtaken {
+            self.remove(&name);
+            let failure = Failure::new(FailureClass::NotFound, "it does not exist");
+            Outcome {
+                written: None,
+                failed: Some((0, failure)),
+            }
+        } else {
+            Outcome {
+                written: Some(WriteResult::Gone),
+                failed: None,
+            }
         };
         let executed = Input::Executed {
             plan: execute.id,
@@ -415,7 +429,7 @@ impl Recorder {
         };
         self.machine.handle(self.now, executed);
         if self.deletes {
-            self.remove(&execute.plan.target.name.clone());
+            self.remove(&name);
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
 use crate::backtest::{Difference, Report};
+use crate::journal::Entry;
 
 /// A recorded host that deletes failed pods: two of them, and another one has succeeded.
 fn recorded() -> Recorder {
@@ -96,6 +97,30 @@ fn users_delete_objects_also_if_they_are_kept() {
     trial.settings.keeps = true;
     let report = trial.run(&recorder.records).unwrap();
     assert_eq!(counts(&report), (3, 0, 0));
+}
+
+/// A user was faster than the recorded controller. What another host would have said of its
+/// request is not known, either.
+#[test]
+fn what_a_user_deletes_before_the_recorded_controller_is_not_kept() {
+    for is_entered in [true, false] {
+        let mut recorder = recorded();
+        recorder.is_overtaken = true;
+        recorder.pod("d", "d", "Failed");
+        recorder.pass(SECOND);
+        if !is_entered {
+            let is_it =
+                |entry: &Entry| matches!(entry, Entry::Execution(it) if it.target.name == "d");
+            recorder.records.retain(|it| !is_it(&it.entry));
+            recorder.restart();
+        }
+        recorder.pass(100 * SECOND);
+        recorder.node("n3", None);
+        let mut trial = Trial::of(PATIENT);
+        trial.settings.keeps = true;
+        let report = trial.run(&recorder.records).unwrap();
+        assert_eq!(counts(&report), (2, 0, 0), "{is_entered}");
+    }
 }
 
 /// In a closed loop, a deleted pod is gone; in an open loop, it fails again and again, and
