@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::history::{History, VersionedObject};
 use super::patch;
+use super::recent::RecentUids;
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass};
 use crate::msgpack;
@@ -20,12 +21,17 @@ const MOST_PATCHES: usize = 8;
 /// Where an object is: its list, and its state.
 pub(super) type ListedObject = (Arc<SegmentSpec>, VersionedObject);
 
+/// A group and a kind.
+pub(super) type GroupKind = (Box<str>, Box<str>);
+
 /// The effects of the policy. Everything is by uid, so that it outlives the host that
 /// recorded.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    /// What the policy deleted and history still has, by the kind of each.
-    deleted: BTreeMap<Uid, Box<str>>,
+    /// What the policy deleted, and history has or had a short while ago, by the kind of each.
+    deleted: BTreeMap<Uid, GroupKind>,
+    /// What history has removed lately and the policy had changed.
+    departed: RecentUids,
     /// What history deleted because the recorded policy did, and this one kept.
     kept: BTreeMap<Uid, Vec<ListedObject>>,
     kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
@@ -97,7 +103,19 @@ impl Overlay {
         uids.filter(|uid| self.keeps(uid)).collect()
     }
 
-    /// History has removed an object from its last list.
+    /// History has removed an object from its last list. It may return, and what the policy did
+    /// to it still holds then.
+    pub(super) fn depart(&mut self, uid: &Uid, history: &History) {
+        if !self.is_deleted(uid) && !self.patches.contains_key(uid) {
+            return;
+        }
+        let oldest = self.departed.insert(uid);
+        if let Some(oldest) = oldest.filter(|uid| !history.has(uid)) {
+            self.forget(&oldest);
+        }
+    }
+
+    /// An object that history does not have will not return.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.deleted.remove(uid);
         self.patches.remove(uid);
@@ -146,10 +164,9 @@ impl Overlay {
 
     /// Whole lists of a kind are known again after a restart: what was deleted and is not in
     /// them is gone.
-    pub(super) fn prune(&mut self, kind: &str, history: &History) {
-        let is_there = |uid: &Uid| history.with_uid(uid).next().is_some();
+    pub(super) fn prune(&mut self, kind: &GroupKind, history: &History) {
         self.deleted
-            .retain(|uid, of| **of != *kind || is_there(uid));
+            .retain(|uid, of| of != kind || history.has(uid));
     }
 
     /// The object as the policy sees it, with these fields; nothing if the policy deleted it.
@@ -225,7 +242,7 @@ impl Cluster {
 
     /// Whether history has an object, or the policy keeps it.
     pub(super) fn has_or_keeps(&self, uid: &Uid) -> bool {
-        self.history.with_uid(uid).next().is_some() || self.overlay.keeps(uid)
+        self.history.has(uid) || self.overlay.keeps(uid)
     }
 
     /// The object of a plan, with the uid and the name that the plan names.
@@ -264,8 +281,8 @@ impl Cluster {
     pub(super) fn delete(&mut self, target: &ObjectRef) {
         let uid = Uid::new(&target.uid);
         self.overlay.unkeep(&uid);
-        if self.history.with_uid(&uid).next().is_some() {
-            let kind = target.kind.as_str().into();
+        if self.history.has(&uid) {
+            let kind = (target.group().into(), target.kind.as_str().into());
             self.overlay.deleted.insert(uid, kind);
         } else {
             self.overlay.forget(&uid);
@@ -303,5 +320,25 @@ impl Cluster {
     /// The list of a segment.
     pub(super) fn spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
         Some(&self.history.list(segment)?.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups may have a kind of the same name, and their lists come one after the other.
+    #[test]
+    fn the_list_of_one_group_says_nothing_about_another_one() {
+        let mut overlay = Overlay::default();
+        let kind = |group: &str| (group.into(), "Ingress".into());
+        let uid = Uid::new("a");
+        overlay
+            .deleted
+            .insert(uid.clone(), kind("networking.k8s.io"));
+        overlay.prune(&kind("extensions"), &History::default());
+        assert!(overlay.is_deleted(&uid));
+        overlay.prune(&kind("networking.k8s.io"), &History::default());
+        assert!(!overlay.is_deleted(&uid));
     }
 }

@@ -307,7 +307,7 @@ impl<G: Clone> Backtest<G> {
         if !is_left {
             self.cluster.overlay.leave(uid);
             if !self.cluster.overlay.keeps(uid) {
-                self.cluster.overlay.forget(uid);
+                self.cluster.overlay.depart(uid, &self.cluster.history);
                 self.comparison.gone(uid, self.now.instant);
             }
         }
@@ -376,9 +376,8 @@ impl<G: Clone> Backtest<G> {
         };
         let now = self.now.instant;
         if is_new {
-            let kind = &spec.kind.kind;
             self.comparison
-                .created(kind, object.key(), object.uid(), now);
+                .created(&spec.kind, object.key(), object.uid(), now);
         }
         let is_node = spec.resource.group.is_empty() && spec.resource.plural == "nodes";
         if is_node && !facts::is_away(object.data()) {

@@ -33,6 +33,7 @@ mod live;
 mod metric;
 mod notes;
 mod patch;
+mod recent;
 mod recorded;
 mod refusal;
 mod regret;

@@ -22,6 +22,26 @@ fn an_object_that_history_creates_again_is_another_one() {
     assert_eq!(report.candidate.regret.recreated, 1);
 }
 
+/// It matches a selector again.
+#[test]
+fn an_object_that_returns_with_its_uid_counts_once() {
+    for open_loop in [false, true] {
+        let mut recorder = Recorder::start(IDLE);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(20 * SECOND);
+        recorder.remove("a");
+        recorder.pass(200 * SECOND);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(SECOND);
+        recorder.node("n1", None);
+        let mut trial = Trial::of(FAILED);
+        trial.settings.open_loop = open_loop;
+        let report = trial.run(&recorder.records).unwrap();
+        assert_eq!(report.candidate.deletions, 1);
+        assert_eq!(report.agreement.only_candidate, 1);
+    }
+}
+
 #[test]
 fn a_pod_whose_node_is_back_soon_is_a_regret() {
     let mut recorder = Recorder::start(IDLE);
