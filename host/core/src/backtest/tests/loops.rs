@@ -1,8 +1,13 @@
 //! Closed loops, open loops, and what stays.
 
-use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
+use serde_json::json;
+
+use super::bench::{
+    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, delete, nothing, plan,
+};
 use crate::backtest::{Difference, Report};
 use crate::journal::Entry;
+use crate::plan::{Patch, PatchKind, Step};
 
 /// A recorded host that deletes failed pods: two of them, and another one has succeeded.
 fn recorded() -> Recorder {
@@ -97,6 +102,59 @@ fn users_delete_objects_also_if_they_are_kept() {
     trial.settings.keeps = true;
     let report = trial.run(&recorder.records).unwrap();
     assert_eq!(counts(&report), (3, 0, 0));
+}
+
+/// The first plan of a decision patches its target, and the second one deletes it.
+#[test]
+fn a_patch_of_an_object_is_not_its_deletion() {
+    const CAREFUL: Guest = Guest {
+        name: "careful",
+        policy: |key, pod, _| {
+            if pod["status"]["phase"] != "Failed" {
+                return nothing();
+            }
+            let body = json!({"status": {"phase": "Failed"}});
+            let patch = Patch {
+                kind: PatchKind::StrategicMerge,
+                subresource: "status".into(),
+                body: rmp_serde::to_vec_named(&body).unwrap(),
+            };
+            let mut decision = plan(key, pod, vec![Step::Patch(patch)]);
+            decision.plans[0].reason = "first".into();
+            decision.plans.extend(delete(key, pod).plans);
+            decision
+        },
+    };
+    let mut recorder = Recorder::start(CAREFUL);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(SECOND);
+    let is_patch = |entry: &Entry| matches!(entry, Entry::Execution(it) if it.reason == "first");
+    let of_patch = recorder.records.iter().filter(|it| is_patch(&it.entry));
+    assert!(of_patch.count() > 0);
+    let is_deletion = |entry: &Entry| matches!(entry, Entry::Execution(it) if it.reason == "test");
+    recorder.records.retain(|it| !is_deletion(&it.entry));
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    assert_eq!(report.recorded.deletions, 0);
+}
+
+#[test]
+fn a_deletion_with_a_long_reason_counts() {
+    const WORDY: Guest = Guest {
+        name: "wordy",
+        policy: |key, pod, _| {
+            if pod["status"]["phase"] != "Failed" {
+                return nothing();
+            }
+            let mut decision = delete(key, pod);
+            decision.plans[0].reason = "it failed\n".repeat(100);
+            decision
+        },
+    };
+    let mut recorder = Recorder::start(WORDY);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(SECOND);
+    let report = Trial::of(WORDY).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (1, 0, 0));
 }
 
 /// A user was faster than the recorded controller. What another host would have said of its
