@@ -26,9 +26,6 @@ use crate::times;
 /// How long a stream waits for a recorded list before the journal counts as one that does not
 /// have it: a host that starts lists for a while.
 const GRACE: Duration = Duration::from_secs(60);
-/// How many effects there are at one moment before the policy counts as one that never waits.
-const MOST_EFFECTS: u64 = 20_000_000;
-
 /// How much of the state is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -56,16 +53,14 @@ impl<G: Clone> Backtest<G> {
             let Some(effect) = machine.poll(self.now) else {
                 break None;
             };
-            self.effects += 1;
+            self.pace.effect(self.now)?;
             if let Some(call) = self.execute_effect(effect) {
                 break Some(call);
             }
         };
         self.machine = Some(machine);
-        if self.effects > MOST_EFFECTS {
-            return Err(Refusal::Restless {
-                at: times::precise_time(self.now.wall),
-            });
+        if let Some(call) = &call {
+            self.pace.call(call, self.now)?;
         }
         Ok(call)
     }
@@ -126,7 +121,7 @@ impl<G: Clone> Backtest<G> {
     /// Time passes.
     pub(super) fn pass(&mut self, now: Now) -> Result<(), Refusal> {
         if now.instant > self.now.instant {
-            self.effects = 0;
+            self.pace.pass();
         }
         self.now = now;
         let cluster = &self.cluster;

@@ -32,6 +32,7 @@ mod history;
 mod live;
 mod metric;
 mod notes;
+mod pace;
 mod patch;
 mod recent;
 mod recorded;
@@ -57,6 +58,7 @@ use crate::mapping::Mapping;
 use crate::plan::Decision;
 use crate::stream::StreamId;
 use crate::time::{Instant, Now, Wall};
+use crate::times;
 
 pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
@@ -71,11 +73,14 @@ use comparison::Comparison;
 use drive::Phase;
 use feed::Feed;
 use notes::Notes;
+use pace::Pace;
 use recorded::RecordedRun;
 use timeline::Timeline;
 
 /// How long a call takes in a backtest: it computes, and virtual time stands still.
 const CALL: Duration = Duration::ZERO;
+/// How long a host records nothing at most. It starts a segment every few hours.
+const MOST_IDLE: Duration = Duration::from_hours(30 * 24);
 
 /// How a backtest is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,8 +117,9 @@ pub struct Backtest<G> {
     awaits_mapping: bool,
     /// When to check whether the journal has what the streams need.
     check_at: Instant,
-    /// How many effects there were since the time last passed.
-    effects: u64,
+    pace: Pace,
+    /// Why the next entry cannot be at its time.
+    leap: Option<Refusal>,
     has_started: bool,
     started_at: Option<Now>,
     recorded: RecordedRun,
@@ -156,7 +162,8 @@ impl<G: Clone> Backtest<G> {
             inputs: VecDeque::new(),
             awaits_mapping: false,
             check_at: Instant::FAR_FUTURE,
-            effects: 0,
+            pace: Pace::default(),
+            leap: None,
             has_started: false,
             started_at: None,
             comparison: Comparison::default(),
@@ -247,6 +254,12 @@ impl<G: Clone> Backtest<G> {
         }
         self.activity.entries += u64::from(self.machine.is_some());
         let at = self.timeline.at(now, &entry);
+        if let Some(idle) = self.timeline.idle().filter(|idle| *idle > MOST_IDLE) {
+            self.leap = Some(Refusal::Leap {
+                at: times::precise_time(now.wall),
+                days: idle.as_secs() / (24 * 3600),
+            });
+        }
         self.next = Some((at, entry));
     }
 
@@ -277,6 +290,9 @@ impl<G: Clone> Backtest<G> {
     /// The next call into the guest. None when the entry that was offered is applied and the
     /// policy rests.
     pub fn poll(&mut self) -> Result<Option<Box<Call<G>>>, Refusal> {
+        if let Some(leap) = self.leap.take() {
+            return Err(leap);
+        }
         loop {
             if let Some(call) = self.drain()? {
                 self.activity.calls += 1;
@@ -296,7 +312,7 @@ impl<G: Clone> Backtest<G> {
                 continue;
             }
             self.pass(at)?;
-            self.effects = 0;
+            self.pace.entry();
             self.apply(entry)?;
         }
     }

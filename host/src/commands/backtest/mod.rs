@@ -120,7 +120,7 @@ impl Session {
             let call = match self.backtest.poll() {
                 Ok(Some(call)) => call,
                 Ok(None) => return Ok(()),
-                Err(error @ Refusal::History(_)) => return Err(error).with_context(place),
+                Err(error @ (Refusal::History(_) | Refusal::Leap { .. })) => return Err(error).with_context(place),
                 Err(error) => return Err(error.into()),
             };
             let id = call.id;

@@ -1,5 +1,7 @@
 //! Closed loops, open loops, and what stays.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::bench::{
@@ -7,7 +9,7 @@ use super::bench::{
 };
 use crate::backtest::{Difference, Report};
 use crate::journal::Entry;
-use crate::plan::{Patch, PatchKind, Step};
+use crate::plan::{Decision, Patch, PatchKind, Step, Verdict};
 
 /// A recorded host that deletes failed pods: two of them, and another one has succeeded.
 fn recorded() -> Recorder {
@@ -206,6 +208,39 @@ fn nothing_disappears_in_an_open_loop() {
     );
     assert!(open.notes[0].contains("open loop"), "{:?}", open.notes);
     assert!(!open.policy.closed_loop && closed.policy.closed_loop);
+}
+
+#[test]
+fn a_policy_that_never_rests_is_refused_with_its_item() {
+    const RESTLESS: Guest = Guest {
+        name: "restless",
+        policy: |_, _, _| Decision {
+            verdict: Verdict::RequeueAfter(Duration::from_millis(1)),
+            ..nothing()
+        },
+    };
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let error = Trial::of(RESTLESS).run(&recorder.records).unwrap_err();
+    let error = error.to_string();
+    for part in ["test never rests", "6000 times", "the item pods ns/a"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Otherwise virtual time would pass for months, a second at a time.
+#[test]
+fn an_entry_of_the_far_future_is_refused() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let last = recorder.records.last_mut().unwrap();
+    last.now.instant = last.now.instant.after(400 * 24 * 3600 * SECOND);
+    let error = Trial::of(FAILED).run(&recorder.records).unwrap_err();
+    assert!(error.to_string().contains("400 days"), "{error}");
 }
 
 #[test]
