@@ -507,6 +507,16 @@ impl<G: Clone> Backtest<G> {
         self.notes.was_not_enforced |= controller.mode != Mode::Enforce;
     }
 
+    /// The items of the policy that are not done.
+    fn pending_items(&mut self) -> u64 {
+        let now = self.now.instant;
+        let state = self.machine.as_mut().map(|machine| machine.state(now));
+        let controllers = state.into_iter().flat_map(|state| state.controllers);
+        let queues = controllers.flat_map(|controller| controller.queues);
+        let pending = queues.map(|queue| queue.depth + queue.delayed);
+        pending.sum::<usize>() as u64
+    }
+
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
@@ -515,6 +525,7 @@ impl<G: Clone> Backtest<G> {
         }
         let missing = u64::try_from(self.missing.millis).unwrap_or_default();
         let missing = Duration::from_millis(missing);
+        self.notes.pending_items = self.pending_items();
         let notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
@@ -531,6 +542,7 @@ impl<G: Clone> Backtest<G> {
                 to: times::precise_time(self.now.wall),
                 seconds: time.as_secs_f64(),
                 missing_seconds: missing.as_secs_f64(),
+                pending_items: self.notes.pending_items,
             },
             candidate: found.candidate,
             recorded: found.recorded,

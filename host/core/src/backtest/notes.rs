@@ -14,6 +14,7 @@ pub(super) struct Notes {
     pub(super) revisions: BTreeSet<String>,
     pub(super) has_not_led: bool,
     pub(super) was_not_enforced: bool,
+    pub(super) pending_items: u64,
 }
 
 impl Notes {
@@ -31,6 +32,7 @@ impl Notes {
             revisions,
             has_not_led,
             was_not_enforced,
+            pending_items,
         } = self;
         let mut notes = Vec::new();
         let mut note = |holds: bool, text: String| {
@@ -93,6 +95,13 @@ impl Notes {
             format!(
                 "patches that could not be applied: {}",
                 activity.unmodelled_patches
+            ),
+        );
+        note(
+            *pending_items > 0,
+            format!(
+                "time ends with the last entry, when {pending_items} items of the policy wait for \
+                 a later time: what they would decide then is not counted"
             ),
         );
         notes

@@ -68,7 +68,7 @@ pub struct Policy {
 pub struct Span {
     /// The start, in RFC 3339.
     pub from: String,
-    /// The end, in RFC 3339.
+    /// The end, in RFC 3339: the time of the last entry.
     pub to: String,
     /// The time that passed for the policy, in seconds: without the time in which nobody
     /// recorded.
@@ -76,6 +76,8 @@ pub struct Span {
     /// The time of which the journal has no entries that can be used, in seconds of the wall
     /// clock.
     pub missing_seconds: f64,
+    /// The items that wait for a later time at the end: what they would decide is not counted.
+    pub pending_items: u64,
 }
 
 /// The deletions and evictions of one side, each object once.

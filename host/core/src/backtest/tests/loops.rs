@@ -244,6 +244,22 @@ fn an_entry_of_the_far_future_is_refused() {
 }
 
 #[test]
+fn the_report_says_how_far_time_ran_and_what_waits_then() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.node("n1", None);
+    let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 0);
+    assert_eq!(report.span.pending_items, 1);
+    assert_eq!(report.span.to, "2026-11-20T12:00:11.000Z");
+    let note = report.notes.iter().find(|note| note.contains("1 items"));
+    assert!(note.is_some(), "{:?}", report.notes);
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    assert_eq!(report.span.pending_items, 0);
+}
+
+#[test]
 fn timers_fire_between_two_entries() {
     let mut recorder = Recorder::start(IDLE);
     recorder.pass(10 * SECOND);
