@@ -10,7 +10,7 @@ use super::history::ObjectChange;
 use super::recorded::{self, RecordedStep};
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
-use super::Backtest;
+use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::Entry;
@@ -473,17 +473,20 @@ impl<G: Clone> Backtest<G> {
     }
 
     fn note_trip(&mut self, trip: &Trip) {
-        let last = self.last_trips.insert(trip.guardrail, trip.since);
-        if last == Some(trip.since) {
-            let field = trip.guardrail.field();
-            let mut trips = self.trips.iter_mut().rev();
-            if let Some(known) = trips.find(|known| known.guardrail == field) {
-                known.deferred += 1;
+        let last = self.last_trips.get(&trip.guardrail);
+        if let Some(last) = last.filter(|last| last.since == trip.since) {
+            let listed = last.place.and_then(|place| self.trips.get_mut(place));
+            if let Some(listed) = listed {
+                listed.deferred += 1;
             }
             return;
         }
         self.trip_count += 1;
-        if self.trips.len() < Report::MOST_TRIPS {
+        let place = (self.trips.len() < Report::MOST_TRIPS).then_some(self.trips.len());
+        let since = trip.since;
+        self.last_trips
+            .insert(trip.guardrail, ListedTrip { since, place });
+        if place.is_some() {
             self.trips.push(GuardrailTrip {
                 guardrail: trip.guardrail.field().to_owned(),
                 limit: trip.limit,

@@ -126,10 +126,18 @@ pub struct Backtest<G> {
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
     trip_count: u64,
-    last_trips: BTreeMap<crate::budget::Guardrail, Option<Instant>>,
+    last_trips: BTreeMap<crate::budget::Guardrail, ListedTrip>,
     activity: Activity,
     notes: Notes,
     missing: Missing,
+}
+
+/// The last trip of a guardrail.
+#[derive(Clone, Copy, Debug)]
+struct ListedTrip {
+    since: Option<Instant>,
+    /// Its place in the report; none if the report has no place for it.
+    place: Option<usize>,
 }
 
 /// What the journal does not have of the span.
