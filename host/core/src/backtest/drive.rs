@@ -532,7 +532,7 @@ impl<G: Clone> Backtest<G> {
         let notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
-            self.recorded.dry_runs,
+            self.recorded.dry_runs(),
             &self.missing,
         );
         let time = self.now.instant.since(started.instant);

@@ -18,7 +18,8 @@ pub(super) struct Notes {
 }
 
 impl Notes {
-    /// The notes, for a person. `dry_runs` counts the recorded deletions that were a dry run.
+    /// The notes, for a person. `dry_runs` counts the objects whose recorded deletion was a dry
+    /// run.
     pub(super) fn texts(
         &self,
         open_loop: bool,
@@ -81,8 +82,8 @@ impl Notes {
         note(
             *was_not_enforced,
             format!(
-                "the recorded controller was not enforced all the time: {dry_runs} of its \
-                 deletions were a dry run"
+                "the recorded controller was not enforced all the time: for {dry_runs} objects, \
+                 its deletion was a dry run"
             ),
         );
         note(

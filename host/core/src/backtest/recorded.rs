@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Facts;
+use super::recent::RecentUids;
 use crate::bounds::text::REASON;
 use crate::controller::{CallId, DecisionId};
 use crate::gate::Ruling;
 use crate::journal::{AnswerEntry, CallEntry, ExecutionEntry, RulingEntry};
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, Uid};
 use crate::plan::{Plan, Step};
 use crate::untrusted::shorten;
 
@@ -30,8 +31,9 @@ pub(super) struct RecordedRun {
     /// What is known about the objects that are being deleted: they may be gone when the
     /// execution is entered.
     facts: BTreeMap<String, Facts>,
-    /// How many rulings a dry run has made about deletions.
-    pub(super) dry_runs: u64,
+    /// The objects whose deletion was a dry run. It is ruled on again and again.
+    dry: RecentUids,
+    dry_runs: u64,
 }
 
 /// A plan that is not executed yet.
@@ -63,6 +65,7 @@ impl RecordedRun {
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
             facts: BTreeMap::new(),
+            dry: RecentUids::default(),
             dry_runs: 0,
         }
     }
@@ -131,7 +134,11 @@ impl RecordedRun {
         }
         let removed = self.take(&key, is_it);
         let was_dry = ruling.ruling == Ruling::DryRun && removed.is_some_and(|plan| plan.deletes);
-        self.dry_runs += u64::from(was_dry);
+        let uid = Uid::new(&ruling.target.uid);
+        if was_dry && !self.dry.contains(&uid) {
+            self.dry.insert(&uid);
+            self.dry_runs += 1;
+        }
         None
     }
 
@@ -148,6 +155,11 @@ impl RecordedRun {
             self.waiting.remove(key);
         }
         Some(plan)
+    }
+
+    /// How many objects it would have deleted if it had been enforced.
+    pub(super) const fn dry_runs(&self) -> u64 {
+        self.dry_runs
     }
 
     /// What is known about an object whose deletion has started.

@@ -240,11 +240,17 @@ pub(super) struct Recorder {
     pub(super) deletes: bool,
     /// Whether a user deletes each object before the request of the controller arrives.
     pub(super) is_overtaken: bool,
+    mode: Mode,
 }
 
 impl Recorder {
     /// A host that runs this policy.
     pub(super) fn start(guest: Guest) -> Self {
+        Self::start_in(Mode::Enforce, guest)
+    }
+
+    /// The same in this mode.
+    pub(super) fn start_in(mode: Mode, guest: Guest) -> Self {
         let mut recorder = Self {
             machine: Machine::new(Now::default()),
             now: Now {
@@ -258,6 +264,7 @@ impl Recorder {
             guest,
             deletes: true,
             is_overtaken: false,
+            mode,
         };
         recorder.restart();
         recorder
@@ -269,8 +276,9 @@ impl Recorder {
         self.streams.clear();
         self.machine = Machine::new(self.now);
         self.machine.start_journal(self.now);
-        let desired = vec![desired(self.guest, &FIELDS)];
-        self.machine.apply(self.now, desired);
+        let mut desired = desired(self.guest, &FIELDS);
+        desired.settings.mode = self.mode;
+        self.machine.apply(self.now, vec![desired]);
         self.run();
         self.pass(SECOND);
     }

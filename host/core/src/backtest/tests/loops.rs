@@ -8,6 +8,7 @@ use super::bench::{
     ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, delete, nothing, plan,
 };
 use crate::backtest::{Difference, Report};
+use crate::gate::Mode;
 use crate::journal::Entry;
 use crate::plan::{Decision, Patch, PatchKind, Step, Verdict};
 
@@ -257,6 +258,20 @@ fn the_report_says_how_far_time_ran_and_what_waits_then() {
     assert!(note.is_some(), "{:?}", report.notes);
     let report = Trial::of(IDLE).run(&recorder.records).unwrap();
     assert_eq!(report.span.pending_items, 0);
+}
+
+/// It fails again and again.
+#[test]
+fn an_object_that_a_recorded_dry_run_would_have_deleted_counts_once() {
+    let mut recorder = Recorder::start_in(Mode::DryRun, FAILED);
+    for phase in ["Failed", "Running", "Failed", "Running", "Failed"] {
+        recorder.pod("a", "a", phase);
+        recorder.pass(40 * SECOND);
+    }
+    recorder.node("n1", None);
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    let note = report.notes.iter().find(|note| note.contains("dry run"));
+    assert!(note.unwrap().contains("for 1 objects"), "{note:?}");
 }
 
 #[test]
