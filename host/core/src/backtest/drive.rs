@@ -529,11 +529,13 @@ impl<G: Clone> Backtest<G> {
         let missing = u64::try_from(self.missing.millis).unwrap_or_default();
         let missing = Duration::from_millis(missing);
         self.notes.pending_items = self.pending_items();
+        let undecided = self.undecided.report();
         let notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
             self.recorded.dry_runs(),
             &self.missing,
+            &undecided,
         );
         let time = self.now.instant.since(started.instant);
         let found = self.comparison.finish(self.now.instant);
@@ -553,6 +555,7 @@ impl<G: Clone> Backtest<G> {
             guardrail_trips: self.trips,
             guardrail_trip_count: self.trip_count,
             surprising: found.surprising,
+            undecided,
             damaged_parts: self.missing.damaged_parts,
             damage: self.missing.damage,
             activity: self.activity,

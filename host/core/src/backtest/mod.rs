@@ -22,6 +22,7 @@
 //! The memory depends on the size of the cluster, not on the length of the journal: objects are
 //! settled when history removes them, and the rest is counts.
 
+mod answers;
 mod cluster;
 mod comparison;
 mod drive;
@@ -42,6 +43,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod undecided;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -52,20 +54,19 @@ use crate::controller::CallId;
 use crate::desired::DesiredController;
 use crate::gate::Mode;
 use crate::journal::{ControllerEntry, Entry, Record};
-use crate::live::{ReadAnswer, ReadRequest};
 use crate::machine::{Call, Input, Machine};
-use crate::mapping::Mapping;
 use crate::plan::Decision;
 use crate::stream::StreamId;
 use crate::time::{Instant, Now, Wall};
 use crate::times;
 
+pub use answers::LiveAnswers;
 pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
 pub use refusal::Refusal;
 pub use report::{
     Activity, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side, Span,
-    Spread, Surprise,
+    Spread, Surprise, UndecidedReport,
 };
 
 use cluster::Cluster;
@@ -76,6 +77,7 @@ use notes::Notes;
 use pace::Pace;
 use recorded::RecordedRun;
 use timeline::Timeline;
+use undecided::Undecided;
 
 /// How long a call takes in a backtest: it computes, and virtual time stands still.
 const CALL: Duration = Duration::ZERO;
@@ -130,6 +132,10 @@ pub struct Backtest<G> {
     activity: Activity,
     notes: Notes,
     missing: Missing,
+    /// The live reads of the recorded controller; none if those that the recorded lists do not
+    /// answer are refused.
+    answers: Option<LiveAnswers>,
+    undecided: Undecided,
 }
 
 /// The last trip of a guardrail.
@@ -181,6 +187,8 @@ impl<G: Clone> Backtest<G> {
             activity: Activity::default(),
             notes: Notes::default(),
             missing: Missing::default(),
+            answers: None,
+            undecided: Undecided::default(),
         }
     }
 
@@ -214,6 +222,12 @@ impl<G: Clone> Backtest<G> {
     #[must_use]
     pub const fn is_started(&self) -> bool {
         self.machine.is_some()
+    }
+
+    /// From now on, a live read that the recorded lists do not answer gets the recorded answer to
+    /// the same read at about the same time, and fails if there is none. Otherwise it is refused.
+    pub fn answer_from(&mut self, answers: LiveAnswers) {
+        self.answers = Some(answers);
     }
 
     /// Starts the policy under test at the present time. Its mode is that of the backtest: it
@@ -304,6 +318,7 @@ impl<G: Clone> Backtest<G> {
         loop {
             if let Some(call) = self.drain()? {
                 self.activity.calls += 1;
+                self.undecided.call(&call.items);
                 return Ok(Some(call));
             }
             let Some((at, entry)) = self.next.take() else {
@@ -325,17 +340,9 @@ impl<G: Clone> Backtest<G> {
         }
     }
 
-    /// Answers a live read of a call.
-    pub fn read(&mut self, request: &ReadRequest) -> Result<ReadAnswer, Refusal> {
-        self.activity.live_reads += 1;
-        let nothing = Mapping::default();
-        let mapping = self.cluster.history.mapping.as_deref();
-        self.cluster
-            .read(request, mapping.unwrap_or(&nothing), self.now.instant)
-    }
-
     /// The answer to a call: a decision for each item, or the failure.
     pub fn answer(&mut self, call: CallId, result: Result<Vec<Decision>, CallFailure>) {
+        self.undecided.answer();
         self.activity.failed_calls += u64::from(result.is_err());
         self.inputs.push_back(Input::Answered {
             call,

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Missing;
-use super::report::Activity;
+use super::report::{Activity, UndecidedReport};
 
 /// What the notes of the report are made of.
 #[derive(Debug, Default)]
@@ -26,6 +26,7 @@ impl Notes {
         activity: &Activity,
         dry_runs: u64,
         missing: &Missing,
+        undecided: &UndecidedReport,
     ) -> Vec<String> {
         let Self {
             restarts,
@@ -96,6 +97,23 @@ impl Notes {
             format!(
                 "patches that could not be applied: {}",
                 activity.unmodelled_patches
+            ),
+        );
+        note(
+            activity.recorded_reads > 0,
+            format!(
+                "live reads that got the recorded answer to the same read within a minute: {}",
+                activity.recorded_reads
+            ),
+        );
+        note(
+            undecided.reads > 0,
+            format!(
+                "not decidable: {} items at the end; {} live reads failed, because the journal \
+                 has no answer to them: {}",
+                undecided.items,
+                undecided.reads,
+                undecided.first_reads.join("; ")
             ),
         );
         note(

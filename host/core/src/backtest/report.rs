@@ -27,6 +27,8 @@ pub struct Report {
     pub guardrail_trip_count: u64,
     /// The most surprising objects.
     pub surprising: Vec<Surprise>,
+    /// What the policy could not decide.
+    pub undecided: UndecidedReport,
     /// How many parts of the journal cannot be read: the report lacks their entries.
     pub damaged_parts: u64,
     /// The first [`Self::MOST_DAMAGE`] of them: the segment, the place and the cause.
@@ -211,6 +213,23 @@ impl Difference {
     }
 }
 
+/// The items that the policy could not decide, because the journal has no answer to a live read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UndecidedReport {
+    /// The items that were not decided up to the end.
+    pub items: u64,
+    /// The live reads that failed because the journal has no answer. A retry counts again.
+    pub reads: u64,
+    /// The first [`Self::MOST_READS`] of them, each once.
+    pub first_reads: Vec<String>,
+}
+
+impl UndecidedReport {
+    /// How many live reads are listed.
+    pub const MOST_READS: usize = 10;
+}
+
 /// What the backtest did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -235,6 +254,8 @@ pub struct Activity {
     pub creations: u64,
     /// The live reads.
     pub live_reads: u64,
+    /// Those of them that got the recorded answer to the same read.
+    pub recorded_reads: u64,
 }
 
 /// What a backtest never models.

@@ -9,7 +9,9 @@ mod text;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::backtest::{Backtest, BacktestSettings, Refusal, Report, Threshold};
+use davit_core::backtest::{
+    Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold,
+};
 use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
@@ -68,12 +70,46 @@ fn described(threshold: Threshold, report: &Report) -> String {
 
 async fn run(arguments: BacktestArguments) -> Result<Report> {
     let reader = open(&arguments.journal)?;
-    let mut session = Session::new(&reader, &arguments)?;
+    let report = attempt(&reader, &arguments, None).await;
+    let refusal = report.as_ref().err();
+    let refusal = refusal.and_then(|error| error.downcast_ref::<Refusal>());
+    if !matches!(refusal, Some(Refusal::Read { .. })) {
+        return report;
+    }
+    // The guest reads live what no recorded list has: the recorded answers may serve.
+    let answers = answers(&reader, &arguments)?;
+    attempt(&reader, &arguments, Some(answers)).await
+}
+
+async fn attempt(
+    reader: &Reader,
+    arguments: &BacktestArguments,
+    answers: Option<LiveAnswers>,
+) -> Result<Report> {
+    let mut session = Session::new(reader, arguments)?;
+    if let Some(answers) = answers {
+        session.backtest.answer_from(answers);
+    }
     let (from, to) = arguments.span.micros();
     for entry in reader.entries(&Query::new(from, to)) {
         session.entry(entry).await?;
     }
     session.finish()
+}
+
+/// The live reads of the recorded controller.
+fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers> {
+    let mut answers = LiveAnswers::of(&arguments.controller);
+    let (from, to) = arguments.span.micros();
+    for entry in reader.entries(&Query::new(from, to)) {
+        match entry {
+            Ok(entry) => answers.note(decode(&entry.payload)?),
+            // The backtest itself reports it.
+            Err(Error::Damage(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(answers)
 }
 
 /// A backtest under way.
