@@ -1,0 +1,250 @@
+//! The calls of a journal, and what they decided about the objects that are asked for.
+
+use std::collections::BTreeMap;
+
+use davit_core::circuit::CallFailure;
+use davit_core::controller::{CallId, ControllerId, DecisionId};
+use davit_core::journal::{
+    AnswerEntry, CallEntry, Entry, Record, RecordedCall, ReplayOutcome, RevisionEntry,
+};
+use davit_core::object::ObjectRef;
+use davit_core::plan::{Decision, Step};
+use davit_journal::{Part, Reader};
+use sha2::{Digest as _, Sha256};
+
+use super::lives::Life;
+use super::story::{Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis};
+use super::{ObjectStory, saw};
+use crate::commands::journal::{Follower, command, time, verdict};
+use crate::http::disagreements::{Target, step};
+
+/// The stories of objects while a journal is read.
+pub(super) struct Book {
+    follower: Follower,
+    chapters: Vec<(Life, Story)>,
+    /// The calls under way.
+    calls: BTreeMap<CallId, CallEntry>,
+    /// The last call of each controller that ended: the host may refuse its answer.
+    ended: BTreeMap<ControllerId, EndedCall>,
+}
+
+/// A call that ended, with what is known of it.
+struct EndedCall {
+    time: i64,
+    call: CallEntry,
+    answer: AnswerEntry,
+    /// The call as the guest saw it, or why it is not known.
+    recorded: Result<Box<RecordedCall>, String>,
+}
+
+impl Book {
+    pub(super) fn new(reader: &Reader, lives: Vec<Life>) -> Self {
+        let chapters = lives.into_iter().map(|life| (life, Story::default()));
+        Self {
+            follower: Follower::new(reader),
+            chapters: chapters.collect(),
+            calls: BTreeMap::new(),
+            ended: BTreeMap::new(),
+        }
+    }
+
+    /// Takes the next entry.
+    pub(super) fn entry(&mut self, stored: &davit_journal::Entry, record: Record) {
+        let mut answer = None;
+        match &record.entry {
+            Entry::Keyframe { is_start: true } => {
+                self.calls.clear();
+                self.ended.clear();
+                self.stories().for_each(Story::restart);
+            }
+            Entry::Call(call) => {
+                self.calls.insert(call.id, call.clone());
+            }
+            Entry::Answer(ended) => answer = Some(AnswerEntry::clone(ended)),
+            Entry::Failure { call, failure } => self.refuse(*call, failure, stored.time),
+            Entry::Ruling(ruling) => self.stories().for_each(|story| story.rule(ruling)),
+            Entry::Execution(ended) => self.stories().for_each(|story| story.execute(ended)),
+            _ => {}
+        }
+        let outcome = self.follower.handle(stored.segment, record);
+        let Some(answer) = answer else { return };
+        let call = self.calls.remove(&answer.call);
+        let (Some(call), Part::Span) = (call, stored.part) else {
+            return;
+        };
+        let recorded = match outcome {
+            Ok(Some(ReplayOutcome::Call(call))) => Ok(call),
+            Ok(Some(ReplayOutcome::Skip { why, .. })) => Err(why.to_string()),
+            Ok(None) => Err("the journal does not have the state before the call".to_owned()),
+            Err(error) => Err(error.to_string()),
+        };
+        let ended = EndedCall {
+            time: stored.time,
+            call,
+            answer,
+            recorded,
+        };
+        for (life, story) in &mut self.chapters {
+            ended.report(&life.object, story);
+        }
+        self.ended.insert(ended.call.id.controller, ended);
+    }
+
+    /// Entries are missing here.
+    pub(super) fn lose(&mut self) {
+        self.follower.lose();
+    }
+
+    /// The host refused an answer. The failure of a guest is its answer, and reported already.
+    fn refuse(&mut self, call: CallId, failure: &CallFailure, time: i64) {
+        let Some(mut ended) = self.ended.remove(&call.controller) else {
+            return;
+        };
+        if ended.call.id == call && ended.answer.result.is_ok() {
+            ended.answer.result = Err(failure.clone());
+            ended.time = time;
+            for (life, story) in &mut self.chapters {
+                ended.report(&life.object, story);
+            }
+        }
+    }
+
+    fn stories(&mut self) -> impl Iterator<Item = &mut Story> {
+        self.chapters.iter_mut().map(|(_, story)| story)
+    }
+
+    /// The stories, in the order of the objects.
+    pub(super) fn end(self) -> Vec<ObjectStory> {
+        let chapters = self.chapters.into_iter();
+        let stories = chapters.map(|(life, story)| ObjectStory {
+            object: Target::from(&life.object),
+            first: time(life.first),
+            last: time(life.last),
+            left_cache: life.left.map(time),
+            decisions: story.folded(),
+        });
+        stories.collect()
+    }
+}
+
+impl EndedCall {
+    /// Adds its decisions about the object to the story.
+    fn report(&self, object: &ObjectRef, story: &mut Story) {
+        for (position, item) in self.call.items.iter().enumerate() {
+            let (decision, failure) = match &self.answer.result {
+                Ok(decisions) => (decisions.get(position), None),
+                Err(failure) => (None, Some(failure.to_string())),
+            };
+            let is_about = self.is_about(&item.key, object);
+            let content = content(decision, failure, object, self.answer.is_void);
+            if !is_about && content.plans.is_empty() {
+                continue;
+            }
+            let id = self.call.continues.unwrap_or(DecisionId {
+                call: self.call.id,
+                position: u32::try_from(position).unwrap_or(u32::MAX),
+            });
+            let reason = self.call.reasons.get(position);
+            let reported = ReportedDecision {
+                controller: self.call.controller.to_string(),
+                revision: self.revision(),
+                decision: decision.map(|_| id.to_string()),
+                item: Some(Item {
+                    queue: item.queue.clone(),
+                    key: item.key.clone(),
+                    reason: reason.map_or("page", |reason| reason.as_str()),
+                    attempt: item.attempt,
+                }),
+                saw: self.saw(object),
+                content,
+                took_millis: millis(self.answer.took),
+                ..ReportedDecision::default()
+            };
+            story.add(id, at(reported, self.time));
+        }
+    }
+
+    /// Whether a key means the object. A name means the object that had it in this call.
+    fn is_about(&self, key: &str, object: &ObjectRef) -> bool {
+        let has = |call: &RecordedCall| {
+            let mut views = call.revision.views.values();
+            views.any(|view| {
+                let view = call.snapshot.view(*view);
+                view.is_some_and(|view| view.get_by_uid(&object.uid).is_some())
+            })
+        };
+        key == object.uid
+            || saw::is_key_of(key, object) && self.recorded.as_ref().is_ok_and(|call| has(call))
+    }
+
+    fn revision(&self) -> Revision {
+        let recorded = self.recorded.as_ref().ok();
+        let known = recorded.map(|call| &call.revision);
+        Revision {
+            name: self.call.revision.to_string(),
+            role: self.call.role.as_str(),
+            module: known
+                .map(|it| format!("sha256:{}", it.module))
+                .unwrap_or_default(),
+            configuration: known.map(configuration).unwrap_or_default(),
+        }
+    }
+
+    fn saw(&self, object: &ObjectRef) -> Saw {
+        match &self.recorded {
+            Ok(call) => saw::saw(call, object),
+            Err(why) => Saw {
+                unknown: Some(why.clone()),
+                ..Saw::default()
+            },
+        }
+    }
+}
+
+/// The SHA-256 of a revision's configuration.
+fn configuration(revision: &RevisionEntry) -> String {
+    let digest = Sha256::digest(&revision.config);
+    let digits = digest.iter().map(|byte| format!("{byte:02x}"));
+    format!("sha256:{}", digits.collect::<String>())
+}
+
+fn content(
+    decision: Option<&Decision>,
+    failure: Option<String>,
+    object: &ObjectRef,
+    is_void: bool,
+) -> Content {
+    let Some(decision) = decision else {
+        return Content {
+            failure,
+            is_void,
+            ..Content::default()
+        };
+    };
+    let all = decision.plans.iter();
+    let plans = all.filter(|plan| plan.target.uid == object.uid);
+    let plans: Vec<ReportedPlan> = plans
+        .map(|plan| ReportedPlan {
+            target: Target::from(&plan.target),
+            reason: plan.reason.clone(),
+            message: plan.message.clone(),
+            steps: plan.steps.iter().map(step).collect(),
+            actions: plan
+                .steps
+                .iter()
+                .map(Step::verb)
+                .collect::<Vec<_>>()
+                .join("+"),
+            ruling: None,
+            execution: None,
+        })
+        .collect();
+    Content {
+        verdict: Some(verdict(&decision.verdict)),
+        other_plans: decision.plans.len() - plans.len(),
+        plans,
+        commands: decision.commands.iter().map(command).collect(),
+        failure: None,
+        is_void,
+    }
+}
