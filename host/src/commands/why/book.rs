@@ -50,13 +50,15 @@ impl Book {
 
     /// Takes the next entry.
     pub(super) fn entry(&mut self, stored: &davit_journal::Entry, record: Record) {
+        // Another host may record from here on, also if the journal does not have its start.
+        let is_missing = self.follower.enter(stored.segment);
+        if is_missing || matches!(record.entry, Entry::Keyframe { is_start: true }) {
+            self.calls.clear();
+            self.ended.clear();
+            self.stories().for_each(Story::restart);
+        }
         let mut answer = None;
         match &record.entry {
-            Entry::Keyframe { is_start: true } => {
-                self.calls.clear();
-                self.ended.clear();
-                self.stories().for_each(Story::restart);
-            }
             Entry::Call(call) => {
                 self.calls.insert(call.id, call.clone());
             }

@@ -91,12 +91,7 @@ impl Lives {
     pub(super) fn entry(&mut self, time: i64, record: &Record) {
         match &record.entry {
             // The whole state follows, also after a gap in which objects may have gone.
-            Entry::Keyframe { .. } => {
-                self.specs.clear();
-                for life in self.by_uid.values_mut() {
-                    life.slots.clear();
-                }
-            }
+            Entry::Keyframe { .. } => self.restart(),
             Entry::KeyframeEnd => {
                 for life in self.by_uid.values_mut() {
                     life.leave(time);
@@ -112,6 +107,14 @@ impl Lives {
             Entry::Ruling(ruling) => self.named(time, &ruling.target),
             Entry::Execution(execution) => self.named(time, &execution.target),
             _ => {}
+        }
+    }
+
+    /// Another host may record from here on: its identifiers are others.
+    pub(super) fn restart(&mut self) {
+        self.specs.clear();
+        for life in self.by_uid.values_mut() {
+            life.slots.clear();
         }
     }
 

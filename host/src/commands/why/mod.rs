@@ -4,6 +4,8 @@ mod book;
 mod lives;
 mod saw;
 mod story;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use anyhow::{Context as _, Result, bail};
@@ -11,7 +13,7 @@ use davit_core::journal::decode;
 use davit_journal::{Error, Query, Reader};
 use serde::Serialize;
 
-use super::journal::{open, time};
+use super::journal::{SegmentOrder, open, time};
 use super::print;
 use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
@@ -125,8 +127,12 @@ impl<'r> Reading<'r> {
         }
         let wanted = ObjectQuery::new(&arguments.kind, &arguments.name, uid);
         let mut lives = Lives::new(wanted);
+        let mut order = SegmentOrder::new(self.reader);
         self.each(&Query::new(self.from, self.to), |entry| {
             if let Some(entry) = entry {
+                if order.enter(entry.segment) {
+                    lives.restart();
+                }
                 lives.entry(entry.time, &decode(&entry.payload)?);
             }
             Ok(())

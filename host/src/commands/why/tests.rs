@@ -1,0 +1,53 @@
+//! Stories from journals.
+
+use clap::Parser as _;
+use davit_core::gate::Ruling;
+use davit_core::journal::Entry;
+
+use super::*;
+use crate::cli::{Arguments, Command};
+use crate::commands::journal::testing::{answer, call, deletion, journal, pod, ruling};
+
+/// What the journal of these entries says about a name.
+fn stories(
+    kind: &str,
+    name: &str,
+    entries: impl IntoIterator<Item = (u32, Entry)>,
+) -> Vec<ObjectStory> {
+    let directory = journal(entries);
+    let path = directory.path().to_str().unwrap();
+    let command = Arguments::try_parse_from(["davit", "why", kind, name, "--journal", path]);
+    let Command::Why(arguments) = command.unwrap().command else {
+        panic!("davit why");
+    };
+    let reader = open(&arguments.journal).unwrap();
+    let mut reading = Reading::new(&reader, arguments.span.micros());
+    let objects = reading.objects(&arguments).unwrap();
+    reading.stories(objects).unwrap()
+}
+
+const START: [(u32, Entry); 2] = [
+    (1, Entry::Keyframe { is_start: true }),
+    (1, Entry::KeyframeEnd),
+];
+
+/// The journal has nothing of the second host's start: its disk was full.
+#[test]
+fn a_ruling_of_another_host_is_not_that_of_an_earlier_plan() {
+    let web = pod("web", "u");
+    let before = [
+        (2, call(7, "podgc", "pods", "a")),
+        (3, answer(7, vec![deletion(&web)])),
+    ];
+    let after = [
+        (9, Entry::Keyframe { is_start: false }),
+        (9, Entry::KeyframeEnd),
+        (10, ruling(7, &web, Ruling::DryRun)),
+    ];
+    let entries = START.into_iter().chain(before).chain(after);
+    let stories = stories("pod", "default/web", entries);
+    let [decision] = &*stories[0].decisions else {
+        panic!("{stories:?}");
+    };
+    assert_eq!(decision.content.plans[0].ruling, None);
+}
