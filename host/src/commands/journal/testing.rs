@@ -39,7 +39,8 @@ pub(in crate::commands) fn journal(entries: impl IntoIterator<Item = (u32, Entry
     directory
 }
 
-fn id(number: u64) -> CallId {
+/// The id of the call with this number.
+pub(in crate::commands) fn id(number: u64) -> CallId {
     CallId {
         controller: ControllerId(1),
         number,

@@ -1,9 +1,9 @@
 //! The calls of a journal, and what they decided about the objects that are asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use davit_core::circuit::CallFailure;
-use davit_core::controller::{CallId, ControllerId, DecisionId};
+use davit_core::controller::{CallId, DecisionId};
 use davit_core::journal::{
     AnswerEntry, CallEntry, Entry, Record, RecordedCall, ReplayOutcome, RevisionEntry,
 };
@@ -24,9 +24,12 @@ pub(super) struct Book {
     chapters: Vec<(Life, Story)>,
     /// The calls under way.
     calls: BTreeMap<CallId, CallEntry>,
-    /// The last call of each controller that ended: the host may refuse its answer.
-    ended: BTreeMap<ControllerId, EndedCall>,
+    /// The last calls that ended, the latest last: the host may refuse their answers.
+    ended: VecDeque<EndedCall>,
 }
+
+/// How many calls that ended are kept. A host refuses an answer as soon as it has it.
+const MOST_ENDED: usize = 64;
 
 /// A call that ended, with what is known of it.
 struct EndedCall {
@@ -44,7 +47,7 @@ impl Book {
             follower: Follower::new(reader),
             chapters: chapters.collect(),
             calls: BTreeMap::new(),
-            ended: BTreeMap::new(),
+            ended: VecDeque::new(),
         }
     }
 
@@ -89,7 +92,10 @@ impl Book {
         for (life, story) in &mut self.chapters {
             ended.report(&life.object, story);
         }
-        self.ended.insert(ended.call.id.controller, ended);
+        self.ended.push_back(ended);
+        if self.ended.len() > MOST_ENDED {
+            self.ended.pop_front();
+        }
     }
 
     /// Entries are missing here.
@@ -99,10 +105,11 @@ impl Book {
 
     /// The host refused an answer. The failure of a guest is its answer, and reported already.
     fn refuse(&mut self, call: CallId, failure: &CallFailure, time: i64) {
-        let Some(mut ended) = self.ended.remove(&call.controller) else {
+        let place = self.ended.iter().rposition(|ended| ended.call.id == call);
+        let Some(mut ended) = place.and_then(|place| self.ended.remove(place)) else {
             return;
         };
-        if ended.call.id == call && ended.answer.result.is_ok() {
+        if ended.answer.result.is_ok() {
             ended.answer.result = Err(failure.clone());
             ended.time = time;
             for (life, story) in &mut self.chapters {

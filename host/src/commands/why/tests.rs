@@ -1,12 +1,13 @@
 //! Stories from journals.
 
 use clap::Parser as _;
+use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::gate::Ruling;
 use davit_core::journal::Entry;
 
 use super::*;
 use crate::cli::{Arguments, Command};
-use crate::commands::journal::testing::{answer, call, deletion, journal, pod, ruling};
+use crate::commands::journal::testing::{answer, call, deletion, id, journal, pod, ruling};
 
 /// What the journal of these entries says about a name.
 fn stories(
@@ -50,4 +51,26 @@ fn a_ruling_of_another_host_is_not_that_of_an_earlier_plan() {
         panic!("{stories:?}");
     };
     assert_eq!(decision.content.plans[0].ruling, None);
+}
+
+#[test]
+fn the_refused_answers_of_two_calls_at_once_are_both_told() {
+    let web = pod("web", "u");
+    let failure = |number| Entry::Failure {
+        call: id(number),
+        failure: CallFailure::new(CallFailureKind::Flood, "too much"),
+    };
+    let calls = [
+        (2, call(7, "podgc", "pods", "u")),
+        (2, call(8, "podgc", "pods", "u")),
+        (3, answer(7, vec![deletion(&web)])),
+        (3, answer(8, vec![deletion(&web)])),
+        (3, failure(7)),
+        (3, failure(8)),
+    ];
+    let stories = stories("pod", "default/web", START.into_iter().chain(calls));
+    let decisions = stories[0].decisions.iter();
+    let failed = decisions.filter(|it| it.content.failure.is_some());
+    let count: u64 = failed.map(|it| it.count).sum();
+    assert_eq!(count, 2, "{stories:?}");
 }
