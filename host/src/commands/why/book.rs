@@ -90,7 +90,7 @@ impl Book {
             recorded,
         };
         for (life, story) in &mut self.chapters {
-            ended.report(&life.object, story);
+            ended.report(life, story);
         }
         self.ended.push_back(ended);
         if self.ended.len() > MOST_ENDED {
@@ -113,7 +113,7 @@ impl Book {
             ended.answer.result = Err(failure.clone());
             ended.time = time;
             for (life, story) in &mut self.chapters {
-                ended.report(&life.object, story);
+                ended.report(life, story);
             }
         }
     }
@@ -138,13 +138,14 @@ impl Book {
 
 impl EndedCall {
     /// Adds its decisions about the object to the story.
-    fn report(&self, object: &ObjectRef, story: &mut Story) {
+    fn report(&self, life: &Life, story: &mut Story) {
+        let object = &life.object;
         for (position, item) in self.call.items.iter().enumerate() {
             let (decision, failure) = match &self.answer.result {
                 Ok(decisions) => (decisions.get(position), None),
                 Err(failure) => (None, Some(failure.to_string())),
             };
-            let is_about = self.is_about(&item.key, object);
+            let is_about = self.is_about(&item.key, life);
             let content = content(decision, failure, object, self.answer.is_void);
             if !is_about && content.plans.is_empty() {
                 continue;
@@ -173,8 +174,10 @@ impl EndedCall {
         }
     }
 
-    /// Whether a key means the object. A name means the object that had it in this call.
-    fn is_about(&self, key: &str, object: &ObjectRef) -> bool {
+    /// Whether a key means the object. A name means the object that had it in this call; if the
+    /// journal does not have what the guest saw, the one that had it at the time.
+    fn is_about(&self, key: &str, life: &Life) -> bool {
+        let object = &life.object;
         let has = |call: &RecordedCall| {
             let mut views = call.revision.views.values();
             views.any(|view| {
@@ -182,8 +185,11 @@ impl EndedCall {
                 view.is_some_and(|view| view.get_by_uid(&object.uid).is_some())
             })
         };
-        key == object.uid
-            || saw::is_key_of(key, object) && self.recorded.as_ref().is_ok_and(|call| has(call))
+        let had_name = || match &self.recorded {
+            Ok(call) => has(call),
+            Err(_) => life.had_name_at(self.time),
+        };
+        key == object.uid || saw::is_key_of(key, object) && had_name()
     }
 
     fn revision(&self) -> Revision {

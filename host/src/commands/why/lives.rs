@@ -63,6 +63,17 @@ pub(super) struct Life {
 }
 
 impl Life {
+    /// Whether the object had its name at this time, as far as the journal says. One that the
+    /// cache never had is known from its plans alone.
+    pub(super) fn had_name_at(&self, time: i64) -> bool {
+        let last = if self.was_cached {
+            self.left
+        } else {
+            Some(self.last)
+        };
+        self.first <= time && last.is_none_or(|last| time <= last)
+    }
+
     fn leave(&mut self, time: i64) {
         if self.slots.is_empty() && self.was_cached {
             self.left.get_or_insert(time);

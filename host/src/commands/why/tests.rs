@@ -74,3 +74,27 @@ fn the_refused_answers_of_two_calls_at_once_are_both_told() {
     let count: u64 = failed.map(|it| it.count).sum();
     assert_eq!(count, 2, "{stories:?}");
 }
+
+/// The journal has neither the revision nor what it read.
+#[test]
+fn a_decision_is_told_also_if_what_the_guest_saw_is_not_known() {
+    let web = pod("web", "u");
+    let calls = [
+        (2, call(7, "podgc", "pods", "default/web")),
+        (3, answer(7, vec![])),
+        (4, call(8, "podgc", "pods", "default/web")),
+        (5, answer(8, vec![deletion(&web)])),
+        (6, call(9, "podgc", "pods", "default/web")),
+        (7, answer(9, vec![])),
+        (8, ruling(8, &web, Ruling::DryRun)),
+        (9, call(10, "podgc", "pods", "default/web")),
+        (10, answer(10, vec![])),
+    ];
+    let stories = stories("pod", "default/web", START.into_iter().chain(calls));
+    let decisions = stories[0].decisions.iter();
+    let times = decisions.map(|it| (&it.time[17..19], it.content.plans.len()));
+    // The journal does not say which pod had the name before and after.
+    assert_eq!(times.collect::<Vec<_>>(), [("05", 1), ("07", 0)]);
+    let unknown = &stories[0].decisions[1].saw.unknown;
+    assert!(unknown.is_some(), "{stories:?}");
+}
