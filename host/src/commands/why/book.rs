@@ -13,6 +13,7 @@ use davit_journal::{Part, Reader};
 use sha2::{Digest as _, Sha256};
 
 use super::lives::Life;
+use super::queues::QueueKinds;
 use super::story::{Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis};
 use super::{ObjectStory, saw};
 use crate::commands::journal::{Follower, command, time, verdict};
@@ -26,6 +27,7 @@ pub(super) struct Book {
     calls: BTreeMap<CallId, CallEntry>,
     /// The last calls that ended, the latest last: the host may refuse their answers.
     ended: VecDeque<EndedCall>,
+    queues: QueueKinds,
 }
 
 /// How many calls that ended are kept. A host refuses an answer as soon as it has it.
@@ -48,6 +50,7 @@ impl Book {
             chapters: chapters.collect(),
             calls: BTreeMap::new(),
             ended: VecDeque::new(),
+            queues: QueueKinds::default(),
         }
     }
 
@@ -89,6 +92,9 @@ impl Book {
             answer,
             recorded,
         };
+        if let Ok(call) = &ended.recorded {
+            self.queues.note(call);
+        }
         for (life, story) in &mut self.chapters {
             ended.report(life, story);
         }
@@ -124,13 +130,30 @@ impl Book {
 
     /// The stories, in the order of the objects.
     pub(super) fn end(self) -> Vec<ObjectStory> {
-        let chapters = self.chapters.into_iter();
-        let stories = chapters.map(|(life, story)| ObjectStory {
-            object: Target::from(&life.object),
-            first: time(life.first),
-            last: time(life.last),
-            left_cache: life.left.map(time),
-            decisions: story.folded(),
+        let Self {
+            chapters, queues, ..
+        } = self;
+        let stories = chapters.into_iter().map(|(life, story)| {
+            let object = &life.object;
+            let kind = (object.group().to_owned(), object.kind.clone());
+            // The key of an item may be the name of objects of several kinds.
+            let is_about = |reported: &ReportedDecision| {
+                let item = reported.item.as_ref();
+                !reported.content.plans.is_empty()
+                    || item.is_none_or(|item| {
+                        item.key == object.uid
+                            || queues.may_name(&reported.controller, &item.queue, &kind)
+                    })
+            };
+            let mut decisions = story.folded();
+            decisions.retain(is_about);
+            ObjectStory {
+                object: Target::from(object),
+                first: time(life.first),
+                last: time(life.last),
+                left_cache: life.left.map(time),
+                decisions,
+            }
         });
         stories.collect()
     }

@@ -177,7 +177,9 @@ impl Lives {
     fn named(&mut self, time: i64, target: &ObjectRef) {
         let plural = self.specs.values();
         let plural = plural
-            .filter(|spec| *spec.kind.kind == target.kind)
+            .filter(|spec| {
+                *spec.kind.kind == target.kind && spec.kind.group() == target.group()
+            })
             .map(|spec| spec.resource.plural.clone())
             .next();
         if !target.uid.is_empty() && self.wanted.is(target, plural.as_deref()) {
@@ -258,6 +260,26 @@ mod tests {
             panic!("one object");
         };
         assert_eq!(life.left, Some(6));
+    }
+
+    /// Two groups have kinds of the same name, with other plurals.
+    #[test]
+    fn the_plural_of_one_group_is_not_that_of_another_one() {
+        let mut lives = Lives::new(ObjectQuery::new("podz", "default/web-0", None));
+        let spec = SegmentSpec {
+            resource: davit_core::object::ApiResource::new("other", "v1", "podz"),
+            kind: davit_core::object::Kind {
+                api_version: "other/v1".into(),
+                kind: "Pod".into(),
+            },
+            namespaced: true,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        };
+        lives.specs.insert(SegmentId(1), Arc::new(spec));
+        lives.named(1, &pod("first"));
+        assert!(lives.into_all().is_empty());
     }
 
     #[test]

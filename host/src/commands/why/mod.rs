@@ -2,6 +2,7 @@
 
 mod book;
 mod lives;
+mod queues;
 mod saw;
 mod story;
 #[cfg(test)]
