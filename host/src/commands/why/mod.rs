@@ -1,6 +1,7 @@
 //! `davit why`: the decisions about an object, from a journal.
 
 mod book;
+mod kinds;
 mod lives;
 mod queues;
 mod saw;
@@ -11,10 +12,11 @@ mod text;
 
 use anyhow::{Context as _, Result, bail};
 use davit_core::journal::decode;
+use davit_core::untrusted;
 use davit_journal::{Error, Query, Reader};
 use serde::Serialize;
 
-use super::journal::{SegmentOrder, open, time};
+use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
 use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
@@ -30,7 +32,7 @@ pub fn why(arguments: &WhyArguments) -> Result<()> {
     let mut reading = Reading::new(&reader, arguments.span.micros());
     let objects = reading.objects(arguments).with_context(refused)?;
     if objects.is_empty() {
-        let absent = absent(arguments, &reader);
+        let absent = reading.absent(arguments);
         // It may be in the part that cannot be read.
         return Err(match reading.damage {
             Some(damage) => RefusedReplay(format!(
@@ -72,24 +74,6 @@ struct ObjectStory {
     decisions: Vec<ReportedDecision>,
 }
 
-/// The error for an object that the journal does not have: what the journal spans.
-fn absent(arguments: &WhyArguments, reader: &Reader) -> String {
-    let segments = reader.segments();
-    let first = segments.iter().map(|one| one.start).min();
-    let last = segments.iter().map(|one| {
-        let last = one.times.map_or(one.start, |(_, last)| last);
-        last.max(one.start)
-    });
-    let (first, last) = (first.map(time), last.max().map(time));
-    format!(
-        "the journal has no {} {} in this span; it spans {} to {}",
-        arguments.kind,
-        arguments.name,
-        first.unwrap_or_default(),
-        last.unwrap_or_default()
-    )
-}
-
 /// A journal that is read.
 struct Reading<'r> {
     reader: &'r Reader,
@@ -97,6 +81,8 @@ struct Reading<'r> {
     to: i64,
     /// The first part that cannot be read.
     damage: Option<String>,
+    /// The kinds of the objects that the journal has, if it does not know the wanted kind.
+    other_kinds: Option<Vec<String>>,
 }
 
 impl<'r> Reading<'r> {
@@ -106,7 +92,35 @@ impl<'r> Reading<'r> {
             from,
             to,
             damage: None,
+            other_kinds: None,
         }
+    }
+
+    /// The error for an object that the journal does not have: the kinds that it has, or what it
+    /// spans.
+    fn absent(&self, arguments: &WhyArguments) -> String {
+        let WhyArguments { kind, name, .. } = arguments;
+        if let Some(others) = &self.other_kinds {
+            let others = match untrusted::line(&others.join(", "), LONGEST) {
+                none if none.is_empty() => "none".to_owned(),
+                others => others,
+            };
+            return format!(
+                "the journal knows no kind {kind} in this span; it has objects of: {others}"
+            );
+        }
+        let segments = self.reader.segments();
+        let first = segments.iter().map(|one| one.start).min();
+        let last = segments.iter().map(|one| {
+            let last = one.times.map_or(one.start, |(_, last)| last);
+            last.max(one.start)
+        });
+        let (first, last) = (first.map(time), last.max().map(time));
+        format!(
+            "the journal has no {kind} {name} in this span; it spans {} to {}",
+            first.unwrap_or_default(),
+            last.unwrap_or_default()
+        )
     }
 
     /// The objects that are asked for. With a uid, the index says from when on to read.
@@ -138,6 +152,7 @@ impl<'r> Reading<'r> {
             }
             Ok(())
         })?;
+        self.other_kinds = lives.other_kinds();
         Ok(lives.into_all())
     }
 

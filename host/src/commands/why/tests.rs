@@ -98,3 +98,21 @@ fn a_decision_is_told_also_if_what_the_guest_saw_is_not_known() {
     let unknown = &stories[0].decisions[1].saw.unknown;
     assert!(unknown.is_some(), "{stories:?}");
 }
+
+#[test]
+fn a_kind_that_the_journal_does_not_know_is_an_error_with_those_that_it_has() {
+    let web = pod("web", "u");
+    let calls = [
+        (2, call(7, "podgc", "pods", "u")),
+        (3, answer(7, vec![deletion(&web)])),
+    ];
+    let directory = journal(START.into_iter().chain(calls));
+    let path = directory.path().to_str().unwrap();
+    let command = ["davit", "why", "widgets", "default/web", "--journal", path];
+    let Command::Why(arguments) = Arguments::try_parse_from(command).unwrap().command else {
+        panic!("davit why");
+    };
+    let error = why(&arguments).unwrap_err().to_string();
+    let expected = "the journal knows no kind widgets in this span; it has objects of: Pod";
+    assert_eq!(error, expected);
+}
