@@ -38,7 +38,8 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
         BacktestFormat::Text => text::text(&report),
         BacktestFormat::Html => html::html(&report),
         BacktestFormat::Json => {
-            serde_json::to_string_pretty(&report).context("cannot be written as JSON")?
+            let text = serde_json::to_string_pretty(&report);
+            untrusted::json(text.context("cannot be written as JSON")?)
         }
     };
     print::out(&text).with_context(refused)?;

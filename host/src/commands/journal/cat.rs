@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use davit_core::controller::ControllerId;
 use davit_core::journal::{Entry, Record, decode};
+use davit_core::untrusted;
 use davit_journal::{Error, Part, Query, Reader};
 
 use super::json::{self, EntryLine};
@@ -50,7 +51,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
         }
         let line = EntryLine::new(&entry, &record, controller);
         let line = match arguments.output {
-            EntryFormat::Json => serde_json::to_string(&line)?,
+            EntryFormat::Json => untrusted::json(serde_json::to_string(&line)?),
             EntryFormat::Text => text::entry(&line, &record.entry),
         };
         if !print::out_to_reader(&line)? {

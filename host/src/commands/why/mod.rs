@@ -46,7 +46,9 @@ pub fn why(arguments: &WhyArguments) -> Result<()> {
     let stories = reading.stories(objects).with_context(refused)?;
     print::out(&match arguments.output {
         WhyFormat::Text => text::text(&stories),
-        WhyFormat::Json => serde_json::to_string_pretty(&WhyPage { objects: stories })?,
+        WhyFormat::Json => {
+            untrusted::json(serde_json::to_string_pretty(&WhyPage { objects: stories })?)
+        }
     })?;
     match reading.damage {
         Some(damage) => bail!(RefusedReplay(format!(

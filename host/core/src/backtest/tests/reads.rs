@@ -1,5 +1,7 @@
 //! What a policy reads, and what the journal does not have.
 
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, desired, nothing, plan};
@@ -273,7 +275,7 @@ fn a_live_read_of_what_is_not_recorded_gets_the_recorded_answer_of_about_the_sam
     let listed = ReadAnswer::List(Ok(vec![record("a"), record("b")]));
     let reads = vec![read("a", "a"), read("b", "b"), (list.clone(), listed)];
     let at = |seconds: u64| Now {
-        wall: now.wall_at(now.instant.after(seconds * SECOND)),
+        wall: now.wall_at(now.instant.after(Duration::from_secs(seconds))),
         ..now
     };
     for (seconds, is_near) in [(30, true), (90, false)] {
