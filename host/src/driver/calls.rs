@@ -13,8 +13,6 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::journal::{AnswerCopy, SnapshotReads};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{GetRequest, ListRequest};
 use davit_engine::{CallError, Guest, LazyDecision, LiveReads, LoggedDecision};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -205,9 +203,9 @@ struct CallReads {
     inbox: mpsc::UnboundedSender<Message>,
 }
 
-impl CallReads {
-    /// None if the host has stopped.
-    async fn ask(&self, request: ReadRequest) -> Option<ReadAnswer> {
+impl LiveReads for CallReads {
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let stopped = request.failed(&unanswered(STOPPED));
         let (answer, answered) = oneshot::channel();
         let read = LiveRead {
             call: self.call,
@@ -216,28 +214,7 @@ impl CallReads {
             answer,
         };
         let _ = self.inbox.send(Message::Read(read));
-        answered.await.ok()
-    }
-}
-
-impl LiveReads for CallReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        Box::pin(async move {
-            let count = requests.len();
-            match self.ask(ReadRequest::Get(requests)).await {
-                Some(ReadAnswer::Get(objects)) => objects,
-                _ => vec![Err(unanswered(STOPPED)); count],
-            }
-        })
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        Box::pin(async move {
-            match self.ask(ReadRequest::List(request)).await {
-                Some(ReadAnswer::List(objects)) => objects,
-                _ => Err(unanswered(STOPPED)),
-            }
-        })
+        Box::pin(async move { answered.await.unwrap_or(stopped) })
     }
 }
 
