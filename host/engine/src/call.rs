@@ -9,6 +9,7 @@ use davit_core::coverage::UnlistedResource;
 use davit_core::grant::Grant;
 use davit_core::journal::SnapshotReads;
 use davit_core::live::{ReadAnswer, ReadRequest};
+use davit_core::machine;
 use davit_core::mapping::Mapping;
 use davit_core::plan::WorkItem;
 use davit_core::queue::PendingSnapshot;
@@ -48,6 +49,31 @@ pub struct Call {
     pub logged: Arc<AtomicUsize>,
     /// Gets what the guest reads of queues and notes, for a journal; none if there is none.
     pub reads: Option<Arc<Mutex<SnapshotReads>>>,
+}
+
+impl Call {
+    /// A call of the machine, and its guest. Nothing of it is logged with a decision, counted or
+    /// kept for a journal.
+    #[must_use]
+    pub fn of<G>(call: machine::Call<G>, live: Arc<dyn LiveReads>) -> (G, Self) {
+        let of_guest = Self {
+            now: call.now,
+            items: call.items,
+            snapshot: call.snapshot,
+            views: call.views,
+            pending: call.pending,
+            notes: call.notes,
+            grant: call.grant,
+            mapping: call.mapping,
+            unlisted: call.unlisted,
+            live,
+            decision: None,
+            log_bytes: call.log_bytes,
+            logged: Arc::default(),
+            reads: None,
+        };
+        (call.guest, of_guest)
+    }
 }
 
 /// A decision as log lines name it.

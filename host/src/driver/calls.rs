@@ -57,11 +57,11 @@ impl Caller {
     }
 
     pub(super) fn call(&self, call: Call<Arc<Guest>>) {
-        let Call { id, guest, .. } = call;
+        let id = call.id;
         let logged = Arc::new(AtomicUsize::new(0));
         let live = CallReads {
             call: id,
-            controller: call.controller,
+            controller: Arc::clone(&call.controller),
             inbox: self.inbox.clone(),
         };
         let first = DecisionId {
@@ -70,21 +70,12 @@ impl Caller {
         };
         let decision = call.continues.unwrap_or(first);
         let reads: Option<Arc<Mutex<SnapshotReads>>> = call.is_recorded.then(Arc::default);
+        let (guest, call) = davit_engine::Call::of(call, Arc::new(live));
         let call = davit_engine::Call {
-            now: call.now,
-            items: call.items,
-            snapshot: call.snapshot,
-            views: call.views,
-            pending: call.pending,
-            notes: call.notes,
-            grant: call.grant,
-            mapping: call.mapping,
-            unlisted: call.unlisted,
-            live: Arc::new(live),
             decision: Some(logged_decision(self.names.clone(), decision)),
-            log_bytes: call.log_bytes,
             logged: Arc::clone(&logged),
             reads: reads.clone(),
+            ..call
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {

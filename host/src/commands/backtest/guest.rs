@@ -36,23 +36,11 @@ pub(super) async fn decide(
     backtest: &mut Backtest<Arc<Guest>>,
 ) -> Result<Result<Vec<Decision>, CallFailure>, Refusal> {
     let (sender, mut reads) = mpsc::unbounded_channel();
-    let guest = call.guest;
     let mut refusal: Option<Refusal> = None;
+    let (guest, call) = davit_engine::Call::of(call, Arc::new(BacktestReads(sender)));
     let call = davit_engine::Call {
-        now: call.now,
-        items: call.items,
-        snapshot: call.snapshot,
-        views: call.views,
-        pending: call.pending,
-        notes: call.notes,
-        grant: call.grant,
-        mapping: call.mapping,
-        unlisted: call.unlisted,
-        live: Arc::new(BacktestReads(sender)),
-        decision: None,
         log_bytes: 0,
-        logged: Arc::default(),
-        reads: None,
+        ..call
     };
     let mut reconcile = std::pin::pin!(guest.reconcile(call));
     let result = loop {
