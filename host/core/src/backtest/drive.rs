@@ -523,7 +523,11 @@ impl<G: Clone> Backtest<G> {
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
-        if let Some(unused) = self.missing.unused_at.filter(|_| self.phase == Phase::Empty) {
+        if let Some(unused) = self
+            .missing
+            .unused_at
+            .filter(|_| self.phase == Phase::Empty)
+        {
             self.note_missing(unused);
         }
         let missing = u64::try_from(self.missing.millis).unwrap_or_default();

@@ -92,7 +92,10 @@ impl<G: Clone> Backtest<G> {
     /// the policy has deleted it.
     fn present(&self, object: ObjectRecord) -> Option<ObjectRecord> {
         let uid = uid(&object.data);
-        if uid.as_ref().is_some_and(|uid| self.cluster.overlay.is_deleted(uid)) {
+        if uid
+            .as_ref()
+            .is_some_and(|uid| self.cluster.overlay.is_deleted(uid))
+        {
             return None;
         }
         let held = uid.and_then(|uid| self.cluster.recorded(&uid).into_iter().next());

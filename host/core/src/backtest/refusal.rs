@@ -37,7 +37,9 @@ pub enum Refusal {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The policy never rests.
-    #[error("{controller} never rests: it is called {what} by {at}, the last time for the item {item}")]
+    #[error(
+        "{controller} never rests: it is called {what} by {at}, the last time for the item {item}"
+    )]
     Restless {
         /// The controller.
         controller: String,

@@ -9,9 +9,7 @@ mod text;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::backtest::{
-    Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold,
-};
+use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold};
 use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
@@ -157,7 +155,9 @@ impl Session {
             let call = match self.backtest.poll() {
                 Ok(Some(call)) => call,
                 Ok(None) => return Ok(()),
-                Err(error @ (Refusal::History(_) | Refusal::Leap { .. })) => return Err(error).with_context(place),
+                Err(error @ (Refusal::History(_) | Refusal::Leap { .. })) => {
+                    return Err(error).with_context(place);
+                }
                 Err(error) => return Err(error.into()),
             };
             let id = call.id;

@@ -61,9 +61,7 @@ impl RecordedReads {
 impl LiveReads for RecordedReads {
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
         let answer = self.answer(&request);
-        Box::pin(ready(
-            answer.unwrap_or_else(|| request.failed(&unknown())),
-        ))
+        Box::pin(ready(answer.unwrap_or_else(|| request.failed(&unknown()))))
     }
 }
 

@@ -14,7 +14,9 @@ use sha2::{Digest as _, Sha256};
 
 use super::lives::Life;
 use super::queues::QueueKinds;
-use super::story::{Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis};
+use super::story::{
+    Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis,
+};
 use super::{ObjectStory, saw};
 use crate::commands::journal::{Follower, command, time, verdict};
 use crate::http::disagreements::{Target, step};

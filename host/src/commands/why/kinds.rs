@@ -173,7 +173,10 @@ mod tests {
     fn a_kind_has_its_plural_and_its_short_name_also_if_it_is_not_watched() {
         for text in ["ing", "ingress", "Ingresses", "ingresses.networking.k8s.io"] {
             let known = known(text);
-            assert!(known.is_wanted(&kind("networking.k8s.io", "Ingress")), "{text}");
+            assert!(
+                known.is_wanted(&kind("networking.k8s.io", "Ingress")),
+                "{text}"
+            );
             assert!(!known.is_wanted(&kind("", "Pod")), "{text}");
             assert_eq!(known.others(), None, "{text}");
         }

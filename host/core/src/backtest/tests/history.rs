@@ -194,11 +194,19 @@ fn damage_is_counted_with_its_cause_and_the_time_that_it_hides() {
     recorder.pass(20 * SECOND);
     recorder.node("n3", None);
     let report = damaged(FAILED, &recorder.records, first..last);
-    assert!((300.0..325.0).contains(&hides(&report)), "{:?}", report.span);
+    assert!(
+        (300.0..325.0).contains(&hides(&report)),
+        "{:?}",
+        report.span
+    );
     recorder.keyframe();
     recorder.pod("c", "c", "Failed");
     let report = damaged(FAILED, &recorder.records, first..last);
-    assert!((300.0..325.0).contains(&hides(&report)), "{:?}", report.span);
+    assert!(
+        (300.0..325.0).contains(&hides(&report)),
+        "{:?}",
+        report.span
+    );
     assert_eq!(report.candidate.deletions, 2);
 }
 
