@@ -62,11 +62,9 @@ impl LiveAnswers {
             Entry::Call(call) if *call.controller == *self.controller => {
                 self.calls.insert(call.id);
             }
-            Entry::Answer(answer) => {
-                if self.calls.remove(&answer.call) {
-                    for read in answer.live {
-                        self.keep(read, record.now.wall);
-                    }
+            Entry::Answer(answer) if self.calls.remove(&answer.call) => {
+                for read in answer.live {
+                    self.keep(read, record.now.wall);
                 }
             }
             _ => {}
