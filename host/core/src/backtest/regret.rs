@@ -100,7 +100,6 @@ mod tests {
             namespace: "ns".into(),
             name: name.into(),
             uid: uid.into(),
-            ..ObjectRef::default()
         }
     }
 

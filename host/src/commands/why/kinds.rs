@@ -92,21 +92,21 @@ impl KnownKinds {
     pub(super) fn note_mapping(&mut self, mapping: &Mapping) {
         for served in mapping.iter() {
             let kind = (served.resource.group.clone(), served.kind.clone());
-            self.note_plural(kind, &served.resource.plural);
+            self.note_plural(&kind, &served.resource.plural);
         }
     }
 
     /// The cache lists a resource.
     pub(super) fn note_list(&mut self, spec: &SegmentSpec) {
         let kind = (spec.resource.group.clone(), spec.kind.kind.to_string());
-        self.present.insert(kind.clone());
-        self.note_plural(kind, &spec.resource.plural);
+        self.note_plural(&kind, &spec.resource.plural);
+        self.present.insert(kind);
     }
 
-    fn note_plural(&mut self, kind: GroupKind, plural: &str) {
+    fn note_plural(&mut self, kind: &GroupKind, plural: &str) {
         let plurals = self.plurals.entry(kind.clone()).or_default();
         plurals.insert(plural.to_owned());
-        self.was_found |= self.is_wanted(&kind);
+        self.was_found |= self.is_wanted(kind);
     }
 
     /// A plan has this target. Returns whether its kind is the wanted one.
