@@ -144,7 +144,7 @@ impl WatchConnections {
                         }));
                     }
                     patience *= 2;
-                    if connections.is_full(&connection) {
+                    if connections.learn_limit(&connection) {
                         break;
                     }
                 }
@@ -152,9 +152,9 @@ impl WatchConnections {
         })
     }
 
-    /// Whether a connection, where an answer does not start, may have no room for it: the server
-    /// answers others there. No connection gets more watches from now on.
-    fn is_full(&self, connection: &Connection) -> bool {
+    /// An answer does not start on a connection. If the server answers others there, it may have
+    /// no room for more: no connection gets more watches from now on. Returns whether that is so.
+    fn learn_limit(&self, connection: &Connection) -> bool {
         let open = connection.open.load(Ordering::Relaxed);
         let mut pool = self.pool();
         if open > 0 && open < pool.most {

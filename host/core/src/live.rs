@@ -19,6 +19,17 @@ pub enum ReadRequest {
     List(ListRequest),
 }
 
+impl ReadRequest {
+    /// The answer if each read has failed like this.
+    #[must_use]
+    pub fn failed(&self, failure: &Failure) -> ReadAnswer {
+        match self {
+            Self::Get(requests) => ReadAnswer::Get(vec![Err(failure.clone()); requests.len()]),
+            Self::List(_) => ReadAnswer::List(Err(failure.clone())),
+        }
+    }
+}
+
 /// The answer to a live read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReadAnswer {

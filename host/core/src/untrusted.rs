@@ -1,5 +1,7 @@
 //! Text of a guest or a server, made safe for a line of a log.
 
+use std::fmt::Write as _;
+
 /// The longest text in a field of a log line, in bytes.
 pub const MOST_LOGGED: usize = 1024;
 
@@ -32,6 +34,27 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
+/// A JSON text without raw control characters behind U+007E: as escapes, they mean the same, and
+/// neither control a terminal nor change the order in which others appear. Those below U+0020 are
+/// escapes in any JSON already, or the white space between its parts.
+#[must_use]
+pub fn json(text: String) -> String {
+    let is_raw = |character: char| character > '~' && is_control(character);
+    if !text.contains(is_raw) {
+        return text;
+    }
+    let mut escaped = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_raw(character) {
+            // None of them needs two code units.
+            let _ = write!(escaped, "\\u{:04x}", u32::from(character));
+        } else {
+            escaped.push(character);
+        }
+    }
+    escaped
+}
+
 /// Makes a text one line of at most `most` bytes, in place.
 pub fn shorten(text: &mut String, most: usize) {
     if text.len() > most || !text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
@@ -55,6 +78,7 @@ const fn is_control(character: char) -> bool {
         character,
         '\u{0}'..='\u{1f}'
             | '\u{7f}'..='\u{9f}'
+            | '\u{61c}'
             | '\u{200e}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
             | '\u{2066}'..='\u{2069}'
@@ -79,6 +103,20 @@ mod tests {
         ] {
             assert_eq!(line(text, MOST_LOGGED), expected);
         }
+    }
+
+    #[test]
+    fn json_controls_no_terminal_and_means_the_same() {
+        let value = "a\u{1b}[31m\u{7f}\u{9b}31m\u{61c}\u{202e}cba\u{2066}\u{e4}\n";
+        let raw = serde_json::to_string_pretty(&[value]).unwrap();
+        let text = json(raw);
+        let end = text.replace('\n', "");
+        assert!(!end.chars().any(is_control), "{text}");
+        assert!(text.contains("\\u009b31m\\u061c\\u202ecba"), "{text}");
+        assert!(text.contains('\u{e4}'), "{text}");
+        let read: Vec<String> = serde_json::from_str(&text).unwrap();
+        assert_eq!(read, [value]);
+        assert_eq!(json("[1]".to_owned()), "[1]");
     }
 
     #[test]

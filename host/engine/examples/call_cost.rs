@@ -14,11 +14,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use davit_core::controller::Notes;
-use davit_core::failure::Failure;
+use davit_core::failure::{Failure, FailureClass};
 use davit_core::grant::Grant;
+use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::plan::WorkItem;
 use davit_core::queue::PendingSnapshot;
 use davit_core::store::Store;
 use davit_core::time::Now;
@@ -35,12 +35,9 @@ const NO_CONFIG: [u8; 1] = [0x80];
 struct NoReads;
 
 impl LiveReads for NoReads {
-    fn get(&self, _: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        async { Vec::new() }.boxed()
-    }
-
-    fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        async { Ok(Vec::new()) }.boxed()
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let failure = Failure::new(FailureClass::Server, "no API server");
+        async move { request.failed(&failure) }.boxed()
     }
 }
 

@@ -6,12 +6,12 @@ use std::sync::{Arc, LazyLock, Mutex};
 
 use davit_core::controller::Notes;
 use davit_core::coverage::UnlistedResource;
-use davit_core::failure::Failure;
 use davit_core::grant::Grant;
 use davit_core::journal::SnapshotReads;
+use davit_core::live::{ReadAnswer, ReadRequest};
+use davit_core::machine;
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::plan::WorkItem;
 use davit_core::queue::PendingSnapshot;
 use davit_core::store::{Snapshot, ViewId};
 use davit_core::time::Now;
@@ -51,6 +51,31 @@ pub struct Call {
     pub reads: Option<Arc<Mutex<SnapshotReads>>>,
 }
 
+impl Call {
+    /// A call of the machine, and its guest. Nothing of it is logged with a decision, counted or
+    /// kept for a journal.
+    #[must_use]
+    pub fn of<G>(call: machine::Call<G>, live: Arc<dyn LiveReads>) -> (G, Self) {
+        let of_guest = Self {
+            now: call.now,
+            items: call.items,
+            snapshot: call.snapshot,
+            views: call.views,
+            pending: call.pending,
+            notes: call.notes,
+            grant: call.grant,
+            mapping: call.mapping,
+            unlisted: call.unlisted,
+            live,
+            decision: None,
+            log_bytes: call.log_bytes,
+            logged: Arc::default(),
+            reads: None,
+        };
+        (call.guest, of_guest)
+    }
+}
+
 /// A decision as log lines name it.
 #[derive(Clone, Debug)]
 pub struct LoggedDecision {
@@ -68,10 +93,7 @@ pub type LazyDecision = LazyLock<LoggedDecision, Box<dyn FnOnce() -> LoggedDecis
 /// Only reads that the manifest declares and the operator grants arrive here. The implementation bounds
 /// the time of a read: a call waits for it without a limit of its own.
 pub trait LiveReads: Send + Sync {
-    /// Reads objects in parallel. Returns one result for each request, in the
-    /// order of the requests.
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>>;
-
-    /// Lists a resource.
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>>;
+    /// Reads objects in parallel, or lists a resource. The answer is of the request's kind, with
+    /// a result for each object of the request, in their order.
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer>;
 }

@@ -19,10 +19,11 @@ use davit::modules::BuiltinGuests;
 use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::grant::Grant;
+use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
-use davit_core::object::{ApiResource, Kind, ObjectRecord};
-use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::object::{ApiResource, Kind};
+use davit_core::plan::WorkItem;
 use davit_core::project::Projector;
 use davit_core::queue::Queues;
 use davit_core::store::{SegmentSpec, Store, ViewId, ViewSpec};
@@ -270,12 +271,8 @@ fn resident() -> Result<usize> {
 struct Nothing;
 
 impl LiveReads for Nothing {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        let failure = |_| Err(Failure::new(FailureClass::Server, "no API server"));
-        Box::pin(async move { requests.into_iter().map(failure).collect() })
-    }
-
-    fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        Box::pin(async { Err(Failure::new(FailureClass::Server, "no API server")) })
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let failure = Failure::new(FailureClass::Server, "no API server");
+        Box::pin(async move { request.failed(&failure) })
     }
 }

@@ -167,7 +167,7 @@ Examples:
 pub(super) const BACKTEST: &str = "\
 No cluster is needed: the command reads the journal, and changes nothing. It exits 1 if a
 threshold of --fail-if is exceeded, and 2 if the backtest cannot be made, for example because
-the guest reads fields that are not recorded.
+the guest reads fields that are not recorded, or if a part of the journal cannot be read.
 
 Examples:
   # The recorded revision with another configuration

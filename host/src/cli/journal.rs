@@ -202,9 +202,12 @@ pub struct BacktestArguments {
     pub output: BacktestFormat,
     /// Exit 1 if a metric is above this number, as in only-candidate>0; may be repeated.
     /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, guardrail-trips,
-    /// regret, failed-calls. Operators: > and >=.
+    /// regret, failed-calls, undecided. Operators: > and >=.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Threshold>,
+    /// Exit 0 also if parts of the journal cannot be read, which the report then lacks.
+    #[arg(long)]
+    pub allow_damage: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,

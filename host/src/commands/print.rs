@@ -3,6 +3,7 @@
 use std::io::{ErrorKind, Write as _};
 
 use anyhow::{Context as _, Result};
+use davit_core::untrusted;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -27,7 +28,10 @@ pub(crate) fn out_to_reader(text: &str) -> Result<bool> {
 /// A value in JSON or YAML.
 pub(crate) fn serialized(value: &impl Serialize, format: Format) -> Result<String> {
     match format {
-        Format::Json => serde_json::to_string_pretty(value).context("cannot be written as JSON"),
+        Format::Json => {
+            let text = serde_json::to_string_pretty(value);
+            Ok(untrusted::json(text.context("cannot be written as JSON")?))
+        }
         Format::Yaml => {
             let text = serde_saphyr::to_string(value).context("cannot be written as YAML")?;
             Ok(text.trim_end().to_owned())

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use futures::future::join_all;
 use futures::stream::{self, StreamExt as _};
 use hyper::{Request, header};
@@ -142,8 +142,11 @@ async fn select(client: &Client, selection: &Selection) -> Result<Vec<Controller
         Selection::Names(names) => {
             let mut found = Vec::new();
             for name in names {
-                check_name(name)?;
-                let object = ControllerObject::object(&api, name).await?;
+                // The others wait for all names: the operator sees at once that nothing happened.
+                let nothing = || "no controller is changed";
+                check_name(name).with_context(nothing)?;
+                let object = ControllerObject::object(&api, name).await;
+                let object = object.with_context(nothing)?;
                 found.push(of_any_status(&api, object));
             }
             Ok(found)

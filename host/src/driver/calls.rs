@@ -13,8 +13,6 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::journal::{AnswerCopy, SnapshotReads};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{GetRequest, ListRequest};
 use davit_engine::{CallError, Guest, LazyDecision, LiveReads, LoggedDecision};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -59,11 +57,11 @@ impl Caller {
     }
 
     pub(super) fn call(&self, call: Call<Arc<Guest>>) {
-        let Call { id, guest, .. } = call;
+        let id = call.id;
         let logged = Arc::new(AtomicUsize::new(0));
         let live = CallReads {
             call: id,
-            controller: call.controller,
+            controller: Arc::clone(&call.controller),
             inbox: self.inbox.clone(),
         };
         let first = DecisionId {
@@ -72,21 +70,12 @@ impl Caller {
         };
         let decision = call.continues.unwrap_or(first);
         let reads: Option<Arc<Mutex<SnapshotReads>>> = call.is_recorded.then(Arc::default);
+        let (guest, call) = davit_engine::Call::of(call, Arc::new(live));
         let call = davit_engine::Call {
-            now: call.now,
-            items: call.items,
-            snapshot: call.snapshot,
-            views: call.views,
-            pending: call.pending,
-            notes: call.notes,
-            grant: call.grant,
-            mapping: call.mapping,
-            unlisted: call.unlisted,
-            live: Arc::new(live),
             decision: Some(logged_decision(self.names.clone(), decision)),
-            log_bytes: call.log_bytes,
             logged: Arc::clone(&logged),
             reads: reads.clone(),
+            ..call
         };
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
@@ -205,9 +194,9 @@ struct CallReads {
     inbox: mpsc::UnboundedSender<Message>,
 }
 
-impl CallReads {
-    /// None if the host has stopped.
-    async fn ask(&self, request: ReadRequest) -> Option<ReadAnswer> {
+impl LiveReads for CallReads {
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let stopped = request.failed(&unanswered(STOPPED));
         let (answer, answered) = oneshot::channel();
         let read = LiveRead {
             call: self.call,
@@ -216,28 +205,7 @@ impl CallReads {
             answer,
         };
         let _ = self.inbox.send(Message::Read(read));
-        answered.await.ok()
-    }
-}
-
-impl LiveReads for CallReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        Box::pin(async move {
-            let count = requests.len();
-            match self.ask(ReadRequest::Get(requests)).await {
-                Some(ReadAnswer::Get(objects)) => objects,
-                _ => vec![Err(unanswered(STOPPED)); count],
-            }
-        })
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        Box::pin(async move {
-            match self.ask(ReadRequest::List(request)).await {
-                Some(ReadAnswer::List(objects)) => objects,
-                _ => Err(unanswered(STOPPED)),
-            }
-        })
+        Box::pin(async move { answered.await.unwrap_or(stopped) })
     }
 }
 

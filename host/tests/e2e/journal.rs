@@ -59,6 +59,20 @@ impl Bench {
         pods.iter().map(|pod| text(pod, "/metadata/uid")).collect()
     }
 
+    /// Damages the last segment behind its keyframe.
+    fn damage(&self) -> WholeSegment {
+        let files = self.journal().read_dir().unwrap();
+        let paths = files.map(|file| file.unwrap().path());
+        let segments = paths.filter(|path| path.extension().is_some_and(|it| it == "journal"));
+        let path = segments.max().unwrap();
+        let bytes = std::fs::read(&path).unwrap();
+        let mut damaged = bytes.clone();
+        let place = bytes.len() * 3 / 5;
+        damaged[place] ^= 0xff;
+        std::fs::write(&path, damaged).unwrap();
+        WholeSegment { path, bytes }
+    }
+
     fn davit(&self, command: &[&str], arguments: &[&str]) -> Output {
         let mut davit = davit();
         davit.args(command).arg(self.journal()).args(arguments);
@@ -293,6 +307,18 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
     assert_eq!(bench.sim.terminate(), 0);
 }
 
+/// A segment before it was damaged.
+struct WholeSegment {
+    path: PathBuf,
+    bytes: Vec<u8>,
+}
+
+impl WholeSegment {
+    fn restore(self) {
+        std::fs::write(self.path, self.bytes).unwrap();
+    }
+}
+
 /// The report of a backtest, and its exit code.
 fn tested(bench: &Bench, arguments: &[&str]) -> (Value, Option<i32>) {
     let arguments = [&["--controller", "podgc", "--output", "json"], arguments].concat();
@@ -340,6 +366,15 @@ fn another_policy_is_tested_on_a_recorded_history() {
     for other in ["<script", "src=", "href=", "url("] {
         assert!(!page.contains(other), "{page}");
     }
+
+    // Half of the journal cannot be read: the report says so, and the exit code.
+    let whole = bench.damage();
+    let (report, code) = tested(&bench, &[]);
+    assert_eq!(code, Some(2), "{report:#}");
+    assert!(report["damagedParts"].as_u64() > Some(0), "{report:#}");
+    let (report, code) = tested(&bench, &["--allow-damage"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    whole.restore();
 
     // Another one waits so long that it deletes nothing in time.
     let config = bench.directory.path().join("config.yaml");

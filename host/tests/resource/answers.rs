@@ -78,6 +78,8 @@ fn stop_disables_every_controller_without_a_host_and_start_restores_their_modes(
     assert!(output.err.contains("has not stopped it"), "{output:?}");
     let output = site.davit(&["stop", "podgc", "gone"]);
     assert_eq!(output.code, 1, "{output:?}");
+    let refusal = "no controller is changed: the Controller gone ";
+    assert!(output.err.contains(refusal), "{output:?}");
     assert_eq!(
         site.get()["spec"]["mode"],
         "Enforce",

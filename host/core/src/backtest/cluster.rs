@@ -1,11 +1,12 @@
 //! The recorded cluster as the policy under test left it: history, with what the policy
 //! deleted, patched and kept.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::history::{History, VersionedObject};
 use super::patch;
+use super::recent::RecentUids;
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass};
 use crate::msgpack;
@@ -20,18 +21,32 @@ const MOST_PATCHES: usize = 8;
 /// Where an object is: its list, and its state.
 pub(super) type ListedObject = (Arc<SegmentSpec>, VersionedObject);
 
+/// A group and a kind.
+pub(super) type GroupKind = (Box<str>, Box<str>);
+
 /// The effects of the policy. Everything is by uid, so that it outlives the host that
 /// recorded.
 #[derive(Debug, Default)]
 pub(super) struct Overlay {
-    /// What the policy deleted and history still has, by the kind of each.
-    deleted: BTreeMap<Uid, Box<str>>,
+    /// What the policy deleted, and history has or had a short while ago, by the kind of each.
+    deleted: BTreeMap<Uid, GroupKind>,
+    /// What history has removed lately and the policy had changed.
+    departed: RecentUids,
     /// What history deleted because the recorded policy did, and this one kept.
     kept: BTreeMap<Uid, Vec<ListedObject>>,
     kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
-    /// What the recorded policy is deleting: it keeps its state.
-    doomed: BTreeSet<Uid>,
+    /// What the recorded policy deletes: it keeps its state.
+    doomed: BTreeMap<Uid, Doom>,
     patches: BTreeMap<Uid, Vec<Patch>>,
+}
+
+/// How far the recorded deletion of an object is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Doom {
+    /// Its request is under way.
+    Requested,
+    /// It has succeeded, and history may still have the object.
+    Accepted,
 }
 
 /// A patch that this module cannot apply.
@@ -49,25 +64,58 @@ impl Overlay {
     }
 
     pub(super) fn is_doomed(&self, uid: &Uid) -> bool {
-        self.doomed.contains(uid)
+        self.doomed.contains_key(uid)
     }
 
     /// The recorded policy deletes an object that this one keeps.
     pub(super) fn doom(&mut self, uid: Uid) {
-        self.doomed.insert(uid);
+        self.doomed.insert(uid, Doom::Requested);
+    }
+
+    /// The recorded policy has deleted an object.
+    pub(super) fn accept(&mut self, uid: &Uid) {
+        if self.keeps(uid) {
+            self.doomed.remove(uid);
+        } else if let Some(doom) = self.doomed.get_mut(uid) {
+            *doom = Doom::Accepted;
+        }
+    }
+
+    /// History has removed an object from its last list. If it is kept, its deletion may still
+    /// fail: somebody else was faster.
+    pub(super) fn leave(&mut self, uid: &Uid) {
+        if self.doomed.get(uid) == Some(&Doom::Accepted) || !self.keeps(uid) {
+            self.doomed.remove(uid);
+        }
     }
 
     /// The recorded policy could not delete an object.
     pub(super) fn spare(&mut self, uid: &Uid) -> bool {
-        self.doomed.remove(uid)
+        self.doomed.remove(uid).is_some()
     }
 
-    /// The host that recorded has ended: what it was deleting may be gone.
-    pub(super) fn restart(&mut self) {
-        self.doomed.clear();
+    /// The host that recorded has ended: what it was deleting may be gone. Returns what is kept
+    /// although nothing says that this host has deleted it.
+    pub(super) fn restart(&mut self) -> Vec<Uid> {
+        let doomed = std::mem::take(&mut self.doomed).into_iter();
+        let requested = doomed.filter(|(_, doom)| *doom == Doom::Requested);
+        let uids = requested.map(|(uid, _)| uid);
+        uids.filter(|uid| self.keeps(uid)).collect()
     }
 
-    /// History has removed an object from its last list.
+    /// History has removed an object from its last list. It may return, and what the policy did
+    /// to it still holds then.
+    pub(super) fn depart(&mut self, uid: &Uid, history: &History) {
+        if !self.is_deleted(uid) && !self.patches.contains_key(uid) {
+            return;
+        }
+        let oldest = self.departed.insert(uid);
+        if let Some(oldest) = oldest.filter(|uid| !history.has(uid)) {
+            self.forget(&oldest);
+        }
+    }
+
+    /// An object that history does not have will not return.
     pub(super) fn forget(&mut self, uid: &Uid) {
         self.deleted.remove(uid);
         self.patches.remove(uid);
@@ -93,7 +141,9 @@ impl Overlay {
         Some(uid)
     }
 
-    fn unkeep(&mut self, uid: &Uid) {
+    /// Keeps an object no more.
+    pub(super) fn unkeep(&mut self, uid: &Uid) {
+        self.doomed.remove(uid);
         for (spec, held) in self.kept.remove(uid).unwrap_or_default() {
             self.kept_names
                 .remove(&(spec, Box::from(held.object.key())));
@@ -114,10 +164,9 @@ impl Overlay {
 
     /// Whole lists of a kind are known again after a restart: what was deleted and is not in
     /// them is gone.
-    pub(super) fn prune(&mut self, kind: &str, history: &History) {
-        let is_there = |uid: &Uid| history.with_uid(uid).next().is_some();
+    pub(super) fn prune(&mut self, kind: &GroupKind, history: &History) {
         self.deleted
-            .retain(|uid, of| **of != *kind || is_there(uid));
+            .retain(|uid, of| of != kind || history.has(uid));
     }
 
     /// The object as the policy sees it, with these fields; nothing if the policy deleted it.
@@ -193,7 +242,7 @@ impl Cluster {
 
     /// Whether history has an object, or the policy keeps it.
     pub(super) fn has_or_keeps(&self, uid: &Uid) -> bool {
-        self.history.with_uid(uid).next().is_some() || self.overlay.keeps(uid)
+        self.history.has(uid) || self.overlay.keeps(uid)
     }
 
     /// The object of a plan, with the uid and the name that the plan names.
@@ -232,8 +281,8 @@ impl Cluster {
     pub(super) fn delete(&mut self, target: &ObjectRef) {
         let uid = Uid::new(&target.uid);
         self.overlay.unkeep(&uid);
-        if self.history.with_uid(&uid).next().is_some() {
-            let kind = target.kind.as_str().into();
+        if self.history.has(&uid) {
+            let kind = (target.group().into(), target.kind.as_str().into());
             self.overlay.deleted.insert(uid, kind);
         } else {
             self.overlay.forget(&uid);
@@ -271,5 +320,25 @@ impl Cluster {
     /// The list of a segment.
     pub(super) fn spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
         Some(&self.history.list(segment)?.spec)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two groups may have a kind of the same name, and their lists come one after the other.
+    #[test]
+    fn the_list_of_one_group_says_nothing_about_another_one() {
+        let mut overlay = Overlay::default();
+        let kind = |group: &str| (group.into(), "Ingress".into());
+        let uid = Uid::new("a");
+        overlay
+            .deleted
+            .insert(uid.clone(), kind("networking.k8s.io"));
+        overlay.prune(&kind("extensions"), &History::default());
+        assert!(overlay.is_deleted(&uid));
+        overlay.prune(&kind("networking.k8s.io"), &History::default());
+        assert!(!overlay.is_deleted(&uid));
     }
 }

@@ -6,9 +6,10 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::facts::{Counts, Facts};
+use super::recent::RecentUids;
 use super::regret::Regret;
 use super::report::{Agreement, Difference, Side, Spread, Surprise};
-use crate::object::{ObjectRef, Uid};
+use crate::object::{Kind, ObjectRef, Uid};
 use crate::time::{Instant, Now, Wall};
 use crate::times;
 
@@ -56,6 +57,8 @@ pub(super) struct Comparison {
     pairs: BTreeMap<Uid, Pair>,
     /// When the end of an object may be settled, in order.
     leaving: BTreeSet<(Instant, Uid)>,
+    /// The last objects that were settled: an object that returns does not count again.
+    settled: RecentUids,
     candidate: Tally,
     recorded: Tally,
     agree: u64,
@@ -87,6 +90,9 @@ impl Comparison {
     /// Somebody deletes an object. The same deletion counts once.
     pub(super) fn note(&mut self, author: Author, deletion: Deletion<'_>, now: Now) {
         let uid = Uid::new(&deletion.target.uid);
+        if self.settled.contains(&uid) {
+            return;
+        }
         if !deletion.is_there && !self.pairs.contains_key(&uid) {
             self.leaving.insert((now.instant.after(LAG), uid.clone()));
         }
@@ -132,7 +138,7 @@ impl Comparison {
     }
 
     /// An object under this name is new in history.
-    pub(super) fn created(&mut self, kind: &str, key: &str, uid: &Uid, now: Instant) {
+    pub(super) fn created(&mut self, kind: &Kind, key: &str, uid: &Uid, now: Instant) {
         self.candidate.regret.created(kind, key, uid, now);
         self.recorded.regret.created(kind, key, uid, now);
     }
@@ -152,6 +158,7 @@ impl Comparison {
             if !is_there(&uid)
                 && let Some(pair) = self.pairs.remove(&uid)
             {
+                self.settled.insert(&uid);
                 self.end(uid, pair, now);
             }
         }

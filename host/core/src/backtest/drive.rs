@@ -10,7 +10,7 @@ use super::history::ObjectChange;
 use super::recorded::{self, RecordedStep};
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
-use super::{Backtest, Notes};
+use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::Entry;
@@ -26,9 +26,6 @@ use crate::times;
 /// How long a stream waits for a recorded list before the journal counts as one that does not
 /// have it: a host that starts lists for a while.
 const GRACE: Duration = Duration::from_secs(60);
-/// How many effects there are at one moment before the policy counts as one that never waits.
-const MOST_EFFECTS: u64 = 20_000_000;
-
 /// How much of the state is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -56,16 +53,14 @@ impl<G: Clone> Backtest<G> {
             let Some(effect) = machine.poll(self.now) else {
                 break None;
             };
-            self.effects += 1;
+            self.pace.effect(self.now)?;
             if let Some(call) = self.execute_effect(effect) {
                 break Some(call);
             }
         };
         self.machine = Some(machine);
-        if self.effects > MOST_EFFECTS {
-            return Err(Refusal::Restless {
-                at: times::precise_time(self.now.wall),
-            });
+        if let Some(call) = &call {
+            self.pace.call(call, self.now)?;
         }
         Ok(call)
     }
@@ -126,7 +121,7 @@ impl<G: Clone> Backtest<G> {
     /// Time passes.
     pub(super) fn pass(&mut self, now: Now) -> Result<(), Refusal> {
         if now.instant > self.now.instant {
-            self.effects = 0;
+            self.pace.pass();
         }
         self.now = now;
         let cluster = &self.cluster;
@@ -195,8 +190,10 @@ impl<G: Clone> Backtest<G> {
 
     /// Another host records, or the same one after a gap: its identifiers are others.
     fn restart(&mut self) {
+        for uid in self.cluster.overlay.restart() {
+            self.drop_kept(&uid);
+        }
         self.cluster.history.restart();
-        self.cluster.overlay.restart();
         self.recorded.restart();
         self.comparison.restart(self.now.instant);
         for feed in self.feeds.values_mut() {
@@ -303,9 +300,9 @@ impl<G: Clone> Backtest<G> {
             });
         }
         if !is_left {
-            self.cluster.overlay.spare(uid);
+            self.cluster.overlay.leave(uid);
             if !self.cluster.overlay.keeps(uid) {
-                self.cluster.overlay.forget(uid);
+                self.cluster.overlay.depart(uid, &self.cluster.history);
                 self.comparison.gone(uid, self.now.instant);
             }
         }
@@ -320,6 +317,16 @@ impl<G: Clone> Backtest<G> {
             self.cluster.overlay.forget(&uid);
             self.comparison.gone(&uid, self.now.instant);
         }
+    }
+
+    /// Nothing says that the recorded controller has deleted an object that was kept: it goes.
+    fn drop_kept(&mut self, uid: &Uid) {
+        for (spec, held) in self.cluster.recorded(uid) {
+            self.for_each_source(&spec, &held, Update::Delete);
+        }
+        self.cluster.overlay.unkeep(uid);
+        self.cluster.overlay.forget(uid);
+        self.comparison.gone(uid, self.now.instant);
     }
 
     pub(super) fn for_each_feed(
@@ -364,9 +371,8 @@ impl<G: Clone> Backtest<G> {
         };
         let now = self.now.instant;
         if is_new {
-            let kind = &spec.kind.kind;
             self.comparison
-                .created(kind, object.key(), object.uid(), now);
+                .created(&spec.kind, object.key(), object.uid(), now);
         }
         let is_node = spec.resource.group.is_empty() && spec.resource.plural == "nodes";
         if is_node && !facts::is_away(object.data()) {
@@ -391,8 +397,9 @@ impl<G: Clone> Backtest<G> {
             }
             Some(RecordedStep::Done(target, reason)) => {
                 let facts = self.recorded.take_facts(&target);
+                let uid = Uid::new(&target.uid);
+                self.cluster.overlay.accept(&uid);
                 if self.machine.is_some() {
-                    let uid = Uid::new(&target.uid);
                     let found = self.cluster.recorded(&uid);
                     let facts = facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
                     let deletion = Deletion {
@@ -414,6 +421,11 @@ impl<G: Clone> Backtest<G> {
     /// changed meanwhile.
     fn spare(&mut self, uid: &Uid) {
         if !self.cluster.overlay.spare(uid) {
+            return;
+        }
+        if self.cluster.overlay.keeps(uid) {
+            // It is gone already, and somebody else has deleted it.
+            self.drop_kept(uid);
             return;
         }
         let held: Vec<_> = self.cluster.history.with_uid(uid).cloned().collect();
@@ -461,17 +473,20 @@ impl<G: Clone> Backtest<G> {
     }
 
     fn note_trip(&mut self, trip: &Trip) {
-        let last = self.last_trips.insert(trip.guardrail, trip.since);
-        if last == Some(trip.since) {
-            let field = trip.guardrail.field();
-            let mut trips = self.trips.iter_mut().rev();
-            if let Some(known) = trips.find(|known| known.guardrail == field) {
-                known.deferred += 1;
+        let last = self.last_trips.get(&trip.guardrail);
+        if let Some(last) = last.filter(|last| last.since == trip.since) {
+            let listed = last.place.and_then(|place| self.trips.get_mut(place));
+            if let Some(listed) = listed {
+                listed.deferred += 1;
             }
             return;
         }
         self.trip_count += 1;
-        if self.trips.len() < Report::MOST_TRIPS {
+        let place = (self.trips.len() < Report::MOST_TRIPS).then_some(self.trips.len());
+        let since = trip.since;
+        self.last_trips
+            .insert(trip.guardrail, ListedTrip { since, place });
+        if place.is_some() {
             self.trips.push(GuardrailTrip {
                 guardrail: trip.guardrail.field().to_owned(),
                 limit: trip.limit,
@@ -495,10 +510,37 @@ impl<G: Clone> Backtest<G> {
         self.notes.was_not_enforced |= controller.mode != Mode::Enforce;
     }
 
+    /// The items of the policy that are not done.
+    fn pending_items(&mut self) -> u64 {
+        let now = self.now.instant;
+        let state = self.machine.as_mut().map(|machine| machine.state(now));
+        let controllers = state.into_iter().flat_map(|state| state.controllers);
+        let queues = controllers.flat_map(|controller| controller.queues);
+        let pending = queues.map(|queue| queue.depth + queue.delayed);
+        pending.sum::<usize>() as u64
+    }
+
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
-        let notes = self.notes();
+        if let Some(unused) = self
+            .missing
+            .unused_at
+            .filter(|_| self.phase == Phase::Empty)
+        {
+            self.note_missing(unused);
+        }
+        let missing = u64::try_from(self.missing.millis).unwrap_or_default();
+        let missing = Duration::from_millis(missing);
+        self.notes.pending_items = self.pending_items();
+        let undecided = self.undecided.report();
+        let notes = self.notes.texts(
+            self.settings.open_loop,
+            &self.activity,
+            self.recorded.dry_runs(),
+            &self.missing,
+            &undecided,
+        );
         let time = self.now.instant.since(started.instant);
         let found = self.comparison.finish(self.now.instant);
         Report {
@@ -508,6 +550,8 @@ impl<G: Clone> Backtest<G> {
                 from: times::precise_time(started.wall),
                 to: times::precise_time(self.now.wall),
                 seconds: time.as_secs_f64(),
+                missing_seconds: missing.as_secs_f64(),
+                pending_items: self.notes.pending_items,
             },
             candidate: found.candidate,
             recorded: found.recorded,
@@ -515,69 +559,12 @@ impl<G: Clone> Backtest<G> {
             guardrail_trips: self.trips,
             guardrail_trip_count: self.trip_count,
             surprising: found.surprising,
+            undecided,
+            damaged_parts: self.missing.damaged_parts,
+            damage: self.missing.damage,
             activity: self.activity,
             notes,
             not_modelled: not_modelled(),
         }
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let Notes {
-            restarts,
-            losses,
-            revisions,
-            has_not_led,
-            was_not_enforced,
-        } = &self.notes;
-        let mut notes = Vec::new();
-        let mut note = |holds: bool, text: String| {
-            if holds {
-                notes.push(text);
-            }
-        };
-        note(
-            *restarts > 0,
-            format!(
-                "another host, or the same one after a gap, continued the journal {restarts} times"
-            ),
-        );
-        note(
-            *losses > 0,
-            format!("parts of the journal are missing: {losses}"),
-        );
-        note(
-            revisions.len() > 1,
-            format!(
-                "the recorded controller had several revisions: {}",
-                revisions.iter().cloned().collect::<Vec<_>>().join(", ")
-            ),
-        );
-        note(
-            *has_not_led,
-            "the recording host did not lead the controller all the time: what another host \
-             executed is not in this journal"
-                .to_owned(),
-        );
-        note(
-            *was_not_enforced,
-            format!(
-                "the recorded controller was not enforced all the time: {} of its deletions were a \
-                 dry run",
-                self.recorded.dry_runs
-            ),
-        );
-        note(
-            self.settings.open_loop,
-            "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
-                .to_owned(),
-        );
-        note(
-            self.activity.unmodelled_patches > 0,
-            format!(
-                "patches that could not be applied: {}",
-                self.activity.unmodelled_patches
-            ),
-        );
-        notes
     }
 }

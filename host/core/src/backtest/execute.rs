@@ -97,7 +97,7 @@ impl<G: Clone> Backtest<G> {
     }
 
     /// Passes a state of an object to the streams of its list.
-    fn for_each_source(
+    pub(super) fn for_each_source(
         &mut self,
         spec: &crate::store::SegmentSpec,
         held: &VersionedObject,

@@ -1,6 +1,6 @@
 //! The streams of the machine, fed from the lists that the journal has.
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, GroupKind};
 use super::history::{History, RecordedList, VersionedObject};
 use super::refusal::Refusal;
 use crate::mapping::Mapping;
@@ -69,11 +69,12 @@ impl Feed {
     }
 
     /// The kind of the objects, if it has all of them.
-    pub(super) fn kind(&self, cluster: &Cluster) -> Option<String> {
+    pub(super) fn kind(&self, cluster: &Cluster) -> Option<GroupKind> {
         let spec = cluster.spec(self.source?.segment)?;
         let selectors = [&spec.namespace, &spec.label_selector, &spec.field_selector];
         let is_whole = selectors.into_iter().all(String::is_empty);
-        is_whole.then(|| spec.kind.kind.to_string())
+        let kind = &spec.kind;
+        is_whole.then(|| (kind.group().into(), (*kind.kind).into()))
     }
 
     /// The host that recorded has ended.

@@ -156,6 +156,11 @@ impl History {
         slots.filter_map(|slot| self.object(*slot))
     }
 
+    /// Whether any list has the object with this uid.
+    pub(super) fn has(&self, uid: &Uid) -> bool {
+        self.with_uid(uid).next().is_some()
+    }
+
     /// Gives every copy of an object a new version.
     pub(super) fn touch(&mut self, uid: &Uid) -> u64 {
         let version = self.next_version();

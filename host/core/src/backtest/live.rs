@@ -1,17 +1,135 @@
 //! Live reads of the policy under test, answered from the recorded cluster.
 
+use std::sync::Arc;
+
+use super::Backtest;
 use super::cluster::Cluster;
 use super::feed::{identity, missing, overlaps_secrets};
 use super::refusal::Refusal;
 use crate::failure::{Failure, FailureClass};
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::mapping::{Mapping, ServedResource};
-use crate::object::{Kind, ObjectRecord, ProjectedObject, object_key};
+use crate::msgpack;
+use crate::object::{Kind, ObjectRecord, ObjectRef, ProjectedObject, Uid, object_key};
 use crate::path::{FieldPath, FieldTree};
 use crate::plan::{GetRequest, ListRequest};
 use crate::secrets;
 use crate::store::SegmentId;
 use crate::time::Instant;
+
+impl<G: Clone> Backtest<G> {
+    /// Answers a live read of a call. Refused if the journal does not have what it asks for,
+    /// unless there are recorded answers ([`Self::answer_from`]).
+    pub fn read(&mut self, request: &ReadRequest) -> Result<ReadAnswer, Refusal> {
+        self.activity.live_reads += 1;
+        let nothing = Arc::default();
+        let mapping = self.cluster.history.mapping.as_ref().unwrap_or(&nothing);
+        let mapping = Arc::clone(mapping);
+        let now = self.now.instant;
+        if self.answers.is_none() {
+            return self.cluster.read(request, &mapping, now);
+        }
+        Ok(match request {
+            ReadRequest::Get(requests) => {
+                let each = requests.iter().map(|one| self.get(one, &mapping));
+                ReadAnswer::Get(each.collect())
+            }
+            ReadRequest::List(request) => {
+                let answer = self.cluster.list_live(request, &mapping, now);
+                ReadAnswer::List(answer.unwrap_or_else(|refusal| {
+                    let recorded = self.recorded_list(request);
+                    recorded.unwrap_or_else(|| Err(self.unanswered(&refusal)))
+                }))
+            }
+        })
+    }
+
+    fn get(&mut self, request: &GetRequest, mapping: &Mapping) -> Result<ObjectRecord, Failure> {
+        let answer = self.cluster.get(request, mapping, self.now.instant);
+        answer.unwrap_or_else(|refusal| {
+            let recorded = self.recorded_get(request, mapping);
+            recorded.unwrap_or_else(|| Err(self.unanswered(&refusal)))
+        })
+    }
+
+    fn recorded_get(
+        &mut self,
+        request: &GetRequest,
+        mapping: &Mapping,
+    ) -> Option<Result<ObjectRecord, Failure>> {
+        let target = &request.target;
+        let served = mapping.by_kind(&target.api_version, &target.kind);
+        if served.is_some_and(|served| secrets::are_of(&served.resource)) {
+            // The journal does not have their data.
+            return None;
+        }
+        let recorded = self.answers.as_ref()?.get(request, self.now.wall)?;
+        let answer = match recorded.clone() {
+            Ok(object) => self.present(object).ok_or_else(|| absent(target)),
+            Err(failure) => Err(failure),
+        };
+        self.activity.recorded_reads += 1;
+        Some(answer)
+    }
+
+    fn recorded_list(
+        &mut self,
+        request: &ListRequest,
+    ) -> Option<Result<Vec<ObjectRecord>, Failure>> {
+        if secrets::are_of(&request.resource) {
+            return None;
+        }
+        let recorded = self.answers.as_ref()?.list(request, self.now.wall)?;
+        let answer = recorded.clone().map(|objects| {
+            let objects = objects.into_iter();
+            objects.filter_map(|one| self.present(one)).collect()
+        });
+        self.activity.recorded_reads += 1;
+        Some(answer)
+    }
+
+    /// A recorded object as the policy may see it: with a version of the backtest, and not if
+    /// the policy has deleted it.
+    fn present(&self, object: ObjectRecord) -> Option<ObjectRecord> {
+        let uid = uid(&object.data);
+        if uid
+            .as_ref()
+            .is_some_and(|uid| self.cluster.overlay.is_deleted(uid))
+        {
+            return None;
+        }
+        let held = uid.and_then(|uid| self.cluster.recorded(&uid).into_iter().next());
+        let version = held.map(|(_, held)| held.version.to_string().into());
+        Some(ObjectRecord {
+            resource_version: version.unwrap_or(object.resource_version),
+            changed_at: self.now.instant,
+            ..object
+        })
+    }
+
+    fn unanswered(&mut self, refusal: &Refusal) -> Failure {
+        let what = match refusal {
+            Refusal::Read { what } => what.clone(),
+            other => other.to_string(),
+        };
+        self.undecided.read(&what);
+        let message = format!("{what}: the journal has no answer to this live read");
+        Failure::new(FailureClass::Server, message)
+    }
+}
+
+fn uid(data: &[u8]) -> Option<Uid> {
+    let metadata = msgpack::field(data, "metadata").ok()??;
+    match msgpack::Value::read(msgpack::field(metadata, "uid").ok()??) {
+        Ok(msgpack::Value::Text(uid)) => Some(Uid::new(uid)),
+        _ => None,
+    }
+}
+
+fn absent(target: &ObjectRef) -> Failure {
+    let message = format!("{target} does not exist");
+    Failure::new(FailureClass::NotFound, message)
+}
 
 impl Cluster {
     /// Answers a live read; refused if the journal does not have what it asks for.
@@ -53,8 +171,7 @@ impl Cluster {
         let held = held.or_else(|| kept.find(|held| held.object.key() == key));
         let object = held.and_then(|held| self.overlay.project(held, &fields, true));
         let Some(object) = object else {
-            let message = format!("{target} does not exist");
-            return Ok(Err(Failure::new(FailureClass::NotFound, message)));
+            return Ok(Err(absent(target)));
         };
         if !target.uid.is_empty() && object.uid.to_string() != target.uid {
             let message = format!("{target} has the uid {} by now", object.uid);

@@ -22,11 +22,13 @@ pub enum Metric {
     Regret,
     /// The calls that failed.
     FailedCalls,
+    /// The items that the candidate could not decide.
+    Undecided,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Deletes,
         Self::DeletesPerMinute,
         Self::OnlyCandidate,
@@ -34,6 +36,7 @@ impl Metric {
         Self::GuardrailTrips,
         Self::Regret,
         Self::FailedCalls,
+        Self::Undecided,
     ];
 
     /// Its name in a threshold.
@@ -47,6 +50,7 @@ impl Metric {
             Self::GuardrailTrips => "guardrail-trips",
             Self::Regret => "regret",
             Self::FailedCalls => "failed-calls",
+            Self::Undecided => "undecided",
         }
     }
 
@@ -62,6 +66,7 @@ impl Metric {
             Self::GuardrailTrips => report.guardrail_trip_count,
             Self::Regret => candidate.regret.nodes_back + candidate.regret.recreated,
             Self::FailedCalls => report.activity.failed_calls,
+            Self::Undecided => report.undecided.items,
         }
     }
 }

@@ -22,6 +22,7 @@
 //! The memory depends on the size of the cluster, not on the length of the journal: objects are
 //! settled when history removes them, and the rest is counts.
 
+mod answers;
 mod cluster;
 mod comparison;
 mod drive;
@@ -31,7 +32,10 @@ mod feed;
 mod history;
 mod live;
 mod metric;
+mod notes;
+mod pace;
 mod patch;
+mod recent;
 mod recorded;
 mod refusal;
 mod regret;
@@ -39,6 +43,7 @@ mod report;
 #[cfg(test)]
 mod tests;
 mod timeline;
+mod undecided;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -48,31 +53,36 @@ use crate::circuit::CallFailure;
 use crate::controller::CallId;
 use crate::desired::DesiredController;
 use crate::gate::Mode;
-use crate::journal::{ControllerEntry, Record};
-use crate::live::{ReadAnswer, ReadRequest};
+use crate::journal::{ControllerEntry, Entry, Record};
 use crate::machine::{Call, Input, Machine};
-use crate::mapping::Mapping;
 use crate::plan::Decision;
 use crate::stream::StreamId;
-use crate::time::{Instant, Now};
+use crate::time::{Instant, Now, Wall};
+use crate::times;
 
+pub use answers::LiveAnswers;
 pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
 pub use refusal::Refusal;
 pub use report::{
     Activity, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side, Span,
-    Spread, Surprise,
+    Spread, Surprise, UndecidedReport,
 };
 
 use cluster::Cluster;
 use comparison::Comparison;
 use drive::Phase;
 use feed::Feed;
+use notes::Notes;
+use pace::Pace;
 use recorded::RecordedRun;
 use timeline::Timeline;
+use undecided::Undecided;
 
 /// How long a call takes in a backtest: it computes, and virtual time stands still.
 const CALL: Duration = Duration::ZERO;
+/// How long a host records nothing at most. It starts a segment every few hours.
+const MOST_IDLE: Duration = Duration::from_hours(30 * 24);
 
 /// How a backtest is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -102,35 +112,50 @@ pub struct Backtest<G> {
     timeline: Timeline,
     now: Now,
     /// The entry that is due next, with its time on the timeline.
-    next: Option<(Now, crate::journal::Entry)>,
+    next: Option<(Now, Entry)>,
     /// Inputs that the machine gets before its next effect.
     inputs: VecDeque<Input>,
     /// Whether the machine waits for the first mapping.
     awaits_mapping: bool,
     /// When to check whether the journal has what the streams need.
     check_at: Instant,
-    /// How many effects there were since the time last passed.
-    effects: u64,
+    pace: Pace,
+    /// Why the next entry cannot be at its time.
+    leap: Option<Refusal>,
     has_started: bool,
     started_at: Option<Now>,
     recorded: RecordedRun,
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
     trip_count: u64,
-    last_trips: BTreeMap<crate::budget::Guardrail, Option<Instant>>,
+    last_trips: BTreeMap<crate::budget::Guardrail, ListedTrip>,
     activity: Activity,
     notes: Notes,
+    missing: Missing,
+    /// The live reads of the recorded controller; none if those that the recorded lists do not
+    /// answer are refused.
+    answers: Option<LiveAnswers>,
+    undecided: Undecided,
 }
 
-/// What the notes of the report are made of.
+/// The last trip of a guardrail.
+#[derive(Clone, Copy, Debug)]
+struct ListedTrip {
+    since: Option<Instant>,
+    /// Its place in the report; none if the report has no place for it.
+    place: Option<usize>,
+}
+
+/// What the journal does not have of the span.
 #[derive(Debug, Default)]
-struct Notes {
-    restarts: u64,
-    losses: u64,
-    /// The names of the recorded revisions.
-    revisions: std::collections::BTreeSet<String>,
-    has_not_led: bool,
-    was_not_enforced: bool,
+struct Missing {
+    /// The time without entries, in milliseconds of the wall clock.
+    millis: i64,
+    /// The time of the last entry that cannot be used, because the state before it is unknown.
+    unused_at: Option<Wall>,
+    damaged_parts: u64,
+    /// The first of the damaged parts.
+    damage: Vec<String>,
 }
 
 impl<G: Clone> Backtest<G> {
@@ -151,7 +176,8 @@ impl<G: Clone> Backtest<G> {
             inputs: VecDeque::new(),
             awaits_mapping: false,
             check_at: Instant::FAR_FUTURE,
-            effects: 0,
+            pace: Pace::default(),
+            leap: None,
             has_started: false,
             started_at: None,
             comparison: Comparison::default(),
@@ -160,6 +186,9 @@ impl<G: Clone> Backtest<G> {
             last_trips: BTreeMap::new(),
             activity: Activity::default(),
             notes: Notes::default(),
+            missing: Missing::default(),
+            answers: None,
+            undecided: Undecided::default(),
         }
     }
 
@@ -195,6 +224,12 @@ impl<G: Clone> Backtest<G> {
         self.machine.is_some()
     }
 
+    /// From now on, a live read that the recorded lists do not answer gets the recorded answer to
+    /// the same read at about the same time, and fails if there is none. Otherwise it is refused.
+    pub fn answer_from(&mut self, answers: LiveAnswers) {
+        self.answers = Some(answers);
+    }
+
     /// Starts the policy under test at the present time. Its mode is that of the backtest: it
     /// is enforced in a closed loop, and a dry run in an open one.
     pub fn start(&mut self, mut desired: DesiredController<G>) {
@@ -225,8 +260,28 @@ impl<G: Clone> Backtest<G> {
     /// it.
     pub fn offer(&mut self, record: Record) {
         let Record { now, entry } = record;
+        // Without the state before it, an entry says nothing, and the policy would live through
+        // a cluster that stands still.
+        if self.phase == Phase::Empty && !matches!(entry, Entry::Keyframe { .. }) {
+            self.missing.unused_at = Some(now.wall);
+            return;
+        }
+        let is_first = match self.phase {
+            Phase::Empty => true,
+            Phase::Complete => matches!(entry, Entry::Keyframe { is_start: true }),
+            Phase::Keyframe | Phase::KnownKeyframe => false,
+        };
+        if is_first {
+            self.note_missing(now.wall);
+        }
         self.activity.entries += u64::from(self.machine.is_some());
         let at = self.timeline.at(now, &entry);
+        if let Some(idle) = self.timeline.idle().filter(|idle| *idle > MOST_IDLE) {
+            self.leap = Some(Refusal::Leap {
+                at: times::precise_time(now.wall),
+                days: idle.as_secs() / (24 * 3600),
+            });
+        }
         self.next = Some((at, entry));
     }
 
@@ -237,12 +292,33 @@ impl<G: Clone> Backtest<G> {
         self.timeline.lose();
     }
 
+    /// A part of the journal cannot be read, for this reason: its entries are missing.
+    pub fn lose_damaged(&mut self, damage: String) {
+        self.missing.damaged_parts += 1;
+        if self.missing.damage.len() < Report::MOST_DAMAGE {
+            self.missing.damage.push(damage);
+        }
+        self.lose();
+    }
+
+    /// The journal has nothing from the present time to this one.
+    fn note_missing(&mut self, to: Wall) {
+        if self.machine.is_some() {
+            let millis = to.0.saturating_sub(self.now.wall.0).max(0);
+            self.missing.millis = self.missing.millis.saturating_add(millis);
+        }
+    }
+
     /// The next call into the guest. None when the entry that was offered is applied and the
     /// policy rests.
     pub fn poll(&mut self) -> Result<Option<Box<Call<G>>>, Refusal> {
+        if let Some(leap) = self.leap.take() {
+            return Err(leap);
+        }
         loop {
             if let Some(call) = self.drain()? {
                 self.activity.calls += 1;
+                self.undecided.call(&call.items);
                 return Ok(Some(call));
             }
             let Some((at, entry)) = self.next.take() else {
@@ -259,22 +335,14 @@ impl<G: Clone> Backtest<G> {
                 continue;
             }
             self.pass(at)?;
-            self.effects = 0;
+            self.pace.entry();
             self.apply(entry)?;
         }
     }
 
-    /// Answers a live read of a call.
-    pub fn read(&mut self, request: &ReadRequest) -> Result<ReadAnswer, Refusal> {
-        self.activity.live_reads += 1;
-        let nothing = Mapping::default();
-        let mapping = self.cluster.history.mapping.as_deref();
-        self.cluster
-            .read(request, mapping.unwrap_or(&nothing), self.now.instant)
-    }
-
     /// The answer to a call: a decision for each item, or the failure.
     pub fn answer(&mut self, call: CallId, result: Result<Vec<Decision>, CallFailure>) {
+        self.undecided.answer();
         self.activity.failed_calls += u64::from(result.is_err());
         self.inputs.push_back(Input::Answered {
             call,

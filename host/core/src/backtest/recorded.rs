@@ -3,14 +3,17 @@
 //! The entry of an execution has no steps. The steps are in the answer of the guest, so the
 //! deletions of each answer are kept until they are executed or refused.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Facts;
+use super::recent::RecentUids;
+use crate::bounds::text::REASON;
 use crate::controller::{CallId, DecisionId};
 use crate::gate::Ruling;
 use crate::journal::{AnswerEntry, CallEntry, ExecutionEntry, RulingEntry};
-use crate::object::ObjectRef;
+use crate::object::{ObjectRef, Uid};
 use crate::plan::{Plan, Step};
+use crate::untrusted::shorten;
 
 /// How many deletions wait for their execution at once, at most. Nobody says when a plan is
 /// dropped.
@@ -22,13 +25,26 @@ pub(super) struct RecordedRun {
     controller: String,
     /// The calls without an answer, and the decision that each continues.
     calls: BTreeMap<CallId, Option<DecisionId>>,
-    /// The deletions that are not executed yet, by their decision and the target's uid.
-    waiting: BTreeMap<(DecisionId, String), ObjectRef>,
+    /// The plans that are not executed yet, by their decision and the target's uid, for each
+    /// target that the decision deletes. A decision may have several plans about one target.
+    waiting: BTreeMap<(DecisionId, String), Vec<WaitingPlan>>,
     /// What is known about the objects that are being deleted: they may be gone when the
     /// execution is entered.
     facts: BTreeMap<String, Facts>,
-    /// How many rulings a dry run has made about deletions.
-    pub(super) dry_runs: u64,
+    /// The objects whose deletion was a dry run. It is ruled on again and again.
+    dry: RecentUids,
+    dry_runs: u64,
+}
+
+/// A plan that is not executed yet.
+#[derive(Debug)]
+struct WaitingPlan {
+    target: ObjectRef,
+    reason: String,
+    /// Whether it deletes its target.
+    deletes: bool,
+    /// Whether the gate has admitted it.
+    is_admitted: bool,
 }
 
 /// What becomes known about a recorded deletion.
@@ -49,6 +65,7 @@ impl RecordedRun {
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
             facts: BTreeMap::new(),
+            dry: RecentUids::default(),
             dry_runs: 0,
         }
     }
@@ -79,9 +96,22 @@ impl RecordedRun {
                 call: answer.call,
                 position,
             });
-            for plan in decision.plans.iter().filter(|plan| deletes(plan)) {
-                let key = (id, plan.target.uid.clone());
-                self.waiting.insert(key, plan.target.clone());
+            let deleting = decision.plans.iter().filter(|plan| deletes(plan));
+            let deleted: BTreeSet<&str> = deleting.map(|plan| &*plan.target.uid).collect();
+            for plan in &decision.plans {
+                if deleted.contains(&*plan.target.uid) {
+                    let key = (id, plan.target.uid.clone());
+                    let plans = self.waiting.entry(key).or_default();
+                    // Rulings and executions have what the host kept of the reason.
+                    let mut reason = plan.reason.clone();
+                    shorten(&mut reason, REASON);
+                    plans.push(WaitingPlan {
+                        target: plan.target.clone(),
+                        reason,
+                        deletes: deletes(plan),
+                        is_admitted: false,
+                    });
+                }
             }
         }
         while self.waiting.len() > MOST_WAITING {
@@ -94,13 +124,42 @@ impl RecordedRun {
             return None;
         }
         let key = (ruling.decision, ruling.target.uid.clone());
+        let is_it = |plan: &WaitingPlan| !plan.is_admitted && plan.reason == ruling.reason;
         if ruling.ruling == Ruling::Admit {
-            let target = self.waiting.get(&key)?;
-            return Some(RecordedStep::Started(target.clone()));
+            let mut plans = self.waiting.get_mut(&key)?.iter_mut();
+            let plan = plans.find(|plan| is_it(plan))?;
+            plan.is_admitted = true;
+            let target = plan.deletes.then(|| plan.target.clone())?;
+            return Some(RecordedStep::Started(target));
         }
-        let removed = self.waiting.remove(&key);
-        self.dry_runs += u64::from(removed.is_some() && ruling.ruling == Ruling::DryRun);
+        let removed = self.take(&key, is_it);
+        let was_dry = ruling.ruling == Ruling::DryRun && removed.is_some_and(|plan| plan.deletes);
+        let uid = Uid::new(&ruling.target.uid);
+        if was_dry && !self.dry.contains(&uid) {
+            self.dry.insert(&uid);
+            self.dry_runs += 1;
+        }
         None
+    }
+
+    /// Removes the first of these plans of a decision about a target.
+    fn take(
+        &mut self,
+        key: &(DecisionId, String),
+        is_it: impl Fn(&WaitingPlan) -> bool,
+    ) -> Option<WaitingPlan> {
+        let plans = self.waiting.get_mut(key)?;
+        let place = plans.iter().position(is_it)?;
+        let plan = plans.remove(place);
+        if plans.is_empty() {
+            self.waiting.remove(key);
+        }
+        Some(plan)
+    }
+
+    /// How many objects it would have deleted if it had been enforced.
+    pub(super) const fn dry_runs(&self) -> u64 {
+        self.dry_runs
     }
 
     /// What is known about an object whose deletion has started.
@@ -118,7 +177,8 @@ impl RecordedRun {
             return None;
         }
         let key = (execution.decision, execution.target.uid.clone());
-        let target = self.waiting.remove(&key)?;
+        let plan = self.take(&key, |plan| plan.reason == execution.reason)?;
+        let target = plan.deletes.then_some(plan.target)?;
         // A target that was gone already was not deleted by this controller.
         Some(if execution.outcome.failed.is_none() {
             RecordedStep::Done(target, execution.reason.clone())

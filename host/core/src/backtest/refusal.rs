@@ -37,10 +37,29 @@ pub enum Refusal {
     #[error(transparent)]
     History(#[from] HistoryError),
     /// The policy never rests.
-    #[error("the policy never waits for time to pass at {at}")]
+    #[error(
+        "{controller} never rests: it is called {what} by {at}, the last time for the item {item}"
+    )]
     Restless {
+        /// The controller.
+        controller: String,
+        /// The queue and the key of the last item.
+        item: String,
+        /// How often it is called.
+        what: String,
         /// The time.
         at: String,
+    },
+    /// An entry claims a time that no host reaches without an entry.
+    #[error(
+        "the entry of {at} is {days} days after the one before it on the monotonic clock of its \
+         host: it is damaged, or the journal was forged"
+    )]
+    Leap {
+        /// The wall-clock time of the entry.
+        at: String,
+        /// The days between both.
+        days: u64,
     },
     /// The journal ends before the policy could start.
     #[error("the policy never started: {why}")]

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use super::report::RegretReport;
-use crate::object::{ObjectRef, Uid, object_key};
+use crate::object::{Kind, ObjectRef, Uid, object_key};
 use crate::time::Instant;
 
 /// Within what time somebody creates an object again.
@@ -12,8 +12,8 @@ const RECREATED: Duration = Duration::from_secs(60);
 /// Within what time a node is back.
 const BACK: Duration = Duration::from_mins(10);
 
-/// A name: the kind and the key.
-type Name = (Box<str>, Box<str>);
+/// A name: the group, the kind and the key.
+type Name = (Box<str>, Box<str>, Box<str>);
 
 /// The recent deletions of one side.
 #[derive(Debug, Default)]
@@ -37,7 +37,11 @@ impl Regret {
             }
         }
         let key = object_key(&target.namespace, &target.name);
-        let name: Name = (target.kind.as_str().into(), key.into());
+        let name: Name = (
+            target.group().into(),
+            target.kind.as_str().into(),
+            key.into(),
+        );
         self.order.push_back((now, name.clone()));
         self.names.insert(name, (Uid::new(&target.uid), now));
         if let Some(node) = node {
@@ -50,11 +54,11 @@ impl Regret {
     }
 
     /// History has a new object.
-    pub(super) fn created(&mut self, kind: &str, key: &str, uid: &Uid, now: Instant) {
+    pub(super) fn created(&mut self, kind: &Kind, key: &str, uid: &Uid, now: Instant) {
         if self.names.is_empty() {
             return;
         }
-        let name = (kind.into(), key.into());
+        let name = (kind.group().into(), (*kind.kind).into(), key.into());
         let is_another =
             |(deleted, at): &(Uid, Instant)| deleted != uid && now.since(*at) <= RECREATED;
         if self.names.get(&name).is_some_and(is_another) {
@@ -91,11 +95,18 @@ mod tests {
 
     fn pod(name: &str, uid: &str) -> ObjectRef {
         ObjectRef {
+            api_version: "v1".into(),
             kind: "Pod".into(),
             namespace: "ns".into(),
             name: name.into(),
             uid: uid.into(),
-            ..ObjectRef::default()
+        }
+    }
+
+    fn kind(api_version: &str) -> Kind {
+        Kind {
+            api_version: api_version.into(),
+            kind: "Pod".into(),
         }
     }
 
@@ -104,11 +115,13 @@ mod tests {
         let mut regret = Regret::default();
         regret.deleted(&pod("a", "1"), None, at(0));
         regret.deleted(&pod("b", "2"), None, at(0));
-        regret.created("Pod", "ns/a", &Uid::new("1"), at(1));
+        regret.created(&kind("v1"), "ns/a", &Uid::new("1"), at(1));
         assert_eq!(regret.report().recreated, 0, "it is the same object");
-        regret.created("Pod", "ns/a", &Uid::new("3"), at(60));
-        regret.created("Pod", "ns/a", &Uid::new("4"), at(60));
-        regret.created("Pod", "ns/b", &Uid::new("5"), at(61));
+        regret.created(&kind("other/v1"), "ns/a", &Uid::new("2"), at(1));
+        assert_eq!(regret.report().recreated, 0, "it is of another group");
+        regret.created(&kind("v1"), "ns/a", &Uid::new("3"), at(60));
+        regret.created(&kind("v1"), "ns/a", &Uid::new("4"), at(60));
+        regret.created(&kind("v1"), "ns/b", &Uid::new("5"), at(61));
         assert_eq!(regret.report().recreated, 1);
     }
 

@@ -27,6 +27,12 @@ pub struct Report {
     pub guardrail_trip_count: u64,
     /// The most surprising objects.
     pub surprising: Vec<Surprise>,
+    /// What the policy could not decide.
+    pub undecided: UndecidedReport,
+    /// How many parts of the journal cannot be read: the report lacks their entries.
+    pub damaged_parts: u64,
+    /// The first [`Self::MOST_DAMAGE`] of them: the segment, the place and the cause.
+    pub damage: Vec<String>,
     /// What the backtest did.
     pub activity: Activity,
     /// What is special about this journal or policy.
@@ -38,6 +44,8 @@ pub struct Report {
 impl Report {
     /// How many trips of guardrails are listed.
     pub const MOST_TRIPS: usize = 100;
+    /// How many damaged parts of the journal are listed.
+    pub const MOST_DAMAGE: usize = 10;
 }
 
 /// The revision under test.
@@ -62,11 +70,16 @@ pub struct Policy {
 pub struct Span {
     /// The start, in RFC 3339.
     pub from: String,
-    /// The end, in RFC 3339.
+    /// The end, in RFC 3339: the time of the last entry.
     pub to: String,
     /// The time that passed for the policy, in seconds: without the time in which nobody
     /// recorded.
     pub seconds: f64,
+    /// The time of which the journal has no entries that can be used, in seconds of the wall
+    /// clock.
+    pub missing_seconds: f64,
+    /// The items that wait for a later time at the end: what they would decide is not counted.
+    pub pending_items: u64,
 }
 
 /// The deletions and evictions of one side, each object once.
@@ -200,6 +213,23 @@ impl Difference {
     }
 }
 
+/// The items that the policy could not decide, because the journal has no answer to a live read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UndecidedReport {
+    /// The items that were not decided up to the end.
+    pub items: u64,
+    /// The live reads that failed because the journal has no answer. A retry counts again.
+    pub reads: u64,
+    /// The first [`Self::MOST_READS`] of them, each once.
+    pub first_reads: Vec<String>,
+}
+
+impl UndecidedReport {
+    /// How many live reads are listed.
+    pub const MOST_READS: usize = 10;
+}
+
 /// What the backtest did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -224,6 +254,8 @@ pub struct Activity {
     pub creations: u64,
     /// The live reads.
     pub live_reads: u64,
+    /// Those of them that got the recorded answer to the same read.
+    pub recorded_reads: u64,
 }
 
 /// What a backtest never models.

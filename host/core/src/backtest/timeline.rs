@@ -1,5 +1,7 @@
 //! One timeline for the hosts of a journal: the monotonic clock of each starts again.
 
+use std::time::Duration;
+
 use crate::journal::Entry;
 use crate::time::{Instant, Now};
 
@@ -9,6 +11,8 @@ pub(super) struct Timeline {
     /// The monotonic time of the present host, and that of the timeline, at one moment.
     base: Option<(Instant, Instant)>,
     last: Option<Instant>,
+    /// How long nothing was recorded before the last entry; none for the first one.
+    idle: Option<Duration>,
 }
 
 impl Timeline {
@@ -25,11 +29,17 @@ impl Timeline {
         let instant = of_all.after(now.instant.since(of_host));
         // The machine's time never goes back.
         let instant = self.last.map_or(instant, |last| instant.max(last));
+        self.idle = self.last.map(|last| instant.since(last));
         self.last = Some(instant);
         Now {
             instant,
             wall: now.wall,
         }
+    }
+
+    /// How long nothing was recorded before the last entry.
+    pub(super) const fn idle(&self) -> Option<Duration> {
+        self.idle
     }
 
     /// Entries are missing: the next one follows at once.
@@ -40,8 +50,6 @@ impl Timeline {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::time::Wall;
 

@@ -110,7 +110,8 @@ impl<G: Clone> Machine<G> {
         self.outbox.report(Report::State(Box::new(state)));
     }
 
-    fn state(&mut self, now: Instant) -> State {
+    /// The state of the controllers and of the cache, for metrics.
+    pub(crate) fn state(&mut self, now: Instant) -> State {
         let mut state = State::default();
         for (name, controller) in self.running_mut() {
             let circuit = controller.stable().circuit().state();

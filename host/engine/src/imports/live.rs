@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::reads;
+use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::object::ObjectRecord;
 use davit_core::path::FieldPath;
 use davit_core::plan::{GetRequest, ListRequest};
@@ -42,15 +43,20 @@ impl live::Host for State {
         if !admitted.is_empty() {
             let live = Arc::clone(&view.call.live);
             self.cpu.charge()?;
-            let mut read = live.get(admitted).await.into_iter();
+            let read = live.read(ReadRequest::Get(admitted)).await;
             self.cpu.resume();
+            let mut read = match read {
+                ReadAnswer::Get(objects) => objects,
+                ReadAnswer::List(_) => Vec::new(),
+            }
+            .into_iter();
             for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
                 *answer = read.next();
             }
         }
         let answers = answers.into_iter();
         Ok(answers
-            .map(|answer| read_result(answer.unwrap_or_else(no_answer), now))
+            .map(|answer| read_result(answer.unwrap_or_else(|| Err(no_answer())), now))
             .collect())
     }
 
@@ -72,9 +78,12 @@ impl live::Host for State {
             Ok(()) => {
                 let live = Arc::clone(&view.call.live);
                 self.cpu.charge()?;
-                let listed = live.list(request).await;
+                let listed = live.read(ReadRequest::List(request)).await;
                 self.cpu.resume();
-                listed
+                match listed {
+                    ReadAnswer::List(listed) => listed,
+                    ReadAnswer::Get(_) => Err(no_answer()),
+                }
             }
             Err(refusal) => Err(refusal),
         };
@@ -126,9 +135,9 @@ fn read_result(
     }
 }
 
-fn no_answer() -> Read<ObjectRecord> {
-    Err(Failure::new(
+fn no_answer() -> Failure {
+    Failure::new(
         FailureClass::Server,
         "the live read returned fewer answers than requests",
-    ))
+    )
 }

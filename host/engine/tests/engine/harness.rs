@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use davit_core::controller::Notes;
 use davit_core::coverage::{Gap, UnlistedResource};
-use davit_core::failure::Failure;
 use davit_core::grant::Grant;
+use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
-use davit_core::plan::{Decision, GetRequest, ListRequest, Verdict, WorkItem};
+use davit_core::plan::{Decision, Verdict, WorkItem};
 use davit_core::queue::{Origin, Queues};
 use davit_core::store::{SegmentSpec, Store, ViewSpec};
 use davit_core::time::{Instant, Now, Wall};
@@ -266,11 +266,7 @@ fn served(plural: &str, kind: &str) -> ServedResource {
 pub(crate) struct NoReads;
 
 impl LiveReads for NoReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        panic!("nobody may ask for {requests:?}");
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
         panic!("nobody may ask for {request:?}");
     }
 }
@@ -283,20 +279,18 @@ pub(crate) struct SlowReads {
 }
 
 impl LiveReads for SlowReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
         async move {
-            self.reads.fetch_add(requests.len(), Ordering::Relaxed);
+            let (reads, answer) = match request {
+                ReadRequest::Get(requests) => {
+                    let objects = requests.iter().map(|_| Ok(record())).collect();
+                    (requests.len(), ReadAnswer::Get(objects))
+                }
+                ReadRequest::List(_) => (1, ReadAnswer::List(Ok(vec![record(); 3]))),
+            };
+            self.reads.fetch_add(reads, Ordering::Relaxed);
             tokio::time::sleep(self.pause).await;
-            requests.iter().map(|_| Ok(record())).collect()
-        }
-        .boxed()
-    }
-
-    fn list(&self, _request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        async move {
-            self.reads.fetch_add(1, Ordering::Relaxed);
-            tokio::time::sleep(self.pause).await;
-            Ok(vec![record(); 3])
+            answer
         }
         .boxed()
     }

@@ -1,7 +1,7 @@
 //! Another policy over the journal of a host, with native guests.
 
 use davit_core::api::ControllerSpec;
-use davit_core::backtest::{Backtest, BacktestSettings, Report};
+use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Report};
 use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
@@ -24,6 +24,11 @@ impl Recording {
             open_loop: false,
             keeps: false,
         });
+        let mut answers = LiveAnswers::of(controller);
+        for payload in &self.entries {
+            answers.note(decode(payload).map_err(|error| error.to_string())?);
+        }
+        backtest.answer_from(answers);
         for payload in &self.entries {
             let record = decode(payload).map_err(|error| error.to_string())?;
             if !backtest.is_started()

@@ -7,8 +7,7 @@ use davit_core::backtest::{Backtest, Refusal};
 use davit_core::circuit::CallFailure;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{Decision, GetRequest, ListRequest};
+use davit_core::plan::Decision;
 use davit_engine::{Guest, LiveReads};
 use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
@@ -21,32 +20,13 @@ type Read = (ReadRequest, oneshot::Sender<ReadAnswer>);
 /// Passes the reads of a call to the backtest, which has the cluster.
 struct BacktestReads(mpsc::UnboundedSender<Read>);
 
-impl BacktestReads {
-    async fn answer(&self, request: ReadRequest) -> Option<ReadAnswer> {
-        let (answer, receiver) = oneshot::channel();
-        self.0.send((request, answer)).ok()?;
-        receiver.await.ok()
-    }
-}
-
 impl LiveReads for BacktestReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        Box::pin(async move {
-            let count = requests.len();
-            match self.answer(ReadRequest::Get(requests)).await {
-                Some(ReadAnswer::Get(objects)) => objects,
-                _ => vec![Err(refused()); count],
-            }
-        })
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        Box::pin(async move {
-            match self.answer(ReadRequest::List(request)).await {
-                Some(ReadAnswer::List(objects)) => objects,
-                _ => Err(refused()),
-            }
-        })
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let failed = request.failed(&refused());
+        let (answer, receiver) = oneshot::channel();
+        // A backtest that has ended answers nothing.
+        let _ = self.0.send((request, answer));
+        Box::pin(async move { receiver.await.unwrap_or(failed) })
     }
 }
 
@@ -56,23 +36,11 @@ pub(super) async fn decide(
     backtest: &mut Backtest<Arc<Guest>>,
 ) -> Result<Result<Vec<Decision>, CallFailure>, Refusal> {
     let (sender, mut reads) = mpsc::unbounded_channel();
-    let guest = call.guest;
     let mut refusal: Option<Refusal> = None;
+    let (guest, call) = davit_engine::Call::of(call, Arc::new(BacktestReads(sender)));
     let call = davit_engine::Call {
-        now: call.now,
-        items: call.items,
-        snapshot: call.snapshot,
-        views: call.views,
-        pending: call.pending,
-        notes: call.notes,
-        grant: call.grant,
-        mapping: call.mapping,
-        unlisted: call.unlisted,
-        live: Arc::new(BacktestReads(sender)),
-        decision: None,
         log_bytes: 0,
-        logged: Arc::default(),
-        reads: None,
+        ..call
     };
     let mut reconcile = std::pin::pin!(guest.reconcile(call));
     let result = loop {

@@ -9,19 +9,19 @@ mod text;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::backtest::{Backtest, BacktestSettings, Report, Threshold};
+use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold};
 use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
-use super::journal::{LONGEST, SegmentOrder, open};
+use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
 use policy::PolicySource;
 
-/// Why a backtest was not made. The program exits with another code than after an exceeded
-/// threshold.
+/// Why a backtest was not made, or not over the whole span. The program exits with another code
+/// than after an exceeded threshold.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct RefusedBacktest(String);
@@ -30,22 +30,36 @@ pub struct RefusedBacktest(String);
 pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     let refused = || RefusedBacktest("the backtest cannot be made".to_owned());
     let thresholds = arguments.fail_if.clone();
-    let format = arguments.output;
+    let (format, allow_damage) = (arguments.output, arguments.allow_damage);
     let report = run(arguments).await.with_context(refused)?;
     let text = match format {
         BacktestFormat::Text => text::text(&report),
         BacktestFormat::Html => html::html(&report),
         BacktestFormat::Json => {
-            serde_json::to_string_pretty(&report).context("cannot be written as JSON")?
+            let text = serde_json::to_string_pretty(&report);
+            untrusted::json(text.context("cannot be written as JSON")?)
         }
     };
     print::out(&text).with_context(refused)?;
-    let exceeded = thresholds.iter().filter(|one| one.is_exceeded(&report));
-    let exceeded: Vec<String> = exceeded.map(|one| described(*one, &report)).collect();
-    if exceeded.is_empty() {
-        return Ok(());
+    judge(&report, &thresholds, allow_damage)
+}
+
+/// The errors of a report that was made: an exceeded threshold, or else damage of the journal.
+fn judge(report: &Report, thresholds: &[Threshold], allow_damage: bool) -> Result<()> {
+    let exceeded = thresholds.iter().filter(|one| one.is_exceeded(report));
+    let exceeded: Vec<String> = exceeded.map(|one| described(*one, report)).collect();
+    if !exceeded.is_empty() {
+        bail!("thresholds are exceeded: {}", exceeded.join("; "))
     }
-    bail!("thresholds are exceeded: {}", exceeded.join("; "))
+    if report.damaged_parts > 0 && !allow_damage {
+        let first = report.damage.first().map_or("", String::as_str);
+        bail!(RefusedBacktest(format!(
+            "the report lacks parts of the journal that cannot be read: {}, the first: {first}; \
+             --allow-damage accepts it",
+            report.damaged_parts
+        )));
+    }
+    Ok(())
 }
 
 fn described(threshold: Threshold, report: &Report) -> String {
@@ -55,12 +69,46 @@ fn described(threshold: Threshold, report: &Report) -> String {
 
 async fn run(arguments: BacktestArguments) -> Result<Report> {
     let reader = open(&arguments.journal)?;
-    let mut session = Session::new(&reader, &arguments)?;
+    let report = attempt(&reader, &arguments, None).await;
+    let refusal = report.as_ref().err();
+    let refusal = refusal.and_then(|error| error.downcast_ref::<Refusal>());
+    if !matches!(refusal, Some(Refusal::Read { .. })) {
+        return report;
+    }
+    // The guest reads live what no recorded list has: the recorded answers may serve.
+    let answers = answers(&reader, &arguments)?;
+    attempt(&reader, &arguments, Some(answers)).await
+}
+
+async fn attempt(
+    reader: &Reader,
+    arguments: &BacktestArguments,
+    answers: Option<LiveAnswers>,
+) -> Result<Report> {
+    let mut session = Session::new(reader, arguments)?;
+    if let Some(answers) = answers {
+        session.backtest.answer_from(answers);
+    }
     let (from, to) = arguments.span.micros();
     for entry in reader.entries(&Query::new(from, to)) {
         session.entry(entry).await?;
     }
     session.finish()
+}
+
+/// The live reads of the recorded controller.
+fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers> {
+    let mut answers = LiveAnswers::of(&arguments.controller);
+    let (from, to) = arguments.span.micros();
+    for entry in reader.entries(&Query::new(from, to)) {
+        match entry {
+            Ok(entry) => answers.note(decode(&entry.payload)?),
+            // The backtest itself reports it.
+            Err(Error::Damage(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(answers)
 }
 
 /// A backtest under way.
@@ -88,8 +136,8 @@ impl Session {
     async fn entry(&mut self, entry: Result<Entry, Error>) -> Result<()> {
         let entry = match entry {
             Ok(entry) => entry,
-            Err(Error::Damage(_)) => {
-                self.backtest.lose();
+            Err(Error::Damage(damage)) => {
+                self.backtest.lose_damaged(damage.to_string());
                 return Ok(());
             }
             Err(error) => return Err(error.into()),
@@ -97,17 +145,25 @@ impl Session {
         if self.order.enter(entry.segment) {
             self.backtest.lose();
         }
-        let record = decode(&entry.payload)?;
+        let place = || format!("segment {}, {}", entry.segment, time(entry.time));
+        let record = decode(&entry.payload).with_context(place)?;
         if entry.part == Part::Span {
             self.start().await?;
         }
         self.backtest.offer(record);
-        while let Some(call) = self.backtest.poll()? {
+        loop {
+            let call = match self.backtest.poll() {
+                Ok(Some(call)) => call,
+                Ok(None) => return Ok(()),
+                Err(error @ (Refusal::History(_) | Refusal::Leap { .. })) => {
+                    return Err(error).with_context(place);
+                }
+                Err(error) => return Err(error.into()),
+            };
             let id = call.id;
             let result = guest::decide(*call, &mut self.backtest).await?;
             self.backtest.answer(id, result);
         }
-        Ok(())
     }
 
     /// Starts the policy as soon as the recorded controller runs.
@@ -145,5 +201,45 @@ impl Session {
             bail!("the journal has no controller {controller} in this span, only: {known}");
         }
         Ok(self.backtest.finish()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use davit_core::journal::Entry;
+    use davit_core::object::Uid;
+    use davit_core::store::StateChange;
+
+    use super::*;
+    use crate::cli::{Arguments, Command};
+    use crate::commands::journal::testing::journal;
+
+    /// What is wrong with a backtest of podgc over these entries.
+    async fn refusal(entries: Vec<(u32, Entry)>, arguments: &[&str]) -> String {
+        let directory = journal(entries);
+        let path = directory.path().to_str().unwrap();
+        let first = ["davit", "backtest", path, "--controller", "podgc"];
+        let command = Arguments::try_parse_from(first.iter().chain(arguments));
+        let Command::Backtest(arguments) = command.unwrap().command else {
+            panic!("a backtest");
+        };
+        format!("{:#}", run(*arguments).await.unwrap_err())
+    }
+
+    #[tokio::test]
+    async fn changes_that_do_not_fit_are_refused_with_their_segment_and_time() {
+        let remove = StateChange::Remove {
+            slot: 7,
+            uid: Uid::new("a"),
+        };
+        let entries = vec![
+            (10, Entry::Keyframe { is_start: true }),
+            (10, Entry::KeyframeEnd),
+            (12, Entry::Cache(remove)),
+        ];
+        let error = refusal(entries, &[]).await;
+        let place = "segment 1, 1970-01-01T00:00:12.000Z: the journal's changes";
+        assert!(error.starts_with(place), "{error}");
     }
 }

@@ -14,10 +14,12 @@ use davit_core::grant::Grant;
 use davit_core::journal::{ControllerEntry, RevisionEntry};
 use davit_core::revision::{LoadedRevision, RevisionIdentity};
 use davit_core::rollout::cohort::Cohort;
+use davit_core::untrusted;
 use davit_engine::Guest;
 use serde_json::Value;
 
 use crate::cli::{BacktestArguments, GuestArguments};
+use crate::commands::journal::LONGEST;
 use crate::commands::print::{part, text_at};
 use crate::commands::replay::guests::Guests;
 use crate::engine;
@@ -169,7 +171,7 @@ fn config(path: &Path) -> Result<Arc<[u8]>> {
     Ok(encode_config(&value).with_context(attempt)?.into())
 }
 
-/// The spec of a Controller in a manifest: of this name, or the only one.
+/// The spec of the Controller of this name in a manifest.
 fn manifest(path: &Path, controller: &str) -> Result<ControllerSpec> {
     let attempt = || format!("--spec {}", path.display());
     let text = std::fs::read_to_string(path).with_context(attempt)?;
@@ -187,5 +189,31 @@ fn manifest(path: &Path, controller: &str) -> Result<ControllerSpec> {
             path.display()
         );
     };
+    let name = text_at(one, "/metadata/name");
+    if name != controller {
+        let other = untrusted::line(name, LONGEST);
+        bail!(
+            "--spec {}: its Controller is {other:?}, and --controller names {controller}: its \
+             policy would be compared with that of another controller",
+            path.display()
+        );
+    }
     ControllerSpec::read(part(one, "/spec")).map_err(|error| anyhow!("{}: {error}", attempt()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_manifest_of_another_controller_is_refused_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("controller.yaml");
+        let text = "kind: Controller\nmetadata: {name: other}\n\
+                    spec: {module: {builtin: podgc}, mode: Enforce}\n";
+        std::fs::write(&path, text).unwrap();
+        let error = manifest(&path, "podgc").unwrap_err().to_string();
+        assert!(error.contains("its Controller is \"other\""), "{error}");
+        assert!(manifest(&path, "other").is_ok());
+    }
 }

@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use anyhow::{Result, bail};
 use davit_core::controller::ControllerId;
 use davit_core::journal::{Entry, Record, decode};
-use davit_journal::{Error, Part, Query};
+use davit_core::untrusted;
+use davit_journal::{Error, Part, Query, Reader};
 
 use super::json::{self, EntryLine};
-use super::{open, text};
+use super::{SegmentOrder, open, text};
 use crate::cli::{EntryFormat, JournalCatArguments};
 use crate::commands::print;
 
@@ -20,7 +21,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
         None => Query::new(from, to),
     };
     let reader = open(&arguments.directory)?;
-    let (mut names, mut damages) = (Names::default(), 0_u64);
+    let (mut names, mut damages) = (Names::new(&reader), 0_u64);
     for entry in reader.entries(&query) {
         let entry = match entry {
             Ok(entry) => entry,
@@ -32,7 +33,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
             Err(error) => return Err(error.into()),
         };
         let record = decode(&entry.payload)?;
-        names.note(&record.entry);
+        names.note(entry.segment, &record.entry);
         let controller = names.controller(&record);
         let is_wanted = match (&arguments.controller, controller) {
             (None, _) => true,
@@ -50,7 +51,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
         }
         let line = EntryLine::new(&entry, &record, controller);
         let line = match arguments.output {
-            EntryFormat::Json => serde_json::to_string(&line)?,
+            EntryFormat::Json => untrusted::json(serde_json::to_string(&line)?),
             EntryFormat::Text => text::entry(&line, &record.entry),
         };
         if !print::out_to_reader(&line)? {
@@ -64,21 +65,33 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
 }
 
 /// The names of the controllers.
-#[derive(Default)]
-struct Names(BTreeMap<ControllerId, String>);
+struct Names {
+    order: SegmentOrder,
+    names: BTreeMap<ControllerId, String>,
+}
 
 impl Names {
-    fn note(&mut self, entry: &Entry) {
+    fn new(reader: &Reader) -> Self {
+        Self {
+            order: SegmentOrder::new(reader),
+            names: BTreeMap::new(),
+        }
+    }
+
+    fn note(&mut self, segment: u64, entry: &Entry) {
+        // Another host may record from here on, also if the journal does not have its start.
+        if self.order.enter(segment) || matches!(entry, Entry::Keyframe { is_start: true }) {
+            self.names.clear();
+        }
         match entry {
-            Entry::Keyframe { is_start: true } => self.0.clear(),
             Entry::Controller(controller) => {
                 if let Some(id) = controller.id {
-                    self.0.insert(id, controller.name.clone());
+                    self.names.insert(id, controller.name.clone());
                 }
             }
             Entry::Call(call) => {
                 let name = call.controller.as_ref().to_owned();
-                self.0.insert(call.id.controller, name);
+                self.names.insert(call.id.controller, name);
             }
             _ => {}
         }
@@ -91,6 +104,36 @@ impl Names {
             Entry::Failure { call, .. } => *call,
             entry => return json::controller(entry),
         };
-        self.0.get(&call.controller).map(String::as_str)
+        self.names.get(&call.controller).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::journal::testing::{answer, call, journal};
+
+    /// The journal has nothing of the second host's start: its disk was full.
+    #[test]
+    fn the_controllers_of_one_host_do_not_name_those_of_another_one() {
+        let directory = journal([
+            (1, Entry::Keyframe { is_start: true }),
+            (1, Entry::KeyframeEnd),
+            (2, call(7, "podgc", "pods", "a")),
+            (9, Entry::Keyframe { is_start: false }),
+            (9, Entry::KeyframeEnd),
+            (10, answer(7, vec![])),
+        ]);
+        let reader = open(directory.path()).unwrap();
+        let mut names = Names::new(&reader);
+        let mut named = Vec::new();
+        for entry in reader.entries(&Query::new(i64::MIN, i64::MAX)) {
+            let entry = entry.unwrap();
+            let record = decode(&entry.payload).unwrap();
+            names.note(entry.segment, &record.entry);
+            named.push(names.controller(&record).map(str::to_owned));
+        }
+        assert_eq!(named[2].as_deref(), Some("podgc"));
+        assert_eq!(named[5], None);
     }
 }

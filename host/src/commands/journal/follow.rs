@@ -61,6 +61,16 @@ impl Follower {
         &self.replay
     }
 
+    /// Reads an entry of this segment. Returns whether entries may be missing before it: the
+    /// state is unknown then, and identifiers may be those of another host.
+    pub(in crate::commands) fn enter(&mut self, segment: u64) -> bool {
+        let is_missing = self.order.enter(segment);
+        if is_missing {
+            self.lose();
+        }
+        is_missing
+    }
+
     /// Takes the next entry, of the segment with this number. Returns the call that ends with
     /// it. After an error, the state is unknown up to the next keyframe.
     pub(in crate::commands) fn handle(
@@ -68,9 +78,7 @@ impl Follower {
         segment: u64,
         record: Record,
     ) -> Result<Option<ReplayOutcome>, ReplayError> {
-        if self.order.enter(segment) {
-            self.lose();
-        }
+        self.enter(segment);
         let outcome = self.replay.handle(record);
         if outcome.is_err() {
             self.lose();

@@ -5,6 +5,8 @@ mod cat;
 mod follow;
 mod info;
 mod json;
+#[cfg(test)]
+pub(super) mod testing;
 mod text;
 
 use std::fmt::Write as _;

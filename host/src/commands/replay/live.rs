@@ -6,8 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::journal::LiveRead;
 use davit_core::machine::{ReadAnswer, ReadRequest};
-use davit_core::object::ObjectRecord;
-use davit_core::plan::{GetRequest, ListRequest};
 use davit_engine::LiveReads;
 use futures::future::{BoxFuture, ready};
 
@@ -61,19 +59,9 @@ impl RecordedReads {
 }
 
 impl LiveReads for RecordedReads {
-    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
-        let count = requests.len();
-        Box::pin(ready(match self.answer(&ReadRequest::Get(requests)) {
-            Some(ReadAnswer::Get(objects)) => objects,
-            _ => vec![Err(unknown()); count],
-        }))
-    }
-
-    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
-        Box::pin(ready(match self.answer(&ReadRequest::List(request)) {
-            Some(ReadAnswer::List(objects)) => objects,
-            _ => Err(unknown()),
-        }))
+    fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
+        let answer = self.answer(&request);
+        Box::pin(ready(answer.unwrap_or_else(|| request.failed(&unknown()))))
     }
 }
 

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use davit_cluster::api::chain;
 use davit_core::controller::CallId;
 use davit_core::journal::{RecordedCall, ReplayOutcome, SnapshotReads, compare, decode};
+use davit_core::machine;
 use davit_core::plan::Decision;
 use davit_engine::{CallError, Guest};
 use davit_journal::{Entry, Error, Part, Query, Reader};
@@ -177,22 +178,11 @@ struct RepeatedCall {
 async fn decide(recorded: &RecordedCall, guest: &Guest) -> RepeatedCall {
     let live = Arc::new(RecordedReads::new(recorded.live.clone()));
     let reads: Arc<Mutex<SnapshotReads>> = Arc::default();
-    let call = recorded.clone();
+    let call = machine::Call::again(recorded.clone(), guest);
+    let (guest, call) = davit_engine::Call::of(call, Arc::clone(&live) as _);
     let call = davit_engine::Call {
-        now: call.now,
-        items: call.items,
-        snapshot: call.snapshot,
-        views: call.revision.views,
-        pending: call.pending,
-        notes: call.notes,
-        grant: call.grant,
-        mapping: call.mapping,
-        unlisted: call.unlisted,
-        live: Arc::clone(&live) as _,
-        decision: None,
-        log_bytes: usize::MAX,
-        logged: Arc::default(),
         reads: Some(Arc::clone(&reads)),
+        ..call
     };
     let result = guest.reconcile(call).await;
     let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);

@@ -7,12 +7,12 @@ use davit_core::journal::{Entry, Record};
 use davit_core::object::ObjectRef;
 use davit_core::store::{SegmentId, SegmentSpec, Slot, StateChange};
 
+use super::kinds::{KindQuery, KnownKinds};
+
 /// The object that is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct ObjectQuery {
-    kind: String,
-    /// The API group, if it was given.
-    group: Option<String>,
+    kind: KindQuery,
     namespace: String,
     name: String,
     uid: Option<String>,
@@ -21,28 +21,18 @@ pub(super) struct ObjectQuery {
 impl ObjectQuery {
     /// A kind or resource such as `deployments.apps`, and `namespace/name` or `name`.
     pub(super) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
-        let (kind, group) = match kind.split_once('.') {
-            Some((kind, group)) => (kind, Some(group.to_owned())),
-            None => (kind, None),
-        };
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         Self {
-            kind: kind.to_owned(),
-            group,
+            kind: KindQuery::new(kind),
             namespace: namespace.to_owned(),
             name: name.to_owned(),
             uid: uid.map(str::to_owned),
         }
     }
 
-    /// Whether it is this object. The resource's plural name is not always known.
-    fn is(&self, object: &ObjectRef, plural: Option<&str>) -> bool {
-        let of_kind = self.kind.eq_ignore_ascii_case(&object.kind)
-            || plural.is_some_and(|plural| self.kind.eq_ignore_ascii_case(plural));
-        let of_group = self.group.as_ref();
-        of_kind
-            && of_group.is_none_or(|group| group == object.group())
-            && (&*self.namespace, &*self.name) == (&*object.namespace, &*object.name)
+    /// Whether this object of the kind has the name, and the uid if one is asked for.
+    fn names(&self, object: &ObjectRef) -> bool {
+        (&*self.namespace, &*self.name) == (&*object.namespace, &*object.name)
             && self.uid.as_ref().is_none_or(|uid| *uid == object.uid)
     }
 }
@@ -63,6 +53,17 @@ pub(super) struct Life {
 }
 
 impl Life {
+    /// Whether the object had its name at this time, as far as the journal says. One that the
+    /// cache never had is known from its plans alone.
+    pub(super) fn had_name_at(&self, time: i64) -> bool {
+        let last = if self.was_cached {
+            self.left
+        } else {
+            Some(self.last)
+        };
+        self.first <= time && last.is_none_or(|last| time <= last)
+    }
+
     fn leave(&mut self, time: i64) {
         if self.slots.is_empty() && self.was_cached {
             self.left.get_or_insert(time);
@@ -74,6 +75,7 @@ impl Life {
 #[derive(Debug)]
 pub(super) struct Lives {
     wanted: ObjectQuery,
+    kinds: KnownKinds,
     specs: BTreeMap<SegmentId, Arc<SegmentSpec>>,
     by_uid: BTreeMap<String, Life>,
 }
@@ -81,6 +83,7 @@ pub(super) struct Lives {
 impl Lives {
     pub(super) fn new(wanted: ObjectQuery) -> Self {
         Self {
+            kinds: KnownKinds::new(wanted.kind.clone()),
             wanted,
             specs: BTreeMap::new(),
             by_uid: BTreeMap::new(),
@@ -91,18 +94,14 @@ impl Lives {
     pub(super) fn entry(&mut self, time: i64, record: &Record) {
         match &record.entry {
             // The whole state follows, also after a gap in which objects may have gone.
-            Entry::Keyframe { .. } => {
-                self.specs.clear();
-                for life in self.by_uid.values_mut() {
-                    life.slots.clear();
-                }
-            }
+            Entry::Keyframe { .. } => self.restart(),
             Entry::KeyframeEnd => {
                 for life in self.by_uid.values_mut() {
                     life.leave(time);
                 }
             }
             Entry::Cache(change) => self.change(time, change),
+            Entry::Mapping(mapping) => self.kinds.note_mapping(mapping),
             Entry::Answer(answer) => {
                 let decisions = answer.result.iter().flatten();
                 for plan in decisions.flat_map(|decision| &decision.plans) {
@@ -115,9 +114,18 @@ impl Lives {
         }
     }
 
+    /// Another host may record from here on: its identifiers are others.
+    pub(super) fn restart(&mut self) {
+        self.specs.clear();
+        for life in self.by_uid.values_mut() {
+            life.slots.clear();
+        }
+    }
+
     fn change(&mut self, time: i64, change: &StateChange) {
         match change {
             StateChange::AddSegment { segment, spec } => {
+                self.kinds.note_list(spec);
                 self.specs.insert(*segment, Arc::clone(spec));
             }
             StateChange::DropSegment(segment) => {
@@ -141,7 +149,8 @@ impl Lives {
                     name: object.name().to_owned(),
                     uid: object.uid().to_string(),
                 };
-                if self.wanted.is(&object_ref, Some(&spec.resource.plural)) {
+                let kind = (object_ref.group().to_owned(), object_ref.kind.clone());
+                if self.kinds.is_wanted(&kind) && self.wanted.names(&object_ref) {
                     let life = self.seen(time, object_ref);
                     life.slots.insert(*slot, object.segment());
                     life.was_cached = true;
@@ -161,12 +170,8 @@ impl Lives {
 
     /// A plan names an object, which the cache may not have.
     fn named(&mut self, time: i64, target: &ObjectRef) {
-        let plural = self.specs.values();
-        let plural = plural
-            .filter(|spec| *spec.kind.kind == target.kind)
-            .map(|spec| spec.resource.plural.clone())
-            .next();
-        if !target.uid.is_empty() && self.wanted.is(target, plural.as_deref()) {
+        let is_of_kind = self.kinds.is_of(target);
+        if !target.uid.is_empty() && is_of_kind && self.wanted.names(target) {
             self.seen(time, target.clone());
         }
     }
@@ -184,6 +189,11 @@ impl Lives {
         life.first = life.first.min(time);
         life.last = life.last.max(time);
         life
+    }
+
+    /// The kinds of the objects that the journal has, if it does not know the wanted kind.
+    pub(super) fn other_kinds(&self) -> Option<Vec<String>> {
+        self.kinds.others()
     }
 
     /// The objects, in the order of their first times.
@@ -208,21 +218,40 @@ mod tests {
         }
     }
 
+    /// A list of kind `Pod`.
+    fn spec(group: &str, plural: &str) -> SegmentSpec {
+        let resource = davit_core::object::ApiResource::new(group, "v1", plural);
+        SegmentSpec {
+            kind: davit_core::object::Kind {
+                api_version: resource.api_version().into(),
+                kind: "Pod".into(),
+            },
+            resource,
+            namespaced: true,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        }
+    }
+
     #[test]
-    fn a_kind_is_found_by_its_name_its_resource_and_its_group() {
+    fn an_object_is_found_by_its_kind_its_resource_and_its_group() {
         for (kind, is_it) in [
             ("Pod", true),
             ("pod", true),
             ("pods", true),
+            ("po", true),
             ("pods.apps", false),
             ("node", false),
         ] {
-            let wanted = ObjectQuery::new(kind, "default/web-0", None);
-            assert_eq!(wanted.is(&pod("a"), Some("pods")), is_it, "{kind}");
+            let mut lives = Lives::new(ObjectQuery::new(kind, "default/web-0", None));
+            lives.kinds.note_list(&spec("", "pods"));
+            lives.named(1, &pod("a"));
+            assert_eq!(!lives.into_all().is_empty(), is_it, "{kind}");
         }
-        assert!(!ObjectQuery::new("pod", "web-0", None).is(&pod("a"), None));
-        let other = ObjectQuery::new("pod", "default/web-0", Some("b"));
-        assert!(!other.is(&pod("a"), None));
+        let wanted = |key, uid| ObjectQuery::new("pod", key, uid);
+        assert!(!wanted("web-0", None).names(&pod("a")));
+        assert!(!wanted("default/web-0", Some("b")).names(&pod("a")));
     }
 
     /// It was deleted while nothing was recorded.
@@ -244,6 +273,15 @@ mod tests {
             panic!("one object");
         };
         assert_eq!(life.left, Some(6));
+    }
+
+    /// Two groups have kinds of the same name, with other plurals.
+    #[test]
+    fn the_plural_of_one_group_is_not_that_of_another_one() {
+        let mut lives = Lives::new(ObjectQuery::new("podz", "default/web-0", None));
+        lives.kinds.note_list(&spec("other", "podz"));
+        lives.named(1, &pod("first"));
+        assert!(lives.into_all().is_empty());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use davit_core::controller::DecisionId;
+use davit_core::gate::Ruling;
 use davit_core::journal::{ExecutionEntry, RulingEntry};
 use serde::Serialize;
 use serde_json::Value;
@@ -156,28 +157,64 @@ impl ReportedDecision {
 /// The decisions about one object.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Story {
-    reported: Vec<ReportedDecision>,
+    /// In order, by a number that grows.
+    reported: BTreeMap<u64, (DecisionId, ReportedDecision)>,
+    next: u64,
     /// The decisions with plans, by their names, until a host starts again.
-    open: BTreeMap<DecisionId, Vec<usize>>,
+    open: BTreeMap<DecisionId, Vec<u64>>,
 }
 
 impl Story {
-    /// Adds a decision. What repeats the one before it, and has no plans whose outcome may
-    /// follow, takes no further memory.
+    /// Adds a decision. What repeats the one before it takes no further memory, once the outcome
+    /// of its plans is known.
     pub(super) fn add(&mut self, id: DecisionId, reported: ReportedDecision) {
         let has_plans = !reported.content.plans.is_empty();
-        let last = self
-            .reported
-            .iter_mut()
-            .rev()
-            .find(|last| last.is_of(&reported));
-        match last {
-            Some(last) if !has_plans && last.content == reported.content => repeat(last, &reported),
-            _ => {
-                if has_plans {
-                    self.open.entry(id).or_default().push(self.reported.len());
-                }
-                self.reported.push(reported);
+        let mut before = self.reported.iter_mut().rev();
+        let last = before.find(|(_, (_, last))| last.is_of(&reported));
+        if let Some((_, (_, last))) = last
+            && !has_plans
+            && last.content == reported.content
+        {
+            repeat(last, &reported);
+            return;
+        }
+        // The item is decided again: the plans of its last decision are over.
+        let place = last.map(|(place, _)| *place);
+        let is_other_page = self.open.contains_key(&id);
+        if let Some(place) = place.filter(|_| !is_other_page) {
+            self.fold(place);
+        }
+        if has_plans {
+            self.open.entry(id).or_default().push(self.next);
+        }
+        self.reported.insert(self.next, (id, reported));
+        self.next += 1;
+    }
+
+    /// Counts a decision in the one before it of its item, if it repeats that one and is over.
+    fn fold(&mut self, place: u64) {
+        let Some((id, reported)) = self.reported.get(&place) else {
+            return;
+        };
+        let id = *id;
+        if !reported.content.plans.iter().all(ReportedPlan::is_over) {
+            return;
+        }
+        let mut before = self.reported.range(..place).rev();
+        let first = before.find(|(_, (_, first))| first.is_of(reported));
+        let Some((first, _)) = first.filter(|(_, (_, it))| it.content == reported.content) else {
+            return;
+        };
+        let first = *first;
+        if let Some((_, reported)) = self.reported.remove(&place)
+            && let Some((_, first)) = self.reported.get_mut(&first)
+        {
+            repeat(first, &reported);
+        }
+        if let Some(pages) = self.open.get_mut(&id) {
+            pages.retain(|page| *page != place);
+            if pages.is_empty() {
+                self.open.remove(&id);
             }
         }
     }
@@ -213,17 +250,18 @@ impl Story {
         let pages = self.open.get(&id)?.iter().rev();
         let is_it = |plan: &ReportedPlan| plan.target == *target && plan.reason == reason;
         let page = pages.copied().find(|page| {
-            let reported = self.reported.get(*page);
-            reported.is_some_and(|reported| reported.content.plans.iter().any(is_it))
+            let reported = self.reported.get(page);
+            reported.is_some_and(|(_, reported)| reported.content.plans.iter().any(is_it))
         })?;
-        let plans = &mut self.reported.get_mut(page)?.content.plans;
+        let (_, reported) = self.reported.get_mut(&page)?;
+        let plans = &mut reported.content.plans;
         plans.iter_mut().find(|plan| is_it(plan))
     }
 
     /// The decisions, the oldest first. Those that repeat identically are one.
     pub(super) fn folded(self) -> Vec<ReportedDecision> {
         let mut folded: Vec<ReportedDecision> = Vec::new();
-        for reported in self.reported {
+        for (_, reported) in self.reported.into_values() {
             let last = folded.iter_mut().rev().find(|last| last.is_of(&reported));
             match last {
                 Some(last) if last.content == reported.content => repeat(last, &reported),
@@ -231,6 +269,15 @@ impl Story {
             }
         }
         folded
+    }
+}
+
+impl ReportedPlan {
+    /// Whether no outcome follows any more.
+    fn is_over(&self) -> bool {
+        let is_admitted = |ruling: &ReportedRuling| ruling.ruling == Ruling::Admit.as_str();
+        let is_ruled = self.ruling.as_ref();
+        self.execution.is_some() || is_ruled.is_some_and(|ruling| !is_admitted(ruling))
     }
 }
 
@@ -382,6 +429,29 @@ mod tests {
         }
         let counts: Vec<u64> = summary(story).iter().map(|(_, count, _)| *count).collect();
         assert_eq!(counts, [2, 1]);
+    }
+
+    /// A week of a dry run: the guest decides the same every minute.
+    #[test]
+    fn a_plan_that_repeats_takes_memory_once_its_ruling_is_known() {
+        let mut story = Story::default();
+        for number in 1..=1_000 {
+            let seconds = i64::try_from(number).unwrap();
+            let one = reported(seconds, "a", "done", vec![plan()]);
+            story.add(id(number), one);
+            let other = reported(seconds, "b", "done", Vec::new());
+            story.add(id(10_000 + number), other);
+            let target = plan().target;
+            let plan = story.plan(id(number), &target, "orphaned").unwrap();
+            plan.ruling = Some(ReportedRuling {
+                ruling: Ruling::DryRun.as_str(),
+                message: String::new(),
+            });
+            assert!(story.reported.len() <= 3, "{}", story.reported.len());
+            assert!(story.open.len() <= 2, "{}", story.open.len());
+        }
+        let counts: Vec<u64> = summary(story).iter().map(|(_, count, _)| *count).collect();
+        assert_eq!(counts, [1_000, 1_000]);
     }
 
     #[test]

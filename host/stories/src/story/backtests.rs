@@ -12,6 +12,8 @@ struct Totals {
     only_candidate: u64,
     only_recorded: u64,
     failed_calls: u64,
+    recorded_reads: u64,
+    undecided: u64,
 }
 
 /// Tests these controllers over the journals of stories with faults.
@@ -37,6 +39,8 @@ fn test(controllers: &[&str]) -> Totals {
             totals.only_candidate += report.agreement.only_candidate;
             totals.only_recorded += report.agreement.only_recorded;
             totals.failed_calls += report.activity.failed_calls;
+            totals.recorded_reads += report.activity.recorded_reads;
+            totals.undecided += report.undecided.items;
         }
     }
     totals
@@ -50,5 +54,14 @@ fn recorded_policies_agree_with_what_they_did() {
     assert!(totals.agree >= 50, "{totals:?}");
     assert!(totals.only_candidate * 5 <= totals.agree, "{totals:?}");
     assert!(totals.only_recorded * 5 <= totals.agree, "{totals:?}");
+    assert_eq!(totals.failed_calls, 0, "{totals:?}");
+}
+
+/// They read live what nobody watches. The recorded answers serve.
+#[test]
+fn recorded_policies_that_read_live_are_tested_with_the_recorded_answers() {
+    let totals = test(&["node-eviction", "storage-version-gc"]);
+    assert!(totals.recorded_reads >= 50, "{totals:?}");
+    assert!(totals.agree >= 1, "{totals:?}");
     assert_eq!(totals.failed_calls, 0, "{totals:?}");
 }

@@ -12,6 +12,7 @@ use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
+use crate::failure::{Failure, FailureClass};
 use crate::gate::Mode;
 use crate::journal::{AnswerCopy, JournalItem, Record, SnapshotReads};
 use crate::machine::{Call, Effect, Execute, Input, Machine};
@@ -237,11 +238,19 @@ pub(super) struct Recorder {
     guest: Guest,
     /// Whether deletions take effect at once.
     pub(super) deletes: bool,
+    /// Whether a user deletes each object before the request of the controller arrives.
+    pub(super) is_overtaken: bool,
+    mode: Mode,
 }
 
 impl Recorder {
     /// A host that runs this policy.
     pub(super) fn start(guest: Guest) -> Self {
+        Self::start_in(Mode::Enforce, guest)
+    }
+
+    /// The same in this mode.
+    pub(super) fn start_in(mode: Mode, guest: Guest) -> Self {
         let mut recorder = Self {
             machine: Machine::new(Now::default()),
             now: Now {
@@ -254,6 +263,8 @@ impl Recorder {
             records: vec![],
             guest,
             deletes: true,
+            is_overtaken: false,
+            mode,
         };
         recorder.restart();
         recorder
@@ -265,8 +276,9 @@ impl Recorder {
         self.streams.clear();
         self.machine = Machine::new(self.now);
         self.machine.start_journal(self.now);
-        let desired = vec![desired(self.guest, &FIELDS)];
-        self.machine.apply(self.now, desired);
+        let mut desired = desired(self.guest, &FIELDS);
+        desired.settings.mode = self.mode;
+        self.machine.apply(self.now, vec![desired]);
         self.run();
         self.pass(SECOND);
     }
@@ -404,9 +416,19 @@ impl Recorder {
     }
 
     fn execute(&mut self, execute: &Execute) {
-        let outcome = Outcome {
-            written: Some(WriteResult::Gone),
-            failed: None,
+        let name = execute.plan.target.name.clone();
+        let outcome = if self.is_overtaken {
+            self.remove(&name);
+            let failure = Failure::new(FailureClass::NotFound, "it does not exist");
+            Outcome {
+                written: None,
+                failed: Some((0, failure)),
+            }
+        } else {
+            Outcome {
+                written: Some(WriteResult::Gone),
+                failed: None,
+            }
         };
         let executed = Input::Executed {
             plan: execute.id,
@@ -415,7 +437,7 @@ impl Recorder {
         };
         self.machine.handle(self.now, executed);
         if self.deletes {
-            self.remove(&execute.plan.target.name.clone());
+            self.remove(&name);
         }
     }
 }

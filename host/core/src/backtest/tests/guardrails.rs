@@ -1,7 +1,7 @@
 //! Guardrails of the policy under test.
 
 use super::bench::{FAILED, IDLE, Recorder, SECOND, Trial};
-use crate::backtest::Threshold;
+use crate::backtest::{Report, Threshold};
 use crate::budget::Guardrails;
 
 #[test]
@@ -45,4 +45,32 @@ fn a_guardrail_trips_when_it_would_have() {
         let threshold: Threshold = threshold.parse().unwrap();
         assert_eq!(threshold.is_exceeded(&report), is_exceeded, "{threshold}");
     }
+}
+
+/// The plans of a trip that is not listed are not those of the last one that is.
+#[test]
+fn a_report_lists_the_first_trips_with_their_own_plans() {
+    let mut recorder = Recorder::start(IDLE);
+    // A trip lasts five minutes.
+    for number in 0..=Report::MOST_TRIPS {
+        let pods = if number == Report::MOST_TRIPS { 50 } else { 3 };
+        for pod in 0..pods {
+            let name = format!("p{number}-{pod}");
+            recorder.pod(&name, &name, "Failed");
+        }
+        recorder.pass(1_000 * SECOND);
+    }
+    recorder.node("n1", None);
+    let guardrails = Guardrails {
+        deletes_per_minute: Some(1),
+        ..Guardrails::default()
+    };
+    let report = Trial::of(FAILED)
+        .guardrails(guardrails)
+        .run(&recorder.records)
+        .unwrap();
+    assert!(report.guardrail_trip_count > Report::MOST_TRIPS as u64);
+    assert_eq!(report.guardrail_trips.len(), Report::MOST_TRIPS);
+    let last = report.guardrail_trips.last().unwrap();
+    assert!(last.deferred < 40, "{last:?}");
 }

@@ -1,8 +1,9 @@
 //! Histories: names that return, hosts that start again, journals that are read from the
 //! middle.
 
-use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
-use crate::journal::Entry;
+use super::bench::{ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, decide};
+use crate::backtest::{Backtest, Report};
+use crate::journal::{Entry, Record};
 
 #[test]
 fn an_object_that_history_creates_again_is_another_one() {
@@ -19,6 +20,26 @@ fn an_object_that_history_creates_again_is_another_one() {
     assert_eq!(report.agreement.only_candidate, 2);
     // The first one was created again within a minute.
     assert_eq!(report.candidate.regret.recreated, 1);
+}
+
+/// It matches a selector again.
+#[test]
+fn an_object_that_returns_with_its_uid_counts_once() {
+    for open_loop in [false, true] {
+        let mut recorder = Recorder::start(IDLE);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(20 * SECOND);
+        recorder.remove("a");
+        recorder.pass(200 * SECOND);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(SECOND);
+        recorder.node("n1", None);
+        let mut trial = Trial::of(FAILED);
+        trial.settings.open_loop = open_loop;
+        let report = trial.run(&recorder.records).unwrap();
+        assert_eq!(report.candidate.deletions, 1);
+        assert_eq!(report.agreement.only_candidate, 1);
+    }
 }
 
 #[test]
@@ -124,4 +145,84 @@ fn a_journal_whose_changes_do_not_fit_is_refused() {
     recorder.records.retain(|it| !is_segment(&it.entry));
     let error = Trial::of(FAILED).run(&recorder.records).unwrap_err();
     assert!(error.to_string().contains("do not fit"), "{error}");
+}
+
+/// The report of a policy over a journal of which these entries cannot be read.
+fn damaged(guest: Guest, records: &[Record], unread: std::ops::Range<usize>) -> Report {
+    let trial = Trial::of(guest);
+    let mut backtest = Backtest::new(trial.settings);
+    let mut desired = Some(trial.desired);
+    for (position, record) in records.iter().enumerate() {
+        if position == unread.start {
+            backtest.lose_damaged("segment 1, offset 7: torn".into());
+        }
+        if unread.contains(&position) {
+            continue;
+        }
+        if backtest.controller().is_some_and(|it| it.stable.is_some())
+            && let Some(desired) = desired.take()
+        {
+            backtest.start(desired);
+        }
+        backtest.offer(record.clone());
+        while let Some(call) = backtest.poll().unwrap() {
+            backtest.answer(call.id, Ok(decide(&call)));
+        }
+    }
+    backtest.finish().unwrap()
+}
+
+#[test]
+fn damage_is_counted_with_its_cause_and_the_time_that_it_hides() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.node("n1", None);
+    let first = recorder.records.len();
+    recorder.pod("b", "b", "Running");
+    recorder.pass(300 * SECOND);
+    recorder.node("n2", None);
+    let last = recorder.records.len();
+    let report = damaged(FAILED, &recorder.records, first..last);
+    assert_eq!((report.damaged_parts, report.damage.len()), (1, 1));
+    let hides = |report: &Report| report.span.missing_seconds;
+    // Nothing says how long the journal would have been.
+    assert!(hides(&report) < 1.0, "{:?}", report.span);
+    let note = report.notes.iter().find(|note| note.contains("torn"));
+    assert!(note.is_some(), "{:?}", report.notes);
+
+    recorder.pass(20 * SECOND);
+    recorder.node("n3", None);
+    let report = damaged(FAILED, &recorder.records, first..last);
+    assert!(
+        (300.0..325.0).contains(&hides(&report)),
+        "{:?}",
+        report.span
+    );
+    recorder.keyframe();
+    recorder.pod("c", "c", "Failed");
+    let report = damaged(FAILED, &recorder.records, first..last);
+    assert!(
+        (300.0..325.0).contains(&hides(&report)),
+        "{:?}",
+        report.span
+    );
+    assert_eq!(report.candidate.deletions, 2);
+}
+
+/// The entries between a damaged part and the next keyframe change a state that is not known.
+#[test]
+fn no_timer_fires_while_the_state_is_unknown() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.node("n1", None);
+    let first = recorder.records.len();
+    recorder.remove("a");
+    let last = recorder.records.len();
+    recorder.pass(300 * SECOND);
+    recorder.node("n2", None);
+    recorder.keyframe();
+    let report = damaged(PATIENT, &recorder.records, first..last);
+    assert_eq!(report.candidate.deletions, 0, "{:?}", report.surprising);
 }

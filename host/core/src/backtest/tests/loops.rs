@@ -1,7 +1,16 @@
 //! Closed loops, open loops, and what stays.
 
-use super::bench::{ENDED, FAILED, IDLE, PATIENT, Recorder, SECOND, Trial};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::bench::{
+    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, delete, nothing, plan,
+};
 use crate::backtest::{Difference, Report};
+use crate::gate::Mode;
+use crate::journal::Entry;
+use crate::plan::{Decision, Patch, PatchKind, Step, Verdict};
 
 /// A recorded host that deletes failed pods: two of them, and another one has succeeded.
 fn recorded() -> Recorder {
@@ -98,6 +107,83 @@ fn users_delete_objects_also_if_they_are_kept() {
     assert_eq!(counts(&report), (3, 0, 0));
 }
 
+/// The first plan of a decision patches its target, and the second one deletes it.
+#[test]
+fn a_patch_of_an_object_is_not_its_deletion() {
+    const CAREFUL: Guest = Guest {
+        name: "careful",
+        policy: |key, pod, _| {
+            if pod["status"]["phase"] != "Failed" {
+                return nothing();
+            }
+            let body = json!({"status": {"phase": "Failed"}});
+            let patch = Patch {
+                kind: PatchKind::StrategicMerge,
+                subresource: "status".into(),
+                body: rmp_serde::to_vec_named(&body).unwrap(),
+            };
+            let mut decision = plan(key, pod, vec![Step::Patch(patch)]);
+            decision.plans[0].reason = "first".into();
+            decision.plans.extend(delete(key, pod).plans);
+            decision
+        },
+    };
+    let mut recorder = Recorder::start(CAREFUL);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(SECOND);
+    let is_patch = |entry: &Entry| matches!(entry, Entry::Execution(it) if it.reason == "first");
+    let of_patch = recorder.records.iter().filter(|it| is_patch(&it.entry));
+    assert!(of_patch.count() > 0);
+    let is_deletion = |entry: &Entry| matches!(entry, Entry::Execution(it) if it.reason == "test");
+    recorder.records.retain(|it| !is_deletion(&it.entry));
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    assert_eq!(report.recorded.deletions, 0);
+}
+
+#[test]
+fn a_deletion_with_a_long_reason_counts() {
+    const WORDY: Guest = Guest {
+        name: "wordy",
+        policy: |key, pod, _| {
+            if pod["status"]["phase"] != "Failed" {
+                return nothing();
+            }
+            let mut decision = delete(key, pod);
+            decision.plans[0].reason = "it failed\n".repeat(100);
+            decision
+        },
+    };
+    let mut recorder = Recorder::start(WORDY);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(SECOND);
+    let report = Trial::of(WORDY).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (1, 0, 0));
+}
+
+/// A user was faster than the recorded controller. What another host would have said of its
+/// request is not known, either.
+#[test]
+fn what_a_user_deletes_before_the_recorded_controller_is_not_kept() {
+    for is_entered in [true, false] {
+        let mut recorder = recorded();
+        recorder.is_overtaken = true;
+        recorder.pod("d", "d", "Failed");
+        recorder.pass(SECOND);
+        if !is_entered {
+            let is_it =
+                |entry: &Entry| matches!(entry, Entry::Execution(it) if it.target.name == "d");
+            recorder.records.retain(|it| !is_it(&it.entry));
+            recorder.restart();
+        }
+        recorder.pass(100 * SECOND);
+        recorder.node("n3", None);
+        let mut trial = Trial::of(PATIENT);
+        trial.settings.keeps = true;
+        let report = trial.run(&recorder.records).unwrap();
+        assert_eq!(counts(&report), (2, 0, 0), "{is_entered}");
+    }
+}
+
 /// In a closed loop, a deleted pod is gone; in an open loop, it fails again and again, and
 /// counts once.
 #[test]
@@ -123,6 +209,69 @@ fn nothing_disappears_in_an_open_loop() {
     );
     assert!(open.notes[0].contains("open loop"), "{:?}", open.notes);
     assert!(!open.policy.closed_loop && closed.policy.closed_loop);
+}
+
+#[test]
+fn a_policy_that_never_rests_is_refused_with_its_item() {
+    const RESTLESS: Guest = Guest {
+        name: "restless",
+        policy: |_, _, _| Decision {
+            verdict: Verdict::RequeueAfter(Duration::from_millis(1)),
+            ..nothing()
+        },
+    };
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let error = Trial::of(RESTLESS).run(&recorder.records).unwrap_err();
+    let error = error.to_string();
+    for part in ["test never rests", "6000 times", "the item pods ns/a"] {
+        assert!(error.contains(part), "{error}");
+    }
+}
+
+/// Otherwise virtual time would pass for months, a second at a time.
+#[test]
+fn an_entry_of_the_far_future_is_refused() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let last = recorder.records.last_mut().unwrap();
+    last.now.instant = last.now.instant.after(400 * 24 * 3600 * SECOND);
+    let error = Trial::of(FAILED).run(&recorder.records).unwrap_err();
+    assert!(error.to_string().contains("400 days"), "{error}");
+}
+
+#[test]
+fn the_report_says_how_far_time_ran_and_what_waits_then() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.node("n1", None);
+    let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 0);
+    assert_eq!(report.span.pending_items, 1);
+    assert_eq!(report.span.to, "2026-11-20T12:00:11.000Z");
+    let note = report.notes.iter().find(|note| note.contains("1 items"));
+    assert!(note.is_some(), "{:?}", report.notes);
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    assert_eq!(report.span.pending_items, 0);
+}
+
+/// It fails again and again.
+#[test]
+fn an_object_that_a_recorded_dry_run_would_have_deleted_counts_once() {
+    let mut recorder = Recorder::start_in(Mode::DryRun, FAILED);
+    for phase in ["Failed", "Running", "Failed", "Running", "Failed"] {
+        recorder.pod("a", "a", phase);
+        recorder.pass(40 * SECOND);
+    }
+    recorder.node("n1", None);
+    let report = Trial::of(IDLE).run(&recorder.records).unwrap();
+    let note = report.notes.iter().find(|note| note.contains("dry run"));
+    assert!(note.unwrap().contains("for 1 objects"), "{note:?}");
 }
 
 #[test]

@@ -1,0 +1,128 @@
+//! What is special about a journal and a policy: the notes of a report.
+
+use std::collections::BTreeSet;
+
+use super::Missing;
+use super::report::{Activity, UndecidedReport};
+
+/// What the notes of the report are made of.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) restarts: u64,
+    pub(super) losses: u64,
+    /// The names of the recorded revisions.
+    pub(super) revisions: BTreeSet<String>,
+    pub(super) has_not_led: bool,
+    pub(super) was_not_enforced: bool,
+    pub(super) pending_items: u64,
+}
+
+impl Notes {
+    /// The notes, for a person. `dry_runs` counts the objects whose recorded deletion was a dry
+    /// run.
+    pub(super) fn texts(
+        &self,
+        open_loop: bool,
+        activity: &Activity,
+        dry_runs: u64,
+        missing: &Missing,
+        undecided: &UndecidedReport,
+    ) -> Vec<String> {
+        let Self {
+            restarts,
+            losses,
+            revisions,
+            has_not_led,
+            was_not_enforced,
+            pending_items,
+        } = self;
+        let mut notes = Vec::new();
+        let mut note = |holds: bool, text: String| {
+            if holds {
+                notes.push(text);
+            }
+        };
+        note(
+            *restarts > 0,
+            format!(
+                "another host, or the same one after a gap, continued the journal {restarts} times"
+            ),
+        );
+        note(
+            *losses > 0,
+            format!("parts of the journal are missing: {losses}"),
+        );
+        note(
+            missing.millis >= 1_000,
+            format!(
+                "the journal has nothing about {} seconds of the span",
+                missing.millis / 1_000
+            ),
+        );
+        note(
+            missing.damaged_parts > 0,
+            format!(
+                "parts of the journal cannot be read: {}; the first: {}",
+                missing.damaged_parts,
+                missing.damage.first().map_or("", String::as_str)
+            ),
+        );
+        note(
+            revisions.len() > 1,
+            format!(
+                "the recorded controller had several revisions: {}",
+                revisions.iter().cloned().collect::<Vec<_>>().join(", ")
+            ),
+        );
+        note(
+            *has_not_led,
+            "the recording host did not lead the controller all the time: what another host \
+             executed is not in this journal"
+                .to_owned(),
+        );
+        note(
+            *was_not_enforced,
+            format!(
+                "the recorded controller was not enforced all the time: for {dry_runs} objects, \
+                 its deletion was a dry run"
+            ),
+        );
+        note(
+            open_loop,
+            "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
+                .to_owned(),
+        );
+        note(
+            activity.unmodelled_patches > 0,
+            format!(
+                "patches that could not be applied: {}",
+                activity.unmodelled_patches
+            ),
+        );
+        note(
+            activity.recorded_reads > 0,
+            format!(
+                "live reads that got the recorded answer to the same read within a minute: {}",
+                activity.recorded_reads
+            ),
+        );
+        note(
+            undecided.reads > 0,
+            format!(
+                "not decidable: {} items at the end; {} live reads failed, because the journal \
+                 has no answer to them: {}",
+                undecided.items,
+                undecided.reads,
+                undecided.first_reads.join("; ")
+            ),
+        );
+        note(
+            *pending_items > 0,
+            format!(
+                "time ends with the last entry, when {pending_items} items of the policy wait for \
+                 a later time: what they would decide then is not counted"
+            ),
+        );
+        notes
+    }
+}
