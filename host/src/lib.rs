@@ -20,6 +20,7 @@ pub mod metrics;
 pub mod modules;
 pub mod new;
 pub mod rbac;
+pub mod record;
 pub mod records;
 mod repeat;
 pub mod resource;
