@@ -6,7 +6,6 @@
 
 mod origin;
 mod queue;
-mod settings;
 mod thread;
 
 use std::path::PathBuf;
@@ -22,7 +21,6 @@ use crate::metrics::JournalMetrics;
 
 pub(crate) use origin::SegmentOrigin;
 pub(crate) use queue::JournalQueue;
-pub use settings::settings;
 
 /// The largest segment, in bytes.
 const SEGMENT_BYTES: u64 = 64 << 20;

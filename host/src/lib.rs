@@ -13,6 +13,7 @@ pub mod host;
 pub mod http;
 pub mod inspect;
 pub mod journal;
+pub mod journal_settings;
 pub mod loader;
 mod loading;
 mod memory;

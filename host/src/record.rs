@@ -15,7 +15,8 @@ use crate::health::Health;
 use crate::host::{Host, HostOptions};
 use crate::http::requests::RequestPolicy;
 use crate::http::{self, Endpoints};
-use crate::journal::{self, JournalSettings};
+use crate::journal::JournalSettings;
+use crate::journal_settings;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::rbac::Need;
@@ -25,7 +26,7 @@ use crate::telemetry::LogFilter;
 
 /// Records until SIGINT or SIGTERM. It sends no writes.
 pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
-    let settings = journal::settings(&arguments.journal, &JournalConfig::default())?;
+    let settings = journal_settings::settings(&arguments.journal, &JournalConfig::default())?;
     let settings = settings.context("--journal: davit record needs a directory")?;
     if settings.profile.watches().is_empty() {
         bail!("--profile: davit record needs a file with resources and fields");

@@ -22,7 +22,8 @@ use crate::http::address::ListenAddress;
 use crate::http::requests::RequestPolicy;
 use crate::http::tls::{self, CertificateFiles};
 use crate::http::{self, Endpoints};
-use crate::journal::{self, Journal, JournalSettings};
+use crate::journal::{Journal, JournalSettings};
+use crate::journal_settings;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
@@ -51,7 +52,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
     let health = Arc::new(Health::default());
-    let settings = journal::settings(&arguments.journal, &config.journal)?;
+    let settings = journal_settings::settings(&arguments.journal, &config.journal)?;
     let journal = open_journal(
         settings,
         arguments.leases.replica_id.as_deref(),

@@ -314,7 +314,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
         let now = Now::default();
-        let spec: String = (0..400_000).map(|number| format!("{number:08}")).collect();
+        let spec: Vec<String> = (0..400_000).map(|number| format!("{number:08}")).collect();
+        let spec = spec.concat();
         let spec = Record {
             now,
             entry: Entry::Spec {

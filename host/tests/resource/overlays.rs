@@ -282,7 +282,7 @@ fn each_replica_records_its_journal_on_a_volume_of_its_own() {
         return;
     };
     let journal =
-        davit::journal::settings(&rendered.arguments().journal, &JournalConfig::default());
+        davit::journal_settings::settings(&rendered.arguments().journal, &JournalConfig::default());
     let journal = journal.unwrap().unwrap();
     let pod = rendered.pod();
     let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();

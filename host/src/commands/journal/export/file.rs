@@ -43,7 +43,7 @@ message decisions {
   OPTIONAL BYTE_ARRAY outcome (STRING);
   OPTIONAL INT32 outcome_code;
   OPTIONAL BYTE_ARRAY outcome_message (STRING);
-  OPTIONAL INT64 outcome_after_micros;
+  OPTIONAL INT64 outcome_micros;
 }";
 
 /// A file that is being written.

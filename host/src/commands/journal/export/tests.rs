@@ -14,6 +14,7 @@ use davit_core::object::ObjectRef;
 use davit_core::plan::{Decision, DeleteOptions, Plan, QueueKey, Step, Verdict, WorkItem};
 use davit_core::rollout::Role;
 use davit_core::time::Instant;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::Field;
 
@@ -264,7 +265,7 @@ fn a_file_is_read_back_as_it_was_written() {
         ("ruling", text("admitted")),
         ("outcome", text("conflict")),
         ("outcome_code", Field::Int(409)),
-        ("outcome_after_micros", Field::Long(5_000_000)),
+        ("outcome_micros", Field::Long(5_000_000)),
     ] {
         assert_eq!(column(second, name), field, "{name}");
     }
@@ -287,6 +288,6 @@ fn a_file_has_a_row_group_for_every_20_000_rows() {
     assert_eq!(file.finish().unwrap(), 45_000);
     let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
     let groups = reader.metadata().row_groups().iter();
-    let sizes: Vec<i64> = groups.map(|group| group.num_rows()).collect();
+    let sizes: Vec<i64> = groups.map(RowGroupMetaData::num_rows).collect();
     assert_eq!(sizes, [20_000, 20_000, 5_000]);
 }

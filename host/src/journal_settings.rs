@@ -8,9 +8,9 @@ use davit_core::api::HumanDuration;
 use davit_core::journal::Profile;
 use serde_json::Value;
 
-use super::JournalSettings;
 use crate::cli::JournalArguments;
 use crate::config::JournalConfig;
+use crate::journal::JournalSettings;
 
 /// After this time, an entry may be removed.
 const MAX_AGE: Duration = Duration::from_hours(168);
