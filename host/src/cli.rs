@@ -19,11 +19,14 @@ use davit_core::api::HumanDuration;
 
 pub use journal::{
     BacktestArguments, BacktestFormat, EntryFormat, JournalArguments, JournalCatArguments,
-    JournalCommand, JournalCutArguments, JournalInfoArguments, JournalToolArguments,
-    JournalVerifyArguments, ReplayArguments, SpanArguments,
+    JournalCommand, JournalCutArguments, JournalExportArguments, JournalInfoArguments,
+    JournalToolArguments, JournalVerifyArguments, RecordArguments, ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
-pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
+pub use tools::{
+    CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
+    VersionArguments,
+};
 pub use why::{WhyArguments, WhyFormat};
 
 /// The longest name of a replica: the name of its Lease is longer.
@@ -49,6 +52,10 @@ pub struct Arguments {
 pub enum Command {
     /// Runs controllers against a cluster, until SIGINT or SIGTERM.
     Run(Box<RunArguments>),
+    /// Writes a journal of the resources and fields of a profile, without controllers, until
+    /// SIGINT or SIGTERM.
+    #[command(after_long_help = examples::RECORD)]
+    Record(Box<RecordArguments>),
     /// Serves a Kubernetes API from memory, for tests and experiments.
     Sim(SimArguments),
     /// Runs the five controllers on an API server in memory, in 30 seconds.
@@ -104,7 +111,7 @@ pub enum Command {
     /// Shows or changes the filter of the log of a running host.
     #[command(after_long_help = examples::LOG)]
     Log(LogArguments),
-    /// Shows, checks or copies a recorded journal.
+    /// Shows, checks, copies or exports a recorded journal.
     #[command(after_long_help = examples::JOURNAL)]
     Journal(JournalToolArguments),
     /// Makes the decisions of a journal again, and compares them.
@@ -318,34 +325,6 @@ pub struct DemoArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
-}
-
-/// `davit inspect`
-#[derive(Debug, Args)]
-pub struct InspectArguments {
-    /// The guest's module.
-    #[arg(value_name = "MODULE.wasm")]
-    pub module: PathBuf,
-    /// Configuration of the guest (JSON or YAML) [default: the guest's defaults]
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-    /// Output format.
-    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
-    pub output: Output,
-    /// Prints the roles that the guest's controller needs and their bindings, in
-    /// YAML for kubectl apply.
-    #[arg(long, conflicts_with = "output")]
-    pub rbac: bool,
-    /// With --rbac: name of the controller [default: the guest's name]
-    #[arg(long, value_name = "NAME", requires = "rbac")]
-    pub name: Option<String>,
-    /// With --rbac: serviceAccountName of the spec, as which the controller
-    /// reads and writes [default: Davit's own account]
-    #[arg(long, value_name = "NAME", requires = "rbac")]
-    pub service_account: Option<String>,
-    #[command(flatten)]
-    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub namespace: NamespaceArgument,
 }
 
 /// `davit new`

@@ -4,16 +4,20 @@
 //! started or changed.
 
 use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::loader::ControllerLoadError;
-use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
+use davit_core::api::{ControllerSpec, HumanDuration, SpecError, is_dns_label, strict};
 use davit_core::manifest::Rate;
-use davit_core::startup::{ControllerOrigin, StartSettings};
+use davit_core::startup::{ControllerOrigin, FileChange, StartSettings};
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
+
+/// The sizes that a journal may have, in MiB.
+pub const JOURNAL_MIB: RangeInclusive<u64> = 8..=1 << 30;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -25,6 +29,26 @@ pub struct Config {
     pub client: ClientConfig,
     /// Which modules may run and write.
     pub trust: TrustConfig,
+    /// The journal; what a flag of `davit run` says wins.
+    pub journal: JournalConfig,
+}
+
+/// The journal: each field has the flag of the same name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct JournalConfig {
+    /// The directory; nothing is recorded without one.
+    pub directory: Option<PathBuf>,
+    /// After this time an entry may be removed.
+    pub max_age: Option<HumanDuration>,
+    /// The largest size of the directory, in MiB.
+    pub max_mib: Option<u64>,
+    /// How often a keyframe is written at least.
+    pub segment_age: Option<HumanDuration>,
+    /// How long what was written may wait until the disk has it.
+    pub sync: Option<HumanDuration>,
+    /// The file of the profile.
+    pub profile: Option<PathBuf>,
 }
 
 /// Which modules may run and write.
@@ -58,6 +82,16 @@ impl Config {
             rate: self.client.rate(),
             unsigned: self.trust.unsigned,
         }
+    }
+
+    /// What a host that was started with this file does with its next content.
+    #[must_use]
+    pub fn change(&self, next: &Self) -> FileChange {
+        let mut change = self.start_settings().change(&next.start_settings());
+        if self.journal != next.journal {
+            change.deferred.push("journal");
+        }
+        change
     }
 }
 
@@ -175,7 +209,7 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
         reason,
     };
     let Value::Object(fields) = value else {
-        let what = "a map (controllers, client, trust)";
+        let what = "a map (controllers, client, journal, trust)";
         return Err(wrong("", strict::expected(what, value)));
     };
     let mut config = Config::default();
@@ -190,7 +224,10 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
             ("controllers", other) => {
                 return Err(wrong("controllers", strict::expected("a list", other)));
             }
-            ("client" | "trust", Value::Null) => {}
+            ("client" | "journal" | "trust", Value::Null) => {}
+            ("journal", value) => {
+                config.journal = read_journal(value).map_err(|error| error.below("journal"))?;
+            }
             ("trust", value) => {
                 config.trust = strict::read(value).map_err(|error| error.below("trust"))?;
             }
@@ -198,7 +235,7 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
                 config.client = read_client(value).map_err(|error| error.below("client"))?;
             }
             (other, _) => {
-                let reason = "unknown field, expected one of controllers, client, trust";
+                let reason = "unknown field, expected one of controllers, client, journal, trust";
                 return Err(wrong(other, reason.to_owned()));
             }
         }
@@ -258,6 +295,38 @@ fn read_client(value: &Value) -> Result<ClientConfig, SpecError> {
         return Err(above_none("burst", client.burst.into()));
     }
     Ok(client)
+}
+
+fn read_journal(value: &Value) -> Result<JournalConfig, SpecError> {
+    let journal: JournalConfig = strict::read(value)?;
+    let wrong = |field: &str, reason: String| SpecError {
+        field: field.to_owned(),
+        reason,
+    };
+    if let Some(mib) = journal.max_mib
+        && !JOURNAL_MIB.contains(&mib)
+    {
+        let (least, most) = (JOURNAL_MIB.start(), JOURNAL_MIB.end());
+        return Err(wrong(
+            "maxMib",
+            format!("expected a number from {least} to {most}, found {mib}"),
+        ));
+    }
+    for (field, path) in [
+        ("directory", &journal.directory),
+        ("profile", &journal.profile),
+    ] {
+        if path
+            .as_ref()
+            .is_some_and(|path| path.as_os_str().is_empty())
+        {
+            return Err(wrong(
+                field,
+                "expected a path, found an empty text".to_owned(),
+            ));
+        }
+    }
+    Ok(journal)
 }
 
 /// The parser's message, without its excerpt of the file and its advice for

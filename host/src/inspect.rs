@@ -9,12 +9,18 @@ use davit_engine::{Limits, Module};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
-use crate::commands::print::{out, serialized};
+use crate::commands::{
+    self,
+    print::{out, serialized},
+};
 use crate::engine;
 use crate::rbac::{self, Accounts};
 
-/// Prints the description of a module.
+/// Prints the description of a module, or what its recorded calls show about it.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
+    if let (Some(runs), Some(journal)) = (arguments.determinism, &arguments.journal) {
+        return commands::repeat(&arguments.module, journal, runs).await;
+    }
     let name = arguments.module.display().to_string();
     let wasm = std::fs::read(&arguments.module)
         .with_context(|| format!("the module {name} cannot be read"))?;

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::journal::Profile;
 use davit_journal::{Error, Settings, Writer};
 use jiff::Timestamp;
 
@@ -37,11 +38,19 @@ pub struct JournalSettings {
     pub max_bytes: u64,
     /// How often a keyframe is written at least.
     pub segment_age: Duration,
+    /// How long what was written may wait until the disk has it.
+    pub sync: Duration,
+    /// What is recorded beside what guests read.
+    pub profile: Profile,
+    /// Whether no controller runs: the journal has the profile alone.
+    pub is_profile_only: bool,
 }
 
 /// A journal that is open for writing. No other process can record in its directory.
 pub struct Journal {
     writer: Writer,
+    sync: Duration,
+    profile: Profile,
     origin: SegmentOrigin,
     metrics: JournalMetrics,
     health: Arc<Health>,
@@ -74,10 +83,20 @@ impl Journal {
         }
         Ok(Self {
             writer,
-            origin: SegmentOrigin::of_this_process(instance),
+            sync: settings.sync,
+            profile: settings.profile.clone(),
+            origin: SegmentOrigin {
+                profile_only: settings.is_profile_only,
+                ..SegmentOrigin::of_this_process(instance)
+            },
             metrics,
             health,
         })
+    }
+
+    /// What is recorded beside what guests read.
+    pub(crate) const fn profile(&self) -> &Profile {
+        &self.profile
     }
 
     /// Starts the thread. `ask` asks the driver for a keyframe; the driver adds the first one

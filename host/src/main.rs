@@ -8,7 +8,7 @@ use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
 use davit::commands::backtest::RefusedBacktest;
 use davit::commands::replay::RefusedReplay;
-use davit::{commands, demo, inspect, new, run, sim, telemetry};
+use davit::{commands, demo, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
 
@@ -48,8 +48,10 @@ fn main() -> ExitCode {
 async fn start(arguments: Arguments) -> Result<()> {
     // The demo has the terminal for itself by default. A command about a Controller
     // prints its error once, at the end.
-    let filter = match arguments.command {
-        Command::Run(_) | Command::Sim(_) | Command::Inspect(_) => "info",
+    let filter = match &arguments.command {
+        // The guest's own lines would repeat with each run.
+        Command::Inspect(inspected) if inspected.determinism.is_some() => "off",
+        Command::Run(_) | Command::Record(_) | Command::Sim(_) | Command::Inspect(_) => "info",
         Command::Demo(_) => "error",
         _ => "off",
     };
@@ -57,6 +59,7 @@ async fn start(arguments: Arguments) -> Result<()> {
     let log = telemetry::start(arguments.log_format, &filter)?;
     match arguments.command {
         Command::Run(arguments) => run::run(*arguments, log).await,
+        Command::Record(arguments) => record::run(*arguments, log).await,
         Command::Sim(arguments) => sim::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,

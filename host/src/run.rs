@@ -11,9 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::cli::{
-    GuestArguments, JournalArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments,
-};
+use crate::cli::{GuestArguments, LeaseArguments, PortArguments, RunArguments, TraceArguments};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::driver::identity;
@@ -24,7 +22,8 @@ use crate::http::address::ListenAddress;
 use crate::http::requests::RequestPolicy;
 use crate::http::tls::{self, CertificateFiles};
 use crate::http::{self, Endpoints};
-use crate::journal::Journal;
+use crate::journal::{Journal, JournalSettings};
+use crate::journal_settings;
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::records::Records;
@@ -53,8 +52,9 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let metrics = Arc::new(HostMetrics::new()?);
     let observer = Arc::new(metrics.requests.clone());
     let health = Arc::new(Health::default());
-    let journal = journal(
-        &arguments.journal,
+    let settings = journal_settings::settings(&arguments.journal, &config.journal)?;
+    let journal = open_journal(
+        settings,
         arguments.leases.replica_id.as_deref(),
         &metrics,
         &health,
@@ -155,13 +155,13 @@ fn leases(arguments: &LeaseArguments, origin: ControllerOrigin) -> Result<Option
 }
 
 /// Opens the journal; none if nothing is recorded.
-fn journal(
-    arguments: &JournalArguments,
+pub(crate) fn open_journal(
+    settings: Option<JournalSettings>,
     replica: Option<&str>,
     metrics: &HostMetrics,
     health: &Arc<Health>,
 ) -> Result<Option<Journal>> {
-    let Some(settings) = arguments.settings() else {
+    let Some(settings) = settings else {
         return Ok(None);
     };
     let instance = identity::of_replica(replica);
@@ -201,7 +201,7 @@ fn traces(
 }
 
 /// Who may use the port of `--http`.
-fn access(ports: &PortArguments, client: &kube::Client) -> Access {
+pub(crate) fn access(ports: &PortArguments, client: &kube::Client) -> Access {
     if ports.insecure_http {
         Access::Everyone
     } else {
@@ -210,7 +210,11 @@ fn access(ports: &PortArguments, client: &kube::Client) -> Access {
 }
 
 /// Serves the port of `--http`.
-async fn serve(address: &ListenAddress, ports: &PortArguments, endpoints: Endpoints) -> Result<()> {
+pub(crate) async fn serve(
+    address: &ListenAddress,
+    ports: &PortArguments,
+    endpoints: Endpoints,
+) -> Result<()> {
     let files = ports
         .tls_cert_file
         .clone()
@@ -311,9 +315,7 @@ async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
             return;
         }
     };
-    let change = started_with
-        .start_settings()
-        .change(&config.start_settings());
+    let change = started_with.change(&config);
     for part in change.deferred {
         tracing::warn!(%path, "{part}: a change takes effect at the next start");
     }

@@ -28,7 +28,7 @@ use crate::control::{
     StepProgress,
 };
 use crate::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
-use crate::journal::JournalItem;
+use crate::journal::{JournalItem, Profile};
 use crate::machine::{self, Machine};
 use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
@@ -172,6 +172,11 @@ impl<G: Clone> Host<G> {
     /// keyframe on; [`Self::take_journal`] takes it.
     pub fn start_journal(&mut self, now: Now) {
         self.machine.start_journal(now);
+    }
+
+    /// Watches the resources of a profile for the journal, beside those of the guests.
+    pub fn watch_profile(&mut self, now: Now, profile: &Profile) {
+        self.machine.watch_profile(now, profile);
     }
 
     /// Adds a keyframe to the journal: reading may start there.

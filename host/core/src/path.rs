@@ -242,6 +242,25 @@ impl FieldTree {
         }
     }
 
+    /// Whether something is declared in both trees.
+    #[must_use]
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let (
+            Self::Some { fields, each },
+            Self::Some {
+                fields: others,
+                each: other_each,
+            },
+        ) = (self, other)
+        else {
+            return true;
+        };
+        let mut shared = others.iter();
+        let of_each = each.as_ref().zip(other_each.as_ref());
+        of_each.is_some_and(|(each, other)| each.overlaps(other))
+            || shared.any(|(name, below)| fields.get(name).is_some_and(|one| one.overlaps(below)))
+    }
+
     /// Whether partial metadata contains everything that the tree declares.
     #[must_use]
     pub fn is_metadata_only(&self) -> bool {

@@ -7,10 +7,11 @@ use crc32fast::Hasher;
 
 use crate::{Entry, Part};
 
-/// The version of the format that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 1;
-/// The largest encoded entry, in bytes: an object of the API server has at most 1.5 MiB.
-pub const MAX_ENTRY: usize = 2 << 20;
+/// The version of the format that this crate writes. It reads the earlier ones too.
+pub const VERSION: u32 = 2;
+/// The largest payload of an entry, in bytes. It is stored in parts if it does not fit into one
+/// chunk.
+pub const MAX_ENTRY: usize = 256 << 20;
 /// The most objects that an entry is about.
 pub const MAX_OBJECTS: usize = 1000;
 /// The longest uid of an object, in bytes.
@@ -25,6 +26,10 @@ pub(crate) const CHUNK: usize = 128 << 10;
 pub(crate) const MAX_CHUNK: usize = 4 << 20;
 /// The largest index of a segment, in bytes.
 pub(crate) const MAX_INDEX: usize = 16 << 20;
+/// The largest entry that is stored whole, and the largest part of one that is not, in bytes.
+pub(crate) const MAX_PART: usize = 2 << 20;
+/// The payload of each part of an entry that is not stored whole, in bytes.
+pub(crate) const PART: usize = 1 << 20;
 /// A decoder allocates a window of up to two to the power of this.
 pub(crate) const MAX_WINDOW_LOG: u32 = 22;
 
@@ -42,6 +47,38 @@ pub(crate) const MAX_HEADER: usize = FIXED_HEADER + MAX_METADATA;
 pub(crate) const CHUNK_HEADER: usize = 44;
 /// The end of a segment that ended regularly.
 pub(crate) const TRAILER: usize = 48;
+
+/// Which part of an entry stands in a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Piece {
+    /// The entry itself.
+    Whole,
+    /// The first part: others follow.
+    First,
+    /// A part between two others.
+    Middle,
+    /// The last part.
+    Last,
+}
+
+impl Piece {
+    /// What stands in front of the number of objects, which is never that large; none for a
+    /// whole entry.
+    const fn mark(self) -> Option<u64> {
+        let first = MAX_OBJECTS as u64 + 1;
+        match self {
+            Self::Whole => None,
+            Self::First => Some(first),
+            Self::Middle => Some(first + 1),
+            Self::Last => Some(first + 2),
+        }
+    }
+
+    fn of_mark(number: u64) -> Option<Self> {
+        let mut parts = [Self::First, Self::Middle, Self::Last].into_iter();
+        parts.find(|part| part.mark() == Some(number))
+    }
+}
 
 /// The chunk starts a block: the decoder needs nothing that precedes it.
 pub(crate) const FIRST: u32 = 1;
@@ -165,7 +202,7 @@ impl Header {
     pub(crate) fn decode(bytes: &[u8]) -> Result<(Self, usize), HeaderError> {
         let mut cursor = Cursor(bytes);
         let version = Self::version(cursor.take(PREFIX).ok_or(HeaderError::Short)?)?;
-        if version != VERSION {
+        if !(1..=VERSION).contains(&version) {
             return Err(HeaderError::Version(version));
         }
         let checked = cursor;
@@ -331,15 +368,18 @@ impl Trailer {
     }
 }
 
-/// Appends an entry. `last` is the time of the entry before it in the block.
+/// Appends an entry, or a part of one. `last` is the time of the entry before it in the block.
 pub(crate) fn put_entry(
     into: &mut Vec<u8>,
     last: i64,
     time: i64,
     objects: &[&str],
-    payload: &[u8],
+    (piece, payload): (Piece, &[u8]),
 ) {
     put_varint(into, zigzag(time.wrapping_sub(last)));
+    if let Some(mark) = piece.mark() {
+        put_varint(into, mark);
+    }
     put_varint(into, objects.len() as u64);
     for object in objects {
         put_varint(into, object.len() as u64);
@@ -352,6 +392,7 @@ pub(crate) fn put_entry(
 /// An entry as it stands in a chunk.
 pub(crate) struct RawEntry<'a> {
     pub(crate) time: i64,
+    pub(crate) piece: Piece,
     objects: &'a [u8],
     pub(crate) payload: &'a [u8],
 }
@@ -360,16 +401,24 @@ impl<'a> RawEntry<'a> {
     /// The entry at the cursor; nothing if the bytes are none.
     pub(crate) fn decode(cursor: &mut Cursor<'a>, last: i64) -> Option<Self> {
         let time = last.wrapping_add(unzigzag(cursor.varint()?));
-        let count = cursor.length(MAX_OBJECTS)?;
+        let first = cursor.varint()?;
+        let (piece, count) = match Piece::of_mark(first) {
+            Some(part) => (part, cursor.length(MAX_OBJECTS)?),
+            None => (Piece::Whole, usize::try_from(first).ok()?),
+        };
+        if count > MAX_OBJECTS {
+            return None;
+        }
         let start = cursor.0;
         for _ in 0..count {
             Self::object(cursor)?;
         }
         let (objects, _) = start.split_at(start.len() - cursor.0.len());
-        let length = cursor.length(MAX_ENTRY)?;
+        let length = cursor.length(MAX_PART)?;
         let payload = cursor.take(length)?;
         Some(Self {
             time,
+            piece,
             objects,
             payload,
         })
@@ -380,11 +429,11 @@ impl<'a> RawEntry<'a> {
         str::from_utf8(cursor.take(length)?).ok()
     }
 
-    pub(crate) fn to_entry(&self, part: Part, segment: u64) -> Entry {
+    pub(crate) fn to_entry(&self, payload: Vec<u8>, part: Part, segment: u64) -> Entry {
         Entry {
             time: self.time,
             objects: self.objects().map(str::to_owned).collect(),
-            payload: self.payload.to_vec(),
+            payload,
             part,
             segment,
         }

@@ -12,6 +12,7 @@
 
 mod directory;
 mod format;
+mod parts;
 mod reader;
 mod segment;
 mod storage;
@@ -70,7 +71,7 @@ pub enum Error {
     /// A segment was written by a later version of Davit.
     #[error(
         "{} has version {found} of the journal's format; this version of Davit knows version \
-         {VERSION}",
+         {VERSION} and those before it",
         path.display()
     )]
     Version {

@@ -13,6 +13,7 @@ use crate::directory::{self, file_name};
 use crate::format::{
     BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
 };
+use crate::parts::Parts;
 use crate::segment::{Index, Inflater, SegmentFile, Walk};
 use crate::storage::{FILE_MODE, create_directory};
 use crate::{Cause, Damage, Entry, Error, Part};
@@ -358,6 +359,7 @@ struct Blocks {
     index: Option<Index>,
     walk: Walk,
     inflater: Inflater,
+    parts: Parts,
 }
 
 impl Blocks {
@@ -373,15 +375,18 @@ impl Blocks {
             file,
             index,
             inflater: Inflater::new()?,
+            parts: Parts::default(),
         })
     }
 
     fn next(&mut self, query: &Query, object: Option<u32>) -> Option<Result<Entry, Damage>> {
         loop {
             while let Some((entry, is_keyframe)) = self.inflater.next() {
-                if let Some(part) = query.part(&entry, is_keyframe) {
+                if let Some(part) = query.part(&entry, is_keyframe)
+                    && let Some(payload) = self.parts.add(&entry)
+                {
                     let segment = self.file.header.sequence;
-                    return Some(Ok(entry.to_entry(part, segment)));
+                    return Some(Ok(entry.to_entry(payload, part, segment)));
                 }
             }
             let next = match self.walk.next(&self.file) {
@@ -400,6 +405,7 @@ impl Blocks {
             };
             if let Err((offset, cause)) = next {
                 self.walk.lose_block();
+                self.parts.lose();
                 return Some(Err(self.file.damage(offset, cause)));
             }
         }

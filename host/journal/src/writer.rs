@@ -13,9 +13,10 @@ use zstd::zstd_safe::compress_bound;
 use crate::directory::{Directory, Listing, file_name};
 use crate::format::{
     BlockRecord, CHUNK, CHUNK_HEADER, ChunkHeader, FIRST, Header, INDEX, KEYFRAME, KEYFRAME_END,
-    MAX_ENTRY, MAX_INDEX, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, MAX_WINDOW_LOG, Span, Trailer,
-    fingerprint, put_entry,
+    MAX_ENTRY, MAX_INDEX, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, MAX_WINDOW_LOG, Piece, Span,
+    Trailer, fingerprint, put_entry,
 };
+use crate::parts::pieces;
 use crate::storage::{Files, Storage};
 use crate::{Cut, Error};
 
@@ -208,16 +209,27 @@ impl<S: Storage> Writer<S> {
     pub fn append(&mut self, time: i64, objects: &[&str], payload: &[u8]) -> Result<(), Error> {
         check_entry(objects, payload)?;
         self.attempt(|writer, segment| {
-            segment.push(time, objects, payload);
-            if segment.pending.len() >= CHUNK {
-                writer.write_chunk(segment, 0)?;
-            }
-            if segment.block.raw >= writer.settings.block_bytes {
-                writer.write_chunk(segment, 0)?;
-                segment.end_block();
-            }
-            Ok(())
+            let mut pieces = pieces(objects, payload);
+            pieces.try_for_each(|piece| writer.push(segment, time, objects, piece))
         })
+    }
+
+    fn push(
+        &mut self,
+        segment: &mut Segment<S::File>,
+        time: i64,
+        objects: &[&str],
+        content: (Piece, &[u8]),
+    ) -> Result<(), Error> {
+        segment.push(time, objects, content);
+        if segment.pending.len() >= CHUNK {
+            self.write_chunk(segment, 0)?;
+        }
+        if segment.block.raw >= self.settings.block_bytes {
+            self.write_chunk(segment, 0)?;
+            segment.end_block();
+        }
+        Ok(())
     }
 
     /// The keyframe is complete: what follows are entries as they come. The keyframe is synced to
@@ -483,9 +495,9 @@ impl<F> Segment<F> {
         }
     }
 
-    fn push(&mut self, time: i64, objects: &[&str], payload: &[u8]) {
+    fn push(&mut self, time: i64, objects: &[&str], content: (Piece, &[u8])) {
         let before = self.pending.len();
-        put_entry(&mut self.pending, self.last, time, objects, payload);
+        put_entry(&mut self.pending, self.last, time, objects, content);
         self.last = time;
         self.pending_entries += 1;
         self.pending_times.add(time);
@@ -568,8 +580,7 @@ fn check_entry(objects: &[&str], payload: &[u8]) -> Result<(), Error> {
     for object in objects {
         limit("the uid of an object", object.len(), MAX_OBJECT)?;
     }
-    let all: usize = objects.iter().map(|object| object.len() + 2).sum();
-    limit("the entry", all + payload.len(), MAX_ENTRY)
+    limit("the entry", payload.len(), MAX_ENTRY)
 }
 
 fn limit(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {

@@ -138,6 +138,21 @@ Examples:
   # What the requests to the API server do
   davit log info,davit_cluster=debug --server http://127.0.0.1:8080 --token-file token";
 
+pub(super) const RECORD: &str = "\
+The kubeconfig's user needs list and watch on the resources of the profile, and nothing else.
+
+Examples:
+  davit record --profile profile.yaml --journal journal
+
+  # profile.yaml
+  resources:
+    - apiVersion: v1
+      resource: pods
+      fields: [spec.nodeName, spec.priority, status.phase, metadata.labels]
+
+  # What a policy would have done meanwhile
+  davit backtest journal --controller podgc --spec controller.yaml";
+
 pub(super) const JOURNAL: &str = "\
 Examples:
   davit journal info /var/lib/davit/journal
@@ -152,7 +167,10 @@ Examples:
   davit journal verify /var/lib/davit/journal
 
   # The segments of one hour, to send them to somebody
-  davit journal cut /var/lib/davit/journal --from 3h --to 2h --output hour";
+  davit journal cut /var/lib/davit/journal --from 3h --to 2h --output hour
+
+  # The decisions of the last day, for DuckDB and the like
+  davit journal export /var/lib/davit/journal --decisions --from 24h --output decisions.parquet";
 
 pub(super) const REPLAY: &str = "\
 Examples:
@@ -195,7 +213,10 @@ Examples:
   davit inspect podgc.wasm
 
   # The ServiceAccount and the roles that its controller needs
-  davit inspect podgc.wasm --rbac --service-account davit-podgc | kubectl apply -f -";
+  davit inspect podgc.wasm --rbac --service-account davit-podgc | kubectl apply -f -
+
+  # Does it answer each of its recorded calls the same, five times?
+  davit inspect podgc.wasm --determinism 5 --journal /var/lib/davit/journal";
 
 pub(super) const COMPLETION: &str = "\
 Examples:

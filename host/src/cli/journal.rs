@@ -8,38 +8,51 @@ use davit_core::api::HumanDuration;
 use davit_core::backtest::Threshold;
 use jiff::Timestamp;
 
-use super::{GuestArguments, duration};
-use crate::journal::JournalSettings;
+use super::{ClusterArguments, GuestArguments, NamespaceArgument, PortArguments, duration};
+use crate::config::JOURNAL_MIB;
 
 /// The journal of a host.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct JournalArguments {
     /// Directory that gets the journal: what this host sees and decides, so that davit
     /// replay can make each decision again. One host at a time records in it.
     #[arg(long, value_name = "DIR")]
     pub journal: Option<PathBuf>,
-    /// After this time, entries of the journal may be removed.
-    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = duration, requires = "journal")]
-    pub journal_max_age: Duration,
-    /// Largest size of the journal, in MiB: the oldest segments are removed.
-    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(8..=1 << 30), requires = "journal")]
-    pub journal_max_mib: u64,
-    /// How often the journal starts a segment, with the whole state at its start.
-    #[arg(long, value_name = "DURATION", default_value = "6h", value_parser = duration, requires = "journal")]
-    pub journal_segment_age: Duration,
+    /// After this time, entries of the journal may be removed [default: 168h]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub journal_max_age: Option<Duration>,
+    /// Largest size of the journal, in MiB: the oldest segments are removed [default: 1024]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(JOURNAL_MIB))]
+    pub journal_max_mib: Option<u64>,
+    /// How often the journal starts a segment, with the whole state at its start
+    /// [default: 6h]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub journal_segment_age: Option<Duration>,
+    /// How long entries that were written may wait until the disk has them; the end of the
+    /// machine may lose as much [default: 1s]
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub journal_sync: Option<Duration>,
+    /// File that names resources and fields. The journal has them too, so that a later guest
+    /// may read more than those that run.
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
 }
 
-impl JournalArguments {
-    /// The settings of the journal; none without one.
-    #[must_use]
-    pub fn settings(&self) -> Option<JournalSettings> {
-        Some(JournalSettings {
-            directory: self.journal.clone()?,
-            max_age: self.journal_max_age,
-            max_bytes: self.journal_max_mib << 20,
-            segment_age: self.journal_segment_age,
-        })
-    }
+/// `davit record`
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub journal: JournalArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub ports: PortArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
 }
 
 /// `davit journal`
@@ -61,6 +74,8 @@ pub enum JournalCommand {
     Verify(JournalVerifyArguments),
     /// Copies the segments of a span into another directory.
     Cut(JournalCutArguments),
+    /// Writes the decisions into a Parquet file.
+    Export(JournalExportArguments),
 }
 
 /// `davit journal info`
@@ -146,6 +161,26 @@ pub struct JournalCutArguments {
     pub output: PathBuf,
 }
 
+/// `davit journal export`
+#[derive(Debug, Args)]
+pub struct JournalExportArguments {
+    /// Directory of the journal, or one of its segments.
+    #[arg(value_name = "DIR")]
+    pub directory: PathBuf,
+    /// A row for each plan of a decision, and for each decision without plans.
+    #[arg(long, required = true)]
+    pub decisions: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub span: SpanArguments,
+    /// Only the decisions of this controller.
+    #[arg(long, value_name = "NAME")]
+    pub controller: Option<String>,
+    /// The Parquet file.
+    #[arg(long, short, value_name = "FILE")]
+    pub output: PathBuf,
+}
+
 /// `davit replay`
 #[derive(Debug, Args)]
 pub struct ReplayArguments {
@@ -176,7 +211,8 @@ pub struct BacktestArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub span: SpanArguments,
-    /// The recorded controller that the policy is compared with.
+    /// The recorded controller that the policy is compared with; with the journal of davit
+    /// record, the name of the policy.
     #[arg(long, value_name = "NAME")]
     pub controller: String,
     /// Another module than the recorded one, or the recorded one, if neither the module cache

@@ -96,3 +96,38 @@ pub struct VersionArguments {
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
 }
+
+/// `davit inspect`
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    /// The guest's module.
+    #[arg(value_name = "MODULE.wasm")]
+    pub module: PathBuf,
+    /// Configuration of the guest (JSON or YAML) [default: the guest's defaults]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: Output,
+    /// Prints the roles that the guest's controller needs and their bindings, in
+    /// YAML for kubectl apply.
+    #[arg(long, conflicts_with = "output")]
+    pub rbac: bool,
+    /// Makes each recorded call of the module this often, 2 at least, and compares the answers
+    /// to the bit. Exits 1 if two answers to a call differ.
+    #[arg(long, value_name = "NUMBER", requires = "journal", conflicts_with_all = ["output", "rbac", "config"], value_parser = clap::value_parser!(u32).range(2..=1000))]
+    pub determinism: Option<u32>,
+    /// With --determinism: directory of the journal that has the calls, or one of its segments.
+    #[arg(long, value_name = "DIR", requires = "determinism")]
+    pub journal: Option<PathBuf>,
+    /// With --rbac: name of the controller [default: the guest's name]
+    #[arg(long, value_name = "NAME", requires = "rbac")]
+    pub name: Option<String>,
+    /// With --rbac: serviceAccountName of the spec, as which the controller
+    /// reads and writes [default: Davit's own account]
+    #[arg(long, value_name = "NAME", requires = "rbac")]
+    pub service_account: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
+}

@@ -28,6 +28,7 @@ use crate::loader::Loader;
 use crate::modules::{Modules, ModulesOptions};
 use crate::resource::describe;
 use access::Access;
+pub(crate) use access::lacking;
 use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
 /// The result of one check.

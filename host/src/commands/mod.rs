@@ -42,11 +42,13 @@ use crate::cli::{
 use crate::resource::{controllers, describe};
 pub use backtest::backtest;
 pub use check::check;
+pub(crate) use check::lacking;
 use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
 use diff::Server;
 use history::Rollback;
 pub use journal::journal;
+pub(crate) use replay::repeat;
 pub use replay::replay;
 pub use version::version;
 pub use why::why;

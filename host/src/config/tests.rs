@@ -36,19 +36,19 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
     for (text, expected) in [
         (
             "",
-            "expected a map (controllers, client, trust), found nothing",
+            "expected a map (controllers, client, journal, trust), found nothing",
         ),
         (
             "# none",
-            "expected a map (controllers, client, trust), found nothing",
+            "expected a map (controllers, client, journal, trust), found nothing",
         ),
         (
             "- a",
-            "expected a map (controllers, client, trust), found a list",
+            "expected a map (controllers, client, journal, trust), found a list",
         ),
         (
             "controler: []",
-            "controler: unknown field, expected one of controllers, client, trust",
+            "controler: unknown field, expected one of controllers, client, journal, trust",
         ),
         ("controllers: 5", "controllers: expected a list, found 5"),
         (
@@ -351,4 +351,44 @@ fn trust_is_a_dry_run_unless_the_file_says_otherwise() {
     ] {
         assert_eq!(error(text), format!("c.yaml: {expected}"));
     }
+}
+
+#[test]
+fn the_keys_of_the_journal_are_refused_by_name() {
+    for (text, expected) in [
+        (
+            "journal: {maxMib: 7}",
+            "journal.maxMib: expected a number from 8 to 1073741824, found 7",
+        ),
+        (
+            "journal: {maxAge: soon}",
+            "journal.maxAge: expected a duration such as 30s, 10m or 1h30m, found \"soon\"",
+        ),
+        (
+            "journal: {dir: a}",
+            "journal.dir: unknown field, expected one of directory, maxAge, maxMib, segmentAge, \
+             sync, profile",
+        ),
+        (
+            "journal: {directory: ''}",
+            "journal.directory: expected a path, found an empty text",
+        ),
+        (
+            "journal: {directory: 5}",
+            "journal.directory: expected text, found 5",
+        ),
+    ] {
+        assert_eq!(error(text), format!("c.yaml: {expected}"));
+    }
+    let parsed = parse(Path::new("c.yaml"), "journal: ~").unwrap();
+    assert_eq!(parsed.journal, JournalConfig::default());
+}
+
+#[test]
+fn a_changed_journal_waits_for_the_next_start() {
+    let config = |text: &str| parse(Path::new("c.yaml"), text).unwrap();
+    let before = config("{controllers: [], journal: {directory: a}}");
+    let after = config("{controllers: [], journal: {directory: b}, client: {qps: 5}}");
+    assert_eq!(before.change(&after).deferred, ["client", "journal"]);
+    assert!(before.change(&before).deferred.is_empty());
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use davit_cluster::api::Api;
 use davit_cluster::discovery;
 use davit_cluster::reflector::Reflector;
+use davit_core::control::{ControlInput, JournalState};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::host::{Effect, Host, HostSettings, Input};
 use davit_core::machine::{self, Report};
@@ -51,6 +52,8 @@ pub(super) struct Task {
     traces: Option<Traces>,
     /// None if nothing is recorded.
     journal: Option<JournalQueue>,
+    /// What the control half last got about it.
+    journal_state: Option<JournalState>,
     /// Whether the API server answered when the machine last got this input.
     reachable: bool,
     inbox: mpsc::UnboundedSender<Message>,
@@ -95,6 +98,7 @@ impl Task {
         let mut host = Host::new(now, settings);
         let journal = options.journal.map(|journal| {
             host.start_journal(now);
+            host.watch_profile(now, journal.profile());
             let inbox = inbox.clone();
             // The task may have ended.
             journal.start(move || drop(inbox.send(Message::Keyframe)))
@@ -104,6 +108,7 @@ impl Task {
             terms,
             host,
             journal,
+            journal_state: None,
             control: ControlDriver {
                 api: api.clone(),
                 loader: options.loader,
@@ -156,6 +161,7 @@ impl Task {
                 () = sleep_until(wake) => Event::Due,
             };
             self.update_reachability();
+            self.update_journal();
             match event {
                 Event::Message(message) => {
                     self.handle(message);
@@ -216,6 +222,23 @@ impl Task {
         if self.reachable != reachable {
             self.reachable = reachable;
             self.machine_input(machine::Input::Reachable(reachable));
+        }
+    }
+
+    fn update_journal(&mut self) {
+        let is_stopped = self.control.health.is_journal_stopped();
+        let state = self.journal.as_ref().map(|_| {
+            if is_stopped {
+                JournalState::Stopped
+            } else {
+                JournalState::Recording
+            }
+        });
+        if self.journal_state != state {
+            self.journal_state = state;
+            if let Some(state) = state {
+                self.input(Input::Control(ControlInput::Journal(state)));
+            }
         }
     }
 

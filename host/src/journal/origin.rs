@@ -16,6 +16,8 @@ pub(crate) struct SegmentOrigin {
     pub(crate) process: u32,
     /// Whether the entries follow those of the segment before it, with none missing.
     pub(crate) continues: bool,
+    /// Whether the host ran no controllers: it recorded what a profile names.
+    pub(crate) profile_only: bool,
 }
 
 impl SegmentOrigin {
@@ -25,6 +27,7 @@ impl SegmentOrigin {
             instance,
             process: std::process::id(),
             continues: false,
+            profile_only: false,
         }
     }
 

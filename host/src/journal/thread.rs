@@ -18,8 +18,7 @@ use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
 
-/// How often what was written reaches the disk, and how often the thread looks after its
-/// segment.
+/// How often what was appended is written, and how often the thread looks after its segment.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 /// The pause after the first failure. It doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
@@ -34,6 +33,8 @@ static FAILURES: RepeatedLine = RepeatedLine::new();
 pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue {
     let Journal {
         writer,
+        sync,
+        profile: _,
         origin,
         metrics,
         health,
@@ -44,6 +45,8 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
     let now = Instant::now();
     let recording = Recording {
         writer,
+        sync,
+        next_sync: now,
         origin,
         metrics: metrics.clone(),
         health: Arc::clone(&health),
@@ -80,6 +83,9 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
 
 struct Recording {
     writer: Writer,
+    /// How long what was written may wait until the disk has it.
+    sync: Duration,
+    next_sync: Instant,
     origin: SegmentOrigin,
     metrics: JournalMetrics,
     health: Arc<Health>,
@@ -179,12 +185,8 @@ impl Recording {
             // The driver's task has reported it.
             self.next_attempt = now + FIRST_PAUSE;
         }
-        if self.is_dirty && self.open_since.is_some() {
-            match self.writer.flush(true) {
-                Ok(()) => self.metrics.synced(),
-                Err(error) => self.fail(&error),
-            }
-            self.is_dirty = false;
+        if self.is_dirty {
+            self.flush(now);
         }
         let is_recording = self.open_since.is_some() && !self.has_gap;
         let is_due = if is_recording {
@@ -199,6 +201,25 @@ impl Recording {
             (self.ask)();
         }
         self.publish();
+    }
+
+    /// Writes what was appended, and waits for the disk if that is due.
+    fn flush(&mut self, now: Instant) {
+        let syncs = now >= self.next_sync;
+        let is_open = self.open_since.is_some();
+        match is_open.then(|| self.writer.flush(syncs)) {
+            Some(Ok(())) if syncs => {
+                self.metrics.synced();
+                self.next_sync = now + self.sync;
+                self.is_dirty = false;
+            }
+            Some(Ok(())) => {}
+            Some(Err(error)) => {
+                self.fail(&error);
+                self.is_dirty = false;
+            }
+            None => self.is_dirty = false,
+        }
     }
 
     /// Nothing is recorded until the pause has ended and a keyframe comes.
@@ -278,4 +299,46 @@ fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
 /// Microseconds since the Unix epoch.
 fn micros(now: Now) -> i64 {
     now.wall.0.saturating_mul(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::journal::decode;
+    use davit_journal::{Query, Reader, Settings};
+
+    use super::*;
+
+    /// A configuration may be large, and nothing after it means anything without it.
+    #[test]
+    fn a_state_of_3_mib_stops_no_journal() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
+        let now = Now::default();
+        let spec: Vec<String> = (0..400_000).map(|number| format!("{number:08}")).collect();
+        let spec = spec.concat();
+        let spec = Record {
+            now,
+            entry: Entry::Spec {
+                controller: "podgc".to_owned(),
+                spec: spec.into(),
+            },
+        };
+        assert!(is_state(&spec.entry));
+        writer.start_segment(0, b"").unwrap();
+        append(&mut writer, &spec).unwrap();
+        writer.end_keyframe().unwrap();
+        append(&mut writer, &spec).unwrap();
+        writer.close().unwrap();
+        let reader = Reader::open(directory.path()).unwrap();
+        let entries = reader.entries(&Query::new(i64::MIN, i64::MAX));
+        let specs: Vec<_> = entries
+            .map(
+                |entry| match decode(&entry.unwrap().payload).unwrap().entry {
+                    Entry::Spec { spec, .. } => spec.len(),
+                    other => panic!("{other:?}"),
+                },
+            )
+            .collect();
+        assert_eq!(specs, [3_200_000, 3_200_000]);
+    }
 }

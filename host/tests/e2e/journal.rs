@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::bench::{odd_guest, text};
+use crate::bench::{guests, odd_guest, text};
 use crate::program::{Process, davit, get, server, sim, until};
 
 /// A cluster with pods of which PodGC deletes some, and the place of a journal.
@@ -157,6 +157,8 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     );
 
     why_it_was_deleted(&bench, &about, uid);
+    the_decisions_are_exported(&bench, gone.len());
+    podgc_answers_the_same_each_time(&bench);
 
     assert!(
         bench
@@ -197,6 +199,43 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     bench.printed(&["journal", "cut"], &["--output", output]);
     assert!(cut.read_dir().unwrap().count() >= 2);
     assert_eq!(bench.sim.terminate(), 0);
+}
+
+/// A row for each deletion, in a file that ends as Parquet's do.
+fn the_decisions_are_exported(bench: &Bench, deletions: usize) {
+    let file = bench.directory.path().join("decisions.parquet");
+    let output = ["--decisions", "--output", file.to_str().unwrap()];
+    let said = bench.printed(&["journal", "export"], &output);
+    let rows = said.split(": ").nth(1).unwrap().split(' ').next().unwrap();
+    assert!(rows.parse::<usize>().unwrap() >= deletions, "{said}");
+    let bytes = std::fs::read(&file).unwrap();
+    assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"));
+    let partial = bench.directory.path().join("decisions.parquet.partial");
+    assert!(!partial.exists());
+    let none = ["--decisions", "--controller", "nobody", "--output"];
+    let none = [&none[..], &[file.to_str().unwrap()]].concat();
+    let said = bench.printed(&["journal", "export"], &none);
+    assert!(said.contains(": 0 rows"), "{said}");
+}
+
+fn repeated(bench: &Bench, module: &Path, runs: &str) -> Output {
+    let mut davit = davit();
+    davit.arg("inspect").arg(module);
+    davit.args(["--determinism", runs, "--journal"]);
+    davit.arg(bench.journal()).output().unwrap()
+}
+
+fn podgc_answers_the_same_each_time(bench: &Bench) {
+    let output = repeated(bench, &guests().join("podgc.wasm"), "3");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.starts_with("3 runs of each call\n"), "{said}");
+    assert!(said.contains(" 0 different"), "{said}");
+    // No call of another module is recorded.
+    let output = repeated(bench, &odd_guest(), "2");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("modules of the journal: sha256:"), "{error}");
 }
 
 /// An object that is gone: what the guest saw of it, the plan, and its outcome.
@@ -287,6 +326,16 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
     let found = String::from_utf8(output.stdout).unwrap();
     assert!(found.contains("first difference: call "), "{found}");
     assert!(found.contains(" differs: recorded "), "{found}");
+
+    // Each run of a call has another count.
+    for runs in ["2", "3"] {
+        let output = repeated(&bench, &guest, runs);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let found = String::from_utf8(output.stdout).unwrap();
+        assert!(found.contains("first difference: call "), "{found}");
+        assert!(found.contains(" differs: run 1 "), "{found}");
+        assert!(found.contains("\n  run 2:\n"), "{found}");
+    }
 
     // Without the module, nothing is made again.
     let empty = bench.directory.path().join("empty");

@@ -21,6 +21,7 @@ mod hostile;
 mod journal;
 mod log;
 mod podgc;
+mod profile;
 mod program;
 mod recorded;
 mod requests;

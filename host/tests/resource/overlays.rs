@@ -6,6 +6,7 @@ use std::process::Command;
 
 use clap::Parser as _;
 use davit::cli::{Arguments, Command as DavitCommand, RunArguments};
+use davit::config::JournalConfig;
 use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::{Value, json};
 
@@ -280,7 +281,9 @@ fn each_replica_records_its_journal_on_a_volume_of_its_own() {
     let Some(rendered) = Rendered::overlay("overlays/journal") else {
         return;
     };
-    let journal = rendered.arguments().journal.settings().unwrap();
+    let journal =
+        davit::journal_settings::settings(&rendered.arguments().journal, &JournalConfig::default());
+    let journal = journal.unwrap().unwrap();
     let pod = rendered.pod();
     let mounts = pod["containers"][0]["volumeMounts"].as_array().unwrap();
     let mount = mounts.iter().find(|mount| mount["name"] == "journal");

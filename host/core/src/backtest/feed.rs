@@ -228,17 +228,7 @@ pub(super) fn identity() -> FieldTree {
 /// The first of these fields that a journal does not have of Secrets.
 pub(super) fn overlaps_secrets(fields: &FieldTree) -> Option<&'static str> {
     let mut paths = SECRET_FIELDS.into_iter();
-    paths.find(|path| overlaps(fields, &tree(&[path])))
-}
-
-/// Whether a tree has something of another one.
-fn overlaps(one: &FieldTree, other: &FieldTree) -> bool {
-    match (one, other) {
-        (FieldTree::All, _) | (_, FieldTree::All) => true,
-        (FieldTree::Some { fields, .. }, FieldTree::Some { fields: others, .. }) => others
-            .iter()
-            .any(|(name, below)| fields.get(name).is_some_and(|mine| overlaps(mine, below))),
-    }
+    paths.find(|path| fields.overlaps(&tree(&[path])))
 }
 
 /// The tree of paths that this module writes.

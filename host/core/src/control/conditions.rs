@@ -19,6 +19,7 @@ use self::findings::findings;
 pub(super) use self::granted::{GrantText, MissingGrant};
 use self::load::load_conditions;
 use self::rollout::progressing;
+use super::journal::JournalState;
 use super::loading::LoadProblem;
 use super::text::shortened;
 use crate::api::{ControllerStatus, HostStatus, ModeConfig, SpecError};
@@ -66,6 +67,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) other_host: Option<&'a HostStatus>,
     /// Whether this replica holds the controller's lease; if not, there are no leases.
     pub(super) has_lease: bool,
+    /// The state of the host's journal; none without one.
+    pub(super) journal: Option<JournalState>,
 }
 
 /// A loaded module.
@@ -177,6 +180,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
     conditions.push(leading(inputs));
     conditions.push(progressing(inputs));
     conditions.push(degraded(inputs, &findings));
+    conditions.extend(inputs.journal.map(recording));
     conditions.extend(effort(&findings));
     let summary = findings.first().map(|first| first.summary.as_str());
     Description {
@@ -252,5 +256,28 @@ fn leading(inputs: &ConditionInputs<'_>) -> Condition {
         status,
         reason,
         message,
+    }
+}
+
+/// The condition exists only where there is a journal. Nothing waits for it.
+fn recording(journal: JournalState) -> Condition {
+    let (status, reason, message) = match journal {
+        JournalState::Recording => (
+            ConditionStatus::True,
+            "JournalRecords",
+            "the journal of the host has the decisions",
+        ),
+        JournalState::Stopped => (
+            ConditionStatus::False,
+            "JournalStopped",
+            "the journal of the host records nothing: plans are executed all the same, and \
+             davit replay, why and backtest lack them",
+        ),
+    };
+    Condition {
+        type_: "Recording",
+        status,
+        reason,
+        message: message.to_owned(),
     }
 }

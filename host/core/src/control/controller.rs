@@ -16,6 +16,7 @@ use self::needs::Needs;
 use super::answers;
 use super::carried::CarriedWrites;
 use super::declaration::Declaration;
+use super::journal::JournalState;
 use super::loading::{LoadProblem, LoadState};
 use super::notice::Notice;
 use super::part::Part;
@@ -85,6 +86,8 @@ pub(super) struct Controller<G> {
     pub(super) recording: RecordProgress,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<String>,
+    /// The state of the host's journal; none without one.
+    journal: Option<JournalState>,
     /// Whether the decision on the last declaration is recorded, or known not to be.
     pub(super) is_settled: bool,
     /// Another host that has written the status, and when this host noticed that.
@@ -146,6 +149,7 @@ impl<G: Clone> Controller<G> {
             part: Part::Leader,
             recording: RecordProgress::new(status.clone(), version),
             unrecorded: None,
+            journal: None,
             is_settled: false,
             other_host: None,
             reported: ReportedState::default(),
@@ -197,6 +201,14 @@ impl<G: Clone> Controller<G> {
         };
         if !self.leads() && self.status != status {
             self.continue_from(status, None, now);
+        }
+    }
+
+    /// The host's journal has this state.
+    pub(super) fn note_journal(&mut self, journal: Option<JournalState>) {
+        if self.journal != journal {
+            self.journal = journal;
+            self.rest.end();
         }
     }
 

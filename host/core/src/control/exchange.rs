@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::declaration::Declaration;
 use super::file::{Change, ChangeError};
+use super::journal::JournalState;
 use super::loading::{Load, LoadId, LoadProblem, LoadResult};
 use super::notice::Notice;
 use super::reviews::ReviewId;
@@ -130,6 +131,8 @@ pub enum ControlInput<G> {
         /// The answer, or why there is none.
         result: Result<ReviewAnswer, String>,
     },
+    /// The host has a journal, and this is its state.
+    Journal(JournalState),
 }
 
 /// The next output of the control half.

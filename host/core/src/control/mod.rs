@@ -18,6 +18,7 @@ mod declaration;
 mod declarations;
 mod exchange;
 mod file;
+mod journal;
 mod leadership;
 mod loading;
 mod modules;
@@ -54,6 +55,7 @@ pub use exchange::{
     HostIdentity, Report,
 };
 pub use file::{Change, ChangeError};
+pub use journal::JournalState;
 pub use loading::{Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, SourceVersion};
 pub use notice::Notice;
 pub use progress::StepProgress;
@@ -103,6 +105,8 @@ pub struct Control<G> {
     kept_modules: BTreeSet<ModuleDigest>,
     /// Whether the needed modules may have changed since drivers last got them.
     modules_may_change: bool,
+    /// None without a journal.
+    journal: Option<JournalState>,
     /// What the accounts of controllers may read.
     reviews: Reviews,
     /// Failures to record, by controller and cause, and to review, by account and cause.
@@ -143,6 +147,7 @@ impl<G: Clone> Control<G> {
             running: Vec::new(),
             kept_modules: BTreeSet::new(),
             modules_may_change: true,
+            journal: None,
             reviews: Reviews::default(),
             failures: Throttle::default(),
             reconciled_at: now.instant,
@@ -168,6 +173,10 @@ impl<G: Clone> Control<G> {
             ControlInput::Loaded { id, result } => self.handle_loaded(now, id, result),
             ControlInput::Recorded { id, result } => self.handle_recorded(now, id, result),
             ControlInput::Reviewed { id, result } => self.handle_reviewed(now, id, result),
+            ControlInput::Journal(state) => {
+                self.journal = Some(state);
+                self.due = now.instant;
+            }
         }
     }
 
@@ -192,6 +201,7 @@ impl<G: Clone> Control<G> {
         self.take_over(now.instant);
         self.review(now.instant, observed);
         for (name, controller) in known(&mut self.controllers) {
+            controller.note_journal(self.journal);
             let seen = observed.get(name);
             if controller.rest.is_for(seen) {
                 continue;

@@ -4,6 +4,7 @@ mod accounts;
 mod bench;
 mod files;
 mod grants;
+mod journal;
 mod largest;
 mod leadership;
 mod loading;

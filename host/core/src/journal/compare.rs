@@ -75,7 +75,13 @@ impl fmt::Display for Difference {
 /// same to the bit. The data of Secrets does not count: it is not recorded.
 #[must_use]
 pub fn compare(recorded: &[Decision], replayed: &[Decision]) -> Option<Difference> {
-    let replayed = strip::decisions(replayed.to_vec());
+    difference(recorded, &strip::decisions(replayed.to_vec()))
+}
+
+/// The first part in which two answers to the same call differ; none if they are the same to
+/// the bit.
+#[must_use]
+pub fn difference(recorded: &[Decision], replayed: &[Decision]) -> Option<Difference> {
     let count = recorded.len().max(replayed.len());
     (0..count).find_map(|item| {
         let (part, recorded, replayed) = match (recorded.get(item), replayed.get(item)) {

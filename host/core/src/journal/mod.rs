@@ -37,6 +37,7 @@
 mod compare;
 mod entry;
 mod keyframe;
+mod profile;
 mod reads;
 mod recorder;
 mod replay;
@@ -45,12 +46,13 @@ mod strip;
 mod tests;
 mod wire;
 
-pub use compare::{DecisionPart, Difference, compare};
+pub use compare::{DecisionPart, Difference, compare, difference};
 pub use entry::{
     AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, Record,
     RevisionEntry, RulingEntry, StreamEntry,
 };
 pub use keyframe::{JournalItem, Keyframe};
+pub use profile::Profile;
 pub use reads::{AnswerCopy, LiveRead, SnapshotReads};
 pub(crate) use recorder::Recorder;
 pub use replay::{RecordedCall, Replay, ReplayError, ReplayOutcome, Unreplayable};

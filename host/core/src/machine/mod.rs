@@ -19,6 +19,7 @@ mod log;
 mod observe;
 mod outbox;
 mod preview;
+mod profile;
 mod reads;
 mod report;
 mod start;
@@ -36,11 +37,12 @@ use std::time::Duration;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::{UnlistedResource, UnlistedResourcesByView};
+use crate::manifest::WatchSpec;
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
 use crate::request::plan::withdrawn;
-use crate::store::Store;
+use crate::store::{Store, ViewId};
 use crate::time::{Instant, Now};
 
 pub use crate::live::{ReadAnswer, ReadId, ReadRequest};
@@ -64,6 +66,8 @@ pub struct Machine<G> {
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
     controllers: BTreeMap<String, HostedController<G>>,
+    /// What is recorded for later guests, each watch with its view.
+    profile: Vec<(WatchSpec, ViewId)>,
     /// The call of each live read without an answer.
     reads: BTreeMap<ReadId, CallId>,
     /// The resources of which views may lack objects; none if it has to be computed
@@ -90,6 +94,7 @@ impl<G: Clone> Machine<G> {
             streams: Streams::default(),
             mapping: None,
             controllers: BTreeMap::new(),
+            profile: Vec::new(),
             reads: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(),

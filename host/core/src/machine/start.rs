@@ -10,7 +10,7 @@ use super::outbox::Outbox;
 use super::report::Report;
 use super::streams::{self, Streams};
 use crate::controller::{Controller, ControllerId, Views};
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, Source};
 use crate::queue::Origin;
 use crate::rollout::Role;
 use crate::rollout::cohort::CandidateStep;
@@ -20,6 +20,8 @@ use crate::time::{Instant, Now};
 /// How long a revision waits for resources that it can run without, like
 /// kube-controller-manager's garbage collector.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
+/// Who waits for the resources of the journal's profile, in reports.
+const PROFILE: &str = "profile";
 
 impl<G: Clone> Machine<G> {
     /// Attaches to every view the segments of its watch, drops unused views, and starts
@@ -44,6 +46,17 @@ impl<G: Clone> Machine<G> {
                 Streams::attach(&mut self.store, *view, watch, &mapping, &mut changes);
             }
         }
+        for (watch, view) in &self.profile {
+            if let Source::One(resource) = &watch.source
+                && mapping.by_resource(resource).is_none()
+            {
+                self.outbox.report(Report::NotServed {
+                    guest: PROFILE.to_owned(),
+                    resource: resource.clone(),
+                });
+            }
+            Streams::attach(&mut self.store, *view, watch, &mapping, &mut changes);
+        }
         self.handle_changes(now.instant, &changes, Origin::Relist);
         self.detach_all(now.instant);
         self.start_ready(now);
@@ -55,10 +68,12 @@ impl<G: Clone> Machine<G> {
             return;
         };
         let mut changes = Vec::new();
+        let profile = self.profile.iter().map(|(watch, view)| (watch, *view));
         for (watch, view) in self
             .controllers
             .values()
             .flat_map(HostedController::watches)
+            .chain(profile)
         {
             let (streams, store) = (&self.streams, &mut self.store);
             streams.detach(store, view, watch, &mapping, now, &mut changes);
@@ -122,6 +137,7 @@ impl<G: Clone> Machine<G> {
             .controllers
             .values()
             .flat_map(HostedController::watches);
+        let watches = watches.chain(self.profile_watches());
         let used: BTreeSet<ViewId> = watches.map(|(_, view)| view).collect();
         let unused: Vec<ViewId> = self.store.views().filter(|id| !used.contains(id)).collect();
         for view in unused {

@@ -163,7 +163,8 @@ fn another_version_is_refused_by_its_name() {
         other[12..16].copy_from_slice(&checksum.to_le_bytes());
         fs::write(&path, &other).unwrap();
         let expected = format!(
-            "{} has version 7 of the journal's format; this version of Davit knows version 1",
+            "{} has version 7 of the journal's format; this version of Davit knows version 2 and \
+             those before it",
             path.display()
         );
         let error = Reader::open(directory.path()).unwrap_err();

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use davit_journal::{Reader, SegmentState};
 
 use crate::support::{
-    HOUR, SECOND, START, append, changes, everything, numbered, open, read, small, start, verify,
+    HOUR, Record, SECOND, START, append, changes, everything, numbered, open, read, small, start,
+    verify,
 };
 
 fn data(version: u32) -> PathBuf {
@@ -17,7 +18,23 @@ fn data(version: u32) -> PathBuf {
 
 #[test]
 fn a_journal_of_format_1_is_read() {
-    let data = data(1);
+    is_read(1, &[]);
+}
+
+/// It also has an entry in parts.
+#[test]
+fn a_journal_of_format_2_is_read() {
+    let large = Record {
+        payload: vec![7; 3 << 20],
+        ..Record::numbered(30)
+    };
+    is_read(2, &[large]);
+}
+
+/// A segment that is finished, with these entries at its end, one with a torn tail, and one
+/// without a keyframe.
+fn is_read(version: u32, large: &[Record]) {
+    let data = data(version);
     let reader = Reader::open(&data).unwrap();
     let segments = reader.segments();
     let states: Vec<SegmentState> = segments.iter().map(|info| info.state).collect();
@@ -31,12 +48,18 @@ fn a_journal_of_format_1_is_read() {
     );
     let first = &segments[0];
     assert_eq!((first.sequence, first.start), (1, START));
-    assert_eq!((first.keyframe, first.entries), (4, 30));
-    assert_eq!(first.times, Some((START, START + 29 * SECOND / 20)));
+    let parts = 3 * large.len() as u64;
+    assert_eq!((first.keyframe, first.entries), (4, 30 + parts));
+    let last = 29 + large.len() as i64;
+    assert_eq!(first.times, Some((START, START + last * SECOND / 20)));
     assert_eq!(first.metadata, b"host-a");
 
-    assert_eq!(changes(&data), numbered(0..40));
-    assert_eq!(read(&data, &everything()).len(), 4 + 30 + 2 + 10);
+    let mut expected = numbered(0..30);
+    expected.extend_from_slice(large);
+    expected.extend(numbered(30..40));
+    assert!(changes(&data) == expected, "version {version}");
+    let entries = read(&data, &everything());
+    assert_eq!(entries.len(), 4 + 30 + large.len() + 2 + 10);
     let about = everything()
         .about(&crate::support::uid(3))
         .without_lead_in();
@@ -55,6 +78,11 @@ fn record_a_journal_of_this_format() {
     let mut writer = open(&data, small());
     start(&mut writer, START, 4);
     append(&mut writer, 0..30, false);
+    let large = Record {
+        payload: vec![7; 3 << 20],
+        ..Record::numbered(30)
+    };
+    large.append(&mut writer);
     start(&mut writer, START + 3 * SECOND / 2, 2);
     append(&mut writer, 30..40, true);
     drop(writer);

@@ -14,6 +14,7 @@ mod crashes;
 mod damage;
 mod faults;
 mod formats;
+mod parts;
 mod random;
 mod reading;
 mod retention;

@@ -18,6 +18,7 @@ use davit_journal::{Entry, Error, Part, Query, Reader};
 use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
 use crate::cli::{BacktestArguments, BacktestFormat};
+use crate::journal::SegmentOrigin;
 use policy::PolicySource;
 
 /// Why a backtest was not made, or not over the whole span. The program exits with another code
@@ -116,6 +117,8 @@ struct Session {
     backtest: Backtest<Arc<Guest>>,
     source: Option<PolicySource>,
     controller: String,
+    /// Whether no controller ran while the journal was recorded.
+    is_profile_only: bool,
     order: SegmentOrder,
 }
 
@@ -129,6 +132,7 @@ impl Session {
             }),
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
+            is_profile_only: is_profile_only(reader),
             order: SegmentOrder::new(reader),
         })
     }
@@ -166,8 +170,18 @@ impl Session {
         }
     }
 
-    /// Starts the policy as soon as the recorded controller runs.
+    /// Starts the policy as soon as the recorded controller runs, or, if none was recorded, as
+    /// soon as the state is known.
     async fn start(&mut self) -> Result<()> {
+        if self.is_profile_only {
+            if self.backtest.is_complete()
+                && let Some(source) = self.source.take()
+            {
+                let desired = source.load_alone(&self.controller).await?;
+                self.backtest.start(desired);
+            }
+            return Ok(());
+        }
         let runs = self.backtest.is_complete()
             && self
                 .backtest
@@ -191,6 +205,9 @@ impl Session {
                 bail!("the journal has no keyframe in this span that can be read");
             }
             let controller = &self.controller;
+            if self.is_profile_only {
+                bail!("the journal has no entry behind a keyframe in this span");
+            }
             if known.contains(&controller.as_str()) {
                 bail!("{controller} does not run in this span: no revision is recorded in it");
             }
@@ -202,6 +219,15 @@ impl Session {
         }
         Ok(self.backtest.finish()?)
     }
+}
+
+/// Whether `davit record` recorded all of a journal: it has no controllers.
+fn is_profile_only(reader: &Reader) -> bool {
+    let segments = reader.segments();
+    let mut origins = segments
+        .iter()
+        .map(|one| SegmentOrigin::read(&one.metadata));
+    !segments.is_empty() && origins.all(|origin| origin.profile_only)
 }
 
 #[cfg(test)]

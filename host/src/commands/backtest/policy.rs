@@ -82,23 +82,41 @@ impl PolicySource {
                 of_journal(&mut guests, recorded, revision, spec).await?
             }
         };
-        let missing = settings.grant.missing(&stable.manifest);
-        if !missing.is_empty() {
-            let missing = serde_json::to_string(&missing).unwrap_or_default();
-            bail!("the guest declares more than is granted; spec.permissions lacks {missing}");
-        }
-        Ok(DesiredController {
-            name: recorded.name.clone(),
-            leads: true,
-            settings,
-            account: None,
-            stable,
-            cohort: Cohort::default(),
-            candidate: None,
-            tripped: Vec::new(),
-            recent: CountedWrites::default(),
-        })
+        desired(&recorded.name, stable, settings)
     }
+
+    /// The controller under test, on a journal that has no controllers.
+    pub(super) async fn load_alone(self, name: &str) -> Result<DesiredController<Arc<Guest>>> {
+        let Self::Manifest(spec, guests) = self else {
+            bail!("no controller ran while the journal was recorded: name the policy with --spec");
+        };
+        let (stable, settings) = of_manifest(&spec, guests).await?;
+        desired(name, stable, settings)
+    }
+}
+
+/// The controller; fails if its guest declares more than it may.
+fn desired(
+    name: &str,
+    stable: LoadedRevision<Arc<Guest>>,
+    settings: Settings,
+) -> Result<DesiredController<Arc<Guest>>> {
+    let missing = settings.grant.missing(&stable.manifest);
+    if !missing.is_empty() {
+        let missing = serde_json::to_string(&missing).unwrap_or_default();
+        bail!("the guest declares more than is granted; spec.permissions lacks {missing}");
+    }
+    Ok(DesiredController {
+        name: name.to_owned(),
+        leads: true,
+        settings,
+        account: None,
+        stable,
+        cohort: Cohort::default(),
+        candidate: None,
+        tripped: Vec::new(),
+        recent: CountedWrites::default(),
+    })
 }
 
 /// The policy under test, and its settings.

@@ -193,6 +193,21 @@ impl<'a> Access<'a> {
     }
 }
 
+/// The permissions that the kubeconfig's user lacks, in words; the reason if they are not known.
+pub(crate) async fn lacking(
+    client: &Client,
+    needed: &BTreeSet<Need>,
+) -> Result<Vec<String>, String> {
+    let access = Access::new(client, "", None);
+    let mut lacking = Vec::new();
+    for need in needed {
+        if !access.is_allowed(None, need).await? {
+            lacking.push(in_words(need));
+        }
+    }
+    Ok(lacking)
+}
+
 fn full_name(namespace: &str, account: &str) -> String {
     format!("system:serviceaccount:{namespace}:{account}")
 }

@@ -1,7 +1,8 @@
-//! `davit journal`: shows, checks and copies a recorded journal. Reading needs no lock, so it
+//! `davit journal`: shows, checks, copies and exports a recorded journal. Reading needs no lock, so it
 //! works beside a running host.
 
 mod cat;
+mod export;
 mod follow;
 mod info;
 mod json;
@@ -30,6 +31,7 @@ pub fn journal(command: &JournalCommand) -> Result<()> {
         JournalCommand::Cat(arguments) => cat::cat(arguments),
         JournalCommand::Verify(arguments) => verify(arguments),
         JournalCommand::Cut(arguments) => cut(arguments),
+        JournalCommand::Export(arguments) => export::export(arguments),
     }
 }
 

@@ -74,6 +74,19 @@ impl Guests {
         if let Some((_, guest)) = self.revisions.iter().find(|(one, _)| is_same(one)) {
             return Ok(Some(Arc::clone(guest)));
         }
+        let guest = self.start(controller, revision).await?;
+        if let Some(guest) = &guest {
+            self.revisions.push((revision.clone(), Arc::clone(guest)));
+        }
+        Ok(guest)
+    }
+
+    /// The guest of a revision, with an instance that has answered no call yet.
+    pub(in crate::commands) async fn start(
+        &mut self,
+        controller: &str,
+        revision: &RevisionEntry,
+    ) -> Result<Option<Arc<Guest>>> {
         let digest = revision.module;
         let attempt = || format!("the module sha256:{digest} of the controller {controller}");
         let Some(module) = self.module(digest).await.with_context(attempt)? else {
@@ -92,9 +105,7 @@ impl Guests {
             ..limits
         };
         let guest = Guest::new(&module, Arc::clone(&revision.config), limits).await;
-        let guest = Arc::new(guest.with_context(attempt)?);
-        self.revisions.push((revision.clone(), Arc::clone(&guest)));
-        Ok(Some(guest))
+        Ok(Some(Arc::new(guest.with_context(attempt)?)))
     }
 
     /// What is missing, and what to do; none if nothing is.

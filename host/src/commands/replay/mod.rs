@@ -2,6 +2,7 @@
 
 pub(super) mod guests;
 mod live;
+mod repetition;
 mod report;
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +21,10 @@ use super::print;
 use crate::cli::ReplayArguments;
 use guests::Guests;
 use live::RecordedReads;
+use repetition::Repetition;
 use report::{FirstDifference, Report};
+
+pub(crate) use repetition::repeat;
 
 /// Why a replay was not made, or not of everything. The program exits with another code than
 /// after a difference.
@@ -46,6 +50,8 @@ struct Session {
     follower: Follower,
     guests: Guests,
     controller: Option<String>,
+    /// None if each call is made once, and compared with the recorded one.
+    repetition: Option<Repetition>,
     report: Report,
 }
 
@@ -55,6 +61,7 @@ impl Session {
             follower: Follower::new(reader),
             guests,
             controller,
+            repetition: None,
             report: Report::default(),
         }
     }
@@ -86,12 +93,15 @@ impl Session {
     async fn outcome(&mut self, outcome: ReplayOutcome) -> Result<()> {
         match outcome {
             ReplayOutcome::Skip { call, why } => {
-                if self.is_wanted(self.controller_of(call)) {
+                if self.is_wanted(self.controller_of(call)) && self.may_be_repeated(call) {
                     self.report.skip(why.to_string());
                 }
             }
             ReplayOutcome::Call(call) if self.is_wanted(Some(&call.controller)) => {
-                self.repeat(*call).await?;
+                match self.repetition {
+                    None => self.repeat(*call).await?,
+                    Some(repetition) => self.repeat_often(*call, repetition).await?,
+                }
             }
             ReplayOutcome::Call(_) => {}
         }
@@ -138,6 +148,7 @@ impl Session {
             None => self.report.same(&controller),
             Some(difference) => self.report.different(&controller, move || FirstDifference {
                 difference,
+                titles: ["recorded", "now"].map(str::to_owned),
                 recorded: report::decisions(&recorded),
                 replayed: text,
                 saw: report::recorded_reads(&call),

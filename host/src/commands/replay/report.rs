@@ -29,6 +29,8 @@ pub(super) struct Report {
 pub(super) struct FirstDifference {
     pub(super) call: RecordedCall,
     pub(super) difference: String,
+    /// What the two answers are.
+    pub(super) titles: [String; 2],
     pub(super) recorded: String,
     pub(super) replayed: String,
     /// What the guest read then.
@@ -68,13 +70,18 @@ impl Report {
         self.calls.values().map(|(_, different)| different).sum()
     }
 
+    /// How many calls were made again.
+    pub(super) fn call_count(&self) -> u64 {
+        self.calls.values().map(|(calls, _)| calls).sum()
+    }
+
     /// The first part of the journal that cannot be read; none if there is none.
     pub(super) fn problem(&self) -> Option<&str> {
         self.damaged.as_ref().map(|(problem, _)| problem.as_str())
     }
 
     pub(super) fn text(&self) -> String {
-        let calls: u64 = self.calls.values().map(|(calls, _)| calls).sum();
+        let calls = self.call_count();
         let different = self.difference_count();
         let skipped: u64 = self.skipped.values().sum();
         let identical = calls - different;
@@ -121,9 +128,10 @@ impl FirstDifference {
             let (queue, key) = (line(&item.queue, LONGEST), line(&item.key, LONGEST));
             let _ = write!(text, "\n  item {position}: {queue} {key} ({reason})");
         }
+        let [first, second] = &self.titles;
         for (title, decisions, reads) in [
-            ("recorded", &self.recorded, &self.saw),
-            ("now", &self.replayed, &self.sees),
+            (first, &self.recorded, &self.saw),
+            (second, &self.replayed, &self.sees),
         ] {
             let _ = write!(text, "\n  {title}:\n    {decisions}\n    it read {reads}");
         }

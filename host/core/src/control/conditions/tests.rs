@@ -177,6 +177,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
         unrecorded: case.unrecorded,
         other_host: case.other_host.as_ref(),
         has_lease: case.has_lease,
+        journal: None,
     }
 }
 
@@ -287,5 +288,33 @@ fn a_refused_spec_is_never_healthy() {
         assert_eq!(is("Ready"), ConditionStatus::False, "{}", case.name);
         assert_eq!(is("Degraded"), ConditionStatus::True, "{}", case.name);
         assert_eq!(described(&case).notices.len(), 1, "{}", case.name);
+    }
+}
+
+/// A journal that has stopped holds no controller up.
+#[test]
+fn a_journal_has_a_condition_of_its_own_that_changes_no_other() {
+    let case = running();
+    let without = describe(&inputs(&case));
+    for (journal, expected) in [
+        (None, None),
+        (Some(JournalState::Recording), Some("True JournalRecords")),
+        (Some(JournalState::Stopped), Some("False JournalStopped")),
+    ] {
+        let described = describe(&ConditionInputs {
+            journal,
+            ..inputs(&case)
+        });
+        let mut others = described.conditions;
+        let found: Vec<Condition> = others
+            .extract_if(.., |one| one.type_ == "Recording")
+            .collect();
+        let found: Vec<String> = found
+            .iter()
+            .map(|one| format!("{} {}", one.status.as_str(), one.reason))
+            .collect();
+        assert_eq!(found.first().map(String::as_str), expected);
+        assert_eq!(others, without.conditions);
+        assert_eq!(described.summary, without.summary);
     }
 }

@@ -105,6 +105,7 @@ impl<G: Clone> Controller<G> {
             refused: seen.and_then(|seen| seen.refused.as_deref()),
             other_host: self.other_host.as_ref().map(|(host, _)| host),
             has_lease: self.has_lease,
+            journal: self.journal,
         }
     }
 

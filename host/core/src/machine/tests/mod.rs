@@ -2,6 +2,7 @@
 
 mod changes;
 mod journal;
+mod profile;
 mod starts;
 mod streams;
 mod work;

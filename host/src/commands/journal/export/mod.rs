@@ -1,0 +1,99 @@
+//! `davit journal export`: the decisions of a journal as a Parquet file, for data tools.
+//! `docs/journal.md` has the columns.
+
+mod file;
+mod rows;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result, bail};
+use davit_core::journal::decode;
+use davit_journal::{Error, Part, Query};
+
+use super::open;
+use crate::cli::JournalExportArguments;
+use crate::commands::print;
+use file::DecisionFile;
+use rows::DecisionRows;
+
+pub(super) fn export(arguments: &JournalExportArguments) -> Result<()> {
+    let output = arguments.output.as_path();
+    let partial = partial(output);
+    let written = write(arguments, &partial);
+    if written.is_err() {
+        // A file without its end cannot be read.
+        let _ = fs::remove_file(&partial);
+    }
+    let Summary {
+        rows,
+        damages,
+        open,
+    } = written?;
+    let attempt = || format!("--output {}", output.display());
+    fs::rename(&partial, output).with_context(attempt)?;
+    let mut text = format!("{}: {rows} rows", output.display());
+    if open > 0 {
+        let _ = write!(text, ", {open} of them without an outcome");
+    }
+    print::out(&text)?;
+    match damages {
+        0 => Ok(()),
+        count => bail!("damaged parts of the journal, whose entries are missing: {count}"),
+    }
+}
+
+/// What was written.
+struct Summary {
+    rows: u64,
+    damages: u64,
+    /// The plans that were admitted, and whose end the journal does not have.
+    open: u64,
+}
+
+fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
+    let (from, to) = arguments.span.micros();
+    let reader = open(&arguments.directory)?;
+    let attempt = || format!("--output {}", path.display());
+    let file = File::create(path).with_context(attempt)?;
+    let mut file = DecisionFile::new(file).with_context(attempt)?;
+    let mut rows = DecisionRows::new(arguments.controller.as_deref());
+    let mut damages = 0;
+    // What precedes the span has the modes of the controllers.
+    for entry in reader.entries(&Query::new(from, to)) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Error::Damage(damage)) => {
+                eprintln!("davit: {damage}");
+                damages += 1;
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let record = decode(&entry.payload)?;
+        rows.take(entry.time, entry.part == Part::Span, record.entry);
+        while let Some(row) = rows.next_complete() {
+            file.push(row).with_context(attempt)?;
+        }
+    }
+    while let Some(row) = rows.next_left() {
+        file.push(row).with_context(attempt)?;
+    }
+    let open = rows.open_count();
+    let rows = file.finish().with_context(attempt)?;
+    Ok(Summary {
+        rows,
+        damages,
+        open,
+    })
+}
+
+/// Where the file is written until it is complete.
+fn partial(output: &Path) -> PathBuf {
+    let mut name = output.as_os_str().to_owned();
+    name.push(".partial");
+    name.into()
+}
