@@ -3,6 +3,7 @@
 mod examples;
 mod journal;
 mod observe;
+mod restore;
 mod tools;
 mod why;
 
@@ -16,6 +17,8 @@ use davit_sim::fault::Fault;
 use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
+use davit_core::undo::UndoKind;
+use restore::undo_kind;
 
 pub use journal::{
     BacktestArguments, BacktestFormat, EntryFormat, JournalArguments, JournalCatArguments,
@@ -23,6 +26,7 @@ pub use journal::{
     JournalVerifyArguments, ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
+pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 pub use why::{WhyArguments, WhyFormat};
 
@@ -116,6 +120,9 @@ pub enum Command {
     /// Shows the decisions about an object, from a recorded journal.
     #[command(after_long_help = examples::WHY)]
     Why(WhyArguments),
+    /// Shows an object that was kept before its deletion, or creates it again.
+    #[command(after_long_help = examples::RESTORE)]
+    Restore(RestoreArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),
@@ -343,6 +350,10 @@ pub struct InspectArguments {
     /// reads and writes [default: Davit's own account]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub service_account: Option<String>,
+    /// With --rbac: resource that spec.undo.kinds names, such as pods or
+    /// deployments.apps; may be repeated.
+    #[arg(long, value_name = "RESOURCE", requires = "rbac", value_parser = undo_kind)]
+    pub undo: Vec<UndoKind>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,

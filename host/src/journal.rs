@@ -4,6 +4,7 @@
 //! thread encodes and writes them. What the disk does not take, or not fast enough, is dropped
 //! and counted. The journal then records again after a pause, from a new keyframe on.
 
+mod keeper;
 mod origin;
 mod queue;
 mod thread;
@@ -18,6 +19,7 @@ use jiff::Timestamp;
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 
+pub(crate) use keeper::ObjectKeeper;
 pub(crate) use origin::SegmentOrigin;
 pub(crate) use queue::JournalQueue;
 

@@ -69,6 +69,8 @@ pub struct Totals {
     pub written_bytes: u64,
     /// Segments that were removed by age or size.
     pub removed: u64,
+    /// Those of them that were held for longer ([`Writer::hold`]): the directory was too large.
+    pub removed_held: u64,
     /// The segments of the directory.
     pub segments: u64,
     /// The size of all segments, in bytes.
@@ -87,6 +89,8 @@ pub struct Writer<S: Storage = Files> {
     /// What a failed operation left behind, and the disk did not let cut.
     leftover: Option<Leftover>,
     totals: Totals,
+    /// The last time that the caller gave.
+    now: i64,
 }
 
 /// The segment that is being written.
@@ -159,6 +163,7 @@ impl<S: Storage> Writer<S> {
             open: None,
             leftover: None,
             totals: Totals::default(),
+            now,
         };
         let cut = writer.directory.cut_tail(&mut writer.storage)?;
         let removed = writer.remove_old(now)?;
@@ -188,6 +193,7 @@ impl<S: Storage> Writer<S> {
         limit("the metadata", metadata.len(), MAX_METADATA)?;
         self.finish()?;
         self.clear_leftover()?;
+        self.now = now;
         self.remove_old(now)?;
         let sequence = self.directory.take_sequence();
         let path = self.directory.path().join(file_name(sequence, now));
@@ -207,6 +213,7 @@ impl<S: Storage> Writer<S> {
     /// reaches the file with the next flush, or when enough has come together.
     pub fn append(&mut self, time: i64, objects: &[&str], payload: &[u8]) -> Result<(), Error> {
         check_entry(objects, payload)?;
+        self.now = time;
         self.attempt(|writer, segment| {
             segment.push(time, objects, payload);
             if segment.pending.len() >= CHUNK {
@@ -218,6 +225,14 @@ impl<S: Storage> Writer<S> {
             }
             Ok(())
         })
+    }
+
+    /// Keeps the open segment until this time, whatever its age, also by later writers of the
+    /// directory. The limit of the directory's size still holds. Segments are removed in their
+    /// order, so later ones stay too.
+    pub fn hold(&mut self, until: i64) -> Result<(), Error> {
+        let segment = self.open.as_ref().ok_or(Error::NoSegment)?;
+        self.directory.hold(segment.sequence, until)
     }
 
     /// The keyframe is complete: what follows are entries as they come. The keyframe is synced to
@@ -257,6 +272,7 @@ impl<S: Storage> Writer<S> {
         let open = self.open.as_ref();
         Totals {
             removed: self.directory.removed(),
+            removed_held: self.directory.removed_held(),
             segments: self.directory.len() as u64 + u64::from(open.is_some()),
             bytes: self.directory.bytes() + open.map_or(0, |segment| segment.length),
             ..self.totals
@@ -367,7 +383,8 @@ impl<S: Storage> Writer<S> {
         self.totals.entries += u64::from(header.entries);
         segment.note_chunk(&header);
         let rest = self.settings.total_bytes.saturating_sub(segment.length);
-        let removed = self.directory.remove_surplus(&mut self.storage, rest, 0);
+        let (storage, now) = (&mut self.storage, self.now);
+        let removed = self.directory.remove_surplus(storage, rest, 0, now);
         removed.map(drop)
     }
 
@@ -445,9 +462,9 @@ impl<S: Storage> Writer<S> {
     fn remove_old(&mut self, now: i64) -> Result<Vec<PathBuf>, Error> {
         let oldest = now.saturating_sub(micros(self.settings.max_age));
         let (directory, storage) = (&mut self.directory, &mut self.storage);
-        let mut removed = directory.remove_older(storage, oldest)?;
+        let mut removed = directory.remove_older(storage, oldest, now)?;
         let total = self.settings.total_bytes;
-        removed.extend(directory.remove_surplus(storage, total, 1)?);
+        removed.extend(directory.remove_surplus(storage, total, 1, now)?);
         Ok(removed)
     }
 }

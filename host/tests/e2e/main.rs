@@ -28,3 +28,4 @@ mod rollout;
 mod shutdown;
 mod streams;
 mod traces;
+mod undo;

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::undo::HeldBack;
 use crate::account::Account;
 use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};
@@ -42,6 +43,8 @@ pub(super) struct HostedController<G> {
     pub(super) account: Option<Account>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
+    /// The last deletion that was held back.
+    pub(super) held_back: Option<HeldBack>,
     /// The first of them that the stable revision made and that is still refused, and when
     /// one was refused last.
     refusal: Option<(String, Instant)>,
@@ -69,6 +72,7 @@ impl<G> Default for HostedController<G> {
             recent: CountedWrites::default(),
             account: None,
             forbidden: 0,
+            held_back: None,
             refusal: None,
         }
     }

@@ -120,6 +120,7 @@ fn start_plan(world: &mut World, plan: Arc<Plan>) -> PlanId {
         plan,
         records_events: true,
         mapping: mapping(world),
+        undo: None,
     };
     assert!(
         world

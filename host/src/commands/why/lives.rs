@@ -9,7 +9,7 @@ use davit_core::store::{SegmentId, SegmentSpec, Slot, StateChange};
 
 /// The object that is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct ObjectQuery {
+pub(in crate::commands) struct ObjectQuery {
     kind: String,
     /// The API group, if it was given.
     group: Option<String>,
@@ -20,7 +20,7 @@ pub(super) struct ObjectQuery {
 
 impl ObjectQuery {
     /// A kind or resource such as `deployments.apps`, and `namespace/name` or `name`.
-    pub(super) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
+    pub(in crate::commands) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
         let (kind, group) = match kind.split_once('.') {
             Some((kind, group)) => (kind, Some(group.to_owned())),
             None => (kind, None),
@@ -36,7 +36,7 @@ impl ObjectQuery {
     }
 
     /// Whether it is this object. The resource's plural name is not always known.
-    fn is(&self, object: &ObjectRef, plural: Option<&str>) -> bool {
+    pub(in crate::commands) fn is(&self, object: &ObjectRef, plural: Option<&str>) -> bool {
         let of_kind = self.kind.eq_ignore_ascii_case(&object.kind)
             || plural.is_some_and(|plural| self.kind.eq_ignore_ascii_case(plural));
         let of_group = self.group.as_ref();

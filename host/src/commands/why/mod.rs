@@ -24,7 +24,8 @@ use super::print;
 use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
 use crate::http::disagreements::{Target, step};
-use lives::{Life, Lives, ObjectQuery};
+pub(super) use lives::ObjectQuery;
+use lives::{Life, Lives};
 use story::{Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis};
 
 /// `davit why`

@@ -4,6 +4,7 @@ mod changes;
 mod journal;
 mod starts;
 mod streams;
+mod undo;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -339,6 +339,14 @@ fn errors() -> Vec<Case> {
             ..running()
         },
         Case {
+            name: "undo without room on the disk",
+            held_back: Some("delete v1 Pod a/b: not sent: the disk is full"),
+            ready: "False DeletesHeldBack",
+            rest: "True Synced, True OnlyReplica, False Stable, True DeletesHeldBack, Stalled",
+            summary: "DeletesHeldBack: undo cannot keep",
+            ..running()
+        },
+        Case {
             name: "beside other replicas",
             has_lease: true,
             rest: "True Synced, True LeaseHolder, False Stable, False Healthy",
