@@ -13,8 +13,8 @@ use zstd::zstd_safe::compress_bound;
 use crate::directory::{Directory, Listing, file_name};
 use crate::format::{
     BlockRecord, CHUNK, CHUNK_HEADER, ChunkHeader, FIRST, Header, INDEX, KEYFRAME, KEYFRAME_END,
-    MAX_ENTRY, MAX_INDEX, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, MAX_WINDOW_LOG, Span, Trailer,
-    fingerprint, put_entry,
+    MAX_INDEX, MAX_METADATA, MAX_WINDOW_LOG, Span, Trailer, check_entry, check_size, fingerprint,
+    put_entry,
 };
 use crate::storage::{Files, Storage};
 use crate::{Cut, Error};
@@ -190,7 +190,7 @@ impl<S: Storage> Writer<S> {
     /// is its keyframe, until [`Writer::end_keyframe`]. `metadata` says who records; readers get
     /// it as it is.
     pub fn start_segment(&mut self, now: i64, metadata: &[u8]) -> Result<(), Error> {
-        limit("the metadata", metadata.len(), MAX_METADATA)?;
+        check_size("the metadata", metadata.len(), MAX_METADATA)?;
         self.finish()?;
         self.clear_leftover()?;
         self.now = now;
@@ -578,22 +578,6 @@ fn compress(encoder: &mut Encoder<'_>, raw: &[u8], into: &mut Vec<u8>) -> io::Re
         }
         into.reserve(1 << 10);
     }
-}
-
-fn check_entry(objects: &[&str], payload: &[u8]) -> Result<(), Error> {
-    limit("the entry's list of objects", objects.len(), MAX_OBJECTS)?;
-    for object in objects {
-        limit("the uid of an object", object.len(), MAX_OBJECT)?;
-    }
-    let all: usize = objects.iter().map(|object| object.len() + 2).sum();
-    limit("the entry", all + payload.len(), MAX_ENTRY)
-}
-
-fn limit(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
-    if size > limit {
-        return Err(Error::TooLarge { what, size, limit });
-    }
-    Ok(())
 }
 
 fn size(length: usize) -> u32 {

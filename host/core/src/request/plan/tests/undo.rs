@@ -33,6 +33,10 @@ fn started(steps: Vec<Step>, undo: Undo) -> (Execution, Action) {
     let mut execution = execution("uid", steps).with_undo(Some(undo));
     execution.handle_turn(Ok(7));
     let next = execution.handle_term(at(5), true);
+    if let PlanAction::Send(request) = &next {
+        // The first request has the plan's turn.
+        execution.call::<()>(request);
+    }
     (execution, next)
 }
 
