@@ -4,6 +4,7 @@
 //! thread encodes and writes them. What the disk does not take, or not fast enough, is dropped
 //! and counted. The journal then records again after a pause, from a new keyframe on.
 
+mod delivery;
 mod keeper;
 mod origin;
 mod queue;

@@ -9,7 +9,7 @@ use davit_core::undo::NotKept;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::queue::Delivery;
+use super::delivery::{Delivery, Keep};
 
 /// How long a deletion waits for the disk.
 const KEEP_WITHIN: Duration = Duration::from_secs(10);
@@ -17,14 +17,6 @@ const KEEP_WITHIN: Duration = Duration::from_secs(10);
 /// Passes objects to the journal's thread.
 #[derive(Clone)]
 pub(crate) struct ObjectKeeper(pub(super) Sender<Delivery>);
-
-/// An object on its way to the thread.
-pub(super) struct Keep {
-    pub(super) record: Record,
-    pub(super) keep_for: Duration,
-    /// Answered once the disk has the entry.
-    pub(super) answer: oneshot::Sender<Result<(), NotKept>>,
-}
 
 impl ObjectKeeper {
     /// Writes an entry. Returns once the disk has it.

@@ -9,7 +9,8 @@ use davit_core::journal::JournalItem;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
-use super::keeper::{Keep, ObjectKeeper};
+use super::delivery::{Batch, Delivery};
+use super::keeper::ObjectKeeper;
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
@@ -32,21 +33,6 @@ pub(crate) struct JournalQueue {
     pub(super) health: Arc<Health>,
     /// Answered when the thread has closed the journal.
     pub(super) closed: oneshot::Receiver<()>,
-}
-
-/// What the thread gets.
-pub(super) enum Delivery {
-    /// Entries.
-    Batch(Batch),
-    /// An object to keep. It needs no other entry, so a gap does not matter.
-    Keep(Box<Keep>),
-}
-
-/// Entries of one turn of the driver.
-pub(super) struct Batch {
-    pub(super) items: Vec<JournalItem>,
-    /// Whether entries before it were dropped. Then it starts with a keyframe.
-    pub(super) follows_gap: bool,
 }
 
 /// What the task and the thread know of the queue.

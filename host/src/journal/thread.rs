@@ -13,9 +13,9 @@ use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::Journal;
-use super::keeper::Keep;
+use super::delivery::{Batch, Delivery, Keep};
 use super::origin::SegmentOrigin;
-use super::queue::{Batch, Delivery, JournalQueue, QueueState};
+use super::queue::{JournalQueue, QueueState};
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;

@@ -1,7 +1,5 @@
 //! Deletions that are held back, because their targets cannot be kept for undo.
 
-use std::time::Duration;
-
 use super::Machine;
 use super::hosted::HostedController;
 use crate::controller::{Outcome, PlanId};
@@ -9,18 +7,6 @@ use crate::failure::FailureClass;
 use crate::plan::{Plan, Step};
 use crate::time::Instant;
 use crate::undo::NotKept;
-
-/// How long a deletion that was held back counts, unless a later one succeeds: longer than the
-/// longest back-off of a queue.
-const HELD_BACK_FOR: Duration = Duration::from_mins(20);
-
-/// The last deletion that was held back.
-#[derive(Clone, Debug)]
-pub(super) struct HeldBack {
-    /// The failure, with the cause and the remedy.
-    message: String,
-    at: Instant,
-}
 
 impl<G: Clone> Machine<G> {
     /// Notes whether a deletion was held back, or the first one after it was not.
@@ -34,17 +20,14 @@ impl<G: Clone> Machine<G> {
         };
         match &outcome.failed {
             Some((_, failure)) if failure.class == FailureClass::NotKept => {
-                hosted.held_back = Some(HeldBack {
-                    message: failure.message.clone(),
-                    at: now,
-                });
+                hosted.note_held_back(failure.message.clone(), now);
             }
-            None if hosted.held_back.is_some() => {
+            None if hosted.held_back(now).is_some() => {
                 let target = &executed.target;
                 let served = mapping.and_then(|it| it.by_kind(&target.api_version, &target.kind));
                 let rules = &hosted.settings.undo;
                 if deletes(&executed) && served.is_some_and(|it| rules.keeps(&it.resource)) {
-                    hosted.held_back = None;
+                    hosted.end_held_back();
                 }
             }
             _ => {}
@@ -59,8 +42,7 @@ impl<G: Clone> Machine<G> {
         if !self.has_journal() {
             return Some(NotKept::NoJournal.to_string());
         }
-        let last = hosted.held_back.as_ref()?;
-        (now.since(last.at) < HELD_BACK_FOR).then(|| last.message.clone())
+        hosted.held_back(now).map(ToOwned::to_owned)
     }
 }
 
