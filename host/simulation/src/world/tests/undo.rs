@@ -74,7 +74,11 @@ fn storm(seed: u64) -> usize {
     let mut all = Vec::new();
     for _ in 0..80_u32 {
         let name = format!("map-{}", dice.below(5));
-        match objects.get(&name).filter(|one| exists(&world, one)).cloned() {
+        match objects
+            .get(&name)
+            .filter(|one| exists(&world, one))
+            .cloned()
+        {
             None => {
                 let created = create(&mut world, &name);
                 all.push(created.clone());
@@ -92,7 +96,9 @@ fn storm(seed: u64) -> usize {
                 }
             },
         }
-        let until = world.instant().after(Duration::from_millis(dice.below(300)));
+        let until = world
+            .instant()
+            .after(Duration::from_millis(dice.below(300)));
         while world.next(until).is_some() {}
     }
     let until = world.instant().after(MINUTE);
