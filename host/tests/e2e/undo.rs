@@ -37,6 +37,10 @@ impl Cluster {
         self.directory.path().join("journal")
     }
 
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
     fn host(&self, journal: bool) -> Process {
         let config = self.directory.path().join("davit.yaml");
         std::fs::write(&config, CONTROLLER).unwrap();
@@ -46,7 +50,8 @@ impl Cluster {
         if journal {
             command.arg("--journal").arg(self.journal());
         }
-        command.stderr(Stdio::null());
+        let log = std::fs::File::create(self.log()).unwrap();
+        command.stderr(Stdio::from(log));
         Process(command.spawn().unwrap())
     }
 
@@ -144,8 +149,10 @@ fn without_a_journal_nothing_is_deleted_that_has_to_be_kept() {
     let cluster = Cluster::start();
     let before = cluster.pods().len();
     let host = cluster.host(false);
-    // The quarantine of orphans is 500 ms, and a period one second.
-    std::thread::sleep(std::time::Duration::from_secs(5));
+    let said = || std::fs::read_to_string(cluster.log()).unwrap();
+    until("deletions are held back", || {
+        said().contains("spec.undo could not keep the object: the host keeps no journal")
+    });
     assert_eq!(cluster.pods().len(), before);
     assert_eq!(host.terminate(), 0);
     assert_eq!(cluster.sim.terminate(), 0);
