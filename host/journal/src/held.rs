@@ -5,9 +5,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 use crate::Error;
+use crate::storage::FILE_MODE;
 
 /// The name of the file: a line for each segment, with its sequence number and the time.
 const NAME: &str = "held";
@@ -83,7 +85,9 @@ impl HeldSegments {
             let _ = writeln!(text, "{sequence} {until}");
         }
         let next = directory.join(NEXT);
-        let mut file = File::create(&next)?;
+        let mut options = File::options();
+        options.write(true).create(true).truncate(true);
+        let mut file = options.mode(FILE_MODE).open(&next)?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
         fs::rename(&next, directory.join(NAME))?;
