@@ -24,7 +24,7 @@ pub(super) struct Batch {
 /// An object on its way to the thread.
 pub(super) struct Keep {
     pub(super) record: Record,
-    pub(super) keep_for: Duration,
+    pub(super) stays_for: Duration,
     /// Answered once the disk has the entry.
     pub(super) answer: oneshot::Sender<Result<(), NotKept>>,
 }

@@ -23,7 +23,7 @@ impl ObjectKeeper {
     pub(crate) async fn keep(&self, now: Now, kept: KeptEntry) -> Result<(), NotKept> {
         let (answer, answered) = oneshot::channel();
         let keep = Keep {
-            keep_for: kept.keep_for,
+            stays_for: kept.keep_for,
             record: Record {
                 now,
                 entry: Entry::Kept(Box::new(kept)),

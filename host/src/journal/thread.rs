@@ -162,7 +162,7 @@ impl Recording {
 
     fn append_kept(&mut self, keep: &Keep) -> Result<(), NotKept> {
         self.is_dirty = true;
-        let until = micros(keep.record.now).saturating_add(micros_of(keep.keep_for));
+        let until = micros(keep.record.now).saturating_add(micros_of(keep.stays_for));
         let appended =
             append(&mut self.writer, &keep.record).and_then(|()| self.writer.hold(until));
         appended.map_err(|error| match error {

@@ -8,6 +8,7 @@ mod text;
 
 use anyhow::{Context as _, Result, anyhow};
 use davit_core::journal::KeptEntry;
+use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -113,7 +114,7 @@ fn read(arguments: &RestoreArguments) -> Result<Copies> {
     let reader = open(&arguments.journal).with_context(refused)?;
     let uid = arguments.uid.as_deref();
     let wanted = ObjectQuery::new(&arguments.kind, &arguments.name, uid);
-    let until = arguments.at.map_or(i64::MAX, |at| at.as_microsecond());
+    let until = arguments.at.map_or(i64::MAX, Timestamp::as_microsecond);
     Copies::read(&reader, &wanted, uid, until).with_context(refused)
 }
 
