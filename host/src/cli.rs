@@ -3,6 +3,7 @@
 mod examples;
 mod journal;
 mod observe;
+mod restore;
 mod tools;
 mod why;
 
@@ -23,6 +24,7 @@ pub use journal::{
     JournalToolArguments, JournalVerifyArguments, RecordArguments, ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
+pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{
     CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
     VersionArguments,
@@ -123,6 +125,9 @@ pub enum Command {
     /// Shows the decisions about an object, from a recorded journal.
     #[command(after_long_help = examples::WHY)]
     Why(WhyArguments),
+    /// Shows an object that was kept before its deletion, or creates it again.
+    #[command(after_long_help = examples::RESTORE)]
+    Restore(RestoreArguments),
     /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
+use davit_core::undo::UndoRules;
 use davit_engine::{Limits, Module};
 use serde_json::{Value, json};
 
@@ -53,7 +54,11 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
         davit: rbac::DAVIT,
         own: arguments.service_account.as_deref(),
     };
-    let roles = rbac::roles(&rbac::needs(manifest), &accounts);
+    let undo = UndoRules {
+        kinds: arguments.undo.clone(),
+        ..UndoRules::default()
+    };
+    let roles = rbac::roles(&rbac::needs_with_undo(manifest, &undo), &accounts);
     let roles = roles.iter().map(|role| serialized(role, Format::Yaml));
     let roles = roles.collect::<Result<Vec<String>>>()?;
     out(&roles.join("\n---\n"))

@@ -4,6 +4,8 @@
 //! thread encodes and writes them. What the disk does not take, or not fast enough, is dropped
 //! and counted. The journal then records again after a pause, from a new keyframe on.
 
+mod delivery;
+mod keeper;
 mod origin;
 mod queue;
 mod thread;
@@ -19,6 +21,7 @@ use jiff::Timestamp;
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 
+pub(crate) use keeper::ObjectKeeper;
 pub(crate) use origin::SegmentOrigin;
 pub(crate) use queue::JournalQueue;
 

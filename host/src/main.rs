@@ -82,6 +82,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Replay(arguments) => commands::replay(arguments).await,
         Command::Backtest(arguments) => Box::pin(commands::backtest(*arguments)).await,
         Command::Why(arguments) => commands::why(&arguments),
+        Command::Restore(arguments) => Box::pin(commands::restore(arguments)).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
         Command::Completion(arguments) => commands::completion(&arguments),

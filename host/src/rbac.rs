@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use davit_core::manifest::{Manifest, Permission, Source};
+use davit_core::undo::UndoRules;
 use serde_json::{Value, json};
 
 /// Davit's own ServiceAccount, as `deploy/base` names it.
@@ -74,6 +75,31 @@ pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     let permissions = permissions.filter(|one| **one != Permission::of_events());
     let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
     reads.chain(asked).collect()
+}
+
+/// The same, with what the host reads to keep objects for undo.
+#[must_use]
+pub fn needs_with_undo(manifest: &Manifest, undo: &UndoRules) -> BTreeSet<Need> {
+    let mut all = needs(manifest);
+    let watched = watched(manifest);
+    let reads = undo.reads(manifest).into_iter().map(|resource| {
+        let namespaces = watched
+            .get(&resource)
+            .map(|all| all.iter().collect::<Vec<_>>());
+        let namespace = match namespaces.as_deref() {
+            Some([namespace]) if !namespace.is_empty() => Some((*namespace).clone()),
+            _ => None,
+        };
+        let (group, resource) = resource;
+        Need {
+            namespace,
+            group,
+            resource,
+            verb: "get".to_owned(),
+        }
+    });
+    all.extend(reads);
+    all
 }
 
 /// The resources that a guest watches, and their namespaces; the empty one stands

@@ -31,11 +31,13 @@ pub enum FailureClass {
     Unmappable,
     /// The host's gate did not admit the plan.
     RefusedByGate,
+    /// The target was not deleted, because it could not be kept for undo.
+    NotKept,
 }
 
 impl FailureClass {
     /// Every class, in declaration order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::NotFound,
         Self::Conflict,
         Self::UidMismatch,
@@ -47,6 +49,7 @@ impl FailureClass {
         Self::Timeout,
         Self::Unmappable,
         Self::RefusedByGate,
+        Self::NotKept,
     ];
 
     /// The name used in `wit/`, in logs and as a metric label.
@@ -64,6 +67,7 @@ impl FailureClass {
             Self::Timeout => "timeout",
             Self::Unmappable => "unmappable",
             Self::RefusedByGate => "refused-by-gate",
+            Self::NotKept => "not-kept",
         }
     }
 

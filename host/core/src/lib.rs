@@ -54,5 +54,6 @@ pub mod time;
 mod times;
 pub mod traffic;
 pub mod trust;
+pub mod undo;
 pub mod untrusted;
 pub mod watch;

@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::held::HeldSegments;
 use crate::segment::SegmentFile;
 use crate::storage::{FILE_MODE, Storage, create_directory};
 use crate::{Cause, Cut, Error};
@@ -70,6 +71,8 @@ pub(crate) struct Directory {
     segments: VecDeque<Listing>,
     next_sequence: u64,
     removed: u64,
+    held: HeldSegments,
+    removed_held: u64,
 }
 
 impl Directory {
@@ -79,12 +82,16 @@ impl Directory {
         let lock = lock(path)?;
         let segments = VecDeque::from(list(path)?);
         let last = segments.back().map_or(0, |last| last.sequence);
+        let mut held = HeldSegments::read(path)?;
+        held.retain(|sequence| segments.iter().any(|one| one.sequence == sequence));
         let directory = Self {
             path: path.to_owned(),
             _lock: lock,
             segments,
             next_sequence: last.saturating_add(1),
             removed: 0,
+            held,
+            removed_held: 0,
         };
         directory.refuse_other_versions()?;
         Ok(directory)
@@ -117,6 +124,16 @@ impl Directory {
     /// How many segments were removed by age or size.
     pub(crate) fn removed(&self) -> u64 {
         self.removed
+    }
+
+    /// How many segments were removed by size that were held for longer.
+    pub(crate) fn removed_held(&self) -> u64 {
+        self.removed_held
+    }
+
+    /// Keeps a segment until this time, unless the directory becomes too large.
+    pub(crate) fn hold(&mut self, sequence: u64, until: i64) -> Result<(), Error> {
+        self.held.hold(&self.path, sequence, until)
     }
 
     fn refuse_other_versions(&self) -> Result<(), Error> {
@@ -155,15 +172,17 @@ impl Directory {
         Ok((bytes > 0 || end == 0).then_some(Cut { path, bytes }))
     }
 
-    /// Removes each segment whose successor started before `oldest`: all in it is older.
+    /// Removes each segment whose successor started before `oldest`: all in it is older. Ends at
+    /// the first one that is held.
     pub(crate) fn remove_older(
         &mut self,
         storage: &mut impl Storage,
         oldest: i64,
+        now: i64,
     ) -> Result<Vec<PathBuf>, Error> {
         let mut removed = Vec::new();
         let is_old = |second: &Listing| second.start < oldest;
-        while self.segments.get(1).is_some_and(is_old) {
+        while self.segments.get(1).is_some_and(is_old) && !self.is_first_held(now) {
             removed.extend(self.remove_first(storage)?);
         }
         Ok(removed)
@@ -176,12 +195,19 @@ impl Directory {
         storage: &mut impl Storage,
         bytes: u64,
         least: usize,
+        now: i64,
     ) -> Result<Vec<PathBuf>, Error> {
         let mut removed = Vec::new();
         while self.segments.len() > least && self.bytes() > bytes {
+            self.removed_held += u64::from(self.is_first_held(now));
             removed.extend(self.remove_first(storage)?);
         }
         Ok(removed)
+    }
+
+    fn is_first_held(&self, now: i64) -> bool {
+        let first = self.segments.front();
+        first.is_some_and(|first| self.held.holds(first.sequence, now))
     }
 
     fn remove_first(&mut self, storage: &mut impl Storage) -> Result<Option<PathBuf>, Error> {
@@ -195,6 +221,7 @@ impl Directory {
             _ => {}
         }
         self.removed += 1;
+        self.held.forget(first.sequence);
         Ok(self.segments.pop_front().map(|first| first.path))
     }
 }

@@ -5,7 +5,7 @@
 
 use crc32fast::Hasher;
 
-use crate::{Entry, Part};
+use crate::{Entry, Error, Part};
 
 /// The version of the format that this crate writes. It reads the earlier ones too.
 pub const VERSION: u32 = 2;
@@ -534,4 +534,22 @@ impl BlockRecord {
         }
         Some(record)
     }
+}
+
+/// Fails if an entry is larger than the format allows.
+pub(crate) fn check_entry(objects: &[&str], payload: &[u8]) -> Result<(), Error> {
+    check_size("the entry's list of objects", objects.len(), MAX_OBJECTS)?;
+    for object in objects {
+        check_size("the uid of an object", object.len(), MAX_OBJECT)?;
+    }
+    let all: usize = objects.iter().map(|object| object.len() + 2).sum();
+    check_size("the entry", all + payload.len(), MAX_ENTRY)
+}
+
+/// Fails if a size exceeds its limit.
+pub(crate) fn check_size(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
+    if size > limit {
+        return Err(Error::TooLarge { what, size, limit });
+    }
+    Ok(())
 }

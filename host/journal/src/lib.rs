@@ -12,6 +12,7 @@
 
 mod directory;
 mod format;
+mod held;
 mod parts;
 mod reader;
 mod segment;

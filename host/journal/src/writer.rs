@@ -13,8 +13,8 @@ use zstd::zstd_safe::compress_bound;
 use crate::directory::{Directory, Listing, file_name};
 use crate::format::{
     BlockRecord, CHUNK, CHUNK_HEADER, ChunkHeader, FIRST, Header, INDEX, KEYFRAME, KEYFRAME_END,
-    MAX_ENTRY, MAX_INDEX, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, MAX_WINDOW_LOG, Piece, Span,
-    Trailer, fingerprint, put_entry,
+    MAX_INDEX, MAX_METADATA, MAX_WINDOW_LOG, Piece, Span, Trailer, check_entry, check_size,
+    fingerprint, put_entry,
 };
 use crate::parts::pieces;
 use crate::storage::{Files, Storage};
@@ -70,6 +70,8 @@ pub struct Totals {
     pub written_bytes: u64,
     /// Segments that were removed by age or size.
     pub removed: u64,
+    /// Those of them that were held for longer ([`Writer::hold`]): the directory was too large.
+    pub removed_held: u64,
     /// The segments of the directory.
     pub segments: u64,
     /// The size of all segments, in bytes.
@@ -88,6 +90,8 @@ pub struct Writer<S: Storage = Files> {
     /// What a failed operation left behind, and the disk did not let cut.
     leftover: Option<Leftover>,
     totals: Totals,
+    /// The last time that the caller gave.
+    now: i64,
 }
 
 /// The segment that is being written.
@@ -160,6 +164,7 @@ impl<S: Storage> Writer<S> {
             open: None,
             leftover: None,
             totals: Totals::default(),
+            now,
         };
         let cut = writer.directory.cut_tail(&mut writer.storage)?;
         let removed = writer.remove_old(now)?;
@@ -186,9 +191,10 @@ impl<S: Storage> Writer<S> {
     /// is its keyframe, until [`Writer::end_keyframe`]. `metadata` says who records; readers get
     /// it as it is.
     pub fn start_segment(&mut self, now: i64, metadata: &[u8]) -> Result<(), Error> {
-        limit("the metadata", metadata.len(), MAX_METADATA)?;
+        check_size("the metadata", metadata.len(), MAX_METADATA)?;
         self.finish()?;
         self.clear_leftover()?;
+        self.now = now;
         self.remove_old(now)?;
         let sequence = self.directory.take_sequence();
         let path = self.directory.path().join(file_name(sequence, now));
@@ -208,6 +214,7 @@ impl<S: Storage> Writer<S> {
     /// reaches the file with the next flush, or when enough has come together.
     pub fn append(&mut self, time: i64, objects: &[&str], payload: &[u8]) -> Result<(), Error> {
         check_entry(objects, payload)?;
+        self.now = time;
         self.attempt(|writer, segment| {
             let mut pieces = pieces(objects, payload);
             pieces.try_for_each(|piece| writer.push(segment, time, objects, piece))
@@ -230,6 +237,14 @@ impl<S: Storage> Writer<S> {
             segment.end_block();
         }
         Ok(())
+    }
+
+    /// Keeps the open segment until this time, whatever its age, also by later writers of the
+    /// directory. The limit of the directory's size still holds. Segments are removed in their
+    /// order, so later ones stay too.
+    pub fn hold(&mut self, until: i64) -> Result<(), Error> {
+        let segment = self.open.as_ref().ok_or(Error::NoSegment)?;
+        self.directory.hold(segment.sequence, until)
     }
 
     /// The keyframe is complete: what follows are entries as they come. The keyframe is synced to
@@ -269,6 +284,7 @@ impl<S: Storage> Writer<S> {
         let open = self.open.as_ref();
         Totals {
             removed: self.directory.removed(),
+            removed_held: self.directory.removed_held(),
             segments: self.directory.len() as u64 + u64::from(open.is_some()),
             bytes: self.directory.bytes() + open.map_or(0, |segment| segment.length),
             ..self.totals
@@ -379,7 +395,8 @@ impl<S: Storage> Writer<S> {
         self.totals.entries += u64::from(header.entries);
         segment.note_chunk(&header);
         let rest = self.settings.total_bytes.saturating_sub(segment.length);
-        let removed = self.directory.remove_surplus(&mut self.storage, rest, 0);
+        let (storage, now) = (&mut self.storage, self.now);
+        let removed = self.directory.remove_surplus(storage, rest, 0, now);
         removed.map(drop)
     }
 
@@ -457,9 +474,9 @@ impl<S: Storage> Writer<S> {
     fn remove_old(&mut self, now: i64) -> Result<Vec<PathBuf>, Error> {
         let oldest = now.saturating_sub(micros(self.settings.max_age));
         let (directory, storage) = (&mut self.directory, &mut self.storage);
-        let mut removed = directory.remove_older(storage, oldest)?;
+        let mut removed = directory.remove_older(storage, oldest, now)?;
         let total = self.settings.total_bytes;
-        removed.extend(directory.remove_surplus(storage, total, 1)?);
+        removed.extend(directory.remove_surplus(storage, total, 1, now)?);
         Ok(removed)
     }
 }
@@ -573,21 +590,6 @@ fn compress(encoder: &mut Encoder<'_>, raw: &[u8], into: &mut Vec<u8>) -> io::Re
         }
         into.reserve(1 << 10);
     }
-}
-
-fn check_entry(objects: &[&str], payload: &[u8]) -> Result<(), Error> {
-    limit("the entry's list of objects", objects.len(), MAX_OBJECTS)?;
-    for object in objects {
-        limit("the uid of an object", object.len(), MAX_OBJECT)?;
-    }
-    limit("the entry", payload.len(), MAX_ENTRY)
-}
-
-fn limit(what: &'static str, size: usize, limit: usize) -> Result<(), Error> {
-    if size > limit {
-        return Err(Error::TooLarge { what, size, limit });
-    }
-    Ok(())
 }
 
 fn size(length: usize) -> u32 {

@@ -208,6 +208,16 @@ Examples:
   # The last two hours, for a program
   davit why node worker-3 --journal /var/lib/davit/journal --from 2h --output json";
 
+pub(super) const RESTORE: &str = "\
+Examples:
+  davit restore pod default/web-0 --journal /var/lib/davit/journal
+
+  # Creates it
+  davit restore pod default/web-0 --journal /var/lib/davit/journal --apply
+
+  # The copy of two hours ago, for a program
+  davit restore pod default/web-0 --journal /var/lib/davit/journal --at 2h --output json";
+
 pub(super) const INSPECT: &str = "\
 Examples:
   davit inspect podgc.wasm

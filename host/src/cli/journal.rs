@@ -261,7 +261,7 @@ pub enum BacktestFormat {
 }
 
 /// A time, or how long ago it was.
-fn time(text: &str) -> Result<Timestamp, String> {
+pub(super) fn time(text: &str) -> Result<Timestamp, String> {
     if let Ok(HumanDuration(ago)) = text.parse() {
         let time = Timestamp::now().checked_sub(ago);
         return time.map_err(|_| format!("\"{text}\" ago is no time"));

@@ -4,7 +4,9 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use clap_complete::Shell;
+use davit_core::undo::UndoKind;
 
+use super::restore::undo_kind;
 use super::{ClusterArguments, NamespaceArgument, Output};
 
 /// `davit get`
@@ -127,6 +129,10 @@ pub struct InspectArguments {
     /// reads and writes [default: Davit's own account]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub service_account: Option<String>,
+    /// With --rbac: resource that spec.undo.kinds names, such as pods or
+    /// deployments.apps; may be repeated.
+    #[arg(long, value_name = "RESOURCE", requires = "rbac", value_parser = undo_kind)]
+    pub undo: Vec<UndoKind>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,

@@ -4,7 +4,8 @@
 //! and `grant --apply` read the Controller, fail if the request does not fit its state, write one
 //! change, and wait until the running host has acted on it. `get`, `history`,
 //! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`,
-//! `replay`, `backtest` and `why` read a directory, and need no cluster.
+//! `replay`, `backtest` and `why` read a directory, and need no cluster. `restore` reads one, and
+//! creates an object with `--apply`.
 
 pub mod answer;
 pub mod backtest;
@@ -17,6 +18,7 @@ pub(crate) mod journal;
 pub(crate) mod print;
 pub mod replay;
 pub mod requests;
+mod restore;
 mod server;
 pub mod stop;
 mod tree;
@@ -50,6 +52,7 @@ use history::Rollback;
 pub use journal::journal;
 pub(crate) use replay::repeat;
 pub use replay::replay;
+pub use restore::restore;
 pub use version::version;
 pub use why::why;
 

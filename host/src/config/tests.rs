@@ -129,7 +129,7 @@ const ENTRIES: &[(&str, &str)] = &[
     (
         "colour: red",
         "colour: unknown field, expected one of module, mode, config, permissions, \
-             guardrails, limits, rollout, serviceAccountName",
+             guardrails, limits, rollout, serviceAccountName, undo",
     ),
     (
         "mode: Enforced",
@@ -261,6 +261,10 @@ const ENTRIES: &[(&str, &str)] = &[
     (
         "serviceAccountName: [a]",
         "serviceAccountName: expected text, found a list",
+    ),
+    (
+        "undo: {kinds: [{resource: pods/status}]}",
+        "undo.kinds[0].resource: expected a resource without a subresource, such as pods",
     ),
 ];
 

@@ -2,21 +2,26 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
 use davit_cluster::term::Term;
-use davit_cluster::write::Writer;
-use davit_core::controller::ControllerId;
+use davit_cluster::write::{Keeper, Writer};
+use davit_core::controller::{ControllerId, DecisionId};
 use davit_core::events::Decision;
+use davit_core::journal::KeptEntry;
 use davit_core::machine::{Execute, Input};
+use davit_core::plan::Plan;
 use davit_core::request::plan::broken_off;
+use davit_core::undo::{KeptObject, NotKept};
 use tokio::sync::{mpsc, watch};
 
 use super::decision::DecisionNames;
 use super::message::Message;
 use super::traces::PlanTrace;
+use crate::journal::ObjectKeeper;
 use crate::tasks::caught;
 
 /// Executes plans, each in a task of its own.
@@ -25,6 +30,8 @@ pub(super) struct Executor {
     recorder: Recorder,
     names: DecisionNames,
     inbox: mpsc::UnboundedSender<Message>,
+    /// None if nothing is recorded.
+    keeper: Option<ObjectKeeper>,
     /// Withdraws the plans of a controller that have not started.
     withdrawals: BTreeMap<ControllerId, watch::Sender<()>>,
 }
@@ -35,12 +42,14 @@ impl Executor {
         recorder: Recorder,
         names: DecisionNames,
         inbox: mpsc::UnboundedSender<Message>,
+        keeper: Option<ObjectKeeper>,
     ) -> Self {
         Self {
             api,
             recorder,
             names,
             inbox,
+            keeper,
             withdrawals: BTreeMap::new(),
         }
     }
@@ -55,10 +64,20 @@ impl Executor {
             plan,
             records_events,
             mapping,
+            undo,
         } = execute;
         let recorder = self.recorder.clone();
         let api = self.api.journaled(trace.as_ref().map(PlanTrace::journal));
         let writer = Writer::new(&api, recorder, &controller, account.as_ref());
+        let writer = writer.with_undo(undo);
+        let keeper = PlanKeeper {
+            api: api.clone(),
+            keeper: self.keeper.clone(),
+            controller: controller.clone(),
+            revision: Arc::clone(&revision),
+            decision,
+            plan: Arc::clone(&plan),
+        };
         let decision = records_events.then(|| Decision {
             controller,
             revision: revision.to_string(),
@@ -68,7 +87,7 @@ impl Executor {
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let decision = decision.as_ref();
-            let executed = writer.execute(&mapping, &plan, decision, withdrawal, &term);
+            let executed = writer.execute(&mapping, &plan, decision, &keeper, withdrawal, &term);
             let executed = caught(executed).await;
             let (outcome, took) =
                 executed.unwrap_or_else(|panic| (broken_off(&plan, &panic), Duration::ZERO));
@@ -105,5 +124,40 @@ impl Executor {
                 pending::<()>().await;
             }
         }
+    }
+}
+
+/// Keeps the target of a plan.
+struct PlanKeeper {
+    api: Api,
+    keeper: Option<ObjectKeeper>,
+    controller: String,
+    revision: Arc<str>,
+    decision: DecisionId,
+    plan: Arc<Plan>,
+}
+
+impl Keeper for PlanKeeper {
+    async fn keep(&self, object: KeptObject) -> Result<(), NotKept> {
+        let Some(keeper) = &self.keeper else {
+            return Err(NotKept::NoJournal);
+        };
+        let KeptObject {
+            target,
+            resource,
+            keep_for,
+            object,
+        } = object;
+        let entry = KeptEntry {
+            controller: self.controller.clone(),
+            revision: Arc::clone(&self.revision),
+            decision: self.decision,
+            reason: self.plan.reason.clone(),
+            target,
+            resource,
+            keep_for,
+            object,
+        };
+        keeper.keep(self.api.clock().now(), entry).await
     }
 }

@@ -103,6 +103,7 @@ impl Task {
             // The task may have ended.
             journal.start(move || drop(inbox.send(Message::Keyframe)))
         });
+        let keeper = journal.as_ref().map(JournalQueue::keeper);
         Self {
             leases,
             terms,
@@ -128,7 +129,13 @@ impl Task {
                 running: BTreeMap::new(),
             },
             caller: Caller::new(api.clone(), names.clone(), inbox.clone()),
-            executor: Executor::new(api.clone(), recorder.clone(), names.clone(), inbox.clone()),
+            executor: Executor::new(
+                api.clone(),
+                recorder.clone(),
+                names.clone(),
+                inbox.clone(),
+                keeper,
+            ),
             traces: options
                 .traces
                 .map(|queue| Traces::new(names.clone(), queue)),
@@ -180,6 +187,8 @@ impl Task {
         if let Some(traces) = &mut self.traces {
             traces.stop(self.api.clock().instant());
         }
+        // It can pass objects to the journal's thread, which ends when nobody can.
+        drop(self.executor);
         if let Some(journal) = self.journal {
             journal.close().await;
         }

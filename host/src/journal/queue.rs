@@ -9,6 +9,8 @@ use davit_core::journal::JournalItem;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::delivery::{Batch, Delivery};
+use super::keeper::ObjectKeeper;
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
@@ -25,19 +27,12 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Passes entries to the thread. It never waits.
 pub(crate) struct JournalQueue {
-    pub(super) batches: Sender<Batch>,
+    pub(super) deliveries: Sender<Delivery>,
     pub(super) state: Arc<QueueState>,
     pub(super) metrics: JournalMetrics,
     pub(super) health: Arc<Health>,
     /// Answered when the thread has closed the journal.
     pub(super) closed: oneshot::Receiver<()>,
-}
-
-/// Entries of one turn of the driver.
-pub(super) struct Batch {
-    pub(super) items: Vec<JournalItem>,
-    /// Whether entries before it were dropped. Then it starts with a keyframe.
-    pub(super) follows_gap: bool,
 }
 
 /// What the task and the thread know of the queue.
@@ -105,11 +100,16 @@ impl JournalQueue {
         }
         let follows_gap = self.state.has_gap.swap(false, Ordering::Relaxed);
         let batch = Batch { items, follows_gap };
-        if self.batches.send(batch).is_err() {
+        if self.deliveries.send(Delivery::Batch(batch)).is_err() {
             // The thread has failed, which its own message reports.
             self.metrics.dropped(count);
             self.note_stop();
         }
+    }
+
+    /// Keeps objects before they are deleted.
+    pub(crate) fn keeper(&self) -> ObjectKeeper {
+        ObjectKeeper(self.deliveries.clone())
     }
 
     /// Nothing is recorded until the thread says otherwise.
@@ -120,7 +120,7 @@ impl JournalQueue {
 
     /// Waits until the thread has written everything and closed the segment.
     pub(crate) async fn close(self) {
-        drop(self.batches);
+        drop(self.deliveries);
         if timeout(CLOSE_WITHIN, self.closed).await.is_err() {
             tracing::warn!("the journal is not closed: the disk does not answer in time");
         }
@@ -138,17 +138,24 @@ mod tests {
     use super::*;
     use crate::metrics::HostMetrics;
 
-    fn queue() -> (JournalQueue, mpsc::Receiver<Batch>, oneshot::Sender<()>) {
-        let (batches, received) = mpsc::channel();
+    fn queue() -> (JournalQueue, mpsc::Receiver<Delivery>, oneshot::Sender<()>) {
+        let (deliveries, received) = mpsc::channel();
         let (done, closed) = oneshot::channel();
         let queue = JournalQueue {
-            batches,
+            deliveries,
             state: Arc::default(),
             metrics: HostMetrics::new().unwrap().journal,
             health: Arc::default(),
             closed,
         };
         (queue, received, done)
+    }
+
+    fn batch(received: &mpsc::Receiver<Delivery>) -> Option<Batch> {
+        match received.try_recv() {
+            Ok(Delivery::Batch(batch)) => Some(batch),
+            _ => None,
+        }
     }
 
     fn records(count: usize) -> Vec<JournalItem> {
@@ -176,18 +183,18 @@ mod tests {
         queue.send(full());
         queue.send(records(1));
         assert!(queue.state.has_gap() && queue.health.is_journal_stopped());
-        let first = received.try_recv().unwrap();
+        let first = batch(&received).unwrap();
         queue.state.leave(bytes(&first.items));
         assert!(queue.state.is_empty() && !first.follows_gap);
         queue.send(records(3));
-        assert!(received.try_recv().is_err(), "they fit to nothing");
+        assert!(batch(&received).is_none(), "they fit to nothing");
         let mut machine = Machine::<()>::new(Now::default());
         machine.start_journal(Now::default());
         let mut items = records(3);
         items.extend(machine.take_journal());
         items.extend(records(2));
         queue.send(items);
-        let next = received.try_recv().unwrap();
+        let next = batch(&received).unwrap();
         assert!(next.follows_gap && !queue.state.has_gap());
         assert!(matches!(next.items[0], JournalItem::Keyframe(_)));
         assert_eq!(next.items.len(), 3);
@@ -201,6 +208,6 @@ mod tests {
         items.append(&mut full());
         let count = items.len();
         queue.send(items);
-        assert_eq!(received.try_recv().unwrap().items.len(), count);
+        assert_eq!(batch(&received).unwrap().items.len(), count);
     }
 }

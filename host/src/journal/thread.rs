@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use davit_cluster::api::chain;
 use davit_core::journal::{Entry, JournalItem, Keyframe, Record, encode};
 use davit_core::time::Now;
+use davit_core::undo::NotKept;
 use davit_journal::{Error, MAX_OBJECT, MAX_OBJECTS, Writer};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
 use super::Journal;
+use super::delivery::{Batch, Delivery, Keep};
 use super::origin::SegmentOrigin;
-use super::queue::{Batch, JournalQueue, QueueState};
+use super::queue::{JournalQueue, QueueState};
 use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
@@ -24,6 +26,8 @@ const FLUSH_PERIOD: Duration = Duration::from_secs(1);
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause. A journal that has recorded for longer starts with the first one again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
+/// How many deliveries are handled before the objects among them are flushed.
+const MOST_AT_ONCE: usize = 64;
 /// How long the driver may take to add a keyframe.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 
@@ -39,7 +43,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         metrics,
         health,
     } = journal;
-    let (batches, received) = mpsc::channel();
+    let (deliveries, received) = mpsc::channel();
     let (done, closed) = oneshot::channel();
     let state = Arc::new(QueueState::default());
     let now = Instant::now();
@@ -57,9 +61,11 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         is_continuous: false,
         has_gap: false,
         is_dirty: false,
+        unanswered: Vec::new(),
         pause: FIRST_PAUSE,
         next_attempt: now,
         next_look: now,
+        removed_held: 0,
     };
     let thread = std::thread::Builder::new().name("journal".to_owned());
     let started = thread.spawn(move || {
@@ -68,7 +74,7 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
         let _ = done.send(());
     });
     let queue = JournalQueue {
-        batches,
+        deliveries,
         state,
         metrics,
         health,
@@ -102,18 +108,22 @@ struct Recording {
     has_gap: bool,
     /// Whether something was written that may not be on the disk.
     is_dirty: bool,
+    /// Who waits until the disk has the objects that were appended.
+    unanswered: Vec<oneshot::Sender<Result<(), NotKept>>>,
     pause: Duration,
     next_attempt: Instant,
     next_look: Instant,
+    /// The segments with kept objects whose removal was reported.
+    removed_held: u64,
 }
 
 impl Recording {
     /// Writes until the host stops, and closes the segment.
-    fn run(mut self, batches: &Receiver<Batch>) {
+    fn run(mut self, deliveries: &Receiver<Delivery>) {
         loop {
             let wait = self.next_look.saturating_duration_since(Instant::now());
-            match batches.recv_timeout(wait) {
-                Ok(batch) => self.batch(batch),
+            match deliveries.recv_timeout(wait) {
+                Ok(delivery) => self.deliver(delivery, deliveries),
                 Err(RecvTimeoutError::Timeout) => self.look_after(),
                 Err(RecvTimeoutError::Disconnected) => break,
             }
@@ -122,6 +132,52 @@ impl Recording {
             let error = chain(&error);
             tracing::warn!(error, "the journal's last segment cannot be closed");
         }
+    }
+
+    /// Handles a delivery, and what waits behind it, so that objects of several plans need one
+    /// flush.
+    fn deliver(&mut self, first: Delivery, deliveries: &Receiver<Delivery>) {
+        let waiting = deliveries.try_iter().take(MOST_AT_ONCE);
+        for delivery in std::iter::once(first).chain(waiting) {
+            match delivery {
+                Delivery::Batch(batch) => self.batch(batch),
+                Delivery::Keep(keep) => self.keep(*keep),
+            }
+        }
+        if !self.unanswered.is_empty() {
+            self.flush(true);
+        }
+    }
+
+    /// Appends an object that is about to be deleted. The answer follows the next flush.
+    fn keep(&mut self, keep: Keep) {
+        let result = if self.open_since.is_some() {
+            self.append_kept(&keep)
+        } else {
+            Err(NotKept::Stopped)
+        };
+        match result {
+            Ok(()) => self.unanswered.push(keep.answer),
+            Err(why) => {
+                self.metrics.dropped(1);
+                // The plan may be gone.
+                let _ = keep.answer.send(Err(why));
+            }
+        }
+    }
+
+    fn append_kept(&mut self, keep: &Keep) -> Result<(), NotKept> {
+        self.is_dirty = true;
+        let until = micros(keep.record.now).saturating_add(micros_of(keep.stays_for));
+        let appended =
+            append(&mut self.writer, &keep.record).and_then(|()| self.writer.hold(until));
+        appended.map_err(|error| match error {
+            Error::TooLarge { size, .. } => NotKept::TooLarge { bytes: size },
+            error => {
+                self.fail(&error);
+                NotKept::Failed(chain(&error))
+            }
+        })
     }
 
     fn batch(&mut self, batch: Batch) {
@@ -185,8 +241,8 @@ impl Recording {
             // The driver's task has reported it.
             self.next_attempt = now + FIRST_PAUSE;
         }
-        if self.is_dirty {
-            self.flush(now);
+        if self.is_dirty && self.open_since.is_some() {
+            self.flush(now >= self.next_sync);
         }
         let is_recording = self.open_since.is_some() && !self.has_gap;
         let is_due = if is_recording {
@@ -203,27 +259,32 @@ impl Recording {
         self.publish();
     }
 
-    /// Writes what was appended, and waits for the disk if that is due.
-    fn flush(&mut self, now: Instant) {
-        let syncs = now >= self.next_sync;
-        let is_open = self.open_since.is_some();
-        match is_open.then(|| self.writer.flush(syncs)) {
-            Some(Ok(())) if syncs => {
+    /// Writes what was appended. `syncs`: waits until the disk has it.
+    fn flush(&mut self, syncs: bool) {
+        match self.writer.flush(syncs) {
+            Ok(()) if syncs => {
                 self.metrics.synced();
-                self.next_sync = now + self.sync;
+                self.next_sync = Instant::now() + self.sync;
                 self.is_dirty = false;
+                for answer in self.unanswered.drain(..) {
+                    // The plan may be gone.
+                    let _ = answer.send(Ok(()));
+                }
             }
-            Some(Ok(())) => {}
-            Some(Err(error)) => {
+            Ok(()) => {}
+            Err(error) => {
                 self.fail(&error);
                 self.is_dirty = false;
             }
-            None => self.is_dirty = false,
         }
     }
 
     /// Nothing is recorded until the pause has ended and a keyframe comes.
     fn fail(&mut self, error: &Error) {
+        for answer in self.unanswered.drain(..) {
+            // The plan may be gone.
+            let _ = answer.send(Err(NotKept::Failed(chain(error))));
+        }
         let now = Instant::now();
         let recorded = self.open_since.take();
         let recorded = recorded.map_or(Duration::ZERO, |since| now.duration_since(since));
@@ -244,11 +305,20 @@ impl Recording {
         self.publish();
     }
 
-    fn publish(&self) {
+    fn publish(&mut self) {
         let is_recording = self.open_since.is_some() && !self.has_gap;
         self.metrics.set_recording(is_recording);
         self.health.set_journal_stopped(!is_recording);
         let totals = self.writer.totals();
+        if totals.removed_held > self.removed_held {
+            let segments = totals.removed_held - self.removed_held;
+            self.removed_held = totals.removed_held;
+            tracing::warn!(
+                segments,
+                "the journal's size limit has removed objects that spec.undo keeps for longer: \
+                 raise --journal-max-mib"
+            );
+        }
         self.metrics
             .set_totals(totals.entries, totals.written_bytes, totals.bytes);
     }
@@ -273,6 +343,7 @@ const fn is_state(entry: &Entry) -> bool {
             | Entry::Ruling(_)
             | Entry::Execution(_)
             | Entry::Stream(_)
+            | Entry::Kept(_)
     )
 }
 
@@ -294,6 +365,11 @@ fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
     let uids: Vec<String> = uids.collect();
     let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
     writer.append(micros(encoded.now), &uids, &encoded.payload)
+}
+
+/// A span in microseconds.
+fn micros_of(span: Duration) -> i64 {
+    i64::try_from(span.as_micros()).unwrap_or(i64::MAX)
 }
 
 /// Microseconds since the Unix epoch.

@@ -29,3 +29,4 @@ mod rollout;
 mod shutdown;
 mod streams;
 mod traces;
+mod undo;

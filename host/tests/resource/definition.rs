@@ -205,6 +205,7 @@ fn full() -> Value {
             "analysis": {"maxDisagreementPercent": 5, "window": "90s"},
         },
         "serviceAccountName": "podgc",
+        "undo": {"kinds": [{"group": "apps", "resource": "deployments"}], "for": "48h"},
     })
 }
 

@@ -11,18 +11,34 @@ use davit_core::controller::Outcome;
 use davit_core::events::Decision;
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
-use davit_core::request::plan::{PlanAction, PlanExecution};
+use davit_core::request::plan::{PlanAction, PlanExecution, Undo};
+use davit_core::undo::{KeptObject, NotKept};
 use futures::FutureExt as _;
 
 use crate::api::Api;
 use crate::events::Recorder;
 use crate::term::Term;
 
+/// Keeps objects before they are deleted.
+pub trait Keeper {
+    /// Writes an object that a plan deletes to the journal. Returns once the disk has it.
+    fn keep(&self, object: KeptObject) -> impl Future<Output = Result<(), NotKept>> + Send;
+}
+
+/// Without a journal, nothing is kept.
+impl Keeper for () {
+    async fn keep(&self, _: KeptObject) -> Result<(), NotKept> {
+        Err(NotKept::NoJournal)
+    }
+}
+
 /// Writes for one controller.
 #[derive(Clone)]
 pub struct Writer {
     api: Api,
     recorder: Recorder,
+    /// What is kept before it is deleted.
+    undo: Option<Undo>,
 }
 
 impl Writer {
@@ -33,7 +49,14 @@ impl Writer {
         Self {
             api: api.on_behalf_of(controller, account),
             recorder,
+            undo: None,
         }
+    }
+
+    /// Keeps what these rules name before it is deleted.
+    #[must_use]
+    pub fn with_undo(self, undo: Option<Undo>) -> Self {
+        Self { undo, ..self }
     }
 
     /// Waits for the turn of a plan and executes its steps in order, until one fails or the
@@ -46,11 +69,13 @@ impl Writer {
         mapping: &Arc<Mapping>,
         plan: &Arc<Plan>,
         decision: Option<&Decision>,
+        keeper: &impl Keeper,
         withdrawal: impl Future<Output = ()>,
         term: &Term,
     ) -> (Outcome, Duration) {
         let (clock, sender) = (self.api.clock(), self.api.sender().clone());
         let mut execution = PlanExecution::new(Arc::clone(plan), Arc::clone(mapping), sender);
+        execution = execution.with_undo(self.undo.clone());
         tokio::pin!(withdrawal);
         let mut next = execution.proceed();
         loop {
@@ -77,6 +102,10 @@ impl Writer {
                         self.recorder.record(&plan.target, &event, decision);
                     }
                     execution.proceed()
+                }
+                PlanAction::Keep(object) => {
+                    let kept = keeper.keep(*object).await;
+                    execution.handle_kept(kept)
                 }
                 PlanAction::EndTurn(permit) => {
                     drop(permit);

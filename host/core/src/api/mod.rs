@@ -13,6 +13,7 @@ mod rollout;
 mod spec;
 mod status;
 pub mod strict;
+mod undo;
 mod verify;
 
 pub use duration::HumanDuration;
@@ -28,4 +29,5 @@ pub use status::{
     RecentWritesStatus, RejectedStatus, RequestResult, RequestStatus, RevisionStatus,
     TrippedStatus,
 };
+pub use undo::UndoConfig;
 pub use verify::{AnyOfConfig, PublicKeyConfig, SignatureConfig, VerifyConfig};

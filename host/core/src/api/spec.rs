@@ -16,6 +16,7 @@ use super::module::ModuleConfig;
 use super::name::is_dns_subdomain;
 use super::rollout::RolloutConfig;
 use super::strict;
+use super::undo::UndoConfig;
 
 /// A controller that Davit runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -54,6 +55,9 @@ pub struct ControllerSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = SUBDOMAIN))]
     pub service_account_name: Option<String>,
+    /// The objects that are kept before the controller deletes them. If absent, none.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub undo: UndoConfig,
 }
 
 /// The pattern of a DNS subdomain, as of the names of most objects.
@@ -84,6 +88,7 @@ impl ControllerSpec {
             limits: LimitConfig::default(),
             rollout: RolloutConfig::default(),
             service_account_name: None,
+            undo: UndoConfig::default(),
         }
     }
 
@@ -113,6 +118,7 @@ impl ControllerSpec {
             );
             return Err(SpecError::new("serviceAccountName", reason));
         }
+        self.undo.check()?;
         self.limits.check()?;
         self.guardrails.check()?;
         self.rollout.check()
@@ -127,6 +133,7 @@ impl ControllerSpec {
             grant,
             guardrails: (&self.guardrails).into(),
             bounds: self.limits.into(),
+            undo: Arc::new((&self.undo).into()),
             ..Settings::default()
         }
     }

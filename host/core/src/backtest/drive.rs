@@ -247,7 +247,8 @@ impl<G: Clone> Backtest<G> {
             | Entry::KeyframeEnd
             | Entry::Failure { .. }
             | Entry::Unlisted(_)
-            | Entry::Stream(_) => {}
+            | Entry::Stream(_)
+            | Entry::Kept(_) => {}
         }
         Ok(())
     }

@@ -18,6 +18,7 @@ use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::time::Instant;
+use crate::undo::UndoRules;
 
 /// The number of plans of one item that are executed at the same time, unless the
 /// decision sets it.
@@ -90,6 +91,8 @@ pub struct Settings {
     pub dry_run_only: BTreeSet<String>,
     /// The most that the host keeps for each revision.
     pub bounds: Bounds,
+    /// What is kept before it is deleted.
+    pub undo: Arc<UndoRules>,
 }
 
 impl Settings {

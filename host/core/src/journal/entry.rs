@@ -13,7 +13,7 @@ use crate::digest::ModuleDigest;
 use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
-use crate::object::ObjectRef;
+use crate::object::{ApiResource, ObjectRef};
 use crate::plan::{Decision, Plan, QueueKey, WorkItem};
 use crate::queue::EnqueueReason;
 use crate::revision::CallLimits;
@@ -79,6 +79,8 @@ pub enum Entry {
     Execution(Box<ExecutionEntry>),
     /// The condition of a stream changed.
     Stream(StreamEntry),
+    /// An object was kept before a plan deletes it. It needs no other entry.
+    Kept(Box<KeptEntry>),
 }
 
 impl Entry {
@@ -94,6 +96,7 @@ impl Entry {
                 let live = answer.live.iter().map(|read| read.answer.bytes());
                 plans.map(Plan::bytes).chain(live).sum()
             }
+            Self::Kept(kept) => kept.object.len(),
             _ => 0,
         }
     }
@@ -234,6 +237,27 @@ pub struct ExecutionEntry {
     pub outcome: Outcome,
     /// How long it took, without the wait for its turn.
     pub took: Duration,
+}
+
+/// An object that was kept before its deletion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeptEntry {
+    /// The name of the controller that deletes it.
+    pub controller: String,
+    /// The name of the revision that decided the plan.
+    pub revision: Arc<str>,
+    /// The decision that the plan is a part of.
+    pub decision: DecisionId,
+    /// The reason of the plan.
+    pub reason: String,
+    /// The object, with its uid.
+    pub target: ObjectRef,
+    /// Its resource.
+    pub resource: ApiResource,
+    /// How long the journal has it at least.
+    pub keep_for: Duration,
+    /// The whole object, as JSON of the API server.
+    pub object: Vec<u8>,
 }
 
 /// The condition of a stream.

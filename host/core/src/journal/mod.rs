@@ -20,13 +20,14 @@
 //! | [`Entry::Ruling`] | the gate rules on a plan | the ruling |
 //! | [`Entry::Execution`] | a plan ends | its outcome, and how long it took |
 //! | [`Entry::Stream`] | a stream's condition changes | the condition |
+//! | [`Entry::Kept`] | before an object is deleted that [`crate::undo`] keeps | the whole object |
 //!
 //! A call has two entries, because the cache may change while it lasts: the first one says
 //! which state the guest read, the second one what it decided.
 //!
 //! **What a journal does not have.** The data of Secrets ([`crate::secrets`]): neither in
 //! the cache, nor in live reads, nor in what a plan writes to a Secret; a value that the guest
-//! copies elsewhere stays. The versions that heartbeats change alone: an answer has the
+//! copies elsewhere stays, and so does a Secret that `spec.undo` names. The versions that heartbeats change alone: an answer has the
 //! versions of its plans' targets, so that a guest that names the version of another object
 //! may get an older one when it decides again. What a guest read of its queues beyond
 //! [`SnapshotReads::MOST`] keys.
@@ -48,8 +49,8 @@ mod wire;
 
 pub use compare::{DecisionPart, Difference, compare, difference};
 pub use entry::{
-    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, Record,
-    RevisionEntry, RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
+    Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 pub use keyframe::{JournalItem, Keyframe};
 pub use profile::Profile;

@@ -235,7 +235,8 @@ impl Replay {
             | Entry::Failure { .. }
             | Entry::Ruling(_)
             | Entry::Execution(_)
-            | Entry::Stream(_) => {}
+            | Entry::Stream(_)
+            | Entry::Kept(_) => {}
         }
         Ok(())
     }

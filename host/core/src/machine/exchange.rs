@@ -16,6 +16,7 @@ use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::mapping::{Discovery, Mapping};
 use crate::plan::{Decision, Plan, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
+use crate::request::plan::Undo;
 use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::stream::{Batch, StreamId, StreamSpec};
@@ -187,4 +188,6 @@ pub struct Execute {
     pub records_events: bool,
     /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
+    /// What is kept before it is deleted; none for nothing.
+    pub undo: Option<Undo>,
 }

@@ -19,6 +19,9 @@ const NOT_PERMITTED: &str = "is forbidden: User ";
 /// How long a refused request counts: it is retried after thirty seconds, a controller's
 /// items one after the other.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
+/// How long a deletion that was held back counts, unless a later one succeeds: longer than the
+/// longest back-off of a queue.
+const HELD_BACK_FOR: Duration = Duration::from_mins(20);
 
 /// One controller.
 #[derive(Debug)]
@@ -42,6 +45,8 @@ pub(super) struct HostedController<G> {
     pub(super) account: Option<Account>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
+    /// The failure of the last deletion that was held back, and its time.
+    held_back: Option<(String, Instant)>,
     /// The first of them that the stable revision made and that is still refused, and when
     /// one was refused last.
     refusal: Option<(String, Instant)>,
@@ -69,6 +74,7 @@ impl<G> Default for HostedController<G> {
             recent: CountedWrites::default(),
             account: None,
             forbidden: 0,
+            held_back: None,
             refusal: None,
         }
     }
@@ -103,6 +109,22 @@ impl<G: Clone> HostedController<G> {
     pub(super) fn refusal(&self, now: Instant) -> Option<&str> {
         let (message, last) = self.refusal.as_ref()?;
         (now.since(*last) < REFUSED_FOR).then_some(message)
+    }
+
+    /// A deletion was held back.
+    pub(super) fn note_held_back(&mut self, message: String, now: Instant) {
+        self.held_back = Some((message, now));
+    }
+
+    /// Deletions are kept again.
+    pub(super) fn end_held_back(&mut self) {
+        self.held_back = None;
+    }
+
+    /// The failure of the last deletion, if it was held back.
+    pub(super) fn held_back(&self, now: Instant) -> Option<&str> {
+        let (message, at) = self.held_back.as_ref()?;
+        (now.since(*at) < HELD_BACK_FOR).then_some(message)
     }
 
     /// The watches of these revisions, each with its view.

@@ -24,6 +24,7 @@ mod reads;
 mod report;
 mod start;
 mod streams;
+mod undo;
 mod updates;
 mod work;
 
@@ -257,6 +258,7 @@ impl<G: Clone> Machine<G> {
 
     fn handle_outcome(&mut self, now: Instant, plan: PlanId, mut outcome: Outcome, took: Duration) {
         self.note_refusal(plan, &mut outcome, now);
+        self.note_held_back(plan, &outcome, now);
         if let Some(mapping) = self.mapping.clone()
             && let Some((name, hosted)) = find(&mut self.controllers, plan.controller)
             && let Some(controller) = &mut hosted.controller

@@ -14,7 +14,9 @@ use crate::gate::Mode;
 use crate::journal::Recorder;
 use crate::mapping::Mapping;
 use crate::plan::{Plan, Step};
+use crate::request::plan::Undo;
 use crate::time::Instant;
+use crate::undo::UndoRules;
 
 /// The effects that the driver has not taken yet, and the plans in execution.
 #[derive(Debug)]
@@ -127,6 +129,7 @@ impl<G: Clone> Outbox<G> {
                         plan,
                         records_events,
                         mapping: Arc::clone(mapping),
+                        undo: self.undo(&controller.settings().undo),
                     };
                     self.execute(execute);
                 }
@@ -178,6 +181,13 @@ impl<G: Clone> Outbox<G> {
         }
     }
 
+    fn undo(&self, rules: &Arc<UndoRules>) -> Option<Undo> {
+        (!rules.is_empty()).then(|| Undo {
+            rules: Arc::clone(rules),
+            has_journal: self.journal.is_some(),
+        })
+    }
+
     fn execute(&mut self, execute: Execute) {
         let executing = PlanInFlight {
             controller: execute.controller.clone(),
@@ -187,6 +197,11 @@ impl<G: Clone> Outbox<G> {
         };
         self.executing.insert(execute.id, executing);
         self.push(Effect::Execute(execute));
+    }
+
+    /// A plan in execution.
+    pub(super) fn plan(&self, plan: PlanId) -> Option<&Arc<Plan>> {
+        Some(&self.executing.get(&plan)?.plan)
     }
 
     /// The revision that decided a plan in execution.

@@ -92,13 +92,17 @@ fn is_left_out(_: &str) -> bool {
     Mutant::DeleteByName.is_active()
 }
 
-pub(super) fn delete_options<'a>(options: &'a DeleteOptions, uid: &'a str) -> DeleteBody<'a> {
+pub(super) fn delete_options<'a>(
+    options: &DeleteOptions,
+    uid: &'a str,
+    version: &'a str,
+) -> DeleteBody<'a> {
     DeleteBody {
         api_version: "v1",
         grace_period_seconds: options.grace_period_seconds,
         kind: "DeleteOptions",
         preconditions: Preconditions {
-            resource_version: &options.resource_version,
+            resource_version: version,
             uid,
         },
         propagation_policy: options
@@ -123,14 +127,10 @@ struct EvictionMeta<'a> {
     namespace: &'a str,
 }
 
-pub(super) fn eviction<'a>(
-    pod: &'a ObjectRef,
-    options: &'a DeleteOptions,
-    uid: &'a str,
-) -> EvictionBody<'a> {
+pub(super) fn eviction<'a>(pod: &'a ObjectRef, delete_options: DeleteBody<'a>) -> EvictionBody<'a> {
     EvictionBody {
         api_version: "policy/v1",
-        delete_options: delete_options(options, uid),
+        delete_options,
         kind: "Eviction",
         metadata: EvictionMeta {
             name: &pod.name,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::call::{Call, Course, Sender};
-use super::step::{Stage, StepAction, StepContext};
+use super::step::{Keeping, Stage, StepAction, StepContext};
 use super::{Attempt, Request, RequestError};
 use crate::controller::Outcome;
 use crate::expectation::WriteResult;
@@ -17,6 +17,11 @@ use crate::object::ObjectRef;
 use crate::plan::{Event, Plan, Step};
 use crate::time::Instant;
 use crate::traffic::{TurnRequest, Urgency};
+use crate::undo::{KeptObject, NotKept, UndoRules};
+
+/// How often the target of one step is read and kept. A deletion names the version that was
+/// kept; if the object has changed since, it is kept again.
+const MOST_KEPT: u32 = 4;
 
 /// A plan in execution: it waits for its turn, starts if the host still leads the
 /// controller, and executes its steps. It never has more than one request under way.
@@ -29,6 +34,12 @@ pub struct PlanExecution<P> {
     mapping: Arc<Mapping>,
     sender: Sender,
     field_manager: String,
+    /// What is kept before it is deleted; none for nothing.
+    undo: Option<Undo>,
+    /// The version of the step's target that was kept.
+    kept: Option<String>,
+    /// How often the step's target was read and kept.
+    times_kept: u32,
     state: State,
     /// The permit of the turn, until the first request uses it.
     course: Course<P>,
@@ -39,6 +50,15 @@ pub struct PlanExecution<P> {
     outcome: Outcome,
 }
 
+/// What is kept before it is deleted.
+#[derive(Clone, Debug)]
+pub struct Undo {
+    /// The rules of the controller.
+    pub rules: Arc<UndoRules>,
+    /// Whether the host has a journal.
+    pub has_journal: bool,
+}
+
 #[derive(Debug)]
 enum State {
     /// The plan waits for its turn. Until it starts, it can be withdrawn.
@@ -47,6 +67,8 @@ enum State {
     Granted,
     /// It has started. A step waits for the answer to its request, or the next one is due.
     Started(Option<Stage>),
+    /// The target of a step, of this version, is being kept.
+    Keeping(String),
     /// Nothing more is sent.
     Over,
 }
@@ -65,6 +87,9 @@ pub enum PlanAction<P> {
     /// Record this event about the plan's target, and continue with
     /// [`PlanExecution::proceed`]. It never fails a plan.
     Record(Event),
+    /// Write this object to the journal, and pass to [`PlanExecution::handle_kept`] whether the
+    /// disk has it.
+    Keep(Box<KeptObject>),
     /// End this turn, in which nothing was sent, and continue with
     /// [`PlanExecution::proceed`].
     EndTurn(P),
@@ -130,6 +155,9 @@ impl<P> PlanExecution<P> {
         let turn = first_written(&plan).map(|(_, object)| sender.beginning(object.group()));
         Self {
             field_manager: format!("davit/{}", sender.controller),
+            undo: None,
+            kept: None,
+            times_kept: 0,
             state: turn.map_or(State::Granted, State::Waiting),
             course: Course::new(Urgency::Finish),
             started: None,
@@ -144,10 +172,27 @@ impl<P> PlanExecution<P> {
         }
     }
 
+    /// Keeps targets before it deletes them.
+    #[must_use]
+    pub fn with_undo(self, undo: Option<Undo>) -> Self {
+        Self { undo, ..self }
+    }
+
     /// The plan.
     #[must_use]
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// Whether the plan's target is kept before it is deleted.
+    #[must_use]
+    pub fn keeps_target(&self) -> bool {
+        let target = &self.plan.target;
+        let served = self.mapping.by_kind(&target.api_version, &target.kind);
+        let rules = self.undo.as_ref().map(|undo| &undo.rules);
+        rules
+            .zip(served)
+            .is_some_and(|(rules, served)| rules.keeps(&served.resource))
     }
 
     /// Who sends its requests.
@@ -174,7 +219,7 @@ impl<P> PlanExecution<P> {
         match &self.state {
             State::Waiting(turn) => PlanAction::Wait(turn.clone()),
             State::Granted => PlanAction::CheckTerm,
-            State::Started(_) => self.next_step(),
+            State::Started(_) | State::Keeping(_) => self.next_step(),
             State::Over => match self.course.take_permit() {
                 Some(permit) => PlanAction::EndTurn(permit),
                 None => PlanAction::Done(self.outcome.clone()),
@@ -206,7 +251,9 @@ impl<P> PlanExecution<P> {
     /// host withdraws it too, but may not have had the time to.
     pub fn handle_term(&mut self, now: Instant, holds: bool) -> PlanAction<P> {
         if matches!(self.state, State::Granted) {
-            if holds {
+            if let (true, Some(outcome)) = (holds, self.hold_back()) {
+                self.end(outcome);
+            } else if holds {
                 self.started = Some(now);
                 self.state = State::Started(None);
             } else {
@@ -230,6 +277,26 @@ impl<P> PlanExecution<P> {
         Call::new(request, &self.sender, &mut self.course)
     }
 
+    /// Whether the disk has the object that [`PlanAction::Keep`] has named. If not, it is not
+    /// deleted.
+    pub fn handle_kept(&mut self, result: Result<(), NotKept>) -> PlanAction<P> {
+        if let State::Keeping(version) = &mut self.state {
+            let version = std::mem::take(version);
+            self.state = State::Started(None);
+            match result {
+                Ok(()) => {
+                    self.kept = Some(version);
+                    self.times_kept += 1;
+                }
+                Err(why) => {
+                    let failure = self.step().map(|context| context.not_kept(&why));
+                    self.fail(failure);
+                }
+            }
+        }
+        self.proceed()
+    }
+
     /// Handles the answer to the last request.
     pub fn handle_answer(&mut self, answer: Result<&[u8], &RequestError>) -> PlanAction<P> {
         let stage = match &mut self.state {
@@ -238,10 +305,41 @@ impl<P> PlanExecution<P> {
         };
         let next = stage.zip(self.step());
         let next = next.map(|(stage, context)| context.handle(stage, answer));
+        if self.is_to_keep_again(next.as_ref()) {
+            self.kept = None;
+            return self.proceed();
+        }
         match next.and_then(|next| self.advance(next)) {
             Some(next) => next,
             None => self.proceed(),
         }
+    }
+
+    /// The failure of a plan that deletes what has to be kept, without a journal: nothing is
+    /// sent, not even the steps before.
+    fn hold_back(&self) -> Option<Outcome> {
+        if self.undo.as_ref()?.has_journal {
+            return None;
+        }
+        let contexts = (0..self.plan.steps.len()).filter_map(|position| self.step_at(position));
+        let (position, context) = (0..)
+            .zip(contexts)
+            .find(|(_, context)| context.is_kept_first())?;
+        Some(Outcome {
+            written: None,
+            failed: Some((position, context.not_kept(&NotKept::NoJournal))),
+        })
+    }
+
+    /// Whether a deletion was refused because the target has changed since it was kept.
+    fn is_to_keep_again(&self, next: Option<&StepAction>) -> bool {
+        let is_conflict = matches!(next, Some(StepAction::Done(Err(failure)))
+            if failure.class == FailureClass::Conflict);
+        let names_version = || {
+            let context = self.step();
+            context.is_some_and(|context| !context.wanted_version().is_empty())
+        };
+        is_conflict && self.kept.is_some() && self.times_kept < MOST_KEPT && !names_version()
     }
 
     fn end(&mut self, outcome: Outcome) {
@@ -269,11 +367,20 @@ impl<P> PlanExecution<P> {
         if self.outcome.failed.is_some() {
             return None;
         }
+        self.step_at(self.position)
+    }
+
+    fn step_at(&self, position: usize) -> Option<StepContext<'_>> {
         Some(StepContext {
             mapping: &self.mapping,
             target: &self.plan.target,
-            step: self.plan.steps.get(self.position)?,
+            step: self.plan.steps.get(position)?,
             field_manager: &self.field_manager,
+            keeping: match (&self.kept, &self.undo) {
+                (Some(version), _) => Keeping::Kept(version),
+                (None, Some(undo)) => Keeping::On(&undo.rules),
+                (None, None) => Keeping::Off,
+            },
         })
     }
 
@@ -284,6 +391,10 @@ impl<P> PlanExecution<P> {
                 self.state = State::Started(Some(stage));
                 return Some(PlanAction::Send(request));
             }
+            StepAction::Keep(object, version) => {
+                self.state = State::Keeping(version);
+                return Some(PlanAction::Keep(object));
+            }
             StepAction::Done(result) => result,
         };
         match result {
@@ -292,13 +403,17 @@ impl<P> PlanExecution<P> {
                     self.outcome.written = Some(after(self.outcome.written, written));
                 }
                 self.position += 1;
+                self.kept = None;
+                self.times_kept = 0;
             }
-            Err(failure) => {
-                let position = u32::try_from(self.position).unwrap_or(u32::MAX);
-                self.outcome.failed = Some((position, failure));
-            }
+            Err(failure) => self.fail(Some(failure)),
         }
         None
+    }
+
+    fn fail(&mut self, failure: Option<Failure>) {
+        let position = u32::try_from(self.position).unwrap_or(u32::MAX);
+        self.outcome.failed = failure.map(|failure| (position, failure));
     }
 }
 

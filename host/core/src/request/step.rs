@@ -1,8 +1,10 @@
 //! Executing one step of a plan: its requests, and the meaning of their answers.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 
-use super::body;
+use super::body::{self, DeleteBody};
 use super::path::{path, with_query};
 use super::{
     Attempt, JSON, JSON_PATCH, MERGE_PATCH, Method, PARTIAL_OBJECT, Request, RequestError,
@@ -12,6 +14,7 @@ use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
 use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
+use crate::undo::{KeptObject, MOST_KEPT_BYTES, NotKept, UndoRules};
 
 /// A step of a plan in execution.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +27,19 @@ pub struct StepContext<'a> {
     pub step: &'a Step,
     /// The field manager.
     pub field_manager: &'a str,
+    /// Whether the target is kept before it is deleted.
+    pub keeping: Keeping<'a>,
+}
+
+/// Whether a target is kept before it is deleted.
+#[derive(Clone, Copy, Debug)]
+pub enum Keeping<'a> {
+    /// Not at all.
+    Off,
+    /// If these rules name its kind.
+    On(&'a UndoRules),
+    /// This version of it was kept.
+    Kept(&'a str),
 }
 
 /// The purpose of the last request.
@@ -36,6 +52,8 @@ pub enum Stage {
     Write,
     /// To find out why a write was refused.
     Explain(Failure),
+    /// To keep the target before it is deleted.
+    Keep,
 }
 
 /// The next action.
@@ -43,6 +61,9 @@ pub enum Stage {
 pub enum StepAction {
     /// Send this request, and pass its answer back with the stage.
     Send(Request, Stage),
+    /// Keep this object of that version. Once it is kept, the step starts again with
+    /// [`Keeping::Kept`].
+    Keep(Box<KeptObject>, String),
     /// The step has ended, with this effect on the plan's target; none if it wrote to
     /// another object, or nothing.
     Done(Result<Option<WriteResult>, Failure>),
@@ -52,6 +73,9 @@ impl<'a> StepContext<'a> {
     /// Starts the step. An event sends nothing and is done.
     #[must_use]
     pub fn start(self) -> StepAction {
+        if self.is_kept_first() {
+            return StepAction::of(self.read_whole(), Stage::Keep);
+        }
         let request = match self.step {
             Step::Patch(patch) => return self.patch(patch),
             Step::Delete(options) => self.delete(options),
@@ -72,6 +96,95 @@ impl<'a> StepContext<'a> {
                 Err(error) => self.failed(error),
             },
             Stage::Explain(failure) => StepAction::Done(Err(self.explained(answer, failure))),
+            Stage::Keep => match self.kept(answer) {
+                Ok((object, version)) => StepAction::Keep(Box::new(object), version),
+                Err(failure) => StepAction::Done(Err(failure)),
+            },
+        }
+    }
+
+    /// Whether the step deletes a target that has to be kept before.
+    #[must_use]
+    pub fn is_kept_first(self) -> bool {
+        let Keeping::On(rules) = self.keeping else {
+            return false;
+        };
+        let target = self.target;
+        let served = self.mapping.by_kind(&target.api_version, &target.kind);
+        matches!(self.step, Step::Delete(_) | Step::Evict(_))
+            && served.is_some_and(|served| rules.keeps(&served.resource))
+    }
+
+    /// The failure of a deletion whose target could not be kept.
+    #[must_use]
+    pub fn not_kept(self, why: &NotKept) -> Failure {
+        self.attempt().failure(
+            FailureClass::NotKept,
+            format_args!("not sent, because spec.undo could not keep the object: {why}"),
+        )
+    }
+
+    fn reading(self) -> Attempt<'a> {
+        Attempt {
+            verb: "read for spec.undo",
+            object: self.target,
+        }
+    }
+
+    /// A read from etcd, not from a cache of the API server: without a resource version.
+    fn read_whole(self) -> Result<Request, Failure> {
+        self.attempt().required_uid()?;
+        let uri = self.reading().object_path(self.mapping, "")?;
+        Ok(Request::get(uri, JSON))
+    }
+
+    fn kept(self, answer: Result<&[u8], &RequestError>) -> Result<(KeptObject, String), Failure> {
+        let reading = self.reading();
+        let body = answer.map_err(|error| error.failure(&reading))?;
+        let found = read(body, reading)?.metadata;
+        if found.uid != self.target.uid {
+            return Err(reading.other_object(&found.uid));
+        }
+        // The guest decided about another version.
+        let wanted = self.wanted_version();
+        if !wanted.is_empty() && wanted != found.resource_version {
+            let found = &found.resource_version;
+            return Err(reading.failure(
+                FailureClass::Conflict,
+                format_args!("it has the version {found}, and the plan deletes {wanted}"),
+            ));
+        }
+        if body.len() > MOST_KEPT_BYTES {
+            let bytes = body.len();
+            return Err(self.not_kept(&NotKept::TooLarge { bytes }));
+        }
+        let keep_for = match self.keeping {
+            Keeping::On(rules) => rules.keep_for,
+            Keeping::Off | Keeping::Kept(_) => Duration::ZERO,
+        };
+        let object = KeptObject {
+            target: self.target.clone(),
+            resource: reading.served(self.mapping)?.resource.clone(),
+            keep_for,
+            object: body.to_vec(),
+        };
+        Ok((object, found.resource_version))
+    }
+
+    /// The version that the guest names as a precondition; empty for any.
+    #[must_use]
+    pub fn wanted_version(self) -> &'a str {
+        match self.step {
+            Step::Delete(options) | Step::Evict(options) => &options.resource_version,
+            _ => "",
+        }
+    }
+
+    /// The precondition of a deletion: what is deleted is what was kept.
+    fn version_to_delete(self) -> &'a str {
+        match self.keeping {
+            Keeping::Kept(version) => version,
+            _ => self.wanted_version(),
         }
     }
 
@@ -136,7 +249,7 @@ impl<'a> StepContext<'a> {
             uri: attempt.object_path(self.mapping, "")?,
             accept: PARTIAL_OBJECT,
             content_type: JSON,
-            body: to_json(&body::delete_options(options, uid), attempt)?,
+            body: to_json(&self.delete_options(options, uid), attempt)?,
         })
     }
 
@@ -148,8 +261,18 @@ impl<'a> StepContext<'a> {
             uri: self.managed(attempt.object_path(self.mapping, "eviction")?),
             accept: JSON,
             content_type: JSON,
-            body: to_json(&body::eviction(self.target, options, uid), attempt)?,
+            body: to_json(
+                &body::eviction(self.target, self.delete_options(options, uid)),
+                attempt,
+            )?,
         })
+    }
+
+    fn delete_options<'s>(self, options: &DeleteOptions, uid: &'s str) -> DeleteBody<'s>
+    where
+        'a: 's,
+    {
+        body::delete_options(options, uid, self.version_to_delete())
     }
 
     fn create(self, create: &Create) -> Result<Request, Failure> {

@@ -131,3 +131,69 @@ fn other_files_of_the_directory_are_left_alone() {
         assert!(directory.path().join(name).exists());
     }
 }
+
+#[test]
+fn a_segment_that_is_held_stays_whatever_its_age() {
+    let directory = directory();
+    let settings = || Settings {
+        max_age: hours(1),
+        ..small()
+    };
+    let mut writer = open(directory.path(), settings());
+    start(&mut writer, START, 1);
+    append(&mut writer, 0..3, true);
+    writer.hold(START + 5 * HOUR).unwrap();
+    // Once an hour is enough.
+    let written = || {
+        std::fs::metadata(directory.path().join("held"))
+            .unwrap()
+            .modified()
+    };
+    let before = written().unwrap();
+    writer.hold(START + 5 * HOUR + 1).unwrap();
+    writer.hold(START + HOUR).unwrap();
+    assert_eq!(written().unwrap(), before);
+    start(&mut writer, START + 2 * HOUR, 1);
+    start(&mut writer, START + 4 * HOUR, 1);
+    assert_eq!(
+        sequences(&segments(directory.path())),
+        [1, 2, 3],
+        "later ones stay too"
+    );
+    writer.close().unwrap();
+
+    // Another writer knows it too.
+    let (mut writer, recovery) = reopen(directory.path(), settings(), START + 5 * HOUR).unwrap();
+    assert!(recovery.removed.is_empty());
+    start(&mut writer, START + 7 * HOUR, 1);
+    assert_eq!(sequences(&segments(directory.path())), [3, 4]);
+    assert_eq!(writer.totals().removed_held, 0);
+}
+
+#[test]
+fn a_segment_that_is_held_is_removed_by_size_and_counted() {
+    let directory = directory();
+    let settings = Settings {
+        total_bytes: 4_000,
+        ..small()
+    };
+    let mut writer = open(directory.path(), settings);
+    start(&mut writer, START, 10);
+    append(&mut writer, 0..100, true);
+    writer.hold(START + 100 * HOUR).unwrap();
+    for round in 1..9 {
+        start(&mut writer, START + round * HOUR, 10);
+        append(&mut writer, 0..100, true);
+    }
+    assert!(!sequences(&segments(directory.path())).contains(&1));
+    assert_eq!(writer.totals().removed_held, 1);
+}
+
+#[test]
+fn a_damaged_list_of_held_segments_holds_nothing() {
+    let directory = directory();
+    std::fs::write(directory.path().join("held"), b"1\n2 x\n\xff\n").unwrap();
+    let mut writer = open(directory.path(), small());
+    start(&mut writer, START, 1);
+    writer.hold(START + HOUR).unwrap();
+}

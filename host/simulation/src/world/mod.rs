@@ -15,11 +15,12 @@ mod records;
 mod reviews;
 mod shared;
 mod streams;
+mod undo;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -229,6 +230,8 @@ impl World {
                 violations: Vec::new(),
                 faults: BTreeMap::new(),
                 lost_events: EventStats::default(),
+                kept: BTreeSet::new(),
+                fails_to_keep: false,
                 last_id: 0,
             },
             clients: vec![Client::new(wall, rate)],

@@ -25,6 +25,7 @@ impl Link<'_> {
             plan,
             records_events,
             mapping,
+            undo,
         } = execute;
         let id = ExecutionId(self.shared.fresh_id());
         let sender = Sender::new(&controller, account.as_ref());
@@ -35,7 +36,7 @@ impl Link<'_> {
                 revision: revision.to_string(),
                 id: decision.to_string(),
             }),
-            steps: PlanExecution::new(plan, mapping, sender),
+            steps: PlanExecution::new(plan, mapping, sender).with_undo(undo),
         };
         let next = entry.steps.proceed();
         self.proceed(id, entry, next);
@@ -121,6 +122,8 @@ impl Link<'_> {
                     steps.handle_term(self.shared.instant, holds)
                 }
                 PlanAction::Send(request) => {
+                    self.check_kept(&entry, &request);
+                    let steps = &mut entry.steps;
                     let call = Call::of_plan(Caller::Execution(id), steps, request);
                     self.client.executions.insert(id, entry);
                     return self.start_call(call);
@@ -131,6 +134,10 @@ impl Link<'_> {
                         self.record(&steps.plan().target, event, Some(decision));
                     }
                     steps.proceed()
+                }
+                PlanAction::Keep(kept) => {
+                    let kept = self.keep(&kept);
+                    steps.handle_kept(kept)
                 }
                 PlanAction::EndTurn(ticket) => {
                     self.end_unused(ticket);

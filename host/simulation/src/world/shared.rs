@@ -1,6 +1,6 @@
 //! What all hosts share: time, the server, the records and the network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::Duration;
 
@@ -36,6 +36,10 @@ pub(super) struct SharedWorld {
     pub(super) faults: BTreeMap<FaultKind, usize>,
     /// The counts of events of the hosts that crashed.
     pub(super) lost_events: EventStats,
+    /// The uids of the objects that hosts have kept.
+    pub(super) kept: BTreeSet<String>,
+    /// Whether no journal takes an object.
+    pub(super) fails_to_keep: bool,
     pub(super) last_id: u64,
 }
 

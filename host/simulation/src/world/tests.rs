@@ -10,6 +10,7 @@ use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::path::FieldTree;
 use davit_core::plan::{DeleteOptions, GetRequest, Plan, Step};
+use davit_core::request::plan::Undo;
 use davit_core::stream::{StreamId, StreamSpec, Update};
 use davit_core::time::Instant;
 use davit_sim::direct;
@@ -21,6 +22,7 @@ use super::discovery::discovery;
 use super::*;
 
 mod events;
+mod undo;
 
 const MINUTE: Duration = Duration::from_mins(1);
 const PODGC: ControllerId = ControllerId(1);
@@ -101,6 +103,11 @@ fn start(world: &mut World, target: &ObjectRef) -> PlanId {
 }
 
 fn start_plan(world: &mut World, plan: Arc<Plan>) -> PlanId {
+    start_keeping(world, plan, None)
+}
+
+/// The same, for a controller with these rules.
+fn start_keeping(world: &mut World, plan: Arc<Plan>, undo: Option<Undo>) -> PlanId {
     let id = PlanId {
         controller: PODGC,
         number: world.shared.fresh_id(),
@@ -120,6 +127,7 @@ fn start_plan(world: &mut World, plan: Arc<Plan>) -> PlanId {
         plan,
         records_events: true,
         mapping: mapping(world),
+        undo,
     };
     assert!(
         world

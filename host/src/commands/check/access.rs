@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::{Findings, Level, writes};
 use crate::commands::print::part;
-use crate::rbac::{Need, needs, of_watches};
+use crate::rbac::{Need, needs_with_undo, of_watches};
 use crate::resource::describe;
 use davit_core::api::ControllerSpec;
 
@@ -89,7 +89,10 @@ impl<'a> Access<'a> {
                 of_rule == (&need.verb, &need.group, &need.resource)
             })
         };
-        let needed: BTreeSet<Need> = needs(manifest).into_iter().filter(is_sent).collect();
+        let needed: BTreeSet<Need> = needs_with_undo(manifest, &(&spec.undo).into())
+            .into_iter()
+            .filter(is_sent)
+            .collect();
         let mode = spec.mode;
         let level = |need: &Need| {
             if need.is_write() && !writes(mode) {

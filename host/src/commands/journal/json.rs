@@ -2,8 +2,8 @@
 
 use davit_core::controller::CallId;
 use davit_core::journal::{
-    AnswerEntry, CallEntry, ControllerEntry, Entry, ExecutionEntry, Record, RevisionEntry,
-    RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry, Record,
+    RevisionEntry, RulingEntry, StreamEntry,
 };
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Command, Decision, Plan, Verdict};
@@ -64,6 +64,7 @@ pub(super) const fn kind(entry: &Entry) -> &'static str {
         Entry::Ruling(_) => "ruling",
         Entry::Execution(_) => "execution",
         Entry::Stream(_) => "stream",
+        Entry::Kept(_) => "kept",
     }
 }
 
@@ -75,6 +76,7 @@ pub(super) fn controller(entry: &Entry) -> Option<&str> {
         Entry::Call(call) => Some(&call.controller),
         Entry::Ruling(ruling) => Some(&ruling.controller),
         Entry::Execution(execution) => Some(&execution.controller),
+        Entry::Kept(kept) => Some(&kept.controller),
         _ => None,
     }
 }
@@ -121,6 +123,7 @@ fn details(entry: &Entry) -> Value {
         Entry::Ruling(ruling) => ruling_details(ruling),
         Entry::Execution(execution) => execution_details(execution),
         Entry::Stream(stream) => stream_details(stream),
+        Entry::Kept(kept) => kept_details(kept),
     }
 }
 
@@ -258,6 +261,18 @@ fn execution_details(execution: &ExecutionEntry) -> Value {
         "result": execution_result(execution),
         "message": failed.map(|(_, failure)| &failure.message),
         "tookMillis": millis(execution.took),
+    })
+}
+
+/// Without the object: `davit restore` shows it.
+fn kept_details(kept: &KeptEntry) -> Value {
+    json!({
+        "revision": &*kept.revision,
+        "decision": kept.decision.to_string(),
+        "target": target(&kept.target),
+        "reason": kept.reason,
+        "bytes": kept.object.len(),
+        "keepForMillis": millis(kept.keep_for),
     })
 }
 

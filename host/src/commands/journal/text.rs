@@ -51,6 +51,10 @@ fn details(entry: &Entry) -> String {
             let result = json::execution_result(execution);
             format!("{reason} {target}: {result} in {took:.1?}")
         }
+        Entry::Kept(kept) => {
+            let (target, reason, bytes) = (&kept.target, &kept.reason, kept.object.len());
+            format!("{reason} {target}: {bytes} bytes")
+        }
         Entry::Stream(stream) => {
             format!("{} {}", stream.resource, json::condition(&stream.condition))
         }

@@ -64,6 +64,14 @@ impl KindQuery {
             group,
         }
     }
+
+    /// Whether an object of a resource with this plural name is of the kind.
+    pub(super) fn is_of(&self, object: &ObjectRef, plural: &str) -> bool {
+        let group = self.group.as_ref();
+        let mut names = [&object.kind, plural].into_iter();
+        group.is_none_or(|group| group == object.group())
+            && names.any(|name| name.eq_ignore_ascii_case(&self.name))
+    }
 }
 
 /// The kinds that a journal has by now: those that the API server serves, and those of the

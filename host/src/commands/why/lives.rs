@@ -11,7 +11,7 @@ use super::kinds::{KindQuery, KnownKinds};
 
 /// The object that is asked for.
 #[derive(Clone, Debug)]
-pub(super) struct ObjectQuery {
+pub(in crate::commands) struct ObjectQuery {
     kind: KindQuery,
     namespace: String,
     name: String,
@@ -20,7 +20,7 @@ pub(super) struct ObjectQuery {
 
 impl ObjectQuery {
     /// A kind or resource such as `deployments.apps`, and `namespace/name` or `name`.
-    pub(super) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
+    pub(in crate::commands) fn new(kind: &str, key: &str, uid: Option<&str>) -> Self {
         let (namespace, name) = key.split_once('/').unwrap_or(("", key));
         Self {
             kind: KindQuery::new(kind),
@@ -28,6 +28,11 @@ impl ObjectQuery {
             name: name.to_owned(),
             uid: uid.map(str::to_owned),
         }
+    }
+
+    /// Whether it is this object, of a resource with this plural name.
+    pub(in crate::commands) fn is(&self, object: &ObjectRef, plural: &str) -> bool {
+        self.kind.is_of(object, plural) && self.names(object)
     }
 
     /// Whether this object of the kind has the name, and the uid if one is asked for.

@@ -22,7 +22,8 @@ use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
 use crate::http::disagreements::Target;
 use book::Book;
-use lives::{Life, Lives, ObjectQuery};
+pub(super) use lives::ObjectQuery;
+use lives::{Life, Lives};
 use story::ReportedDecision;
 
 /// `davit why`

@@ -48,7 +48,7 @@ async fn execute_in_term(
 ) -> Result<Option<WriteResult>, Failure> {
     let (plan, mapping) = (Arc::new(plan(target, step)), Arc::new(mapping()));
     let decision = decision();
-    let executed = writer.execute(&mapping, &plan, Some(&decision), pending(), term);
+    let executed = writer.execute(&mapping, &plan, Some(&decision), &(), pending(), term);
     let (outcome, _) = executed.await;
     match outcome.failed {
         Some((position, failure)) => {

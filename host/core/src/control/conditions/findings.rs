@@ -17,6 +17,7 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let unrecorded = inputs.unrecorded.map(not_recorded);
     let circuit = inputs.circuit.map(circuit_open);
     let forbidden = inputs.refused.map(forbidden);
+    let held_back = inputs.held_back.map(held_back);
     let not_served = (inputs.running == Readiness::NotServed).then(not_served);
     let permissions = [granted::finding(inputs), authorized::finding(inputs)];
     // What stops everything comes before what disturbs a revision that runs.
@@ -35,6 +36,7 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
             unsigned(inputs),
             circuit,
             forbidden,
+            held_back,
             not_served,
         ])
         .chain(waits)
@@ -178,6 +180,21 @@ fn forbidden(refusal: &str) -> Finding {
         is_degraded: true,
         effort: Effort::Stalled,
         notice: Some((Topic::Requests, String::new())),
+    }
+}
+
+/// Each deletion that is held back is in the log; the notice is of the first.
+fn held_back(cause: &str) -> Finding {
+    Finding {
+        ready: ConditionStatus::False,
+        reason: "DeletesHeldBack",
+        summary: "DeletesHeldBack: undo cannot keep".to_owned(),
+        message: one_line(&format!(
+            "the host deletes nothing that spec.undo could not keep before: {cause}"
+        )),
+        is_degraded: true,
+        effort: Effort::Stalled,
+        notice: Some((Topic::Undo, String::new())),
     }
 }
 

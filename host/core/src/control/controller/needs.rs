@@ -1,7 +1,7 @@
 //! What the loaded revisions of a controller need in order to run. Only a declaration and
 //! a loaded revision change that, so it is computed then and not in each reconcile.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ptr;
 use std::sync::Arc;
 
@@ -14,6 +14,7 @@ use crate::grant::{Grant, Permissions};
 use crate::manifest::{Manifest, Source};
 use crate::request::review::{Access, AccessReview};
 use crate::revision::LoadedRevision;
+use crate::undo::UndoRules;
 
 /// What a loaded revision needs, with the grant and the account of the present spec.
 #[derive(Debug)]
@@ -115,9 +116,11 @@ impl<G: Clone> Controller<G> {
             Grant::Rules { rules, .. } => GrantText::rules(rules),
         };
         let account = self.account();
+        let rules = spec.map_or_else(UndoRules::default, |spec| (&spec.undo).into());
+        let kept = rules.reads(manifest);
         let reviews = account
             .iter()
-            .flat_map(|account| of_account(account, manifest));
+            .flat_map(|account| of_account(account, manifest, &kept));
         let known = |review: &AccessReview| self.reviewed.get(review).cloned().unwrap_or_default();
         let reviews: BTreeMap<_, _> = reviews.map(|one| (one.clone(), known(&one))).collect();
         let allowed = account.map(|account| say_allowed(&account, reviews.keys()));
@@ -142,7 +145,11 @@ impl Needs {
 
 /// What an account needs, to open the watches of a guest, and the host, to read and write
 /// for the guest as the account.
-fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = AccessReview> {
+fn of_account(
+    account: &Account,
+    manifest: &Manifest,
+    kept: &BTreeSet<(String, String)>,
+) -> impl Iterator<Item = AccessReview> {
     let watched = manifest.watches.iter().map(|watch| {
         let (group, resource) = match &watch.source {
             Source::One(resource) => (resource.group.as_str(), resource.plural.as_str()),
@@ -163,5 +170,34 @@ fn of_account(account: &Account, manifest: &Manifest) -> impl Iterator<Item = Ac
     });
     let impersonates = manifest.acts_as_account();
     let impersonation = || AccessReview::Impersonation(account.clone());
-    impersonates.then(impersonation).into_iter().chain(reads)
+    let kept = kept.iter().map(|(group, resource)| {
+        AccessReview::Access(Access {
+            group: group.clone(),
+            resource: resource.clone(),
+            namespace: only_namespace(manifest, group, resource).to_owned(),
+            verb: "get",
+            account: account.clone(),
+        })
+    });
+    let kept = kept.collect::<Vec<_>>();
+    impersonates
+        .then(impersonation)
+        .into_iter()
+        .chain(reads)
+        .chain(kept)
+}
+
+/// The only namespace in which a guest watches a resource; empty for all.
+fn only_namespace<'a>(manifest: &'a Manifest, group: &str, resource: &str) -> &'a str {
+    let watched = manifest.watches.iter().filter(|watch| match &watch.source {
+        Source::One(one) => (&*one.group, &*one.plural) == (group, resource),
+        Source::EveryDeletable(_) => false,
+    });
+    let mut namespaces = watched.map(|watch| watch.namespace.as_str());
+    let first = namespaces.next().unwrap_or_default();
+    if namespaces.all(|one| one == first) {
+        first
+    } else {
+        ""
+    }
 }

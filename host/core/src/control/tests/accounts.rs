@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::bench::{Bench, identity, name_of, spec};
-use crate::api::ControllerSpec;
+use crate::api::{ControllerSpec, UndoConfig};
 use crate::record::ControllerRecord;
 
 const SHADOW: &[&str] = &["shadow 10s", "weight 10 for 10s"];
@@ -236,6 +236,32 @@ fn a_candidate_whose_account_may_not_read_is_not_even_a_shadow() {
         bench.candidate().waits_for,
         "the controller's ServiceAccount may not do what it needs"
     );
+}
+
+#[test]
+fn an_account_needs_to_read_what_is_kept_before_its_deletion() {
+    let mut first = writer();
+    let undo = json!({"kinds": [{"resource": "pods"}, {"resource": "nodes"}]});
+    first.undo = serde_json::from_value(undo).unwrap();
+    let mut bench = Bench::start(first.clone(), ControllerRecord::default());
+    bench.denied = ["get pods"].into();
+    bench.pass(30);
+    assert_eq!(bench.runs(), None);
+    let (status, reason, message) = bench.condition("Authorized");
+    assert_eq!((&*status, &*reason), ("False", "NotAuthorized"));
+    assert!(
+        message.contains("bind a role with it to the account): get pods"),
+        "{message}"
+    );
+    assert!(
+        !bench.reviewed.contains(&"get nodes".to_owned()),
+        "it deletes no nodes"
+    );
+    // Without undo, nothing else is needed.
+    first.undo = UndoConfig::default();
+    bench.change(first.clone());
+    bench.pass(31);
+    assert_eq!(bench.runs(), Some((name_of(&first), None)));
 }
 
 /// A guest that reads live or writes, as the account.

@@ -513,6 +513,7 @@ impl Bench {
                 circuit_open: None,
                 recent: None,
                 refused: self.refused.map(str::to_owned),
+                held_back: None,
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,

@@ -3,8 +3,8 @@
 use crate::account::Account;
 use crate::grant::{Grant, Permissions, ReadRule, WriteRule};
 use crate::journal::entry::{
-    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, Record,
-    RevisionEntry, RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
+    Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 use crate::journal::reads::{LiveRead, SnapshotReads};
 use crate::revision::CallLimits;
@@ -28,6 +28,7 @@ wire_enum!(Entry {
     11 Execution(execution),
     12 Stream(stream),
     13 Failure { call, failure },
+    14 Kept(kept),
 });
 
 wire_struct!(ControllerEntry {
@@ -115,6 +116,16 @@ wire_struct!(ExecutionEntry {
     reason,
     outcome,
     took
+});
+wire_struct!(KeptEntry {
+    controller,
+    revision,
+    decision,
+    reason,
+    target,
+    resource,
+    keep_for,
+    object
 });
 wire_struct!(StreamEntry {
     resource,

@@ -107,6 +107,7 @@ fn uids(entry: &Entry) -> Vec<Uid> {
         }
         Entry::Ruling(ruling) => target(&ruling.target.uid).into_iter().collect(),
         Entry::Execution(execution) => target(&execution.target.uid).into_iter().collect(),
+        Entry::Kept(kept) => target(&kept.target.uid).into_iter().collect(),
         _ => Vec::new(),
     }
 }

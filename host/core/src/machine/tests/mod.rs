@@ -5,6 +5,7 @@ mod journal;
 mod profile;
 mod starts;
 mod streams;
+mod undo;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,3 +1,5 @@
+mod undo;
+
 use super::*;
 use crate::mapping::ServedResource;
 use crate::object::ApiResource;

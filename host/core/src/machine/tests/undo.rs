@@ -1,0 +1,99 @@
+//! Deletions of objects that an operator wants to keep.
+
+use super::*;
+use crate::undo::{UndoKind, UndoRules};
+
+fn keeping(resource: &str) -> Settings {
+    let kind = UndoKind {
+        group: String::new(),
+        resource: resource.to_owned(),
+    };
+    let rules = UndoRules {
+        kinds: vec![kind],
+        keep_for: SECOND,
+    };
+    Settings {
+        undo: rules.into(),
+        ..enforce()
+    }
+}
+
+/// A machine with a journal whose controller deletes pods.
+fn deleting(settings: Settings) -> Bench {
+    let mut bench = Bench::new();
+    bench.machine.start_journal(bench.now);
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", settings)]);
+    bench.list("pods", &["a", "b"]);
+    bench.answer_all(true);
+    bench
+}
+
+fn held_back(bench: &Bench) -> Option<String> {
+    let observed = bench.machine.observe(bench.now);
+    observed["test"].held_back.clone()
+}
+
+fn end(bench: &mut Bench, class: FailureClass) {
+    let execute = bench.executes.pop_front().unwrap();
+    bench.input(Input::Executed {
+        plan: execute.id,
+        outcome: Outcome {
+            written: None,
+            failed: Some((0, Failure::new(class, "the disk is full"))),
+        },
+        took: SECOND,
+    });
+}
+
+#[test]
+fn a_plan_is_executed_with_the_rules_of_its_controller() {
+    let bench = deleting(enforce());
+    assert!(bench.executes[0].undo.is_none());
+    let bench = deleting(keeping("pods"));
+    let undo = bench.executes[0].undo.as_ref().unwrap();
+    assert!(undo.has_journal);
+    assert!(undo.rules.keeps(&ApiResource::new("", "v1", "pods")));
+}
+
+#[test]
+fn a_deletion_that_is_held_back_is_observed_until_one_succeeds() {
+    let mut bench = deleting(keeping("pods"));
+    assert_eq!(held_back(&bench), None);
+    end(&mut bench, FailureClass::NotKept);
+    assert_eq!(held_back(&bench).as_deref(), Some("the disk is full"));
+    let execute = bench.executes.pop_front().unwrap();
+    bench.executed(&execute);
+    assert_eq!(held_back(&bench), None);
+
+    let mut bench = deleting(keeping("pods"));
+    end(&mut bench, FailureClass::NotKept);
+    bench.now.instant = bench.now.instant.after(Duration::from_mins(20));
+    assert_eq!(held_back(&bench), None, "nothing is deleted any more");
+    end(&mut bench, FailureClass::Server);
+    assert_eq!(held_back(&bench), None, "a failure of the server");
+}
+
+#[test]
+fn a_deletion_that_is_held_back_is_retried() {
+    let mut bench = deleting(keeping("pods"));
+    end(&mut bench, FailureClass::NotKept);
+    end(&mut bench, FailureClass::NotKept);
+    assert!(bench.calls.is_empty());
+    bench.pass(Duration::from_secs(30));
+    assert!(!bench.calls.is_empty(), "after the back-off of the queue");
+}
+
+#[test]
+fn a_host_without_a_journal_says_so_at_once() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", keeping("pods"))]);
+    bench.list("pods", &["a"]);
+    let said = held_back(&bench).unwrap();
+    assert!(said.contains("davit run with --journal DIR"), "{said}");
+    bench.answer_all(true);
+    assert!(!bench.executes[0].undo.as_ref().unwrap().has_journal);
+    bench.apply(vec![desired("one", enforce())]);
+    assert_eq!(held_back(&bench), None);
+}

@@ -1,0 +1,69 @@
+//! The report for a person. Texts of the journal and the cluster are on one line each, without
+//! control characters.
+
+use anyhow::Result;
+use davit_core::untrusted::line;
+
+use super::{CopyReport, Report, RestoreResult};
+use crate::cli::Format;
+use crate::commands::print::{serialized, text_at};
+
+/// The longest line of an object, in bytes.
+const LONGEST: usize = 64 * 1024;
+
+pub(super) fn text(report: &Report) -> Result<String> {
+    let mut lines = vec![copy(&report.copy)];
+    if !report.others.is_empty() {
+        lines.push("Other copies (--uid UID or --at TIME chooses one of them):".to_owned());
+        lines.extend(report.others.iter().map(|one| format!("  {}", copy(one))));
+    }
+    if let Some(damage) = &report.damage {
+        lines.push(format!(
+            "warning: a part of the journal cannot be read: {damage}"
+        ));
+    }
+    lines.extend(report.notes.iter().cloned());
+    lines.push(String::new());
+    let object = serialized(&report.object, Format::Yaml)?;
+    lines.extend(object.lines().map(ToOwned::to_owned));
+    lines.push(String::new());
+    lines.push(result(report));
+    let lines = lines.iter().map(|one| line(one, LONGEST));
+    Ok(lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// `2026-11-25T08:00:00.000Z v1 Pod default/web-0 (UID): deleted by podgc, orphaned`
+fn copy(copy: &CopyReport) -> String {
+    let CopyReport {
+        kept_at,
+        object,
+        controller,
+        revision,
+        reason,
+    } = copy;
+    let key = match object.namespace.as_str() {
+        "" => object.name.clone(),
+        namespace => format!("{namespace}/{}", object.name),
+    };
+    let (version, kind, uid) = (&object.api_version, &object.kind, &object.uid);
+    format!(
+        "{kept_at} {version} {kind} {key} ({uid}): kept before {controller} ({revision}) deleted \
+         it: {reason}"
+    )
+}
+
+fn result(report: &Report) -> String {
+    let message = report.message.as_deref().unwrap_or_default();
+    let answer = report.answer.as_ref();
+    let uid = answer.map_or("", |answer| text_at(answer, "/metadata/uid"));
+    match report.result {
+        RestoreResult::DryRun => {
+            "Dry run: the API server would create the object. --apply creates it.".to_owned()
+        }
+        RestoreResult::Created => format!("Created, with the uid {uid}."),
+        RestoreResult::Refused => format!("Not created: {message}"),
+        RestoreResult::NotAsked => {
+            format!("No cluster was asked, and the references were not checked: {message}")
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Undo as an operator has it: a deleted pod is kept, shown and created again.
+
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+use serde_json::Value;
+
+use crate::bench::text;
+use crate::program::{Process, davit, get, server, sim, until};
+
+/// PodGC deletes the pods of nodes that are gone, and those pods are kept.
+const CONTROLLER: &str = "controllers: [{name: podgc, mode: Enforce, module: {builtin: podgc}, \
+    config: {terminatedPodThreshold: 0, quarantine: 500ms, period: 1s}, \
+    undo: {kinds: [{resource: pods}]}}]\n";
+
+/// A cluster with pods, and a directory for a journal.
+struct Cluster {
+    sim: Process,
+    kubeconfig: PathBuf,
+    directory: tempfile::TempDir,
+}
+
+impl Cluster {
+    fn start() -> Self {
+        let data = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let pods = data.join("core/tests/data/podlist.json");
+        let nodes = data.join("tests/data/nodelist.json");
+        let (sim, kubeconfig) = sim(&[&nodes, &pods]);
+        Self {
+            sim,
+            kubeconfig,
+            directory: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn journal(&self) -> PathBuf {
+        self.directory.path().join("journal")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn host(&self, journal: bool) -> Process {
+        let config = self.directory.path().join("davit.yaml");
+        std::fs::write(&config, CONTROLLER).unwrap();
+        let mut command = davit();
+        command.args(["run", "--config"]).arg(config);
+        command.arg("--kubeconfig").arg(&self.kubeconfig);
+        if journal {
+            command.arg("--journal").arg(self.journal());
+        }
+        let log = std::fs::File::create(self.log()).unwrap();
+        command.stderr(Stdio::from(log));
+        Process(command.spawn().unwrap())
+    }
+
+    fn pods(&self) -> Vec<Value> {
+        let (_, body) = get(&format!("{}/api/v1/pods", server(&self.kubeconfig))).unwrap();
+        let list: Value = serde_json::from_str(&body).unwrap();
+        list["items"].as_array().unwrap().clone()
+    }
+
+    /// The pod of that name; none if it does not exist.
+    fn pod(&self, name: &str) -> Option<Value> {
+        let mut pods = self.pods().into_iter();
+        pods.find(|pod| full_name(pod) == name)
+    }
+
+    fn restore(&self, name: &str, arguments: &[&str], kubeconfig: &Path) -> Output {
+        let mut command = davit();
+        command.args(["restore", "pod", name]).args(arguments);
+        command.arg("--journal").arg(self.journal());
+        command.arg("--kubeconfig").arg(kubeconfig);
+        command.output().unwrap()
+    }
+
+    /// What `davit restore` reports in JSON.
+    fn report(&self, name: &str, arguments: &[&str]) -> Value {
+        let arguments = [arguments, &["--output", "json"]].concat();
+        let output = self.restore(name, &arguments, &self.kubeconfig);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+fn full_name(pod: &Value) -> String {
+    let of = |field| text(pod, &format!("/metadata/{field}"));
+    format!("{}/{}", of("namespace"), of("name"))
+}
+
+#[test]
+fn a_deleted_pod_is_kept_and_restored() {
+    let cluster = Cluster::start();
+    let before = cluster.pods();
+    let host = cluster.host(true);
+    until("orphans are gone", || cluster.pods().len() < before.len());
+    assert_eq!(host.terminate(), 0);
+    let is_gone = |pod: &&Value| cluster.pod(&full_name(pod)).is_none();
+    let gone = before.iter().find(is_gone).unwrap();
+    let (name, uid) = (full_name(gone), text(gone, "/metadata/uid"));
+
+    let report = cluster.report(&name, &[]);
+    assert_eq!(report["result"], "dry-run", "{report:#}");
+    assert_eq!(report["copy"]["object"]["uid"], uid);
+    assert_eq!(report["copy"]["controller"], "podgc");
+    assert!(cluster.pod(&name).is_none(), "a dry run creates nothing");
+    let output = cluster.restore(&name, &["--uid", &uid], &cluster.kubeconfig);
+    let said = String::from_utf8(output.stdout).unwrap();
+    for part in [&*uid, "left out: spec.nodeName", "Dry run: the API server"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    // Without a cluster, the object is shown.
+    let output = cluster.restore(&name, &[], Path::new("/nowhere"));
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("No cluster was asked"), "{said}");
+
+    let report = cluster.report(&name, &["--apply"]);
+    assert_eq!(report["result"], "created");
+    let restored = cluster.pod(&name).expect("it was created");
+    let new_uid = text(&restored, "/metadata/uid");
+    assert_ne!(new_uid, uid);
+    assert_eq!(text(&report, "/answer/metadata/uid"), new_uid);
+    assert_eq!(restored["spec"]["containers"], gone["spec"]["containers"]);
+    assert_eq!(restored["metadata"]["labels"], gone["metadata"]["labels"]);
+    assert!(restored["spec"].get("nodeName").is_none(), "{restored:#}");
+
+    // The name is taken now.
+    let output = cluster.restore(&name, &["--apply"], &cluster.kubeconfig);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("another v1 Pod") && error.contains(&new_uid),
+        "{error}"
+    );
+    let output = cluster.restore("default/never-was", &[], &cluster.kubeconfig);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        error.contains("no kept copy of pod default/never-was"),
+        "{error}"
+    );
+    assert_eq!(cluster.sim.terminate(), 0);
+}
+
+#[test]
+fn without_a_journal_nothing_is_deleted_that_has_to_be_kept() {
+    let cluster = Cluster::start();
+    let before = cluster.pods().len();
+    let host = cluster.host(false);
+    let said = || std::fs::read_to_string(cluster.log()).unwrap();
+    until("deletions are held back", || {
+        said().contains("spec.undo could not keep the object: the host keeps no journal")
+    });
+    assert_eq!(cluster.pods().len(), before);
+    assert_eq!(host.terminate(), 0);
+    assert_eq!(cluster.sim.terminate(), 0);
+}
