@@ -23,7 +23,9 @@ pub use journal::{
     JournalVerifyArguments, ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
-pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
+pub use tools::{
+    Against, CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments,
+};
 pub use why::{WhyArguments, WhyFormat};
 
 /// The longest name of a replica: the name of its Lease is longer.
@@ -533,6 +535,9 @@ pub struct RollbackArguments {
 pub struct DiffArguments {
     /// Name of the controller.
     pub name: String,
+    /// What the controller is compared with.
+    #[arg(long, value_enum, default_value = "stable", value_name = "WHAT")]
+    pub against: Against,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub server: ServerArguments,

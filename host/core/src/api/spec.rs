@@ -28,6 +28,11 @@ pub struct ControllerSpec {
     /// the host does not call the guest.
     #[serde(default)]
     pub mode: ModeConfig,
+    /// What the plans of a dry run are compared with. `Cluster`: with the deletions and
+    /// evictions that really happen; `davit diff --against cluster` shows where both agree.
+    /// Only with the mode `DryRun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare_with: Option<CompareWith>,
     /// The configuration of the guest. The guest's schema says which values are valid;
     /// `davit inspect` prints it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -71,6 +76,13 @@ pub enum ModeConfig {
     Disabled,
 }
 
+/// What the plans of a dry run are compared with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CompareWith {
+    /// The deletions and evictions that Davit did not make.
+    Cluster,
+}
+
 impl ControllerSpec {
     /// The spec of a module, with the default for every other field.
     #[must_use]
@@ -78,6 +90,7 @@ impl ControllerSpec {
         Self {
             module,
             mode: ModeConfig::default(),
+            compare_with: None,
             config: Value::Null,
             permissions: None,
             guardrails: GuardrailConfig::default(),
@@ -99,6 +112,12 @@ impl ControllerSpec {
         if !matches!(self.config, Value::Null | Value::Object(_)) {
             let reason = strict::expected("a map", &self.config);
             return Err(SpecError::new("config", reason));
+        }
+        // `davit stop` disables any controller: then nothing is compared.
+        if self.compare_with.is_some() && self.mode == ModeConfig::Enforce {
+            let reason = "needs the mode DryRun: what a controller deletes by itself, nobody else \
+                          deletes; remove it to enforce";
+            return Err(SpecError::new("compareWith", reason));
         }
         if let Some(permissions) = &self.permissions {
             check_permissions(permissions)?;
@@ -127,6 +146,7 @@ impl ControllerSpec {
             grant,
             guardrails: (&self.guardrails).into(),
             bounds: self.limits.into(),
+            compares_with_cluster: self.compare_with == Some(CompareWith::Cluster),
             ..Settings::default()
         }
     }

@@ -90,6 +90,8 @@ pub struct Settings {
     pub dry_run_only: BTreeSet<String>,
     /// The most that the host keeps for each revision.
     pub bounds: Bounds,
+    /// Whether its dry run is compared with the cluster.
+    pub compares_with_cluster: bool,
 }
 
 impl Settings {
