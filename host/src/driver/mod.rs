@@ -121,7 +121,10 @@ impl Handle {
             let found = host.cluster_findings(now, &controller)?;
             let mut statuses = host.statuses();
             let status = statuses.find(|(name, _)| *name == controller);
-            Some((found, status.and_then(|(_, status)| status.cluster_comparison.clone())))
+            Some((
+                found,
+                status.and_then(|(_, status)| status.cluster_comparison.clone()),
+            ))
         };
         self.query(ask).await.flatten()
     }

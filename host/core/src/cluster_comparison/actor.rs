@@ -218,7 +218,11 @@ impl Traces {
             return (actor, Evidence::Mark);
         }
         let are_gone = owners.is_some_and(|snapshot| {
-            let gone = |uid| snapshot.find(uid).is_none_or(|it| Self::of(it).is_terminating);
+            let gone = |uid| {
+                snapshot
+                    .find(uid)
+                    .is_none_or(|it| Self::of(it).is_terminating)
+            };
             !self.owners.is_empty() && self.owners.iter().all(gone)
         });
         match kind {
@@ -246,7 +250,9 @@ impl fmt::Display for Traces {
             ("node ", &self.node),
         ];
         let words = words.into_iter().filter(|(_, value)| !value.is_empty());
-        let mut words: Vec<String> = words.map(|(what, value)| format!("{what}{value}")).collect();
+        let mut words: Vec<String> = words
+            .map(|(what, value)| format!("{what}{value}"))
+            .collect();
         match self.owners.len() {
             0 => {}
             1 => words.push("1 owner".to_owned()),

@@ -136,7 +136,10 @@ mod tests {
         let mut steps = std::collections::BTreeSet::new();
         for exact in (1..2_000_u64).chain((1..1_000).map(|one| one * 997_001)) {
             let near = rounded(exact).unsigned_abs();
-            assert!(near.abs_diff(exact.min(MOST_MILLIS)) * 8 <= exact, "{exact}: {near}");
+            assert!(
+                near.abs_diff(exact.min(MOST_MILLIS)) * 8 <= exact,
+                "{exact}: {near}"
+            );
             assert_eq!(rounded(near).unsigned_abs(), near, "{exact}");
             steps.insert(near);
         }

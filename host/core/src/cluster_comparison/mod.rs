@@ -225,9 +225,8 @@ impl ClusterComparison {
         let Some(before) = before else {
             // What the first list shows was marked before the comparison started. What takes the
             // name of a held object hides it.
-            let is_named = |it: &Arc<Object>| {
-                it.segment() == object.segment() && it.key() == object.key()
-            };
+            let is_named =
+                |it: &Arc<Object>| it.segment() == object.segment() && it.key() == object.key();
             self.held.retain(|_, it| !is_named(it));
             return;
         };
@@ -453,7 +452,9 @@ impl ClusterComparison {
             at: at.unwrap_or_default(),
             reason: plan.as_ref().map(|plan| plan.reason.clone()),
             actor: deletion.as_ref().map(|deletion| deletion.actor),
-            saw: deletion.as_ref().map(|deletion| deletion.traces.to_string()),
+            saw: deletion
+                .as_ref()
+                .map(|deletion| deletion.traces.to_string()),
             gap: deletion.as_ref().map(|deletion| deletion.gap),
         });
         let of_kind = |one: &&Finding| one.difference == difference;

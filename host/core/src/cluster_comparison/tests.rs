@@ -102,7 +102,8 @@ impl Bench {
             resource_version: self.version.to_string().into(),
             data: rmp_serde::to_vec_named(data).unwrap().into(),
         };
-        self.store.apply(self.segment, item, self.now, &mut Vec::new());
+        self.store
+            .apply(self.segment, item, self.now, &mut Vec::new());
         let new = self.cached(uid);
         self.observe(uid, old.as_ref(), new.as_ref());
     }
@@ -147,7 +148,8 @@ impl Bench {
             uid: uid.into(),
         };
         let snapshot = self.store.snapshot();
-        self.comparison.decided(self.now, &object, "orphaned", &snapshot)
+        self.comparison
+            .decided(self.now, &object, "orphaned", &snapshot)
     }
 
     fn pass(&mut self, time: Duration) -> usize {
@@ -279,9 +281,17 @@ fn a_pod_of_the_same_name_is_another_target() {
     let mut bench = Bench::podgc(&["a"]);
     bench.collect("a");
     bench.put("a", "b", &running());
-    assert_eq!(bench.held(), 0, "nobody reads a former object under its name");
+    assert_eq!(
+        bench.held(),
+        0,
+        "nobody reads a former object under its name"
+    );
     bench.plan("b");
-    assert_eq!(bench.counts(), [0; 5], "it is not a plan for the former one");
+    assert_eq!(
+        bench.counts(),
+        [0; 5],
+        "it is not a plan for the former one"
+    );
     assert_eq!(bench.end(), [0, 1, 0, 0, 1]);
 }
 
@@ -295,7 +305,10 @@ fn what_a_list_shows_after_a_gap_has_no_time_and_maybe_no_author() {
     bench.put("marked", "marked", &marked(ORPHANED));
     bench.gone("unmarked");
     assert_eq!(bench.counts(), [1, 0, 0, 0, 1]);
-    assert_eq!((bench.median(), bench.comparison.totals().untimed), (None, 1));
+    assert_eq!(
+        (bench.median(), bench.comparison.totals().untimed),
+        (None, 1)
+    );
 }
 
 #[test]
@@ -323,7 +336,10 @@ fn a_plan_about_a_terminating_pod_waits_for_its_end() {
     bench.put("a", "a", &failed);
     assert_eq!(bench.counts(), [0; 5]);
     bench.gone("a");
-    assert_eq!((bench.end(), bench.median()), ([1, 0, 0, 0, 0], Some(-1000)));
+    assert_eq!(
+        (bench.end(), bench.median()),
+        ([1, 0, 0, 0, 0], Some(-1000))
+    );
 }
 
 /// A call that was under way when the pod went says nothing about it.
@@ -369,7 +385,11 @@ fn the_garbage_collector_is_known_by_owners_that_are_gone() {
     bench.gone("owner");
     bench.gone("late");
     bench.gone("user");
-    assert_eq!(bench.counts(), [1, 0, 0, 0, 0], "of the others, the owner may follow");
+    assert_eq!(
+        bench.counts(),
+        [1, 0, 0, 0, 0],
+        "of the others, the owner may follow"
+    );
     assert_eq!(bench.end(), [2, 0, 0, 1, 0]);
 }
 
@@ -404,7 +424,10 @@ fn more_targets_than_the_bound_are_unknown() {
     let only = u64::try_from(MOST_TARGETS).unwrap();
     assert_eq!(bench.end(), [0, only, 0, 0, 3]);
     assert_eq!(bench.comparison.findings().count(), MOST_FINDINGS);
-    assert_eq!(&*bench.comparison.findings().next().unwrap().object.name, "p9999");
+    assert_eq!(
+        &*bench.comparison.findings().next().unwrap().object.name,
+        "p9999"
+    );
 }
 
 #[test]
@@ -446,7 +469,11 @@ fn only_what_a_guest_may_delete_is_watched() {
         resource: resource.into(),
     };
     let mut guest = manifest("podgc");
-    guest.watches = vec![one("pods", "pods"), one("again", "pods"), one("nodes", "nodes")];
+    guest.watches = vec![
+        one("pods", "pods"),
+        one("again", "pods"),
+        one("nodes", "nodes"),
+    ];
     guest.permissions = vec![permission("create", "pods/eviction")];
     let names = |guest: &Manifest| {
         let watches = actor::watches(guest).into_iter();
@@ -456,7 +483,10 @@ fn only_what_a_guest_may_delete_is_watched() {
     guest.permissions = vec![permission("delete", "nodes")];
     assert_eq!(names(&guest), ["nodes"]);
     let fields = &actor::watches(&guest)[0].fields;
-    assert!(fields.iter().all(FieldPath::is_metadata), "of pods alone the status");
+    assert!(
+        fields.iter().all(FieldPath::is_metadata),
+        "of pods alone the status"
+    );
 }
 
 #[test]

@@ -75,7 +75,10 @@ impl ClusterCounts {
 
     /// What this host has counted.
     fn counted(&self) -> Totals {
-        let last = self.last.as_ref().map(|(_, totals)| totals.since(&self.dark));
+        let last = self
+            .last
+            .as_ref()
+            .map(|(_, totals)| totals.since(&self.dark));
         last.unwrap_or_default()
     }
 

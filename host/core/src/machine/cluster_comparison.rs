@@ -66,7 +66,10 @@ impl<G: Clone> Machine<G> {
                 continue;
             }
             let pending = hosted.stable.as_ref().map(|one| &one.loaded.manifest);
-            let running = hosted.controller.as_ref().map(|one| one.stable().manifest());
+            let running = hosted
+                .controller
+                .as_ref()
+                .map(|one| one.stable().manifest());
             let Some(manifest) = pending.or(running) else {
                 continue;
             };
@@ -114,7 +117,8 @@ impl<G: Clone> Machine<G> {
     /// A stream of a segment has delivered something. Returns for how long none had.
     pub(super) fn heard(&mut self, segment: SegmentId, now: Instant) -> Duration {
         let store = &self.store;
-        self.heard.retain(|one, _| store.segment_spec(*one).is_some());
+        self.heard
+            .retain(|one, _| store.segment_spec(*one).is_some());
         let last = self.heard.insert(segment, now);
         last.map(|last| now.since(last)).unwrap_or_default()
     }
@@ -244,7 +248,10 @@ impl<G: Clone> Machine<G> {
 
 fn comparison_of<G>(hosted: Option<&mut HostedController<G>>) -> Option<&mut ClusterComparison> {
     let compared = hosted?.compared.as_mut()?;
-    compared.comparison.as_mut().map(|(_, comparison)| comparison)
+    compared
+        .comparison
+        .as_mut()
+        .map(|(_, comparison)| comparison)
 }
 
 /// The change from what was held of an object to what is cached of it, in each view that a

@@ -32,7 +32,10 @@ impl<G: Clone> Machine<G> {
                 tripped: tripped.into_iter().flatten().collect(),
                 recent: controller.map(|one| one.counted_writes(now.instant)),
                 forbidden: hosted.forbidden,
-                cluster: hosted.compared.as_ref().and_then(ComparedController::observe),
+                cluster: hosted
+                    .compared
+                    .as_ref()
+                    .and_then(ComparedController::observe),
                 now,
             };
             (name.clone(), observation)

@@ -52,7 +52,9 @@ impl<G: Clone> Machine<G> {
             controller.continue_resync(now.instant, &snapshot);
             let compared = hosted.compared.as_ref();
             let is_due = controller.poll_timeout(now.instant) <= Some(now.instant);
-            let former = compared.filter(|_| is_due).and_then(|one| one.read(&snapshot));
+            let former = compared
+                .filter(|_| is_due)
+                .and_then(|one| one.read(&snapshot));
             let read = former.as_ref().unwrap_or(&snapshot);
             for role in Role::ALL {
                 while let Some(request) = controller.poll_call(now.instant, role, read, mapping) {

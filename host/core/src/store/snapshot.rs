@@ -28,10 +28,7 @@ impl Snapshot {
     /// The same with some objects in a former state, which may be gone by now. A name that
     /// belongs to another uid by now stays that of the other object.
     #[must_use]
-    pub(crate) fn with_former<'a>(
-        &self,
-        objects: impl Iterator<Item = &'a Arc<Object>>,
-    ) -> Self {
+    pub(crate) fn with_former<'a>(&self, objects: impl Iterator<Item = &'a Arc<Object>>) -> Self {
         let mut state = self.0.clone();
         for former in objects {
             state.put_back(former);

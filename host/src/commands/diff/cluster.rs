@@ -26,14 +26,18 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
         last,
     } = page;
     let replaced = replaces.as_deref();
-    let replaced = replaced.unwrap_or("everybody but Davit: it replaces no controller of Kubernetes");
+    let replaced =
+        replaced.unwrap_or("everybody but Davit: it replaces no controller of Kubernetes");
     let mut text = format!("{name}: dry run of {revision} against {replaced}\n");
     // Writing to a String does not fail, here and below.
     match counts {
         None => text.push_str("nothing is recorded yet\n"),
         Some(counts) => write_counts(&mut text, counts),
     }
-    let _ = writeln!(text, "{pending} pending: a target waits {window} for the other side");
+    let _ = writeln!(
+        text,
+        "{pending} pending: a target waits {window} for the other side"
+    );
     for difference in last.iter().take(most) {
         write_difference(&mut text, difference);
     }
@@ -65,7 +69,10 @@ fn write_counts(text: &mut String, counts: &ClusterComparisonStatus) {
          {only_davit} only-davit, {only_cluster} only-cluster, since {since}",
         median.unwrap_or_default()
     );
-    let _ = writeln!(text, "not compared: {other_actor} deleted by others, {unknown} unknown");
+    let _ = writeln!(
+        text,
+        "not compared: {other_actor} deleted by others, {unknown} unknown"
+    );
 }
 
 /// `0.4s earlier`

@@ -510,6 +510,7 @@ impl Bench {
                 }),
                 tripped: Vec::new(),
                 forbidden: self.forbidden,
+                cluster: None,
                 now: self.now,
             };
             (desired.name.clone(), observation)
