@@ -90,3 +90,128 @@ impl ClusterCounts {
         Some(ClusterComparisonStatus::of(revision, since, &totals))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::digest::ModuleDigest;
+    use crate::revision::{CallLimits, RevisionIdentity};
+    use crate::time::Wall;
+    use std::time::Duration;
+
+    fn now(seconds: u64) -> Now {
+        Now {
+            instant: Instant::ZERO.after(Duration::from_secs(seconds)),
+            wall: Wall(1_795_176_000_000),
+        }
+    }
+
+    fn revision(number: u8) -> RevisionIdentity {
+        let limits = CallLimits {
+            memory_mib: 64,
+            call_millis: 1000,
+            instances: 4,
+        };
+        RevisionIdentity::new(ModuleDigest([number; 32]), Arc::default(), limits)
+    }
+
+    /// What the data half shows of a revision that it compares since then.
+    fn seen(revision: RevisionIdentity, since: u64, agree: u64) -> Observation {
+        let totals = Totals {
+            agree,
+            delays: [(-400, agree)].into_iter().collect(),
+            ..Totals::default()
+        };
+        Observation {
+            stable: None,
+            pending: None,
+            complete: true,
+            circuit_open: None,
+            candidate: None,
+            tripped: vec![],
+            recent: None,
+            refused: None,
+            forbidden: 0,
+            cluster: Some(ClusterObservation {
+                revision,
+                since: now(since).instant,
+                totals,
+            }),
+            now: now(since),
+        }
+    }
+
+    fn recorded(agree: u64) -> ClusterCounts {
+        let totals = Totals {
+            agree,
+            delays: [(-400, agree)].into_iter().collect(),
+            ..Totals::default()
+        };
+        let name = revision(1).to_string();
+        let status = ControllerStatus {
+            cluster_comparison: Some(ClusterComparisonStatus::of(
+                name,
+                "2026-11-19T10:00:00Z".into(),
+                &totals,
+            )),
+            ..ControllerStatus::default()
+        };
+        ClusterCounts::recorded(&status)
+    }
+
+    fn agree(counts: &ClusterCounts) -> u64 {
+        counts.status().unwrap().agree
+    }
+
+    #[test]
+    fn a_restart_continues_the_counts_and_their_median() {
+        let mut counts = recorded(10);
+        counts.observe(None, true, now(1));
+        counts.observe(Some(&seen(revision(1), 2, 3)), true, now(5));
+        let status = counts.status().unwrap();
+        assert_eq!((status.agree, status.earlier), (13, 13));
+        assert_eq!(status.median_milliseconds, Some(-398));
+        assert_eq!(
+            status.since, "2026-11-19T10:00:00Z",
+            "it does not start again"
+        );
+    }
+
+    /// The data half starts again, for example after a grant was missing for a while.
+    #[test]
+    fn a_comparison_that_starts_again_adds_to_what_it_had() {
+        let mut counts = recorded(10);
+        counts.observe(Some(&seen(revision(1), 2, 3)), true, now(5));
+        counts.observe(Some(&seen(revision(1), 6, 1)), true, now(7));
+        assert_eq!(agree(&counts), 14);
+        counts.observe(Some(&seen(revision(1), 6, 2)), true, now(8));
+        assert_eq!(agree(&counts), 15);
+    }
+
+    /// The former leader has recorded ten; this host had counted eight of them.
+    #[test]
+    fn what_was_compared_in_the_dark_does_not_count_twice() {
+        let mut counts = recorded(10);
+        counts.take_over();
+        counts.observe(Some(&seen(revision(1), 2, 8)), true, now(5));
+        assert_eq!(agree(&counts), 10);
+        counts.observe(Some(&seen(revision(1), 2, 11)), true, now(6));
+        assert_eq!(agree(&counts), 13);
+    }
+
+    #[test]
+    fn another_revision_counts_by_itself_and_says_since_when() {
+        let mut counts = recorded(10);
+        counts.observe(Some(&seen(revision(2), 2, 3)), true, now(5));
+        let status = counts.status().unwrap();
+        assert_eq!(
+            (status.agree, status.revision),
+            (3, revision(2).to_string())
+        );
+        assert_eq!(status.since, "2026-11-20T11:59:57Z");
+        counts.observe(Some(&seen(revision(2), 2, 3)), false, now(6));
+        assert_eq!(counts.status(), None, "nobody asks for it any more");
+    }
+}
