@@ -216,3 +216,32 @@ fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "x-kubernetes-preserve-unknown-fields": true,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Who deletes by itself leaves nothing to compare with. `davit stop` disables any
+    /// controller, whatever else its spec says.
+    #[test]
+    fn only_a_dry_run_is_compared_with_the_cluster() {
+        let read = |mode: &str, with: &str| {
+            let module = json!({"builtin": "podgc"});
+            let spec = json!({"module": module, "mode": mode, "compareWith": with});
+            ControllerSpec::read(&spec)
+        };
+        for (mode, compares) in [("DryRun", true), ("Disabled", true)] {
+            let settings = read(mode, "Cluster").unwrap().settings(Grant::default());
+            assert_eq!(settings.compares_with_cluster, compares, "{mode}");
+        }
+        let error = read("Enforce", "Cluster").unwrap_err().to_string();
+        assert!(
+            error.starts_with("compareWith: needs the mode DryRun"),
+            "{error}"
+        );
+        let error = read("DryRun", "Users").unwrap_err().to_string();
+        assert!(error.starts_with("compareWith: "), "{error}");
+    }
+}
