@@ -98,7 +98,8 @@ impl RolloutMetrics {
 
     /// Sets the gauges of a comparison with the cluster; without one, there are none.
     fn set_cluster(&self, controller: &str, comparison: Option<&ClusterComparisonStatus>) {
-        for (result, count) in cluster_results(comparison.unwrap_or(&Default::default())) {
+        let none = ClusterComparisonStatus::default();
+        for (result, count) in cluster_results(comparison.unwrap_or(&none)) {
             let labels = [controller, result];
             if comparison.is_some() {
                 self.cluster.with_label_values(&labels).set(total(count));

@@ -76,7 +76,8 @@ pub enum ModeConfig {
     Disabled,
 }
 
-/// What the plans of a dry run are compared with.
+/// What the plans of a dry run are compared with. `Cluster`: the deletions and evictions
+/// that Davit did not make. Not with the mode `Enforce`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum CompareWith {
     /// The deletions and evictions that Davit did not make.

@@ -271,13 +271,12 @@ fn disruption(data: &[u8]) -> Option<String> {
     let Ok(Value::List(mut conditions)) = Value::read(conditions) else {
         return None;
     };
-    let found = conditions.find_map(|condition| {
+    conditions.find_map(|condition| {
         let condition = condition.ok()?;
         let is_it = text(condition, &["type"]) == "DisruptionTarget"
             && text(condition, &["status"]) == "True";
         is_it.then(|| text(condition, &["reason"]).to_owned())
-    });
-    found
+    })
 }
 
 fn at<'a>(mut data: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {

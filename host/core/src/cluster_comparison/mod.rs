@@ -177,6 +177,7 @@ impl ClusterComparison {
 
     /// The objects that the controller's calls read in a former state, although the cluster has
     /// deleted them since.
+    #[must_use]
     pub fn held(&self) -> impl ExactSizeIterator<Item = &Arc<Object>> {
         self.held.values()
     }
