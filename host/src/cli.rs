@@ -26,7 +26,7 @@ pub use journal::{
 pub use observe::{LogArguments, TraceArguments};
 pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{
-    CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
+    Against, CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
     VersionArguments,
 };
 pub use why::{WhyArguments, WhyFormat};
@@ -528,6 +528,9 @@ pub struct RollbackArguments {
 pub struct DiffArguments {
     /// Name of the controller.
     pub name: String,
+    /// What the controller is compared with.
+    #[arg(long, value_enum, default_value = "stable", value_name = "WHAT")]
+    pub against: Against,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub server: ServerArguments,

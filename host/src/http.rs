@@ -3,6 +3,7 @@
 
 pub mod access;
 pub mod address;
+pub mod cluster_comparison;
 pub mod disagreements;
 mod log;
 pub mod requests;
@@ -18,6 +19,7 @@ use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
@@ -141,10 +143,11 @@ async fn answer(request: Request<Incoming>, address: SocketAddr, endpoints: &End
     match request.uri().path() {
         "/metrics" => text(StatusCode::OK, endpoints.metrics.render()),
         path => match controller_of(path) {
-            Some(controller) => disagreements(endpoints, controller).await,
-            None => not_found(
-                "not found: the paths are /metrics, /livez, /readyz, /log and \
-                 /controllers/NAME/disagreements\n",
+            Some((controller, "disagreements")) => disagreements(endpoints, controller).await,
+            Some((controller, "cluster")) => against_cluster(endpoints, controller).await,
+            _ => not_found(
+                "not found: the paths are /metrics, /livez, /readyz, /log, \
+                 /controllers/NAME/disagreements and /controllers/NAME/cluster\n",
             ),
         },
     }
@@ -192,9 +195,20 @@ fn readiness_lines(reasons: &[String], is_journal_stopped: bool) -> (StatusCode,
     (status, lines)
 }
 
-fn controller_of(path: &str) -> Option<&str> {
-    let name = path.strip_prefix("/controllers/")?;
-    name.strip_suffix("/disagreements")
+/// The name of a controller in a path, and what is asked about it.
+fn controller_of(path: &str) -> Option<(&str, &str)> {
+    path.strip_prefix("/controllers/")?.rsplit_once('/')
+}
+
+async fn against_cluster(endpoints: &Endpoints, controller: &str) -> Answer {
+    let Some((found, counts)) = endpoints.host.cluster_comparison(controller).await else {
+        let sentence = format!(
+            "the controller \"{controller}\" is not compared with the cluster: set \
+             spec.compareWith to Cluster, with the mode DryRun\n"
+        );
+        return text(StatusCode::NOT_FOUND, sentence);
+    };
+    json(&cluster_comparison::Page::new(&found, counts))
 }
 
 async fn disagreements(endpoints: &Endpoints, controller: &str) -> Answer {
@@ -203,7 +217,11 @@ async fn disagreements(endpoints: &Endpoints, controller: &str) -> Answer {
         return text(StatusCode::NOT_FOUND, sentence);
     };
     let progress = endpoints.host.progress(controller).await;
-    match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
+    json(&Page::new(&found, progress.as_ref()))
+}
+
+fn json(page: &impl Serialize) -> Answer {
+    match serde_json::to_string(page) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

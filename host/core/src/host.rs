@@ -30,7 +30,7 @@ use crate::control::{
 use crate::election::{LeaseAnswer, LeaseRequest, LeaseRequestId};
 use crate::journal::{JournalItem, Profile};
 use crate::machine::{self, Machine};
-use crate::observation::Disagreements;
+use crate::observation::{ClusterFindings, Disagreements};
 use crate::time::{Instant, Now};
 use crate::trust::TrustPolicy;
 pub use leases::LeaseSettings;
@@ -241,6 +241,13 @@ impl<G: Clone> Host<G> {
     #[must_use]
     pub fn disagreements(&self, now: Now, controller: &str) -> Option<Disagreements> {
         self.machine.disagreements(now, controller)
+    }
+
+    /// The targets that only a controller or only the cluster deletes; none if the controller is
+    /// not compared with the cluster.
+    #[must_use]
+    pub fn cluster_findings(&self, now: Now, controller: &str) -> Option<ClusterFindings> {
+        self.machine.cluster_findings(now, controller)
     }
 
     /// The progress of the step of a controller's candidate; none without a candidate.

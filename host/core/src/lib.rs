@@ -12,6 +12,7 @@ pub mod bounds;
 pub mod bucket;
 pub mod budget;
 pub mod circuit;
+pub mod cluster_comparison;
 pub mod control;
 pub mod controller;
 pub mod coverage;

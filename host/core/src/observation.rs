@@ -2,8 +2,11 @@
 //! `davit diff`.
 
 use std::fmt;
+use std::time::Duration;
 
 use crate::budget::{CountedWrites, Trip};
+use crate::cluster_comparison::actor::Actor;
+use crate::cluster_comparison::{Finding, Totals};
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
@@ -35,7 +38,37 @@ pub struct Observation {
     pub held_back: Option<String>,
     /// How many of its requests the API server has refused as forbidden.
     pub forbidden: u64,
+    /// The comparison with the cluster; none if the controller is not compared.
+    pub cluster: Option<ClusterObservation>,
     /// The clocks at the time of the observation.
+    pub now: Now,
+}
+
+/// The comparison of a controller's dry run with the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterObservation {
+    /// The revision that is compared.
+    pub revision: RevisionIdentity,
+    /// When this host started to compare it.
+    pub since: Instant,
+    /// The results since then.
+    pub totals: Totals,
+}
+
+/// The targets that only a controller or only the cluster deletes.
+#[derive(Clone, Debug)]
+pub struct ClusterFindings {
+    /// The name of the revision that is compared.
+    pub revision: String,
+    /// The actor that the controller replaces; none if it replaces none of Kubernetes' own.
+    pub replaces: Option<Actor>,
+    /// How long a target waits for the other side.
+    pub window: Duration,
+    /// Targets that wait for the other side.
+    pub pending: usize,
+    /// The last ones that only one side deletes, the newest first.
+    pub last: Vec<Finding>,
+    /// The clocks, to record times of the core.
     pub now: Now,
 }
 

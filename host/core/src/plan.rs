@@ -106,6 +106,13 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Whether it deletes or evicts its target.
+    #[must_use]
+    pub fn deletes(&self) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
+    }
+
     /// The bytes that the host keeps for it.
     #[must_use]
     pub fn bytes(&self) -> usize {

@@ -40,6 +40,16 @@ pub enum GetFormat {
     Yaml,
 }
 
+/// What `davit diff` compares a controller with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Against {
+    /// The candidate with the stable revision.
+    Stable,
+    /// The dry run with the deletions that Davit did not make, if the Controller has
+    /// `compareWith: Cluster`.
+    Cluster,
+}
+
 /// `davit check`
 #[derive(Debug, Args)]
 pub struct CheckArguments {

@@ -37,7 +37,7 @@ use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::cli::{
-    Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
+    Against, Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
     GetArguments, GrantArguments, HistoryArguments, LogArguments, PromoteArguments,
     RequestArguments, RollbackArguments, ServerArguments, StartArguments, StopArguments,
 };
@@ -200,19 +200,34 @@ pub fn crds() -> Result<()> {
 
 /// `davit diff`
 pub async fn diff(arguments: DiffArguments) -> Result<()> {
-    let name = &arguments.name;
-    let page = if let Some(address) = &arguments.server.server {
-        let client = request_client(&arguments.server, arguments.cluster).await?;
-        diff::fetch(Server::At(&client, address), name).await?
+    let (name, last) = (&arguments.name, arguments.last);
+    let client = if arguments.server.server.is_some() {
+        request_client(&arguments.server, arguments.cluster).await?
     } else {
-        let client = connect(arguments.cluster).await?;
-        let namespace = &arguments.namespace.namespace;
-        diff::fetch(Server::Service(&client, namespace), name).await?
+        connect(arguments.cluster).await?
     };
-    match arguments.output.format() {
-        Some(format) => print::out(&print::serialized(&page, format)?),
-        None => print::out(diff::in_words(name, &page, arguments.last).trim_end()),
-    }
+    let server = match &arguments.server.server {
+        Some(address) => Server::At(&client, address),
+        None => Server::Service(&client, &arguments.namespace.namespace),
+    };
+    let format = arguments.output.format();
+    let text = match arguments.against {
+        Against::Stable => {
+            let page = diff::fetch(server, name).await?;
+            match format {
+                Some(format) => print::serialized(&page, format)?,
+                None => diff::in_words(name, &page, last),
+            }
+        }
+        Against::Cluster => {
+            let page = diff::cluster::fetch(server, name).await?;
+            match format {
+                Some(format) => print::serialized(&page, format)?,
+                None => diff::cluster::in_words(name, &page, last),
+            }
+        }
+    };
+    print::out(text.trim_end())
 }
 
 /// `davit log`

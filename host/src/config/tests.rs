@@ -128,7 +128,7 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
 const ENTRIES: &[(&str, &str)] = &[
     (
         "colour: red",
-        "colour: unknown field, expected one of module, mode, config, permissions, \
+        "colour: unknown field, expected one of module, mode, compareWith, config, permissions, \
              guardrails, limits, rollout, serviceAccountName, undo",
     ),
     (

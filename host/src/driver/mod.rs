@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
-use davit_core::api::ControllerSpec;
+use davit_core::api::{ClusterComparisonStatus, ControllerSpec};
 use davit_core::control::{Change, ChangeError, ControlInput, StepProgress};
 use davit_core::host::{Host, LeaseSettings};
 use davit_core::machine::{self, Report};
-use davit_core::observation::Disagreements;
+use davit_core::observation::{ClusterFindings, Disagreements};
 use davit_core::time::Now;
 use davit_core::trust::TrustPolicy;
 use davit_core::watch;
@@ -107,6 +107,25 @@ impl Handle {
     pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
         let controller = controller.to_owned();
         let ask = move |host: &Host<Arc<Guest>>, now| host.disagreements(now, &controller);
+        self.query(ask).await.flatten()
+    }
+
+    /// What the dry run of a controller and the cluster disagree on, and the results in the
+    /// status; none if the controller is not compared with the cluster.
+    pub async fn cluster_comparison(
+        &self,
+        controller: &str,
+    ) -> Option<(ClusterFindings, Option<ClusterComparisonStatus>)> {
+        let controller = controller.to_owned();
+        let ask = move |host: &Host<Arc<Guest>>, now| {
+            let found = host.cluster_findings(now, &controller)?;
+            let mut statuses = host.statuses();
+            let status = statuses.find(|(name, _)| *name == controller);
+            Some((
+                found,
+                status.and_then(|(_, status)| status.cluster_comparison.clone()),
+            ))
+        };
         self.query(ask).await.flatten()
     }
 

@@ -4,7 +4,7 @@ use prometheus::{CounterVec, GaugeVec};
 
 use super::CONTROLLER;
 use super::registration::{MetricError, Registrar, flag, total};
-use davit_core::api::{ComparisonStatus, ControllerStatus};
+use davit_core::api::{ClusterComparisonStatus, ComparisonStatus, ControllerStatus};
 use davit_core::budget::Guardrail;
 
 /// The reason of the event that an alert is about.
@@ -16,6 +16,8 @@ pub struct RolloutMetrics {
     step: GaugeVec,
     weight: GaugeVec,
     comparison: GaugeVec,
+    cluster: GaugeVec,
+    cluster_delay: GaugeVec,
     lost: GaugeVec,
     tripped: GaugeVec,
     events: CounterVec,
@@ -38,6 +40,16 @@ impl RolloutMetrics {
                 "davit_rollout_comparison",
                 "Targets compared in the current step of a rollout, by result.",
                 &[CONTROLLER, "result"],
+            )?,
+            cluster: registrar.gauge(
+                "davit_cluster_comparison",
+                "Targets of a dry run compared with the cluster, by result.",
+                &[CONTROLLER, "result"],
+            )?,
+            cluster_delay: registrar.gauge(
+                "davit_cluster_comparison_median_delay_seconds",
+                "How much later than the cluster the dry run decides; negative if earlier.",
+                &[CONTROLLER],
             )?,
             lost: registrar.gauge(
                 "davit_stable_revision_lost",
@@ -81,6 +93,29 @@ impl RolloutMetrics {
             let gauge = self.comparison.with_label_values(&[controller, result]);
             gauge.set(total(count));
         }
+        self.set_cluster(controller, status.cluster_comparison.as_ref());
+    }
+
+    /// Sets the gauges of a comparison with the cluster; without one, there are none.
+    fn set_cluster(&self, controller: &str, comparison: Option<&ClusterComparisonStatus>) {
+        let none = ClusterComparisonStatus::default();
+        for (result, count) in cluster_results(comparison.unwrap_or(&none)) {
+            let labels = [controller, result];
+            if comparison.is_some() {
+                self.cluster.with_label_values(&labels).set(total(count));
+            } else {
+                let _ = self.cluster.remove_label_values(&labels);
+            }
+        }
+        let median = comparison.and_then(|one| one.median_milliseconds);
+        if let Some(milliseconds) = median {
+            let millis = total(milliseconds.unsigned_abs());
+            let sign = if milliseconds < 0 { -1.0 } else { 1.0 };
+            let gauge = self.cluster_delay.with_label_values(&[controller]);
+            gauge.set(sign * millis / 1000.0);
+        } else {
+            let _ = self.cluster_delay.remove_label_values(&[controller]);
+        }
     }
 
     /// Counts an event about a controller.
@@ -91,6 +126,7 @@ impl RolloutMetrics {
 
     /// Removes the gauges of a controller that is gone.
     pub fn remove(&self, controller: &str) {
+        self.set_cluster(controller, None);
         // The controller may never have had these gauges.
         let _ = self.step.remove_label_values(&[controller]);
         let _ = self.weight.remove_label_values(&[controller]);
@@ -113,6 +149,17 @@ fn results(comparison: &ComparisonStatus) -> [(&'static str, u64); 5] {
         ("only-stable", comparison.only_stable),
         ("only-candidate", comparison.only_candidate),
         ("different", comparison.different),
+        ("unknown", comparison.unknown),
+    ]
+}
+
+/// The results of a comparison with the cluster, as in all outputs.
+fn cluster_results(comparison: &ClusterComparisonStatus) -> [(&'static str, u64); 5] {
+    [
+        ("agree", comparison.agree),
+        ("only-davit", comparison.only_davit),
+        ("only-cluster", comparison.only_cluster),
+        ("other-actor", comparison.other_actor),
         ("unknown", comparison.unknown),
     ]
 }

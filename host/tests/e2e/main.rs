@@ -12,6 +12,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod against;
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 mod bench;
 mod configuration;

@@ -231,6 +231,7 @@ async fn invalid_specs_are_refused() {
     let cluster = Cluster::new();
     for (pointer, value, says) in [
         ("/mode", json!("On"), "spec.mode"),
+        ("/compareWith", json!("Users"), "spec.compareWith"),
         ("/colour", json!("red"), "unknown field \"spec.colour\""),
         ("/config", json!(7), "spec.config"),
         ("/limits/instances", json!(0), "spec.limits.instances"),

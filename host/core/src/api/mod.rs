@@ -3,6 +3,7 @@
 //!
 //! An entry of the configuration file (`davit run --config`) has the same spec.
 
+mod cluster;
 mod duration;
 mod error;
 mod limits;
@@ -16,6 +17,7 @@ pub mod strict;
 mod undo;
 mod verify;
 
+pub use cluster::{ClusterComparisonStatus, DelayStatus};
 pub use duration::HumanDuration;
 pub use error::SpecError;
 pub use limits::{CooldownConfig, GuardrailConfig, LimitConfig, MOST_INSTANCES};
@@ -23,7 +25,7 @@ pub use module::{CaCert, ModuleConfig, ModuleSource, OciReference, OciSource};
 pub use name::is_dns_label;
 pub use reference::{KeyReference, SecretReference};
 pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitConfig};
-pub use spec::{ControllerSpec, ModeConfig, encode_config};
+pub use spec::{CompareWith, ControllerSpec, ModeConfig, encode_config};
 pub use status::{
     CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
     RecentWritesStatus, RejectedStatus, RequestResult, RequestStatus, RevisionStatus,

@@ -29,6 +29,11 @@ pub struct ControllerSpec {
     /// the host does not call the guest.
     #[serde(default)]
     pub mode: ModeConfig,
+    /// What the plans of a dry run are compared with. `Cluster`: with the deletions and
+    /// evictions that really happen; `davit diff --against cluster` shows where both agree.
+    /// Only with the mode `DryRun`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compare_with: Option<CompareWith>,
     /// The configuration of the guest. The guest's schema says which values are valid;
     /// `davit inspect` prints it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
@@ -75,6 +80,14 @@ pub enum ModeConfig {
     Disabled,
 }
 
+/// What the plans of a dry run are compared with. `Cluster`: the deletions and evictions
+/// that Davit did not make. Not with the mode `Enforce`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum CompareWith {
+    /// The deletions and evictions that Davit did not make.
+    Cluster,
+}
+
 impl ControllerSpec {
     /// The spec of a module, with the default for every other field.
     #[must_use]
@@ -82,6 +95,7 @@ impl ControllerSpec {
         Self {
             module,
             mode: ModeConfig::default(),
+            compare_with: None,
             config: Value::Null,
             permissions: None,
             guardrails: GuardrailConfig::default(),
@@ -104,6 +118,12 @@ impl ControllerSpec {
         if !matches!(self.config, Value::Null | Value::Object(_)) {
             let reason = strict::expected("a map", &self.config);
             return Err(SpecError::new("config", reason));
+        }
+        // `davit stop` disables any controller: then nothing is compared.
+        if self.compare_with.is_some() && self.mode == ModeConfig::Enforce {
+            let reason = "needs the mode DryRun: what a controller deletes by itself, nobody else \
+                          deletes; remove it to enforce";
+            return Err(SpecError::new("compareWith", reason));
         }
         if let Some(permissions) = &self.permissions {
             check_permissions(permissions)?;
@@ -134,6 +154,7 @@ impl ControllerSpec {
             guardrails: (&self.guardrails).into(),
             bounds: self.limits.into(),
             undo: Arc::new((&self.undo).into()),
+            compares_with_cluster: self.compare_with == Some(CompareWith::Cluster),
             ..Settings::default()
         }
     }
@@ -202,4 +223,33 @@ fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Who deletes by itself leaves nothing to compare with. `davit stop` disables any
+    /// controller, whatever else its spec says.
+    #[test]
+    fn only_a_dry_run_is_compared_with_the_cluster() {
+        let read = |mode: &str, with: &str| {
+            let module = json!({"builtin": "podgc"});
+            let spec = json!({"module": module, "mode": mode, "compareWith": with});
+            ControllerSpec::read(&spec)
+        };
+        for (mode, compares) in [("DryRun", true), ("Disabled", true)] {
+            let settings = read(mode, "Cluster").unwrap().settings(Grant::default());
+            assert_eq!(settings.compares_with_cluster, compares, "{mode}");
+        }
+        let error = read("Enforce", "Cluster").unwrap_err().to_string();
+        assert!(
+            error.starts_with("compareWith: needs the mode DryRun"),
+            "{error}"
+        );
+        let error = read("DryRun", "Users").unwrap_err().to_string();
+        assert!(error.starts_with("compareWith: "), "{error}");
+    }
 }

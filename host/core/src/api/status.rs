@@ -2,6 +2,7 @@
 //!
 //! It is also the record of a rollout: a host that starts continues from it.
 
+use super::cluster::ClusterComparisonStatus;
 use crate::budget::{CountedWrites, RecentWrites};
 use crate::grant::Permissions;
 use crate::rollout::compare::Counts;
@@ -51,6 +52,9 @@ pub struct ControllerStatus {
     /// it too.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recent_writes: Option<RecentWritesStatus>,
+    /// How the dry run compares with the cluster, if `spec.compareWith` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cluster_comparison: Option<ClusterComparisonStatus>,
     /// The rules that `spec.permissions` lacks: revisions declare them, and do not run
     /// without them. `davit grant` adds them. If they are too many for a status, these are
     /// the first of them.

@@ -15,6 +15,7 @@ use std::time::Duration;
 use self::needs::Needs;
 use super::answers;
 use super::carried::CarriedWrites;
+use super::compared::ClusterCounts;
 use super::declaration::Declaration;
 use super::journal::JournalState;
 use super::loading::{LoadProblem, LoadState};
@@ -79,6 +80,8 @@ pub(super) struct Controller<G> {
     trips: Trips,
     /// What guardrails have admitted elsewhere; nothing once it counts here.
     carried: CarriedWrites,
+    /// The comparison of the dry run with the cluster.
+    compared: ClusterCounts,
     /// Whether the controller has a lease: there are other replicas.
     pub(super) has_lease: bool,
     /// The part of this replica in the decisions.
@@ -145,6 +148,7 @@ impl<G: Clone> Controller<G> {
             forbidden: 0,
             trips: Trips::restore(&status.tripped),
             carried: CarriedWrites::recorded(&status, now),
+            compared: ClusterCounts::recorded(&status),
             has_lease: false,
             part: Part::Leader,
             recording: RecordProgress::new(status.clone(), version),
@@ -179,6 +183,7 @@ impl<G: Clone> Controller<G> {
         let is_same = recorded_stable(&former) == recorded_stable(&self.rollout);
         self.trips.continue_from(&status.tripped);
         self.carried = CarriedWrites::recorded(&status, now);
+        self.compared = ClusterCounts::recorded(&status);
         self.recording = RecordProgress::new(status.clone(), version);
         self.unrecorded = None;
         self.failure = self.failure.take().filter(|_| is_same);
@@ -274,6 +279,7 @@ impl<G: Clone> Controller<G> {
         if let Some(candidate) = self.rollout.candidate_mut() {
             candidate.counts.take_over();
         }
+        self.compared.take_over();
         self.part = Part::Leader;
         self.rest.end();
     }
@@ -333,6 +339,11 @@ impl<G: Clone> Controller<G> {
         self.judge(seen, leads, passed, now.wall, &mut notices);
         self.trips.observe(seen.filter(|_| leads), &mut notices);
         self.carried.observe(seen, leads, now.instant);
+        if leads {
+            let spec = self.spec.as_ref();
+            let is_compared = spec.is_some_and(|spec| spec.compare_with.is_some());
+            self.compared.observe(seen, is_compared, now);
+        }
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);

@@ -10,6 +10,7 @@
 mod answers;
 mod carried;
 mod changes;
+mod compared;
 mod conditions;
 mod controller;
 mod counts;

@@ -401,8 +401,8 @@ fn modules(status: &ControllerStatus) -> impl Iterator<Item = ModuleDigest> {
     digests.filter_map(|digest| digest.parse().ok())
 }
 
-/// Whether two statuses are the same except for recent writes, and for the counts and times of
-/// a candidate.
+/// Whether two statuses are the same except for recent writes, for the comparison with the
+/// cluster, and for the counts and times of a candidate.
 fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> bool {
     let ControllerStatus {
         observed_generation,
@@ -414,6 +414,7 @@ fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> b
         rejected,
         tripped,
         recent_writes: _,
+        cluster_comparison: _,
         missing_permissions,
         requests,
         conditions,

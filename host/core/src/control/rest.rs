@@ -60,6 +60,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         tripped,
         recent,
         forbidden,
+        cluster,
         now: _,
     } = before;
     candidate.is_none()
@@ -73,4 +74,5 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *tripped == now.tripped
         && *recent == now.recent
         && *forbidden == now.forbidden
+        && *cluster == now.cluster
 }

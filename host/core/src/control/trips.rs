@@ -182,6 +182,7 @@ mod tests {
             candidate: None,
             tripped: tripped.to_vec(),
             forbidden: 0,
+            cluster: None,
             now: Now {
                 instant: at(seconds),
                 wall: Wall(NOON + 1000 * ahead),

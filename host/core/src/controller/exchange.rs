@@ -93,6 +93,8 @@ pub struct Settings {
     pub bounds: Bounds,
     /// What is kept before it is deleted.
     pub undo: Arc<UndoRules>,
+    /// Whether its dry run is compared with the cluster.
+    pub compares_with_cluster: bool,
 }
 
 impl Settings {

@@ -31,6 +31,7 @@ impl<G: Clone> Machine<G> {
         for one in desired {
             self.apply_one(now, one);
         }
+        self.watch_for_comparisons();
         self.attach_all(now);
         self.judge_leadership(now);
         self.note_controllers();

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use super::cluster_comparison::ComparedController;
 use crate::account::Account;
 use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};
@@ -43,6 +44,8 @@ pub(super) struct HostedController<G> {
     pub(super) recent: CountedWrites,
     /// The account that reads and writes for it; none for the host's own.
     pub(super) account: Option<Account>,
+    /// The comparison of its dry run with the cluster; none if it is not compared.
+    pub(super) compared: Option<ComparedController>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
     /// The failure of the last deletion that was held back, and its time.
@@ -73,6 +76,7 @@ impl<G> Default for HostedController<G> {
             tripped: Vec::new(),
             recent: CountedWrites::default(),
             account: None,
+            compared: None,
             forbidden: 0,
             held_back: None,
             refusal: None,
@@ -127,12 +131,14 @@ impl<G: Clone> HostedController<G> {
         (now.since(*at) < HELD_BACK_FOR).then_some(message)
     }
 
-    /// The watches of these revisions, each with its view.
+    /// The watches of these revisions and of the comparison, each with its view.
     pub(super) fn watches(&self) -> impl Iterator<Item = (&WatchSpec, ViewId)> {
-        self.revisions().flat_map(|(manifest, views)| {
+        let compared = self.compared.iter().flat_map(ComparedController::watches);
+        let revisions = self.revisions().flat_map(|(manifest, views)| {
             let watches = manifest.watches.iter();
             watches.zip(views.ids.iter().copied())
-        })
+        });
+        revisions.chain(compared)
     }
 
     /// The view of an identical watch, if there is one.

@@ -10,6 +10,7 @@
 //! ```
 
 mod apply;
+mod cluster_comparison;
 mod discovery;
 mod exchange;
 mod hosted;
@@ -36,6 +37,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::circuit::CallFailure;
+use crate::cluster_comparison::OwnDeletions;
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::{UnlistedResource, UnlistedResourcesByView};
 use crate::manifest::WatchSpec;
@@ -43,7 +45,7 @@ use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
 use crate::request::plan::withdrawn;
-use crate::store::{Store, ViewId};
+use crate::store::{SegmentId, Store, ViewId};
 use crate::time::{Instant, Now};
 
 pub use crate::live::{ReadAnswer, ReadId, ReadRequest};
@@ -75,6 +77,10 @@ pub struct Machine<G> {
     /// again.
     unlisted: Option<UnlistedResourcesByView>,
     outbox: Outbox<G>,
+    /// What controllers of Davit have planned to delete.
+    own_deletions: OwnDeletions,
+    /// When the streams of each segment last delivered something.
+    heard: BTreeMap<SegmentId, Instant>,
     /// Whether the API server answers at all.
     reachable: bool,
     leadership: Leadership,
@@ -99,6 +105,8 @@ impl<G: Clone> Machine<G> {
             reads: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(),
+            own_deletions: OwnDeletions::default(),
+            heard: BTreeMap::new(),
             reachable: true,
             leadership: Leadership::default(),
             discover_at: Some(now.instant),
@@ -130,7 +138,7 @@ impl<G: Clone> Machine<G> {
                 call,
                 controller,
                 request,
-            } => self.handle_read_request(read, call, controller, request),
+            } => self.handle_read_request(now.instant, read, call, controller, request),
             Input::ReadDone { read, answer } => self.handle_read(now.instant, read, answer),
             Input::Executed {
                 plan,

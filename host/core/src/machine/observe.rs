@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
+use super::cluster_comparison::ComparedController;
 use super::hosted::HostedController;
 use super::report::{BoundUse, ControllerState, Report, State};
 use crate::budget::Trip;
@@ -32,6 +33,10 @@ impl<G: Clone> Machine<G> {
                 tripped: tripped.into_iter().flatten().collect(),
                 recent: controller.map(|one| one.counted_writes(now.instant)),
                 forbidden: hosted.forbidden,
+                cluster: hosted
+                    .compared
+                    .as_ref()
+                    .and_then(ComparedController::observe),
                 now,
             };
             (name.clone(), observation)
@@ -103,6 +108,7 @@ impl<G: Clone> Machine<G> {
             // Some revisions have waited long enough by now.
             self.start_ready(now);
         }
+        self.end_windows(now.instant);
         let snapshot = self.store.snapshot();
         for (_, controller) in self.running_mut() {
             controller.housekeep(now.instant, &snapshot);

@@ -10,11 +10,12 @@ use super::log::LogPolicy;
 use super::report::Report;
 use crate::account::Account;
 use crate::controller::{self, Controller, ControllerId, DecisionId, Outcome, PlanId};
-use crate::gate::Mode;
+use crate::gate::{Mode, Ruling};
 use crate::journal::Recorder;
 use crate::mapping::Mapping;
 use crate::plan::{Plan, Step};
 use crate::request::plan::Undo;
+use crate::rollout::Role;
 use crate::time::Instant;
 use crate::undo::UndoRules;
 
@@ -29,6 +30,20 @@ pub(super) struct Outbox<G> {
     pub(super) journal: Option<Box<Recorder>>,
     /// Nothing starts any more.
     pub(super) stopping: bool,
+    /// The plans to delete something that the gate has ruled on, if a controller is compared
+    /// with the cluster.
+    pub(super) deletions: Option<Vec<RuledDeletion>>,
+}
+
+/// A plan to delete something, and the ruling on it.
+#[derive(Debug)]
+pub(super) struct RuledDeletion {
+    pub(super) controller: String,
+    pub(super) role: Role,
+    /// The mode of the revision that decided it.
+    pub(super) mode: Mode,
+    pub(super) plan: Arc<Plan>,
+    pub(super) ruling: Ruling,
 }
 
 /// A plan in execution.
@@ -48,6 +63,7 @@ impl<G: Clone> Outbox<G> {
             log: LogPolicy::default(),
             journal: None,
             stopping: false,
+            deletions: None,
         }
     }
 
@@ -141,11 +157,21 @@ impl<G: Clone> Outbox<G> {
                     plan,
                     ruling,
                 } => {
+                    let mode = controller.settings().mode_of(&revision);
+                    if let Some(deletions) = self.deletions.as_mut().filter(|_| plan.deletes()) {
+                        deletions.push(RuledDeletion {
+                            controller: name.to_owned(),
+                            role,
+                            mode,
+                            plan: Arc::clone(&plan),
+                            ruling: ruling.clone(),
+                        });
+                    }
                     let is_news = self.log.is_news(name, &plan, &ruling, now);
                     self.report(Report::Ruled {
                         controller: controller_name,
                         role,
-                        dry_run: controller.settings().mode_of(&revision) == Mode::DryRun,
+                        dry_run: mode == Mode::DryRun,
                         revision,
                         item,
                         decision,

@@ -18,6 +18,7 @@ impl<G: Clone> Machine<G> {
     /// have stopped because its account may not read.
     pub(super) fn handle_read_request(
         &mut self,
+        now: Instant,
         read: ReadId,
         call: CallId,
         controller: Arc<str>,
@@ -38,6 +39,7 @@ impl<G: Clone> Machine<G> {
         };
         // The guest has read that mapping during the call.
         let mapping = Arc::clone(mapping);
+        self.note_live_read(now, &controller, &request);
         self.reads.insert(read, call);
         self.outbox.push(Effect::Read {
             read,

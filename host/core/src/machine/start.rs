@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Machine;
+use super::cluster_comparison::ComparedController;
 use super::exchange::Effect;
 use super::hosted::{HostedController, PendingRevision};
 use super::outbox::Outbox;
@@ -56,6 +57,10 @@ impl<G: Clone> Machine<G> {
                 });
             }
             Streams::attach(&mut self.store, *view, watch, &mapping, &mut changes);
+        }
+        let compared = self.controllers.values().flat_map(|one| &one.compared);
+        for (watch, view) in compared.flat_map(ComparedController::watches) {
+            Streams::attach(&mut self.store, view, watch, &mapping, &mut changes);
         }
         self.handle_changes(now.instant, &changes, Origin::Relist);
         self.detach_all(now.instant);
@@ -121,6 +126,7 @@ impl<G: Clone> Machine<G> {
                 start_candidate(name, controller, pending, step, now.instant, outbox);
             }
         }
+        self.start_comparisons(now.instant);
         self.note_controllers();
         self.remove_unused_views();
         let changes = self.streams.reconcile(&self.store);

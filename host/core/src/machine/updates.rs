@@ -1,5 +1,7 @@
 //! Handling the updates of streams.
 
+use std::time::Duration;
+
 use super::Machine;
 use super::report::Report;
 use crate::coverage::is_definitions;
@@ -14,6 +16,7 @@ impl<G: Clone> Machine<G> {
     pub(super) fn handle_updates(&mut self, now: Now, batch: Batch) {
         let mut fresh = Vec::new();
         let segment = self.streams.segment(batch.stream);
+        let gap = segment.map(|segment| self.heard(segment, now.instant));
         let spec = segment.and_then(|segment| self.store.segment_spec(segment));
         // Definitions and served resources decide whose objects are gone.
         let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
@@ -27,8 +30,12 @@ impl<G: Clone> Machine<G> {
             let (streams, store) = (&mut self.streams, &mut self.store);
             let updated = streams.update(store, batch.stream, update, now.instant, &mut changes);
             match updated {
-                Ok(FeedUpdate::Changes) => fresh.append(&mut changes),
+                Ok(FeedUpdate::Changes) => {
+                    self.compare_changes(now.instant, &changes, Duration::ZERO);
+                    fresh.append(&mut changes);
+                }
                 Ok(FeedUpdate::List) => {
+                    self.compare_changes(now.instant, &changes, gap.unwrap_or_default());
                     self.handle_condition(now.instant, batch.stream, &Condition::Synced);
                     let before = std::mem::take(&mut fresh);
                     self.handle_changes(now.instant, &before, Origin::Fresh);

@@ -50,11 +50,15 @@ impl<G: Clone> Machine<G> {
                 continue;
             };
             controller.continue_resync(now.instant, &snapshot);
+            let compared = hosted.compared.as_ref();
+            let is_due = controller.poll_timeout(now.instant) <= Some(now.instant);
+            let former = compared
+                .filter(|_| is_due)
+                .and_then(|one| one.read(&snapshot));
+            let read = former.as_ref().unwrap_or(&snapshot);
             for role in Role::ALL {
-                while let Some(request) =
-                    controller.poll_call(now.instant, role, &snapshot, mapping)
-                {
-                    requests.push((name.clone(), request));
+                while let Some(request) = controller.poll_call(now.instant, role, read, mapping) {
+                    requests.push((name.clone(), request, former.is_some()));
                 }
             }
         }
@@ -63,10 +67,13 @@ impl<G: Clone> Machine<G> {
         }
         let unlisted = self.unlisted(mapping, now.instant);
         self.note_changes();
-        for (name, request) in requests {
+        for (name, request, reads_former) in requests {
             let mut call = call(&name, request, &unlisted, now);
             call.log_bytes = self.outbox.log.room(&name, now.instant);
-            self.note_call(&mut call);
+            // The journal has the cache, and not what a comparison holds of it.
+            if !reads_former {
+                self.note_call(&mut call);
+            }
             self.outbox.push(Effect::Call(Box::new(call)));
         }
     }
@@ -87,6 +94,7 @@ impl<G: Clone> Machine<G> {
         for (controller, most) in self.outbox.log.take_exceeded() {
             self.outbox.report(Report::LogExceeded { controller, most });
         }
+        self.compare_plans(now);
     }
 }
 

@@ -25,6 +25,17 @@ impl Snapshot {
         &self.0
     }
 
+    /// The same with some objects in a former state, which may be gone by now. A name that
+    /// belongs to another uid by now stays that of the other object.
+    #[must_use]
+    pub(crate) fn with_former<'a>(&self, objects: impl Iterator<Item = &'a Arc<Object>>) -> Self {
+        let mut state = self.0.clone();
+        for former in objects {
+            state.put_back(former);
+        }
+        Self(state)
+    }
+
     /// The content of a view; none if there was no such view.
     #[must_use]
     pub fn view(&self, view: ViewId) -> Option<View<'_>> {

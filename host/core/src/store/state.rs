@@ -170,6 +170,28 @@ impl State {
         }
     }
 
+    /// Puts back the former state of an object that has changed or is gone, unless its segment
+    /// is gone or its name belongs to another uid.
+    pub(super) fn put_back(&mut self, former: &Arc<Object>) {
+        if self.segment(former.segment()).is_none() {
+            return;
+        }
+        let found = self.find(former.segment(), former.key());
+        let found = found.map(|(slot, present)| (slot, Arc::clone(present)));
+        match found {
+            Some((slot, present)) if present.uid() == former.uid() => {
+                self.update(slot, Arc::clone(former));
+                self.reindex_all(slot, Some(&present), Some(former));
+            }
+            Some(_) => {}
+            None => {
+                let free = Slot::try_from(self.slab.len()).unwrap_or(Slot::MAX);
+                self.insert(free, Arc::clone(former));
+                self.reindex_all(free, None, Some(former));
+            }
+        }
+    }
+
     /// Empties a slot, and returns the object.
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<Object>> {
         let object = self.slab.get_mut(slot as usize)?.take()?;

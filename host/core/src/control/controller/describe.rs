@@ -29,6 +29,7 @@ impl<G: Clone> Controller<G> {
                 self.status.recent_writes.as_ref(),
                 now,
             ),
+            cluster_comparison: self.compared.status(),
             ..ControllerStatus::default()
         };
         self.rollout

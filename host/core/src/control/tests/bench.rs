@@ -522,6 +522,7 @@ impl Bench {
                 }),
                 tripped: Vec::new(),
                 forbidden: self.forbidden,
+                cluster: None,
                 now: self.now,
             };
             (desired.name.clone(), observation)

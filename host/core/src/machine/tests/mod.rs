@@ -1,6 +1,7 @@
 //! The machine without a driver: no clock, no I/O, and guests that are names.
 
 mod changes;
+mod compared;
 mod journal;
 mod profile;
 mod starts;

@@ -1,10 +1,13 @@
-//! `davit diff`: where candidate and stable revision disagree.
+//! `davit diff`: where candidate and stable revision disagree, or the dry run and the cluster.
+
+pub mod cluster;
 
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
 use hyper::Request;
 use kube::Client;
+use serde::de::DeserializeOwned;
 
 use super::{check_name, server};
 use crate::http::address::ServerAddress;
@@ -20,8 +23,13 @@ pub enum Server<'a> {
 
 /// Requests the disagreements of a controller from the running host.
 pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
+    read(server, name, "disagreements").await
+}
+
+/// Requests what the host serves about a controller under the last part of a path.
+async fn read<P: DeserializeOwned>(server: Server<'_>, name: &str, what: &str) -> Result<P> {
     check_name(name)?;
-    let path = format!("/controllers/{name}/disagreements");
+    let path = format!("/controllers/{name}/{what}");
     match server {
         Server::At(client, address) => {
             let text = server::text(client, Request::get(path).body(Vec::new())?).await;

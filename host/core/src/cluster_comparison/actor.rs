@@ -1,0 +1,304 @@
+//! Who deleted an object: what the API shows of it.
+//!
+//! No object says who deleted it. Kubernetes' own controllers leave these traces before they
+//! delete (`pkg/controller/podgc/gc_controller.go`, `pkg/controller/tainteviction`,
+//! `pkg/registry/core/pod/storage/eviction.go`):
+//!
+//! - PodGC sets the condition `DisruptionTarget` of an orphaned pod, with the reason
+//!   `DeletionByPodGC`. It sets no condition for a pod that has ended already, for one that
+//!   was never scheduled, and on a node out of service: only their phase, `Failed` or
+//!   `Succeeded`, shows that PodGC may have deleted them.
+//! - taint-eviction sets the reason `DeletionByTaintManager`, the eviction API
+//!   `EvictionByEvictionAPI`, the scheduler `PreemptionByScheduler`.
+//! - Until Kubernetes 1.26, the node lifecycle controller set `status.reason` to `NodeLost`.
+//! - The garbage collector leaves no trace on the object: its owners are gone.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use crate::manifest::{Manifest, Source, WatchSpec};
+use crate::msgpack::{self, Value};
+use crate::object::Uid;
+use crate::path::{FieldPath, Segment};
+use crate::store::{Object, Snapshot};
+
+/// How the managers of fields start that are controllers of Davit.
+const DAVIT: &str = "davit/";
+/// The phases of a pod that has ended.
+const ENDED: [&str; 2] = ["Succeeded", "Failed"];
+
+/// Who deleted an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Actor {
+    /// kube-controller-manager's PodGC.
+    PodGc,
+    /// kube-controller-manager's taint-eviction.
+    TaintEviction,
+    /// kube-controller-manager's garbage collector.
+    GarbageCollector,
+    /// kube-controller-manager's node lifecycle controller.
+    NodeLifecycle,
+    /// kube-controller-manager's garbage collector of `StorageVersions`.
+    StorageVersionGc,
+    /// A client of the eviction API.
+    EvictionApi,
+    /// The scheduler.
+    Scheduler,
+    /// A controller of Davit.
+    Davit,
+    /// Nobody that Davit knows.
+    Unknown,
+}
+
+impl Actor {
+    /// The actor that a guest replaces, by the name in its manifest; none if it replaces
+    /// none of Kubernetes' own.
+    #[must_use]
+    pub fn replaced_by(guest: &str) -> Option<Self> {
+        match guest {
+            "podgc" => Some(Self::PodGc),
+            "taint-eviction" => Some(Self::TaintEviction),
+            "garbage-collector" => Some(Self::GarbageCollector),
+            "node-eviction" => Some(Self::NodeLifecycle),
+            "storage-version-gc" => Some(Self::StorageVersionGc),
+            _ => None,
+        }
+    }
+
+    /// The word used in answers: the name in `--controllers` of kube-controller-manager, if it
+    /// has one.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PodGc => "pod-garbage-collector-controller",
+            Self::TaintEviction => "taint-eviction-controller",
+            Self::GarbageCollector => "garbage-collector-controller",
+            Self::NodeLifecycle => "node-lifecycle-controller",
+            Self::StorageVersionGc => "storageversion-garbage-collector-controller",
+            Self::EvictionApi => "eviction API",
+            Self::Scheduler => "scheduler",
+            Self::Davit => "Davit",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+impl fmt::Display for Actor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The trace that an actor is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// A mark that nobody else sets.
+    Mark,
+    /// A state that allows the conclusion, and others too.
+    State,
+    /// Nothing.
+    Nothing,
+}
+
+/// What the API shows of an object's end.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Traces {
+    /// Whether it has a deletion timestamp.
+    pub is_terminating: bool,
+    /// The reason of its condition `DisruptionTarget`, if that is true; empty without.
+    pub disruption: String,
+    /// Its phase; empty without.
+    pub phase: String,
+    /// The reason of its status; empty without.
+    pub reason: String,
+    /// Its node; empty without.
+    pub node: String,
+    /// The uids of its owners.
+    pub owners: Vec<Uid>,
+    /// Whether a controller of Davit has written it: Davit marks what it is about to delete.
+    pub is_of_davit: bool,
+}
+
+/// The fields that a watch has to show for [`Traces`]. `status` says whether its objects may
+/// be pods: fields outside of the metadata make the host request whole objects.
+fn fields(status: bool) -> Vec<FieldPath> {
+    let path = |text: &[&str]| {
+        let step = |name: &&str| match *name {
+            "*" => Segment::Each,
+            name => Segment::Field(name.into()),
+        };
+        FieldPath::of(text.iter().map(step).collect())
+    };
+    let metadata = [
+        path(&["metadata", "deletionTimestamp"]),
+        path(&["metadata", "managedFields", "*", "manager"]),
+        path(&["metadata", "ownerReferences", "*", "uid"]),
+    ];
+    let of_pods = [
+        path(&["spec", "nodeName"]),
+        path(&["status", "phase"]),
+        path(&["status", "reason"]),
+        path(&["status", "conditions", "*", "type"]),
+        path(&["status", "conditions", "*", "status"]),
+        path(&["status", "conditions", "*", "reason"]),
+    ];
+    let of_pods = of_pods.into_iter().filter(|_| status);
+    metadata.into_iter().chain(of_pods).collect()
+}
+
+/// The watches that show how the objects end that a guest may delete.
+#[must_use]
+pub fn watches(manifest: &Manifest) -> Vec<WatchSpec> {
+    let mut seen = BTreeSet::new();
+    let watches = manifest.watches.iter().filter_map(|watch| {
+        let is_of_pods = match &watch.source {
+            Source::One(resource) => {
+                let group = &resource.group;
+                let evictions = format!("{}/eviction", resource.plural);
+                let deletes = manifest.permits("delete", group, &resource.plural)
+                    || manifest.permits("create", group, &evictions);
+                if !deletes {
+                    return None;
+                }
+                group.is_empty() && resource.plural == "pods"
+            }
+            Source::EveryDeletable(_) => false,
+        };
+        let selection = (
+            watch.source.clone(),
+            watch.namespace.clone(),
+            watch.label_selector.clone(),
+            watch.field_selector.clone(),
+        );
+        seen.insert(selection).then(|| WatchSpec {
+            fields: fields(is_of_pods),
+            indexes: Vec::new(),
+            ..watch.clone()
+        })
+    });
+    watches.collect()
+}
+
+impl Traces {
+    /// The traces that a cached object shows.
+    #[must_use]
+    pub fn of(object: &Object) -> Self {
+        let data = object.data();
+        let managers = texts(data, &["metadata", "managedFields"], "manager");
+        Self {
+            is_terminating: !text(data, &["metadata", "deletionTimestamp"]).is_empty(),
+            disruption: disruption(data).unwrap_or_default(),
+            phase: text(data, &["status", "phase"]).to_owned(),
+            reason: text(data, &["status", "reason"]).to_owned(),
+            node: text(data, &["spec", "nodeName"]).to_owned(),
+            owners: texts(data, &["metadata", "ownerReferences"], "uid")
+                .into_iter()
+                .map(Uid::new)
+                .collect(),
+            is_of_davit: managers.iter().any(|one| one.starts_with(DAVIT)),
+        }
+    }
+
+    /// The actor that left these traces on an object of a kind. `owners` is the cache, if it
+    /// holds every owner.
+    #[must_use]
+    pub fn actor(&self, kind: &str, owners: Option<&Snapshot>) -> (Actor, Evidence) {
+        if self.is_of_davit {
+            return (Actor::Davit, Evidence::Mark);
+        }
+        let marked = match self.disruption.as_str() {
+            "DeletionByPodGC" => Some(Actor::PodGc),
+            "DeletionByTaintManager" => Some(Actor::TaintEviction),
+            "EvictionByEvictionAPI" => Some(Actor::EvictionApi),
+            "PreemptionByScheduler" => Some(Actor::Scheduler),
+            _ if self.reason == "NodeLost" => Some(Actor::NodeLifecycle),
+            _ => None,
+        };
+        if let Some(actor) = marked {
+            return (actor, Evidence::Mark);
+        }
+        let are_gone = owners.is_some_and(|snapshot| {
+            let gone = |uid| {
+                snapshot
+                    .find(uid)
+                    .is_none_or(|it| Self::of(it).is_terminating)
+            };
+            !self.owners.is_empty() && self.owners.iter().all(gone)
+        });
+        match kind {
+            _ if are_gone => (Actor::GarbageCollector, Evidence::State),
+            "StorageVersion" => (Actor::StorageVersionGc, Evidence::State),
+            "Pod" if ENDED.contains(&self.phase.as_str()) => (Actor::PodGc, Evidence::State),
+            _ => (Actor::Unknown, Evidence::Nothing),
+        }
+    }
+
+    /// Whether a mark says that somebody is about to delete the object.
+    #[must_use]
+    pub fn is_marked(&self) -> bool {
+        matches!(self.actor("", None), (_, Evidence::Mark)) && !self.is_of_davit
+    }
+}
+
+/// `phase Failed, reason DeletionByPodGC, node n1, 1 owner`
+impl fmt::Display for Traces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            ("phase ", &self.phase),
+            ("DisruptionTarget ", &self.disruption),
+            ("reason ", &self.reason),
+            ("node ", &self.node),
+        ];
+        let words = words.into_iter().filter(|(_, value)| !value.is_empty());
+        let mut words: Vec<String> = words
+            .map(|(what, value)| format!("{what}{value}"))
+            .collect();
+        match self.owners.len() {
+            0 => {}
+            1 => words.push("1 owner".to_owned()),
+            count => words.push(format!("{count} owners")),
+        }
+        if words.is_empty() {
+            return f.write_str("no trace");
+        }
+        f.write_str(&words.join(", "))
+    }
+}
+
+/// The reason of the condition `DisruptionTarget`, if that is true.
+fn disruption(data: &[u8]) -> Option<String> {
+    let conditions = at(data, &["status", "conditions"])?;
+    let Ok(Value::List(mut conditions)) = Value::read(conditions) else {
+        return None;
+    };
+    conditions.find_map(|condition| {
+        let condition = condition.ok()?;
+        let is_it = text(condition, &["type"]) == "DisruptionTarget"
+            && text(condition, &["status"]) == "True";
+        is_it.then(|| text(condition, &["reason"]).to_owned())
+    })
+}
+
+fn at<'a>(mut data: &'a [u8], path: &[&str]) -> Option<&'a [u8]> {
+    for name in path {
+        data = msgpack::field(data, name).ok()??;
+    }
+    Some(data)
+}
+
+/// The text at a path; empty without.
+fn text<'a>(data: &'a [u8], path: &[&str]) -> &'a str {
+    match at(data, path).map(Value::read) {
+        Some(Ok(Value::Text(text))) => text,
+        _ => "",
+    }
+}
+
+/// The texts of a field in the elements of a list.
+fn texts<'a>(data: &'a [u8], list: &[&str], name: &str) -> Vec<&'a str> {
+    let Some(Ok(Value::List(elements))) = at(data, list).map(Value::read) else {
+        return Vec::new();
+    };
+    let elements = elements.filter_map(Result::ok);
+    elements.map(|element| text(element, &[name])).collect()
+}

@@ -1,0 +1,509 @@
+//! Compares the dry run of a controller with what happens in the cluster, target by target.
+//!
+//! One side is what the controller decides: its plans to delete or evict an object, which a dry
+//! run does not execute. The other is what the caches show: an object is marked for its
+//! deletion, gets a deletion timestamp, or is gone. [`actor`] says who did that, as far as the
+//! API shows it.
+//!
+//! - A plan waits for the cluster, and a deletion for the controller, for a window of time. If
+//!   both come, they agree, and the delay between them counts.
+//! - An object that the cluster deletes first would not be there any more when the controller
+//!   reconciles it. The comparison therefore *holds* it: the controller's calls read it in the
+//!   state before its deletion, until it decides or the window ends. So a deletion that only
+//!   the cluster makes is one that the controller has seen and not made.
+//! - A deletion by somebody else is no agreement, and no disagreement either.
+//!
+//! Every target counts once, at its first plan and its first deletion. A uid is never reused:
+//! an object that is created again under the same name is another target.
+
+pub mod actor;
+mod delays;
+mod own;
+mod totals;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::manifest::{Manifest, Source, WatchSpec};
+use crate::object::{Kind, ObjectRef, Uid};
+use crate::store::{Object, Snapshot};
+use crate::time::Instant;
+
+use actor::{Actor, Evidence, Traces};
+pub use delays::Delays;
+pub use own::OwnDeletions;
+pub use totals::{Difference, Finding, Totals};
+
+/// The most targets that are kept. A further one is not compared, and counts as unknown.
+const MOST_TARGETS: usize = 20_000;
+/// The most objects that are held. Beyond that, what the cluster deletes first is unknown.
+const MOST_HELD: usize = 2_000;
+/// How many targets are kept that only one side deletes.
+pub const MOST_FINDINGS: usize = 20;
+/// The shortest window: long enough for the difference of two controllers' timers.
+const SHORTEST_WINDOW: Duration = Duration::from_mins(5);
+/// A deletion that was learned at a list is untimed if the watch had a longer gap.
+const TIMED_WITHIN: Duration = Duration::from_secs(1);
+
+/// How long a target waits for the other side: for four turns of the guest, and for five
+/// minutes at least.
+#[must_use]
+pub fn window(manifest: &Manifest) -> Duration {
+    let longest = manifest.ticks.iter().map(|tick| tick.period).max();
+    (longest.unwrap_or_default() * 4).max(SHORTEST_WINDOW)
+}
+
+/// The comparison of one controller with the cluster.
+#[derive(Debug)]
+pub struct ClusterComparison {
+    /// The actor that the controller replaces; none if every deletion counts that is not
+    /// Davit's.
+    replaced: Option<Actor>,
+    /// Whether the cache holds every owner, so that an owner that it lacks is gone.
+    knows_owners: bool,
+    window: Duration,
+    since: Instant,
+    totals: Totals,
+    targets: BTreeMap<Uid, Target>,
+    /// When targets are to be looked at, in order.
+    due: BTreeSet<(Instant, Uid)>,
+    held: BTreeMap<Uid, Arc<Object>>,
+    findings: VecDeque<Finding>,
+}
+
+/// A change of an object, as a watch delivered it or a list showed it.
+#[derive(Clone, Copy, Debug)]
+pub struct ObservedChange<'a> {
+    /// The kind of the object.
+    pub kind: &'a Kind,
+    /// The object before the change.
+    pub old: Option<&'a Arc<Object>>,
+    /// The object after the change; none if it is gone.
+    pub new: Option<&'a Arc<Object>>,
+    /// How long before it was observed the change can have happened: the gap in the watch that a
+    /// list ends; zero for an event.
+    pub gap: Duration,
+    /// Whether a controller of Davit has asked for the object's deletion.
+    pub is_own: bool,
+}
+
+#[derive(Debug)]
+struct Target {
+    object: ObjectRef,
+    plan: Option<Plan>,
+    deletion: Option<Deletion>,
+    is_counted: bool,
+    /// When it is looked at next.
+    due: Instant,
+}
+
+/// What the controller decided first.
+#[derive(Debug)]
+struct Plan {
+    at: Instant,
+    reason: String,
+    /// Whether the object was terminating: then the plan is about its end, not about the first
+    /// deletion timestamp.
+    is_about_end: bool,
+}
+
+/// What the cluster did first.
+#[derive(Debug)]
+struct Deletion {
+    at: Instant,
+    gap: Duration,
+    actor: Actor,
+    evidence: Evidence,
+    traces: Traces,
+}
+
+impl ClusterComparison {
+    /// A comparison without results of a guest with this manifest.
+    #[must_use]
+    pub fn new(now: Instant, manifest: &Manifest) -> Self {
+        let every = |watch: &WatchSpec| matches!(watch.source, Source::EveryDeletable(_));
+        Self {
+            replaced: Actor::replaced_by(&manifest.name),
+            knows_owners: manifest.watches.iter().any(every),
+            window: window(manifest),
+            since: now,
+            totals: Totals::default(),
+            targets: BTreeMap::new(),
+            due: BTreeSet::new(),
+            held: BTreeMap::new(),
+            findings: VecDeque::new(),
+        }
+    }
+
+    /// The results so far.
+    #[must_use]
+    pub const fn totals(&self) -> &Totals {
+        &self.totals
+    }
+
+    /// When the comparison started.
+    #[must_use]
+    pub const fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// How long a target waits for the other side.
+    #[must_use]
+    pub const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// The actor that the controller replaces.
+    #[must_use]
+    pub const fn replaced(&self) -> Option<Actor> {
+        self.replaced
+    }
+
+    /// How many targets wait for the other side.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let waiting = self.targets.values().filter(|target| !target.is_counted);
+        waiting.count()
+    }
+
+    /// The last targets that only one side deletes, the newest first.
+    pub fn findings(&self) -> impl Iterator<Item = &Finding> {
+        self.findings.iter().rev()
+    }
+
+    /// The objects that the controller's calls read in a former state, although the cluster has
+    /// deleted them since.
+    #[must_use]
+    pub fn held(&self) -> impl ExactSizeIterator<Item = &Arc<Object>> {
+        self.held.values()
+    }
+
+    /// The controller plans to delete or evict an object. `snapshot` is the cache without what is
+    /// held. Returns the object if it is not held any more.
+    pub fn decided(
+        &mut self,
+        now: Instant,
+        object: &ObjectRef,
+        reason: &str,
+        snapshot: &Snapshot,
+    ) -> Option<Arc<Object>> {
+        let uid = Uid::new(&object.uid);
+        let cached = snapshot.find(&uid);
+        if !self.targets.contains_key(&uid) {
+            // A plan from before the object was gone says nothing.
+            if cached.is_none() || !self.add(&uid, object.clone(), now) {
+                return None;
+            }
+        }
+        let is_about_end = cached.is_some_and(|it| Traces::of(it).is_terminating);
+        let target = self.targets.get_mut(&uid)?;
+        if target.plan.is_some() || target.is_counted {
+            return None;
+        }
+        target.plan = Some(Plan {
+            at: now,
+            reason: reason.to_owned(),
+            is_about_end: is_about_end && target.deletion.is_none(),
+        });
+        self.attribute_again(&uid, snapshot);
+        if !self.waits_for_owners(&uid) {
+            self.compare(now, &uid);
+        }
+        self.release(&uid)
+    }
+
+    /// The cache has observed a change. `snapshot` is the cache after it.
+    pub fn observed(&mut self, now: Instant, change: ObservedChange<'_>, snapshot: &Snapshot) {
+        let Some(object) = change.new.or(change.old) else {
+            return;
+        };
+        let before = change.old.map(|old| Traces::of(old));
+        let after = change.new.map(|new| Traces::of(new));
+        let Some(before) = before else {
+            // What the first list shows was marked before the comparison started. What takes the
+            // name of a held object hides it.
+            let is_named =
+                |it: &Arc<Object>| it.segment() == object.segment() && it.key() == object.key();
+            self.held.retain(|_, it| !is_named(it));
+            return;
+        };
+        let uid = object.uid().clone();
+        let target = self.targets.get(&uid);
+        let plan = target.and_then(|target| target.plan.as_ref());
+        let is_about_end = plan.is_some_and(|plan| plan.is_about_end);
+        let is_deletion = match &after {
+            None => !before.is_terminating || is_about_end,
+            Some(after) => {
+                let is_new_mark = after.is_marked() && !before.is_marked();
+                is_new_mark || (after.is_terminating && !before.is_terminating && !is_about_end)
+            }
+        };
+        let is_known = target.is_some_and(|one| one.deletion.is_some() || one.is_counted);
+        if is_deletion && !is_known {
+            let traces = after.unwrap_or_else(|| before.clone());
+            self.deleted(now, &change, object, traces, snapshot);
+        }
+        if change.new.is_none()
+            && let Some(target) = self.targets.get_mut(&uid)
+            && target.is_counted
+        {
+            // A call in flight may still decide on it.
+            let until = now.after(self.window);
+            self.due.remove(&(target.due, uid.clone()));
+            target.due = until;
+            self.due.insert((until, uid));
+        }
+    }
+
+    fn deleted(
+        &mut self,
+        now: Instant,
+        change: &ObservedChange<'_>,
+        object: &Arc<Object>,
+        traces: Traces,
+        snapshot: &Snapshot,
+    ) {
+        let (actor, evidence) = if change.is_own {
+            (Actor::Davit, Evidence::Mark)
+        } else {
+            traces.actor(&change.kind.kind, self.knows_owners.then_some(snapshot))
+        };
+        let uid = object.uid().clone();
+        let deletion = Deletion {
+            at: now,
+            gap: change.gap,
+            actor,
+            evidence,
+            traces,
+        };
+        let may_be_replaced = self.counts(actor) || self.may_be_collected(&deletion);
+        let is_target = self.targets.contains_key(&uid)
+            || (may_be_replaced && self.add(&uid, reference(change.kind, object), now));
+        let Some(target) = self.targets.get_mut(&uid).filter(|_| is_target) else {
+            return;
+        };
+        target.deletion = Some(deletion);
+        let is_planned = target.plan.is_some();
+        if is_planned && !self.waits_for_owners(&uid) {
+            self.compare(now, &uid);
+        } else if !is_planned && may_be_replaced {
+            self.hold(&uid, change.old);
+        }
+    }
+
+    /// Whether a deletion by this actor is one that the controller's would have to agree with.
+    fn counts(&self, actor: Actor) -> bool {
+        match self.replaced {
+            Some(replaced) => actor == replaced,
+            None => actor != Actor::Davit,
+        }
+    }
+
+    /// Whether the watch of an owner may lag behind that of its dependent.
+    fn may_be_collected(&self, deletion: &Deletion) -> bool {
+        self.knows_owners
+            && deletion.actor == Actor::Unknown
+            && !deletion.traces.owners.is_empty()
+            && self.counts(Actor::GarbageCollector)
+    }
+
+    fn waits_for_owners(&self, uid: &Uid) -> bool {
+        let target = self.targets.get(uid);
+        let deletion = target.and_then(|target| target.deletion.as_ref());
+        deletion.is_some_and(|deletion| self.may_be_collected(deletion))
+    }
+
+    /// The guest reads an object live. What is held of it is worth nothing: the API server says
+    /// that it is gone. Returns the object if it is not held any more.
+    pub fn read_live(&mut self, object: &ObjectRef) -> Option<Arc<Object>> {
+        let is_it = |(uid, it): &(&Uid, &Arc<Object>)| {
+            let is_named = it.namespace() == object.namespace && it.name() == object.name;
+            is_named && (object.uid.is_empty() || **uid == Uid::new(&object.uid))
+        };
+        let (uid, _) = self.held.iter().find(is_it)?;
+        let uid = uid.clone();
+        self.release(&uid)
+    }
+
+    /// Ends the windows that are over. Returns the objects that are not held any more.
+    pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<Arc<Object>> {
+        let mut released = Vec::new();
+        while self.due.first().is_some_and(|(at, _)| *at <= now) {
+            let Some((_, uid)) = self.due.pop_first() else {
+                break;
+            };
+            let is_there = snapshot.find(&uid).is_some();
+            let Some(target) = self.targets.get_mut(&uid) else {
+                continue;
+            };
+            if target.is_counted {
+                if is_there {
+                    target.due = now.after(self.window);
+                    self.due.insert((target.due, uid));
+                } else {
+                    self.targets.remove(&uid);
+                }
+                continue;
+            }
+            self.attribute_again(&uid, snapshot);
+            let was_held = self.held.contains_key(&uid);
+            released.extend(self.release(&uid));
+            self.end(now, &uid, is_there, was_held);
+        }
+        released
+    }
+
+    /// The owners of an object that nobody is known to have deleted may be gone by now.
+    fn attribute_again(&mut self, uid: &Uid, snapshot: &Snapshot) {
+        if self.waits_for_owners(uid)
+            && let Some(target) = self.targets.get_mut(uid)
+            && let Some(deletion) = &mut target.deletion
+        {
+            let found = deletion.traces.actor(&target.object.kind, Some(snapshot));
+            (deletion.actor, deletion.evidence) = found;
+        }
+    }
+
+    /// The window of a target is over.
+    fn end(&mut self, now: Instant, uid: &Uid, is_there: bool, was_held: bool) {
+        let Some(target) = self.targets.get(uid) else {
+            return;
+        };
+        let deletion = target.deletion.as_ref();
+        let is_shown = deletion.is_some_and(|deletion| was_held && self.is_shown(deletion));
+        match (&target.plan, deletion.map(|deletion| deletion.actor)) {
+            (Some(_), Some(_)) => return self.compare(now, uid),
+            (Some(_), None) if is_there => {
+                self.find(uid, Difference::OnlyDavit);
+                self.totals.only_davit += 1;
+            }
+            (None, Some(actor)) if !self.counts(actor) => {}
+            (None, Some(_)) if is_shown => {
+                self.find(uid, Difference::OnlyCluster);
+                self.totals.only_cluster += 1;
+            }
+            _ => self.totals.unknown += 1,
+        }
+        self.count(now, uid, is_there);
+    }
+
+    /// Whether a deletion without a plan shows who made it. The phase of a pod that has ended is
+    /// evidence only together with a plan: anybody may delete such a pod.
+    fn is_shown(&self, deletion: &Deletion) -> bool {
+        self.replaced.is_none()
+            || deletion.evidence == Evidence::Mark
+            || deletion.actor != Actor::PodGc
+    }
+
+    /// Both sides have deleted a target, or somebody else has.
+    fn compare(&mut self, now: Instant, uid: &Uid) {
+        let Some(target) = self.targets.get(uid) else {
+            return;
+        };
+        let (Some(plan), Some(deletion)) = (&target.plan, &target.deletion) else {
+            return;
+        };
+        if self.counts(deletion.actor) {
+            self.totals.agree += 1;
+            if deletion.gap <= TIMED_WITHIN {
+                let ahead = deletion.at.since(plan.at);
+                let behind = plan.at.since(deletion.at);
+                self.totals.delays.add(ahead, behind);
+            } else {
+                self.totals.untimed += 1;
+            }
+        } else if deletion.actor == Actor::Unknown && !deletion.gap.is_zero() {
+            // The marks may have been set in the gap.
+            self.totals.unknown += 1;
+        } else {
+            self.totals.other += 1;
+        }
+        self.count(now, uid, true);
+    }
+
+    /// A target is counted. It is kept for as long as it may be decided on again.
+    fn count(&mut self, now: Instant, uid: &Uid, is_kept: bool) {
+        let Some(target) = self.targets.get_mut(uid) else {
+            return;
+        };
+        self.due.remove(&(target.due, uid.clone()));
+        if !is_kept {
+            self.targets.remove(uid);
+            return;
+        }
+        target.is_counted = true;
+        target.due = now.after(self.window);
+        self.due.insert((target.due, uid.clone()));
+    }
+
+    fn find(&mut self, uid: &Uid, difference: Difference) {
+        let Some(target) = self.targets.get(uid) else {
+            return;
+        };
+        let (plan, deletion) = (&target.plan, &target.deletion);
+        let at = plan.as_ref().map(|plan| plan.at);
+        let at = at.or(deletion.as_ref().map(|deletion| deletion.at));
+        self.findings.push_back(Finding {
+            difference,
+            object: target.object.clone(),
+            at: at.unwrap_or_default(),
+            reason: plan.as_ref().map(|plan| plan.reason.clone()),
+            actor: deletion.as_ref().map(|deletion| deletion.actor),
+            saw: deletion
+                .as_ref()
+                .map(|deletion| deletion.traces.to_string()),
+            gap: deletion.as_ref().map(|deletion| deletion.gap),
+        });
+        let of_kind = |one: &&Finding| one.difference == difference;
+        if self.findings.iter().filter(of_kind).count() > MOST_FINDINGS
+            && let Some(oldest) = self.findings.iter().position(|one| of_kind(&one))
+        {
+            self.findings.remove(oldest);
+        }
+    }
+
+    /// Adds a target; not beyond the bound.
+    fn add(&mut self, uid: &Uid, object: ObjectRef, now: Instant) -> bool {
+        if self.targets.len() >= MOST_TARGETS {
+            self.totals.unknown += 1;
+            return false;
+        }
+        let due = now.after(self.window);
+        let target = Target {
+            object,
+            plan: None,
+            deletion: None,
+            is_counted: false,
+            due,
+        };
+        self.targets.insert(uid.clone(), target);
+        self.due.insert((due, uid.clone()));
+        true
+    }
+
+    fn hold(&mut self, uid: &Uid, before: Option<&Arc<Object>>) {
+        if self.held.len() < MOST_HELD
+            && let Some(before) = before
+        {
+            self.held.insert(uid.clone(), Arc::clone(before));
+        }
+    }
+
+    fn release(&mut self, uid: &Uid) -> Option<Arc<Object>> {
+        self.held.remove(uid)
+    }
+}
+
+fn reference(kind: &Kind, object: &Object) -> ObjectRef {
+    ObjectRef {
+        api_version: kind.api_version.to_string(),
+        kind: kind.kind.to_string(),
+        namespace: object.namespace().to_owned(),
+        name: object.name().to_owned(),
+        uid: object.uid().to_string(),
+    }
+}

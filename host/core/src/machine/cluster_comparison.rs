@@ -1,0 +1,277 @@
+//! Compares dry runs with the cluster: which watches that needs, and what it gets to see.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Machine;
+use super::hosted::HostedController;
+use crate::cluster_comparison::actor::watches;
+use crate::cluster_comparison::{ClusterComparison, ObservedChange};
+use crate::gate::{Mode, Ruling, WaitReason};
+use crate::live::ReadRequest;
+use crate::manifest::WatchSpec;
+use crate::object::Uid;
+use crate::observation::{ClusterFindings, ClusterObservation};
+use crate::queue::Origin;
+use crate::revision::RevisionIdentity;
+use crate::rollout::Role;
+use crate::store::{Change, Object, SegmentId, Snapshot, Store, ViewId};
+use crate::time::{Instant, Now};
+
+/// A controller whose dry run is compared with the cluster.
+#[derive(Debug)]
+pub(super) struct ComparedController {
+    /// Views of its own: what it needs to see of an object must not make the guest reconcile.
+    watches: Vec<(WatchSpec, ViewId)>,
+    /// None before the stable revision runs.
+    comparison: Option<(RevisionIdentity, ClusterComparison)>,
+}
+
+impl ComparedController {
+    /// Its watches, each with its view.
+    pub(super) fn watches(&self) -> impl Iterator<Item = (&WatchSpec, ViewId)> {
+        self.watches.iter().map(|(watch, view)| (watch, *view))
+    }
+
+    /// The cache as the controller's calls read it; none if nothing of it is held.
+    pub(super) fn read(&self, snapshot: &Snapshot) -> Option<Snapshot> {
+        let (_, comparison) = self.comparison.as_ref()?;
+        let held = comparison.held();
+        (held.len() > 0).then(|| snapshot.with_former(held))
+    }
+
+    /// Its results.
+    pub(super) fn observe(&self) -> Option<ClusterObservation> {
+        let (revision, comparison) = self.comparison.as_ref()?;
+        Some(ClusterObservation {
+            revision: revision.clone(),
+            since: comparison.since(),
+            totals: comparison.totals().clone(),
+        })
+    }
+
+    fn has(&self, view: ViewId) -> bool {
+        self.watches.iter().any(|(_, own)| *own == view)
+    }
+}
+
+impl<G: Clone> Machine<G> {
+    /// Adds the views of the controllers that are to be compared, and forgets the comparisons of
+    /// the others.
+    pub(super) fn watch_for_comparisons(&mut self) {
+        for hosted in self.controllers.values_mut() {
+            let settings = &hosted.settings;
+            if !settings.compares_with_cluster || settings.mode != Mode::DryRun {
+                hosted.compared = None;
+                continue;
+            }
+            let pending = hosted.stable.as_ref().map(|one| &one.loaded.manifest);
+            let running = hosted
+                .controller
+                .as_ref()
+                .map(|one| one.stable().manifest());
+            let Some(manifest) = pending.or(running) else {
+                continue;
+            };
+            let wanted = watches(manifest);
+            let present = hosted.compared.iter();
+            let present = present.flat_map(|one| one.watches.iter().map(|(watch, _)| watch));
+            if hosted.compared.is_some() && present.eq(&wanted) {
+                continue;
+            }
+            let store = &mut self.store;
+            let views = wanted.into_iter().map(|watch| {
+                let view = store.add_view((&watch).into());
+                (watch, view)
+            });
+            let comparison = hosted.compared.take().and_then(|one| one.comparison);
+            hosted.compared = Some(ComparedController {
+                watches: views.collect(),
+                comparison,
+            });
+        }
+        let mut hosted = self.controllers.values();
+        let compares = hosted.any(|one| one.compared.is_some());
+        self.outbox.deletions = match self.outbox.deletions.take() {
+            Some(deletions) if compares => Some(deletions),
+            _ => compares.then(Vec::new),
+        };
+    }
+
+    /// Starts the comparison of each revision that runs and was not compared before.
+    pub(super) fn start_comparisons(&mut self, now: Instant) {
+        for hosted in self.controllers.values_mut() {
+            let (Some(compared), Some(controller)) = (&mut hosted.compared, &hosted.controller)
+            else {
+                continue;
+            };
+            let stable = controller.stable();
+            let is_compared = compared.comparison.as_ref();
+            if is_compared.is_none_or(|(revision, _)| revision != stable.identity()) {
+                let comparison = ClusterComparison::new(now, stable.manifest());
+                compared.comparison = Some((stable.identity().clone(), comparison));
+            }
+        }
+    }
+
+    /// A stream of a segment has delivered something. Returns for how long none had.
+    pub(super) fn heard(&mut self, segment: SegmentId, now: Instant) -> Duration {
+        let store = &self.store;
+        self.heard
+            .retain(|one, _| store.segment_spec(*one).is_some());
+        let last = self.heard.insert(segment, now);
+        last.map(|last| now.since(last)).unwrap_or_default()
+    }
+
+    /// Shows the comparisons what streams have changed in the cache.
+    pub(super) fn compare_changes(&mut self, now: Instant, changes: &[Change], gap: Duration) {
+        if self.outbox.deletions.is_none() || changes.is_empty() {
+            return;
+        }
+        // What was planned before these changes comes first.
+        self.settle(now);
+        let snapshot = self.store.snapshot();
+        for hosted in self.controllers.values_mut() {
+            let Some(compared) = &mut hosted.compared else {
+                continue;
+            };
+            for change in changes {
+                let object = change.new.as_ref().or(change.old.as_ref());
+                let Some(object) = object.filter(|_| compared.has(change.view)) else {
+                    continue;
+                };
+                let spec = self.store.segment_spec(object.segment());
+                if let (Some(spec), Some((_, comparison))) = (spec, &mut compared.comparison) {
+                    let observed = ObservedChange {
+                        kind: &spec.kind,
+                        old: change.old.as_ref(),
+                        new: change.new.as_ref(),
+                        gap,
+                        is_own: self.own_deletions.contains(object.uid(), now),
+                    };
+                    comparison.observed(now, observed, &snapshot);
+                }
+            }
+        }
+    }
+
+    /// Shows the comparisons what was planned.
+    pub(super) fn compare_plans(&mut self, now: Instant) {
+        let ruled = self.outbox.deletions.as_mut().map(std::mem::take);
+        for one in ruled.into_iter().flatten() {
+            let target = &one.plan.target;
+            let is_left = matches!(one.ruling, Ruling::Wait(WaitReason::NotLeading));
+            let is_sent = matches!(
+                one.ruling,
+                Ruling::Admit | Ruling::Wait(WaitReason::Expectation(_))
+            );
+            if one.mode == Mode::Enforce && (is_sent || is_left) {
+                self.own_deletions.add(Uid::new(&target.uid), now);
+            }
+            let is_dry_run = one.ruling == Ruling::DryRun || is_left;
+            if one.mode != Mode::DryRun || !is_dry_run || one.role != Role::Stable {
+                continue;
+            }
+            let snapshot = self.store.snapshot();
+            let comparison = comparison_of(self.controllers.get_mut(&one.controller));
+            let released = comparison.and_then(|comparison| {
+                comparison.decided(now, target, &one.plan.reason, &snapshot)
+            });
+            self.release_held(now, &one.controller, released);
+        }
+    }
+
+    /// The guest of a call reads objects live: what is held of them is worth nothing.
+    pub(super) fn note_live_read(&mut self, now: Instant, controller: &str, request: &ReadRequest) {
+        let ReadRequest::Get(objects) = request else {
+            return;
+        };
+        let Some(comparison) = comparison_of(self.controllers.get_mut(controller)) else {
+            return;
+        };
+        let released: Vec<_> = objects
+            .iter()
+            .filter_map(|one| comparison.read_live(&one.target))
+            .collect();
+        self.release_held(now, controller, released);
+    }
+
+    /// Ends the windows of the comparisons that are over.
+    pub(super) fn end_windows(&mut self, now: Instant) {
+        if self.outbox.deletions.is_none() {
+            return;
+        }
+        let snapshot = self.store.snapshot();
+        let names: Vec<String> = self.controllers.keys().cloned().collect();
+        for name in names {
+            let comparison = comparison_of(self.controllers.get_mut(&name));
+            let released = comparison.map(|one| one.tidy(now, &snapshot));
+            self.release_held(now, &name, released.unwrap_or_default());
+        }
+    }
+
+    /// A controller reads these objects as they are by now.
+    fn release_held(
+        &mut self,
+        now: Instant,
+        controller: &str,
+        released: impl IntoIterator<Item = Arc<Object>>,
+    ) {
+        let Some(hosted) = self.controllers.get_mut(controller) else {
+            return;
+        };
+        let snapshot = self.store.snapshot();
+        let changes: Vec<Change> = released
+            .into_iter()
+            .flat_map(|object| changes_of(hosted, &self.store, &snapshot, &object))
+            .collect();
+        if let Some(controller) = &mut hosted.controller {
+            controller.handle_changes(now, &changes, Origin::Fresh, &snapshot);
+        }
+    }
+
+    /// The targets that only a controller or only the cluster deletes; none if the controller is
+    /// not compared.
+    pub(crate) fn cluster_findings(&self, now: Now, controller: &str) -> Option<ClusterFindings> {
+        let compared = self.controllers.get(controller)?.compared.as_ref()?;
+        let (revision, comparison) = compared.comparison.as_ref()?;
+        Some(ClusterFindings {
+            revision: revision.to_string(),
+            replaces: comparison.replaced(),
+            window: comparison.window(),
+            pending: comparison.pending(),
+            last: comparison.findings().cloned().collect(),
+            now,
+        })
+    }
+}
+
+fn comparison_of<G>(hosted: Option<&mut HostedController<G>>) -> Option<&mut ClusterComparison> {
+    let compared = hosted?.compared.as_mut()?;
+    compared
+        .comparison
+        .as_mut()
+        .map(|(_, comparison)| comparison)
+}
+
+/// The change from what was held of an object to what is cached of it, in each view that a
+/// controller has of its segment.
+fn changes_of<G: Clone>(
+    hosted: &HostedController<G>,
+    store: &Store,
+    snapshot: &Snapshot,
+    held: &Arc<Object>,
+) -> Vec<Change> {
+    let segment = held.segment();
+    let is_of_segment = |view: &ViewId| store.segments_of(*view).any(|one| one == (segment, true));
+    let present = snapshot.find(held.uid());
+    let present = present.filter(|present| present.segment() == segment);
+    let views = hosted.revisions().flat_map(|(_, views)| &views.ids);
+    let views = views.copied().filter(is_of_segment);
+    let change = |view| Change {
+        view,
+        old: Some(Arc::clone(held)),
+        new: present.cloned(),
+    };
+    views.map(change).collect()
+}

@@ -1,0 +1,177 @@
+//! `davit diff NAME --against cluster`: where the dry run and the cluster disagree.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+use davit_core::api::ClusterComparisonStatus;
+
+use super::Server;
+use crate::commands::print;
+use crate::http::cluster_comparison::{Difference, Page};
+
+/// Requests the comparison of a controller with the cluster from the running host.
+pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
+    super::read(server, name, "cluster").await
+}
+
+/// The counts, and that many of the last differences.
+#[must_use]
+pub fn in_words(name: &str, page: &Page, most: usize) -> String {
+    let Page {
+        revision,
+        replaces,
+        window,
+        counts,
+        pending,
+        last,
+    } = page;
+    let replaced = replaces.as_deref();
+    let replaced =
+        replaced.unwrap_or("everybody but Davit: it replaces no controller of Kubernetes");
+    let mut text = format!("{name}: dry run of {revision} against {replaced}\n");
+    // Writing to a String does not fail, here and below.
+    match counts {
+        None => text.push_str("nothing is recorded yet\n"),
+        Some(counts) => write_counts(&mut text, counts),
+    }
+    let _ = writeln!(
+        text,
+        "{pending} pending: a target waits {window} for the other side"
+    );
+    for difference in last.iter().take(most) {
+        write_difference(&mut text, difference);
+    }
+    if last.len() > most {
+        let more = last.len() - most;
+        let _ = writeln!(text, "\nand {more} more: --last NUMBER shows more");
+    }
+    text
+}
+
+fn write_counts(text: &mut String, counts: &ClusterComparisonStatus) {
+    let ClusterComparisonStatus {
+        since,
+        agree,
+        only_davit,
+        only_cluster,
+        other_actor,
+        unknown,
+        untimed,
+        earlier,
+        later,
+        median_milliseconds,
+        ..
+    } = counts;
+    let median = median_milliseconds.map(|median| format!(", median {}", delay(median)));
+    let _ = writeln!(
+        text,
+        "{agree} agree ({earlier} earlier, {later} later, {untimed} untimed{}), \
+         {only_davit} only-davit, {only_cluster} only-cluster, since {since}",
+        median.unwrap_or_default()
+    );
+    let _ = writeln!(
+        text,
+        "not compared: {other_actor} deleted by others, {unknown} unknown"
+    );
+}
+
+/// `0.4s earlier`
+fn delay(milliseconds: i64) -> String {
+    let size = milliseconds.unsigned_abs();
+    let size = match size {
+        0..100 => format!("{size}ms"),
+        100..60_000 => format!("{}.{}s", size / 1000, size % 1000 / 100),
+        _ => print::span(size / 1000),
+    };
+    match milliseconds {
+        0 => "at the same time".to_owned(),
+        1.. => format!("{size} later"),
+        _ => format!("{size} earlier"),
+    }
+}
+
+fn write_difference(text: &mut String, difference: &Difference) {
+    let Difference {
+        at,
+        result,
+        target,
+        reason,
+        actor,
+        saw,
+        gap_seconds,
+    } = difference;
+    let _ = writeln!(text, "\n{at}  {result}  {target}");
+    if let Some(reason) = reason {
+        let _ = writeln!(text, "  davit: {reason}");
+    }
+    if let Some(actor) = actor {
+        let saw = saw.as_deref().unwrap_or("no trace");
+        let _ = writeln!(text, "  {actor}: {saw}");
+    }
+    if let Some(seconds) = gap_seconds {
+        let _ = writeln!(text, "  or up to {seconds}s earlier: the watch had a gap");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_says_who_was_earlier() {
+        for (milliseconds, words) in [
+            (-398, "0.3s earlier"),
+            (0, "at the same time"),
+            (79, "79ms later"),
+            (20_000, "20.0s later"),
+            (-126_000, "2m6s earlier"),
+        ] {
+            assert_eq!(delay(milliseconds), words);
+        }
+    }
+
+    #[test]
+    fn the_text_has_the_counts_and_the_last_differences() {
+        let counts = ClusterComparisonStatus {
+            since: "2026-11-20T10:00:00Z".into(),
+            agree: 312,
+            earlier: 300,
+            later: 12,
+            only_davit: 1,
+            median_milliseconds: Some(-501),
+            ..ClusterComparisonStatus::default()
+        };
+        let difference = Difference {
+            at: "2026-11-20T11:00:00Z".into(),
+            result: "only-davit".into(),
+            target: crate::http::disagreements::Target {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                namespace: "shop".into(),
+                name: "web-1".into(),
+                uid: "u".into(),
+            },
+            reason: Some("orphaned".into()),
+            actor: None,
+            saw: None,
+            gap_seconds: None,
+        };
+        let page = Page {
+            revision: "0123456789".into(),
+            replaces: Some("pod-garbage-collector-controller".into()),
+            window: "5m".into(),
+            counts: Some(counts),
+            pending: 2,
+            last: vec![difference],
+        };
+        assert_eq!(
+            in_words("podgc", &page, 10),
+            "podgc: dry run of 0123456789 against pod-garbage-collector-controller\n\
+             312 agree (300 earlier, 12 later, 0 untimed, median 0.5s earlier), 1 only-davit, \
+             0 only-cluster, since 2026-11-20T10:00:00Z\n\
+             not compared: 0 deleted by others, 0 unknown\n\
+             2 pending: a target waits 5m for the other side\n\
+             \n2026-11-20T11:00:00Z  only-davit  v1 Pod shop/web-1\n  davit: orphaned\n"
+        );
+    }
+}
