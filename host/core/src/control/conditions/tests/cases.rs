@@ -359,7 +359,7 @@ fn errors() -> Vec<Case> {
         },
     ]
 }
-/// Modules that are neither built in, nor pinned, nor signed.
+
 /// Deletions that are held back.
 fn held_back() -> Vec<Case> {
     vec![Case {
@@ -372,6 +372,7 @@ fn held_back() -> Vec<Case> {
     }]
 }
 
+/// Modules that are neither built in, nor pinned, nor signed.
 fn unsigned_modules() -> Vec<Case> {
     vec![
         Case {
