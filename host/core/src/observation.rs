@@ -34,8 +34,8 @@ pub struct Observation {
     /// A request of the stable revision that the API server refused as forbidden, if it
     /// refuses such requests still.
     pub refused: Option<String>,
-    /// Why deletions are held back: their targets cannot be kept for undo.
-    pub held_back: Option<String>,
+    /// Why deletions are deferred: their targets cannot be kept for undo.
+    pub deferred_deletions: Option<String>,
     /// How many of its requests the API server has refused as forbidden.
     pub forbidden: u64,
     /// The comparison with the cluster; none if the controller is not compared.

@@ -1,4 +1,4 @@
-//! Undo as an operator has it: a deleted pod is kept, shown and created again.
+//! Undo as an operator has it: a deleted pod is kept, and `davit restore` creates it again.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -110,7 +110,7 @@ fn a_deleted_pod_is_kept_and_restored() {
     for part in [&*uid, "left out: spec.nodeName", "Dry run: the API server"] {
         assert!(said.contains(part), "{part}: {said}");
     }
-    // Without a cluster, the object is shown.
+    // Without a cluster, the command prints the object.
     let output = cluster.restore(&name, &[], Path::new("/nowhere"));
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let said = String::from_utf8(output.stdout).unwrap();
@@ -150,7 +150,7 @@ fn without_a_journal_nothing_is_deleted_that_has_to_be_kept() {
     let before = cluster.pods().len();
     let host = cluster.host(false);
     let said = || std::fs::read_to_string(cluster.log()).unwrap();
-    until("deletions are held back", || {
+    until("deletions are deferred", || {
         said().contains("spec.undo could not keep the object: the host keeps no journal")
     });
     assert_eq!(cluster.pods().len(), before);

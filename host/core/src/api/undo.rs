@@ -9,7 +9,7 @@ use super::duration::HumanDuration;
 use super::error::SpecError;
 use crate::undo::{UndoKind, UndoRules};
 
-/// How long a kept object stays if the spec says nothing else.
+/// How long a kept object stays unless the spec has another time.
 const DEFAULT_KEEP: Duration = Duration::from_secs(24 * 3600);
 
 /// The objects that the host keeps before the controller deletes or evicts them, so that

@@ -63,8 +63,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) unrecorded: Option<&'a str>,
     /// A request of the stable revision that the API server refuses as forbidden.
     pub(super) refused: Option<&'a str>,
-    /// Why deletions are held back: their targets cannot be kept for undo.
-    pub(super) held_back: Option<&'a str>,
+    /// Why deletions are deferred: their targets cannot be kept for undo.
+    pub(super) deferred_deletions: Option<&'a str>,
     /// Another host that writes the same status.
     pub(super) other_host: Option<&'a HostStatus>,
     /// Whether this replica holds the controller's lease; if not, there are no leases.

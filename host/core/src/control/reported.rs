@@ -47,7 +47,7 @@ fn ended(topic: Topic) -> Option<Notice> {
         Topic::Host => ("OnlyHost", "no other host writes this status any more"),
         Topic::Circuit => ("CircuitClosed", "the guest is called again"),
         Topic::Requests => ("Permitted", "the API server refuses no request any more"),
-        Topic::Undo => ("Kept", "no deletion is held back any more"),
+        Topic::Undo => ("Kept", "no deletion is deferred any more"),
         Topic::Served => ("Served", "every watched resource is served"),
         Topic::Trust => (
             "Trusted",

@@ -55,7 +55,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         complete,
         circuit_open,
         refused,
-        held_back,
+        deferred_deletions,
         candidate,
         tripped,
         recent,
@@ -70,7 +70,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *complete == now.complete
         && *circuit_open == now.circuit_open
         && *refused == now.refused
-        && *held_back == now.held_back
+        && *deferred_deletions == now.deferred_deletions
         && *tripped == now.tripped
         && *recent == now.recent
         && *forbidden == now.forbidden

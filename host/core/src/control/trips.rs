@@ -178,7 +178,7 @@ mod tests {
             circuit_open: None,
             recent: None,
             refused: None,
-            held_back: None,
+            deferred_deletions: None,
             candidate: None,
             tripped: tripped.to_vec(),
             forbidden: 0,

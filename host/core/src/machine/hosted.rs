@@ -20,9 +20,9 @@ const NOT_PERMITTED: &str = "is forbidden: User ";
 /// How long a refused request counts: it is retried after thirty seconds, a controller's
 /// items one after the other.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
-/// How long a deletion that was held back counts, unless a later one succeeds: longer than the
+/// How long a deletion that was deferred counts, unless a later one succeeds: longer than the
 /// longest back-off of a queue.
-const HELD_BACK_FOR: Duration = Duration::from_mins(20);
+const DEFERRED_FOR: Duration = Duration::from_mins(20);
 
 /// One controller.
 #[derive(Debug)]
@@ -48,8 +48,8 @@ pub(super) struct HostedController<G> {
     pub(super) compared: Option<ComparedController>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
-    /// The failure of the last deletion that was held back, and its time.
-    held_back: Option<(String, Instant)>,
+    /// The failure of the last deletion that was deferred, and its time.
+    deferred_deletions: Option<(String, Instant)>,
     /// The first of them that the stable revision made and that is still refused, and when
     /// one was refused last.
     refusal: Option<(String, Instant)>,
@@ -78,7 +78,7 @@ impl<G> Default for HostedController<G> {
             account: None,
             compared: None,
             forbidden: 0,
-            held_back: None,
+            deferred_deletions: None,
             refusal: None,
         }
     }
@@ -115,20 +115,20 @@ impl<G: Clone> HostedController<G> {
         (now.since(*last) < REFUSED_FOR).then_some(message)
     }
 
-    /// A deletion was held back.
-    pub(super) fn note_held_back(&mut self, message: String, now: Instant) {
-        self.held_back = Some((message, now));
+    /// A deletion was deferred.
+    pub(super) fn note_deferred_deletions(&mut self, message: String, now: Instant) {
+        self.deferred_deletions = Some((message, now));
     }
 
     /// Deletions are kept again.
-    pub(super) fn end_held_back(&mut self) {
-        self.held_back = None;
+    pub(super) fn end_deferred_deletions(&mut self) {
+        self.deferred_deletions = None;
     }
 
-    /// The failure of the last deletion, if it was held back.
-    pub(super) fn held_back(&self, now: Instant) -> Option<&str> {
-        let (message, at) = self.held_back.as_ref()?;
-        (now.since(*at) < HELD_BACK_FOR).then_some(message)
+    /// The failure of the last deletion, if it was deferred.
+    pub(super) fn deferred_deletions(&self, now: Instant) -> Option<&str> {
+        let (message, at) = self.deferred_deletions.as_ref()?;
+        (now.since(*at) < DEFERRED_FOR).then_some(message)
     }
 
     /// The watches of these revisions and of the comparison, each with its view.

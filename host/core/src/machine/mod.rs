@@ -266,7 +266,7 @@ impl<G: Clone> Machine<G> {
 
     fn handle_outcome(&mut self, now: Instant, plan: PlanId, mut outcome: Outcome, took: Duration) {
         self.note_refusal(plan, &mut outcome, now);
-        self.note_held_back(plan, &outcome, now);
+        self.note_deferred_deletions(plan, &outcome, now);
         if let Some(mapping) = self.mapping.clone()
             && let Some((name, hosted)) = find(&mut self.controllers, plan.controller)
             && let Some(controller) = &mut hosted.controller

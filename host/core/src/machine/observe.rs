@@ -27,7 +27,7 @@ impl<G: Clone> Machine<G> {
                 pending: self.pending_resource(hosted),
                 complete: controller.is_some_and(|one| one.stable().is_complete()),
                 circuit_open: controller.and_then(|one| circuit_open(one.stable())),
-                held_back: self.held_back(hosted, now.instant),
+                deferred_deletions: self.deferred_deletions(hosted, now.instant),
                 refused: hosted.refusal(now.instant).map(ToOwned::to_owned),
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),

@@ -1,4 +1,4 @@
-//! Deletions that are held back, because their targets cannot be kept for undo.
+//! Deletions that are deferred, because their targets cannot be kept for undo.
 
 use super::Machine;
 use super::hosted::HostedController;
@@ -9,8 +9,13 @@ use crate::time::Instant;
 use crate::undo::NotKept;
 
 impl<G: Clone> Machine<G> {
-    /// Notes whether a deletion was held back, or the first one after it was not.
-    pub(super) fn note_held_back(&mut self, plan: PlanId, outcome: &Outcome, now: Instant) {
+    /// Notes whether a deletion was deferred, or the first one after it was not.
+    pub(super) fn note_deferred_deletions(
+        &mut self,
+        plan: PlanId,
+        outcome: &Outcome,
+        now: Instant,
+    ) {
         let Some(executed) = self.outbox.plan(plan).cloned() else {
             return;
         };
@@ -20,29 +25,33 @@ impl<G: Clone> Machine<G> {
         };
         match &outcome.failed {
             Some((_, failure)) if failure.class == FailureClass::NotKept => {
-                hosted.note_held_back(failure.message.clone(), now);
+                hosted.note_deferred_deletions(failure.message.clone(), now);
             }
-            None if hosted.held_back(now).is_some() => {
+            None if hosted.deferred_deletions(now).is_some() => {
                 let target = &executed.target;
                 let served = mapping.and_then(|it| it.by_kind(&target.api_version, &target.kind));
                 let rules = &hosted.settings.undo;
                 if deletes(&executed) && served.is_some_and(|it| rules.keeps(&it.resource)) {
-                    hosted.end_held_back();
+                    hosted.end_deferred_deletions();
                 }
             }
             _ => {}
         }
     }
 
-    /// Why deletions of a controller are held back; none if they are not.
-    pub(super) fn held_back(&self, hosted: &HostedController<G>, now: Instant) -> Option<String> {
+    /// Why deletions of a controller are deferred; none if they are not.
+    pub(super) fn deferred_deletions(
+        &self,
+        hosted: &HostedController<G>,
+        now: Instant,
+    ) -> Option<String> {
         if hosted.settings.undo.is_empty() {
             return None;
         }
         if !self.has_journal() {
             return Some(NotKept::NoJournal.to_string());
         }
-        hosted.held_back(now).map(ToOwned::to_owned)
+        hosted.deferred_deletions(now).map(ToOwned::to_owned)
     }
 }
 

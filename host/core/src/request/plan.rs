@@ -251,7 +251,7 @@ impl<P> PlanExecution<P> {
     /// host withdraws it too, but may not have had the time to.
     pub fn handle_term(&mut self, now: Instant, holds: bool) -> PlanAction<P> {
         if matches!(self.state, State::Granted) {
-            if let (true, Some(outcome)) = (holds, self.hold_back()) {
+            if let (true, Some(outcome)) = (holds, self.defer_whole()) {
                 self.end(outcome);
             } else if holds {
                 self.started = Some(now);
@@ -317,7 +317,7 @@ impl<P> PlanExecution<P> {
 
     /// The failure of a plan that deletes what has to be kept, without a journal: nothing is
     /// sent, not even the steps before.
-    fn hold_back(&self) -> Option<Outcome> {
+    fn defer_whole(&self) -> Option<Outcome> {
         if self.undo.as_ref()?.has_journal {
             return None;
         }

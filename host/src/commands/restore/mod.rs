@@ -54,7 +54,7 @@ pub async fn restore(arguments: RestoreArguments) -> Result<()> {
     server.map(drop)
 }
 
-/// What is shown.
+/// What the command prints.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Report {
@@ -148,7 +148,7 @@ async fn ask(
     };
     let cluster = match cluster {
         Ok(cluster) => cluster,
-        // Without a cluster, the object is shown.
+        // Without a cluster, the command prints the object.
         Err(error) if !arguments.apply => {
             return Ok(ServerAnswer {
                 result: RestoreResult::NotAsked,

@@ -17,7 +17,7 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let unrecorded = inputs.unrecorded.map(not_recorded);
     let circuit = inputs.circuit.map(circuit_open);
     let forbidden = inputs.refused.map(forbidden);
-    let held_back = inputs.held_back.map(held_back);
+    let deferred_deletions = inputs.deferred_deletions.map(deferred_deletions);
     let not_served = (inputs.running == Readiness::NotServed).then(not_served);
     let permissions = [granted::finding(inputs), authorized::finding(inputs)];
     // What stops everything comes before what disturbs a revision that runs.
@@ -36,7 +36,7 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
             unsigned(inputs),
             circuit,
             forbidden,
-            held_back,
+            deferred_deletions,
             not_served,
         ])
         .chain(waits)
@@ -183,12 +183,12 @@ fn forbidden(refusal: &str) -> Finding {
     }
 }
 
-/// Each deletion that is held back is in the log; the notice is of the first.
-fn held_back(cause: &str) -> Finding {
+/// Each deletion that is deferred is in the log; the notice is of the first.
+fn deferred_deletions(cause: &str) -> Finding {
     Finding {
         ready: ConditionStatus::False,
-        reason: "DeletesHeldBack",
-        summary: "DeletesHeldBack: undo cannot keep".to_owned(),
+        reason: "DeletesDeferred",
+        summary: "DeletesDeferred: undo cannot keep".to_owned(),
         message: one_line(&format!(
             "the host deletes nothing that spec.undo could not keep before: {cause}"
         )),

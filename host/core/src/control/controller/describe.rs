@@ -104,7 +104,7 @@ impl<G: Clone> Controller<G> {
             hold: self.rollout.candidate().and_then(Candidate::hold),
             unrecorded: self.unrecorded.as_deref(),
             refused: seen.and_then(|seen| seen.refused.as_deref()),
-            held_back: seen.and_then(|seen| seen.held_back.as_deref()),
+            deferred_deletions: seen.and_then(|seen| seen.deferred_deletions.as_deref()),
             other_host: self.other_host.as_ref().map(|(host, _)| host),
             has_lease: self.has_lease,
             journal: self.journal,

@@ -513,7 +513,7 @@ impl Bench {
                 circuit_open: None,
                 recent: None,
                 refused: self.refused.map(str::to_owned),
-                held_back: None,
+                deferred_deletions: None,
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,

@@ -29,9 +29,9 @@ fn deleting(settings: Settings) -> Bench {
     bench
 }
 
-fn held_back(bench: &Bench) -> Option<String> {
+fn deferred_deletions(bench: &Bench) -> Option<String> {
     let observed = bench.machine.observe(bench.now);
-    observed["test"].held_back.clone()
+    observed["test"].deferred_deletions.clone()
 }
 
 fn end(bench: &mut Bench, class: FailureClass) {
@@ -57,25 +57,32 @@ fn a_plan_is_executed_with_the_rules_of_its_controller() {
 }
 
 #[test]
-fn a_deletion_that_is_held_back_is_observed_until_one_succeeds() {
+fn a_deletion_that_is_deferred_is_observed_until_one_succeeds() {
     let mut bench = deleting(keeping("pods"));
-    assert_eq!(held_back(&bench), None);
+    assert_eq!(deferred_deletions(&bench), None);
     end(&mut bench, FailureClass::NotKept);
-    assert_eq!(held_back(&bench).as_deref(), Some("the disk is full"));
+    assert_eq!(
+        deferred_deletions(&bench).as_deref(),
+        Some("the disk is full")
+    );
     let execute = bench.executes.pop_front().unwrap();
     bench.executed(&execute);
-    assert_eq!(held_back(&bench), None);
+    assert_eq!(deferred_deletions(&bench), None);
 
     let mut bench = deleting(keeping("pods"));
     end(&mut bench, FailureClass::NotKept);
     bench.now.instant = bench.now.instant.after(Duration::from_mins(20));
-    assert_eq!(held_back(&bench), None, "nothing is deleted any more");
+    assert_eq!(
+        deferred_deletions(&bench),
+        None,
+        "nothing is deleted any more"
+    );
     end(&mut bench, FailureClass::Server);
-    assert_eq!(held_back(&bench), None, "a failure of the server");
+    assert_eq!(deferred_deletions(&bench), None, "a failure of the server");
 }
 
 #[test]
-fn a_deletion_that_is_held_back_is_retried() {
+fn a_deletion_that_is_deferred_is_retried() {
     let mut bench = deleting(keeping("pods"));
     end(&mut bench, FailureClass::NotKept);
     end(&mut bench, FailureClass::NotKept);
@@ -90,10 +97,10 @@ fn a_host_without_a_journal_says_so_at_once() {
     bench.discover(&["pods", "nodes"]);
     bench.apply(vec![desired("one", keeping("pods"))]);
     bench.list("pods", &["a"]);
-    let said = held_back(&bench).unwrap();
+    let said = deferred_deletions(&bench).unwrap();
     assert!(said.contains("davit run with --journal DIR"), "{said}");
     bench.answer_all(true);
     assert!(!bench.executes[0].undo.as_ref().unwrap().has_journal);
     bench.apply(vec![desired("one", enforce())]);
-    assert_eq!(held_back(&bench), None);
+    assert_eq!(deferred_deletions(&bench), None);
 }

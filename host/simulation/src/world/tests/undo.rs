@@ -4,7 +4,7 @@ use davit_core::undo::{UndoKind, UndoRules};
 
 use super::*;
 
-fn undo(resource: &str) -> Option<Undo> {
+fn undo(resource: &str) -> Undo {
     let kind = UndoKind {
         group: String::new(),
         resource: resource.to_owned(),
@@ -13,14 +13,14 @@ fn undo(resource: &str) -> Option<Undo> {
         kinds: vec![kind],
         keep_for: MINUTE,
     };
-    Some(Undo {
+    Undo {
         rules: Arc::new(rules),
         has_journal: true,
-    })
+    }
 }
 
 fn delete(world: &mut World, target: &ObjectRef) -> PlanId {
-    start_keeping(world, deletion(target), undo("configmaps"))
+    start_keeping(world, deletion(target), Some(undo("configmaps")))
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_object_is_kept_before_it_is_deleted() {
 fn an_object_of_another_kind_is_deleted_with_one_request() {
     let mut world = world(1);
     let target = create(&mut world, "a");
-    let started = start_keeping(&mut world, deletion(&target), undo("pods"));
+    let started = start_keeping(&mut world, deletion(&target), Some(undo("pods")));
     assert!(ended(&mut world, started).is_success());
     assert!(world.shared.kept.is_empty());
 }

@@ -10,7 +10,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases.extend(rollouts());
     cases.extend(refusals());
     cases.extend(errors());
-    cases.extend(held_back());
+    cases.extend(deferred_deletions());
     cases.extend(unsigned_modules());
     cases
 }
@@ -359,19 +359,20 @@ fn errors() -> Vec<Case> {
         },
     ]
 }
-/// Modules that are neither built in, nor pinned, nor signed.
-/// Deletions that are held back.
-fn held_back() -> Vec<Case> {
+
+/// Deletions that are deferred.
+fn deferred_deletions() -> Vec<Case> {
     vec![Case {
         name: "undo without room on the disk",
-        held_back: Some("delete v1 Pod a/b: not sent: the disk is full"),
-        ready: "False DeletesHeldBack",
-        rest: "True Synced, True OnlyReplica, False Stable, True DeletesHeldBack, Stalled",
-        summary: "DeletesHeldBack: undo cannot keep",
+        deferred_deletions: Some("delete v1 Pod a/b: not sent: the disk is full"),
+        ready: "False DeletesDeferred",
+        rest: "True Synced, True OnlyReplica, False Stable, True DeletesDeferred, Stalled",
+        summary: "DeletesDeferred: undo cannot keep",
         ..running()
     }]
 }
 
+/// Modules that are neither built in, nor pinned, nor signed.
 fn unsigned_modules() -> Vec<Case> {
     vec![
         Case {
