@@ -69,7 +69,7 @@ pub struct ClusterComparison {
     since: Instant,
     totals: Totals,
     targets: BTreeMap<Uid, Target>,
-    /// When targets are to be looked at, in order.
+    /// When targets are due, in order.
     due: BTreeSet<(Instant, Uid)>,
     held: BTreeMap<Uid, Arc<Object>>,
     findings: VecDeque<Finding>,
@@ -97,7 +97,7 @@ struct Target {
     plan: Option<Plan>,
     deletion: Option<Deletion>,
     is_counted: bool,
-    /// When it is looked at next.
+    /// When it is checked next.
     due: Instant,
 }
 
@@ -194,7 +194,7 @@ impl ClusterComparison {
         let uid = Uid::new(&object.uid);
         let cached = snapshot.find(&uid);
         if !self.targets.contains_key(&uid) {
-            // A plan from before the object was gone says nothing.
+            // A plan from before the object was gone proves nothing.
             if cached.is_none() || !self.add(&uid, object.clone(), now) {
                 return None;
             }
@@ -374,7 +374,7 @@ impl ClusterComparison {
             return;
         };
         let deletion = target.deletion.as_ref();
-        let is_shown = deletion.is_some_and(|deletion| was_held && self.is_shown(deletion));
+        let has_author = deletion.is_some_and(|deletion| was_held && self.has_author(deletion));
         match (&target.plan, deletion.map(|deletion| deletion.actor)) {
             (Some(_), Some(_)) => return self.compare(now, uid),
             (Some(_), None) if is_there => {
@@ -382,7 +382,7 @@ impl ClusterComparison {
                 self.totals.only_davit += 1;
             }
             (None, Some(actor)) if !self.counts(actor) => {}
-            (None, Some(_)) if is_shown => {
+            (None, Some(_)) if has_author => {
                 self.find(uid, Difference::OnlyCluster);
                 self.totals.only_cluster += 1;
             }
@@ -393,7 +393,7 @@ impl ClusterComparison {
 
     /// Whether a deletion without a plan shows who made it. The phase of a pod that has ended is
     /// evidence only together with a plan: anybody may delete such a pod.
-    fn is_shown(&self, deletion: &Deletion) -> bool {
+    fn has_author(&self, deletion: &Deletion) -> bool {
         self.replaced.is_none()
             || deletion.evidence == Evidence::Mark
             || deletion.actor != Actor::PodGc

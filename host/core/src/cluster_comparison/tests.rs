@@ -342,7 +342,7 @@ fn a_plan_about_a_terminating_pod_waits_for_its_end() {
     );
 }
 
-/// A call that was under way when the pod went says nothing about it.
+/// A call that was under way when the pod went proves nothing about it.
 #[test]
 fn a_plan_for_a_pod_that_is_gone_is_no_target() {
     let mut bench = Bench::podgc(&["a"]);

@@ -4,56 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Machine;
+use super::compared::ComparedController;
 use super::hosted::HostedController;
 use crate::cluster_comparison::actor::watches;
 use crate::cluster_comparison::{ClusterComparison, ObservedChange};
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::live::ReadRequest;
-use crate::manifest::WatchSpec;
 use crate::object::Uid;
-use crate::observation::{ClusterFindings, ClusterObservation};
+use crate::observation::ClusterFindings;
 use crate::queue::Origin;
-use crate::revision::RevisionIdentity;
 use crate::rollout::Role;
 use crate::store::{Change, Object, SegmentId, Snapshot, Store, ViewId};
 use crate::time::{Instant, Now};
-
-/// A controller whose dry run is compared with the cluster.
-#[derive(Debug)]
-pub(super) struct ComparedController {
-    /// Views of its own: what it needs to see of an object must not make the guest reconcile.
-    watches: Vec<(WatchSpec, ViewId)>,
-    /// None before the stable revision runs.
-    comparison: Option<(RevisionIdentity, ClusterComparison)>,
-}
-
-impl ComparedController {
-    /// Its watches, each with its view.
-    pub(super) fn watches(&self) -> impl Iterator<Item = (&WatchSpec, ViewId)> {
-        self.watches.iter().map(|(watch, view)| (watch, *view))
-    }
-
-    /// The cache as the controller's calls read it; none if nothing of it is held.
-    pub(super) fn read(&self, snapshot: &Snapshot) -> Option<Snapshot> {
-        let (_, comparison) = self.comparison.as_ref()?;
-        let held = comparison.held();
-        (held.len() > 0).then(|| snapshot.with_former(held))
-    }
-
-    /// Its results.
-    pub(super) fn observe(&self) -> Option<ClusterObservation> {
-        let (revision, comparison) = self.comparison.as_ref()?;
-        Some(ClusterObservation {
-            revision: revision.clone(),
-            since: comparison.since(),
-            totals: comparison.totals().clone(),
-        })
-    }
-
-    fn has(&self, view: ViewId) -> bool {
-        self.watches.iter().any(|(_, own)| *own == view)
-    }
-}
 
 impl<G: Clone> Machine<G> {
     /// Adds the views of the controllers that are to be compared, and forgets the comparisons of

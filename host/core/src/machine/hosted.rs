@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::cluster_comparison::ComparedController;
+use super::compared::ComparedController;
 use crate::account::Account;
 use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};

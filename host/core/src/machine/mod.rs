@@ -11,6 +11,7 @@
 
 mod apply;
 mod cluster_comparison;
+mod compared;
 mod discovery;
 mod exchange;
 mod hosted;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
-use super::cluster_comparison::ComparedController;
+use super::compared::ComparedController;
 use super::hosted::HostedController;
 use super::report::{BoundUse, ControllerState, Report, State};
 use crate::budget::Trip;

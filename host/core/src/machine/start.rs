@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::Machine;
-use super::cluster_comparison::ComparedController;
+use super::compared::ComparedController;
 use super::exchange::Effect;
 use super::hosted::{HostedController, PendingRevision};
 use super::outbox::Outbox;
