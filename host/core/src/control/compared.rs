@@ -132,7 +132,7 @@ mod tests {
             candidate: None,
             tripped: vec![],
             recent: None,
-            held_back: None,
+            deferred_deletions: None,
             refused: None,
             forbidden: 0,
             cluster: Some(ClusterObservation {
