@@ -47,5 +47,7 @@ mod program;
 mod promql;
 #[path = "resource/records.rs"]
 mod records;
+#[path = "resource/stop.rs"]
+mod stop;
 #[path = "resource/watch.rs"]
 mod watch;

@@ -10,6 +10,7 @@
 //! Nothing here has a thread or reads a clock: times are arguments, in microseconds since the
 //! Unix epoch.
 
+mod compress;
 mod directory;
 mod format;
 mod held;

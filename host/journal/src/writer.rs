@@ -7,14 +7,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use zstd::stream::raw::{CParameter, Encoder, InBuffer, Operation, OutBuffer};
-use zstd::zstd_safe::compress_bound;
+use zstd::stream::raw::{Encoder, Operation as _};
 
+use crate::compress::{compress, encoder};
 use crate::directory::{Directory, Listing, file_name};
 use crate::format::{
     BlockRecord, CHUNK, CHUNK_HEADER, ChunkHeader, FIRST, Header, INDEX, KEYFRAME, KEYFRAME_END,
-    MAX_INDEX, MAX_METADATA, MAX_WINDOW_LOG, Piece, Span, Trailer, check_entry, check_size,
-    fingerprint, put_entry,
+    MAX_INDEX, MAX_METADATA, Piece, Span, Trailer, check_entry, check_size, fingerprint, put_entry,
 };
 use crate::parts::pieces;
 use crate::storage::{Files, Storage};
@@ -158,7 +157,7 @@ impl<S: Storage> Writer<S> {
         let mut writer = Self {
             storage,
             directory: Directory::open(directory)?,
-            encoder: encoder(&settings).map_err(Error::Compression)?,
+            encoder: encoder(settings.level, settings.block_bytes).map_err(Error::Compression)?,
             settings,
             buffer: Vec::new(),
             open: None,
@@ -555,40 +554,6 @@ impl<F> Segment<F> {
             record.put(&mut self.index);
             self.blocks += 1;
         }
-    }
-}
-
-/// The window is as large as a block: nothing farther back can be referred to.
-fn encoder(settings: &Settings) -> io::Result<Encoder<'static>> {
-    let mut encoder = Encoder::new(settings.level)?;
-    let window = settings.block_bytes.max(1).next_power_of_two().ilog2();
-    encoder.set_parameter(CParameter::WindowLog(window.clamp(10, MAX_WINDOW_LOG)))?;
-    encoder.set_parameter(CParameter::ContentSizeFlag(false))?;
-    encoder.set_parameter(CParameter::ChecksumFlag(false))?;
-    Ok(encoder)
-}
-
-/// Appends the compressed bytes, all that a decoder needs to have them back, but not the end of
-/// the frame.
-fn compress(encoder: &mut Encoder<'_>, raw: &[u8], into: &mut Vec<u8>) -> io::Result<()> {
-    if raw.is_empty() {
-        return Ok(());
-    }
-    into.reserve(compress_bound(raw.len()) + 64);
-    let mut input = InBuffer::around(raw);
-    loop {
-        let start = into.len();
-        let mut output = OutBuffer::around_pos(into, start);
-        let is_whole = if input.pos() < raw.len() {
-            encoder.run(&mut input, &mut output)?;
-            false
-        } else {
-            encoder.flush(&mut output)? == 0
-        };
-        if is_whole {
-            return Ok(());
-        }
-        into.reserve(1 << 10);
     }
 }
 

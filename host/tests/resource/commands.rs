@@ -6,11 +6,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 use davit::cli::Format;
-use davit::commands::answer::NoAnswer;
 use davit::commands::diff::{self, Server};
 use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
-use davit::commands::stop::{self, Selection};
 use davit::http::disagreements::Page;
 use davit::records::Records;
 use davit_cluster::term::Term;
@@ -30,18 +28,18 @@ use crate::deploy;
 const AT: &str = "2026-11-20T10:00:00.000Z";
 
 /// For a cluster without a host.
-const NO_WAIT: Duration = Duration::ZERO;
+pub(crate) const NO_WAIT: Duration = Duration::ZERO;
 
 /// The subject of a request, without the suffix that makes it unique.
 fn subject(value: Option<&str>) -> &str {
     davit_core::control::requests::subject(value.unwrap())
 }
 
-fn error(result: Result<String>) -> String {
+pub(crate) fn error(result: Result<String>) -> String {
     format!("{:#}", result.unwrap_err())
 }
 
-fn candidate(revision: &str, step: u32) -> Value {
+pub(crate) fn candidate(revision: &str, step: u32) -> Value {
     json!({
         "revision": revision, "digest": DIGEST, "configHash": "2", "since": AT,
         "step": step, "steps": 3, "stepText": "weight 10 for 10m", "weight": 10,
@@ -58,7 +56,7 @@ fn rejected(revision: &str) -> Value {
 }
 
 /// A Controller with this status.
-async fn controller(status: Value) -> Cluster {
+pub(crate) async fn controller(status: Value) -> Cluster {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     cluster.change("podgc", json!({"status": status}));
@@ -242,41 +240,6 @@ async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
         .unwrap();
     assert!(printed.contains("clear the queues and notes"), "{printed}");
     assert_eq!(subject(requests_of(&cluster).reset.as_deref()), before);
-}
-
-/// A later version of Davit, or an operator, has written the status.
-#[tokio::test]
-async fn a_controller_is_stopped_and_started_whatever_its_status() {
-    let mut candidate = candidate("bbbb", 1);
-    candidate["step"] = json!(1_u64 << 40);
-    let cluster = controller(json!({"candidate": candidate})).await;
-    let client = &cluster.client;
-    let other = error(requests::reset(client, "podgc", NO_WAIT).await);
-    assert!(other.contains("was not written by Davit"), "{other}");
-    let mode = || cluster.get("podgc")["spec"]["mode"].clone();
-    let annotations = || cluster.get("podgc")["metadata"]["annotations"].clone();
-    for selection in [Selection::Names(vec!["podgc".to_owned()]), Selection::All] {
-        let reason = Some("a drill");
-        stop::stop(client, &selection, reason, NO_WAIT)
-            .await
-            .unwrap();
-        assert_eq!(mode(), "Disabled", "{selection:?}");
-        let stopped = annotations()["davit.dev/stopped"].clone();
-        let (at, who) = stopped.as_str().unwrap().split_once(" by ").unwrap();
-        assert!(at.parse::<jiff::Timestamp>().is_ok(), "{at}");
-        assert_eq!(who, "davit-sim-admin: a drill");
-        stop::start(client, &selection, NO_WAIT).await.unwrap();
-        assert_eq!(mode(), "DryRun", "{selection:?}");
-        assert_eq!(annotations().as_object().map(serde_json::Map::len), None);
-    }
-    // A host that confirms the stop replaces the status.
-    let wait = Duration::from_secs(1);
-    let selection = Selection::of(vec!["podgc".to_owned()], false);
-    let error = stop::stop(client, &selection, None, wait)
-        .await
-        .unwrap_err();
-    assert!(error.is::<NoAnswer>(), "{error:#}");
-    assert_eq!(mode(), "Disabled");
 }
 
 /// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were stable, and

@@ -1,0 +1,45 @@
+//! `davit stop` and `davit start`.
+
+use std::time::Duration;
+
+use davit::commands::answer::NoAnswer;
+use davit::commands::requests;
+use davit::commands::stop::{self, Selection};
+use serde_json::json;
+
+use crate::commands::{NO_WAIT, candidate, controller, error};
+
+/// A later version of Davit, or an operator, has written the status.
+#[tokio::test]
+async fn a_controller_is_stopped_and_started_whatever_its_status() {
+    let mut candidate = candidate("bbbb", 1);
+    candidate["step"] = json!(1_u64 << 40);
+    let cluster = controller(json!({"candidate": candidate})).await;
+    let client = &cluster.client;
+    let other = error(requests::reset(client, "podgc", NO_WAIT).await);
+    assert!(other.contains("was not written by Davit"), "{other}");
+    let mode = || cluster.get("podgc")["spec"]["mode"].clone();
+    let annotations = || cluster.get("podgc")["metadata"]["annotations"].clone();
+    for selection in [Selection::Names(vec!["podgc".to_owned()]), Selection::All] {
+        let reason = Some("a drill");
+        stop::stop(client, &selection, reason, NO_WAIT)
+            .await
+            .unwrap();
+        assert_eq!(mode(), "Disabled", "{selection:?}");
+        let stopped = annotations()["davit.dev/stopped"].clone();
+        let (at, who) = stopped.as_str().unwrap().split_once(" by ").unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok(), "{at}");
+        assert_eq!(who, "davit-sim-admin: a drill");
+        stop::start(client, &selection, NO_WAIT).await.unwrap();
+        assert_eq!(mode(), "DryRun", "{selection:?}");
+        assert_eq!(annotations().as_object().map(serde_json::Map::len), None);
+    }
+    // A host that confirms the stop replaces the status.
+    let wait = Duration::from_secs(1);
+    let selection = Selection::of(vec!["podgc".to_owned()], false);
+    let error = stop::stop(client, &selection, None, wait)
+        .await
+        .unwrap_err();
+    assert!(error.is::<NoAnswer>(), "{error:#}");
+    assert_eq!(mode(), "Disabled");
+}
