@@ -542,8 +542,7 @@ pub(crate) fn check_entry(objects: &[&str], payload: &[u8]) -> Result<(), Error>
     for object in objects {
         check_size("the uid of an object", object.len(), MAX_OBJECT)?;
     }
-    let all: usize = objects.iter().map(|object| object.len() + 2).sum();
-    check_size("the entry", all + payload.len(), MAX_ENTRY)
+    check_size("the entry", payload.len(), MAX_ENTRY)
 }
 
 /// Fails if a size exceeds its limit.

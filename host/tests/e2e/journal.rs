@@ -59,18 +59,33 @@ impl Bench {
         pods.iter().map(|pod| text(pod, "/metadata/uid")).collect()
     }
 
-    /// Damages the last segment behind its keyframe.
-    fn damage(&self) -> WholeSegment {
+    /// Damages the last segment, at so many twentieths of its length.
+    fn damage_at(&self, twentieths: usize) -> WholeSegment {
         let files = self.journal().read_dir().unwrap();
         let paths = files.map(|file| file.unwrap().path());
         let segments = paths.filter(|path| path.extension().is_some_and(|it| it == "journal"));
         let path = segments.max().unwrap();
         let bytes = std::fs::read(&path).unwrap();
         let mut damaged = bytes.clone();
-        let place = bytes.len() * 3 / 5;
+        let place = bytes.len() * twentieths / 20;
         damaged[place] ^= 0xff;
         std::fs::write(&path, damaged).unwrap();
         WholeSegment { path, bytes }
+    }
+
+    /// Damages the last segment behind its keyframe, without which nothing can be read.
+    fn damage(&self) -> WholeSegment {
+        let found = (1..20).find_map(|twentieths| {
+            let whole = self.damage_at(twentieths);
+            let arguments = ["--controller", "podgc", "--allow-damage"];
+            let is_readable = self.davit(&["backtest"], &arguments).status.success();
+            if is_readable {
+                return Some(whole);
+            }
+            whole.restore();
+            None
+        });
+        found.expect("the segment has more than its keyframe")
     }
 
     fn davit(&self, command: &[&str], arguments: &[&str]) -> Output {

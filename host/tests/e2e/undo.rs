@@ -131,7 +131,7 @@ fn a_deleted_pod_is_kept_and_restored() {
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(
-        error.contains("another v1 Pod") && error.contains(&new_uid),
+        error.contains("belongs to another object") && error.contains(&new_uid),
         "{error}"
     );
     let output = cluster.restore("default/never-was", &[], &cluster.kubeconfig);

@@ -53,9 +53,8 @@ impl Cluster {
         let uid = text_at(&found, "/metadata/uid");
         if uid != target.uid {
             bail!(
-                "another {target} exists, with the uid {uid}: delete it or give it another name \
-                 before you restore this one ({})",
-                target.uid
+                "the name of {target} belongs to another object, with the uid {uid}: delete that \
+                 one before you restore this one"
             );
         }
         if is_being_deleted(&found) {
