@@ -187,6 +187,8 @@ struct CountedPlan {
     watched: usize,
     /// Whether another host has admitted the plan, perhaps long ago.
     may_be_over: bool,
+    /// Whether a reset has ended its count for the percentage of its kind.
+    is_forgiven: bool,
 }
 
 impl CountedPlan {
@@ -282,14 +284,21 @@ impl Budget {
 
     /// An operator resets the guardrails: the counts of those that have tripped start at 0.
     /// The others count on, because a request can wait until the controller runs, and must
-    /// not take back what was written in between.
-    pub fn reset(&mut self) {
+    /// not forget what was written in between.
+    pub fn reset(&mut self, now: Instant) {
+        self.expire(now);
         for trip in std::mem::take(&mut self.tripped) {
-            let counted = match trip.guardrail {
-                Guardrail::Writes => &mut self.writes,
-                Guardrail::Deletes | Guardrail::DeletesPercent => &mut self.deletes,
-            };
-            counted.retain(|plan| trip.role == Role::Candidate && plan.role == Role::Stable);
+            let is_of_other =
+                |plan: &CountedPlan| trip.role == Role::Candidate && plan.role == Role::Stable;
+            match trip.guardrail {
+                Guardrail::Writes => self.writes.retain(is_of_other),
+                Guardrail::Deletes => self.deletes.retain(is_of_other),
+                // They still count for the number of all deletions.
+                Guardrail::DeletesPercent => {
+                    let reset = self.deletes.iter_mut().filter(|plan| !is_of_other(plan));
+                    reset.for_each(|plan| plan.is_forgiven = true);
+                }
+            }
         }
     }
 
@@ -361,6 +370,7 @@ impl Budget {
             kind: Some((group.into(), kind.into())),
             watched: requester.watched,
             may_be_over: false,
+            is_forgiven: false,
         };
         let limits = &self.guardrails;
         if limits.writes_per_minute.is_some() && amount(Guardrail::Writes, plan) > 0 {
@@ -411,7 +421,7 @@ impl Budget {
         };
         let of_kind = guardrail == Guardrail::DeletesPercent;
         let counted = recent(used, now).filter(|used| counts(used));
-        let counted = counted.filter(|used| !of_kind || used.is_of(plan));
+        let counted = counted.filter(|used| !of_kind || used.is_of(plan) && !used.is_forgiven);
         let with_plan = |already: usize| already.saturating_add(amount(guardrail, plan));
         if requester.role == Role::Candidate {
             let limit = part(limit as usize, requester.weight);
@@ -481,6 +491,7 @@ fn assumed(
                 kind: None,
                 watched: 0,
                 may_be_over,
+                is_forgiven: false,
             });
         }
         at = at.before(PART);

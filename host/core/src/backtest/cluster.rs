@@ -329,7 +329,7 @@ mod tests {
 
     /// Two groups may have a kind of the same name, and their lists come one after the other.
     #[test]
-    fn the_list_of_one_group_says_nothing_about_another_one() {
+    fn the_list_of_one_group_proves_nothing_about_another_one() {
         let mut overlay = Overlay::default();
         let kind = |group: &str| (group.into(), "Ingress".into());
         let uid = Uid::new("a");

@@ -260,7 +260,7 @@ impl<G: Clone> Backtest<G> {
     /// it.
     pub fn offer(&mut self, record: Record) {
         let Record { now, entry } = record;
-        // Without the state before it, an entry says nothing, and the policy would live through
+        // Without the state before it, an entry proves nothing, and the policy would live through
         // a cluster that stands still.
         if self.phase == Phase::Empty && !matches!(entry, Entry::Keyframe { .. }) {
             self.missing.unused_at = Some(now.wall);

@@ -1,4 +1,4 @@
-//! How often a policy is called: a backtest ends, also if the policy would go on for ever.
+//! How often a policy is called: a backtest ends, also if the policy would go on forever.
 
 use std::collections::BTreeMap;
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::report::UndecidedReport;
 use crate::plan::WorkItem;
 
-/// How many items are told apart.
+/// How many items are distinguished.
 const MOST_ITEMS: usize = 100_000;
 
 /// The items that the policy could not decide.

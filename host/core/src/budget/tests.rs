@@ -129,7 +129,7 @@ fn an_operator_resets_it() {
     });
     assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
     assert_eq!(admitted(&mut budget, STABLE, 1_000_000, 2), 0);
-    budget.reset();
+    budget.reset(at(1_000_001));
     assert_eq!(admitted(&mut budget, STABLE, 1_000_001, 2), 1);
 }
 
@@ -138,7 +138,7 @@ fn an_operator_resets_it() {
 fn a_reset_forgets_no_plan_of_a_guardrail_that_has_not_tripped() {
     let mut budget = Budget::new(deletes(2));
     assert_eq!(admitted(&mut budget, STABLE, 0, 2), 2);
-    budget.reset();
+    budget.reset(at(1));
     assert_eq!(admitted(&mut budget, STABLE, 1, 1), 0);
 
     let mut budget = Budget::new(Guardrails {
@@ -147,9 +147,48 @@ fn a_reset_forgets_no_plan_of_a_guardrail_that_has_not_tripped() {
     });
     assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
     budget.spend(&patch(), STABLE, at(0));
-    budget.reset();
+    budget.reset(at(1));
     assert_eq!(budget.recent_writes(at(1)).deletes, [0; 6]);
     assert_eq!(budget.recent_writes(at(1)).writes.iter().sum::<u32>(), 2);
+}
+
+#[test]
+fn a_reset_of_a_percentage_leaves_the_number_of_all_deletions() {
+    let mut budget = Budget::new(Guardrails {
+        deletes_percent_per_minute: Some(10),
+        ..deletes(3)
+    });
+    let of_twenty = Requester {
+        watched: 20,
+        ..STABLE
+    };
+    let trip = |budget: &Budget, seconds| {
+        let trip = budget.check(&delete(), of_twenty, at(seconds));
+        trip.map(|trip| trip.guardrail)
+    };
+    for _ in 0..2 {
+        assert_eq!(trip(&budget, 0), None);
+        budget.spend(&delete(), of_twenty, at(0));
+    }
+    let held_back = budget.check(&delete(), of_twenty, at(1)).unwrap();
+    assert_eq!(held_back.guardrail, Guardrail::DeletesPercent);
+    budget.trip(held_back, at(1));
+    budget.reset(at(2));
+    assert_eq!(trip(&budget, 2), None);
+    budget.spend(&delete(), of_twenty, at(2));
+    assert_eq!(trip(&budget, 3), Some(Guardrail::Deletes));
+}
+
+/// A trip that has ended is no reason to forget what still counts.
+#[test]
+fn a_reset_after_the_cooldown_forgets_nothing() {
+    let mut budget = Budget::new(Guardrails {
+        cooldown: Cooldown::After(Duration::from_secs(10)),
+        ..deletes(1)
+    });
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
+    budget.reset(at(20));
+    assert_eq!(admitted(&mut budget, STABLE, 21, 1), 0);
 }
 
 #[test]
@@ -347,7 +386,7 @@ fn what_another_host_admitted_counts_from_now_until_a_minute_is_over() {
     next.assume(&recent.into(), at(1005));
     // The four are at least 40 seconds old.
     assert_eq!(admitted(&mut next, STABLE, 1026, 8), 7);
-    next.reset();
+    next.reset(at(1026));
     assert_eq!(next.recent_writes(at(1026)), RecentWrites::default());
 }
 

@@ -167,7 +167,7 @@ impl<G: Clone> Controller<G> {
 
     /// Resets the tripped guardrails, clears the queues and notes, and starts a resync.
     pub fn reset(&mut self, now: Instant) {
-        self.shared.budget.reset();
+        self.shared.budget.reset(now);
         if Mutant::ForgetReset.is_active() {
             return;
         }

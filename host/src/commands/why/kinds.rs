@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_that_the_journal_does_not_know_is_told_from_those_that_it_has() {
+    fn an_unknown_kind_is_reported_with_those_that_the_journal_has() {
         let mut known = known("widgets");
         let target = ObjectRef {
             api_version: "apps/v1".into(),

@@ -54,7 +54,7 @@ fn a_ruling_of_another_host_is_not_that_of_an_earlier_plan() {
 }
 
 #[test]
-fn the_refused_answers_of_two_calls_at_once_are_both_told() {
+fn the_refused_answers_of_two_calls_at_once_are_both_reported() {
     let web = pod("web", "u");
     let failure = |number| Entry::Failure {
         call: id(number),
@@ -77,7 +77,7 @@ fn the_refused_answers_of_two_calls_at_once_are_both_told() {
 
 /// The journal has neither the revision nor what it read.
 #[test]
-fn a_decision_is_told_also_if_what_the_guest_saw_is_not_known() {
+fn a_decision_is_reported_also_if_what_the_guest_saw_is_not_known() {
     let web = pod("web", "u");
     let calls = [
         (2, call(7, "podgc", "pods", "default/web")),

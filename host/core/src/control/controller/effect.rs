@@ -165,10 +165,9 @@ impl<G: Clone> Controller<G> {
 
     /// Applies the decisions, if they are recorded.
     pub(in crate::control) fn apply_recorded(&mut self) {
-        let Some(desired) = self.desired() else {
-            return;
-        };
-        if let Some(mut desired) = desired.recorded(self.recording.decision()) {
+        let recorded = self.recording.decision();
+        let desired = self.desired().and_then(|one| one.recorded(recorded));
+        if let Some(mut desired) = desired {
             if Mutant::KeepRolledBack.is_active()
                 && desired.candidate.is_none()
                 && self.rollout.rejected().is_some()
