@@ -5,6 +5,8 @@ use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::Duration;
 
 use crate::held::HeldSegments;
 use crate::segment::SegmentFile;
@@ -14,6 +16,8 @@ use crate::{Cause, Cut, Error};
 const EXTENSION: &str = ".journal";
 /// The file that a writer locks while it records in a directory.
 const LOCK: &str = "lock";
+const LOCK_ATTEMPTS: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// A segment as the directory lists it. Nothing of the file was read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -226,15 +230,21 @@ impl Directory {
     }
 }
 
+/// A process that another thread has just started holds the lock of a former writer until it
+/// executes its program: then a later attempt succeeds.
 fn lock(directory: &Path) -> Result<File, Error> {
     let path = directory.join(LOCK);
     let mut options = File::options();
     options.create(true).append(true).mode(FILE_MODE);
     let file = options.open(&path);
     let file = file.map_err(|source| Error::io("open", &path, source))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked(directory.to_owned())),
-        Err(TryLockError::Error(source)) => Err(Error::io("lock", &path, source)),
+    for attempt in 0.. {
+        match file.try_lock() {
+            Ok(()) => break,
+            Err(TryLockError::WouldBlock) if attempt < LOCK_ATTEMPTS => sleep(LOCK_PAUSE),
+            Err(TryLockError::WouldBlock) => return Err(Error::Locked(directory.to_owned())),
+            Err(TryLockError::Error(source)) => return Err(Error::io("lock", &path, source)),
+        }
     }
+    Ok(file)
 }

@@ -147,10 +147,16 @@ impl Recording {
         if !self.unanswered.is_empty() {
             self.flush(true);
         }
+        // The channel may never be empty.
+        self.look_after();
     }
 
     /// Appends an object that is about to be deleted. The answer follows the next flush.
     fn keep(&mut self, keep: Keep) {
+        if keep.answer.is_closed() {
+            // The plan waits no longer: its copy would only delay those of others.
+            return;
+        }
         let result = if self.open_since.is_some() {
             self.append_kept(&keep)
         } else {

@@ -53,8 +53,8 @@ impl Cluster {
         let uid = text_at(&found, "/metadata/uid");
         if uid != target.uid {
             bail!(
-                "the name of {target} belongs to another object, with the uid {uid}: delete that \
-                 one before you restore this one"
+                "the name of {target} belongs to another object, with the uid {uid}: perhaps an \
+                 earlier davit restore has created that one"
             );
         }
         if is_being_deleted(&found) {
