@@ -59,37 +59,6 @@ impl Bench {
         pods.iter().map(|pod| text(pod, "/metadata/uid")).collect()
     }
 
-    /// Damages the last segment, at so many twentieths of its length.
-    fn damage_at(&self, twentieths: usize) -> WholeSegment {
-        let files = self.journal().read_dir().unwrap();
-        let paths = files.map(|file| file.unwrap().path());
-        let segments = paths.filter(|path| path.extension().is_some_and(|it| it == "journal"));
-        let path = segments.max().unwrap();
-        let bytes = std::fs::read(&path).unwrap();
-        let mut damaged = bytes.clone();
-        let place = bytes.len() * twentieths / 20;
-        damaged[place] ^= 0xff;
-        std::fs::write(&path, damaged).unwrap();
-        WholeSegment { path, bytes }
-    }
-
-    /// Damages the last segment behind its keyframe, without which nothing can be read.
-    fn damage(&self) -> WholeSegment {
-        let found = (1..20).find_map(|twentieths| {
-            let whole = self.damage_at(twentieths);
-            let code = |more: &[&str]| {
-                let arguments = [&["--controller", "podgc"], more].concat();
-                self.davit(&["backtest"], &arguments).status.code()
-            };
-            if code(&[]) == Some(2) && code(&["--allow-damage"]) == Some(0) {
-                return Some(whole);
-            }
-            whole.restore();
-            None
-        });
-        found.expect("the segment has more than its keyframe")
-    }
-
     fn davit(&self, command: &[&str], arguments: &[&str]) -> Output {
         let mut davit = davit();
         davit.args(command).arg(self.journal()).args(arguments);
@@ -373,18 +342,6 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
     assert_eq!(bench.sim.terminate(), 0);
 }
 
-/// A segment before it was damaged.
-struct WholeSegment {
-    path: PathBuf,
-    bytes: Vec<u8>,
-}
-
-impl WholeSegment {
-    fn restore(self) {
-        std::fs::write(self.path, self.bytes).unwrap();
-    }
-}
-
 /// The report of a backtest, and its exit code.
 fn tested(bench: &Bench, arguments: &[&str]) -> (Value, Option<i32>) {
     let arguments = [&["--controller", "podgc", "--output", "json"], arguments].concat();
@@ -432,15 +389,6 @@ fn another_policy_is_tested_on_a_recorded_history() {
     for other in ["<script", "src=", "href=", "url("] {
         assert!(!page.contains(other), "{page}");
     }
-
-    // Half of the journal cannot be read: the report says so, and the exit code.
-    let whole = bench.damage();
-    let (report, code) = tested(&bench, &[]);
-    assert_eq!(code, Some(2), "{report:#}");
-    assert!(report["damagedParts"].as_u64() > Some(0), "{report:#}");
-    let (report, code) = tested(&bench, &["--allow-damage"]);
-    assert_eq!(code, Some(0), "{report:#}");
-    whole.restore();
 
     // Another one waits so long that it deletes nothing in time.
     let config = bench.directory.path().join("config.yaml");
