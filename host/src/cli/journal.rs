@@ -231,8 +231,12 @@ pub struct BacktestArguments {
     #[arg(long, conflicts_with = "keep")]
     pub open_loop: bool,
     /// Objects that the recorded controller deleted, and the policy did not, stay.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "tolerance")]
     pub keep: bool,
+    /// How long they stay otherwise, so that a policy whose pass is a little later decides about
+    /// them too; 0s for not at all.
+    #[arg(long, default_value = "1m", value_name = "DURATION")]
+    pub tolerance: HumanDuration,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: BacktestFormat,

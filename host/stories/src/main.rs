@@ -23,6 +23,8 @@ mod replica;
 mod shrink;
 mod step;
 mod story;
+#[cfg(test)]
+mod two_days;
 
 use std::ops::Range;
 use std::process::ExitCode;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::history::{History, VersionedObject};
 use super::patch;
 use super::recent::RecentUids;
+use super::stays::Stays;
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass};
 use crate::msgpack;
@@ -14,6 +15,7 @@ use crate::object::{ObjectRef, ProjectedObject, Uid};
 use crate::path::FieldTree;
 use crate::plan::{DeleteOptions, Patch};
 use crate::store::{Object, SegmentId, SegmentSpec};
+use crate::time::Instant;
 
 /// How many patches of one object are applied to its later states.
 const MOST_PATCHES: usize = 8;
@@ -37,6 +39,7 @@ pub(super) struct Overlay {
     kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
     /// What the recorded policy deletes: it keeps its state.
     doomed: BTreeMap<Uid, Doom>,
+    stays: Stays,
     patches: BTreeMap<Uid, Vec<Patch>>,
 }
 
@@ -67,9 +70,20 @@ impl Overlay {
         self.doomed.contains_key(uid)
     }
 
-    /// The recorded policy deletes an object that this one keeps.
-    pub(super) fn doom(&mut self, uid: Uid) {
+    /// The recorded policy deletes an object that this one keeps. It stays until then.
+    pub(super) fn doom(&mut self, uid: Uid, until: Instant) {
+        self.stays.add(&uid, until);
         self.doomed.insert(uid, Doom::Requested);
+    }
+
+    /// When the next object that the recorded policy deleted stays no longer.
+    pub(super) fn next_end(&mut self) -> Instant {
+        self.stays.next().unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// An object that stays no longer.
+    pub(super) fn end_stay(&mut self, now: Instant) -> Option<Uid> {
+        self.stays.end(now)
     }
 
     /// The recorded policy has deleted an object.
@@ -91,6 +105,7 @@ impl Overlay {
 
     /// The recorded policy could not delete an object.
     pub(super) fn spare(&mut self, uid: &Uid) -> bool {
+        self.stays.remove(uid);
         self.doomed.remove(uid).is_some()
     }
 
@@ -143,6 +158,7 @@ impl Overlay {
 
     /// Keeps an object no more.
     pub(super) fn unkeep(&mut self, uid: &Uid) {
+        self.stays.remove(uid);
         self.doomed.remove(uid);
         for (spec, held) in self.kept.remove(uid).unwrap_or_default() {
             self.kept_names

@@ -124,6 +124,9 @@ impl<G: Clone> Backtest<G> {
             self.pace.pass();
         }
         self.now = now;
+        while let Some(uid) = self.cluster.overlay.end_stay(now.instant) {
+            self.end_stay(&uid);
+        }
         let cluster = &self.cluster;
         self.comparison
             .settle(now.instant, |uid| cluster.has_or_keeps(uid));
@@ -388,8 +391,10 @@ impl<G: Clone> Backtest<G> {
                 let found = self.cluster.recorded(&uid);
                 let facts = Facts::of(&target, &found, &self.cluster);
                 self.recorded.note_facts(&target, facts);
-                if self.settings.keeps && !self.cluster.overlay.is_deleted(&uid) {
-                    self.cluster.overlay.doom(uid);
+                let tolerance = self.settings.tolerance;
+                if !tolerance.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
+                    let until = self.now.instant.after(tolerance);
+                    self.cluster.overlay.doom(uid, until);
                 }
             }
             Some(RecordedStep::Failed(target)) => {
@@ -415,6 +420,16 @@ impl<G: Clone> Backtest<G> {
                 }
             }
             Some(RecordedStep::Started(_)) | None => {}
+        }
+    }
+
+    /// An object that the recorded controller has deleted stays no longer: the policy sees
+    /// what history has of it.
+    fn end_stay(&mut self, uid: &Uid) {
+        if self.cluster.overlay.keeps(uid) {
+            self.drop_kept(uid);
+        } else {
+            self.spare(uid);
         }
     }
 

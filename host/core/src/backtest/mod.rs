@@ -12,8 +12,9 @@
 //! ```
 //!
 //! In a *closed loop*, what the policy deletes is gone for the policy: the overlay hides it,
-//! whatever history says about that uid. What the policy keeps goes when history says so, or
-//! stays with [`BacktestSettings::keeps`]. An object that history creates again has another uid, and is
+//! whatever history says about that uid. What the policy keeps goes when history says so. Only
+//! what the recorded controller deleted stays for [`BacktestSettings::tolerance`], so that the
+//! policy can decide about it too. An object that history creates again has another uid, and is
 //! another object. In an *open loop* the policy runs in a dry run, and nothing that it deletes
 //! disappears.
 //!
@@ -40,6 +41,7 @@ mod recorded;
 mod refusal;
 mod regret;
 mod report;
+mod stays;
 #[cfg(test)]
 mod tests;
 mod timeline;
@@ -91,8 +93,17 @@ pub struct BacktestSettings {
     pub controller: String,
     /// Whether nothing that the policy deletes disappears.
     pub open_loop: bool,
-    /// Whether objects stay that the recorded controller deleted and the policy did not.
-    pub keeps: bool,
+    /// How long an object that the recorded controller deleted stays for the policy, unless
+    /// its name is taken again: [`Duration::MAX`] until the policy deletes it. Passes of both
+    /// are not in step. Without a tolerance, the policy would never decide about an object that
+    /// the recorded controller deletes a moment earlier.
+    pub tolerance: Duration,
+}
+
+impl BacktestSettings {
+    /// The tolerance unless another one is wanted: three passes of `PodGC` and the repeated
+    /// checks of the other controllers fit into it.
+    pub const TOLERANCE: Duration = Duration::from_secs(60);
 }
 
 /// A backtest under way. `G` is a guest, which only the caller can call.
@@ -240,7 +251,8 @@ impl<G: Clone> Backtest<G> {
             module: format!("sha256:{}", desired.stable.identity.digest()),
             recorded_revision: recorded_revision.unwrap_or_default(),
             closed_loop: !self.settings.open_loop,
-            keep: self.settings.keeps,
+            keep: self.settings.tolerance == Duration::MAX,
+            tolerance_seconds: self.settings.tolerance.as_secs_f64(),
         });
         desired.settings.mode = if self.settings.open_loop {
             Mode::DryRun
@@ -324,7 +336,11 @@ impl<G: Clone> Backtest<G> {
             let Some((at, entry)) = self.next.take() else {
                 return Ok(None);
             };
-            let wake = self.machine.as_ref().map(|one| one.next_wake(self.now));
+            let ends = self.cluster.overlay.next_end();
+            let wake = self
+                .machine
+                .as_ref()
+                .map(|one| one.next_wake(self.now).min(ends));
             if let Some(wake) = wake.filter(|wake| *wake < at.instant) {
                 self.next = Some((at, entry));
                 let wake = wake.max(self.now.instant);

@@ -62,6 +62,8 @@ pub struct Policy {
     pub closed_loop: bool,
     /// Whether objects stay that the recorded controller deleted and it did not.
     pub keep: bool,
+    /// How long they stay otherwise, in seconds.
+    pub tolerance_seconds: f64,
 }
 
 /// The time that was tested.

@@ -16,13 +16,18 @@ use super::Recording;
 use crate::guest::{Guest, Reconciliation};
 
 impl Recording {
-    /// Tests the recorded revision of a controller over its own journal, from its start on.
-    /// None if the journal has no revision of it.
-    pub fn backtest(&self, controller: &str) -> Result<Option<Report>, String> {
+    /// Tests a policy over the journal of a controller, from its start on, with the recorded
+    /// settings: the candidate, or else the recorded revision. None if the journal has no
+    /// revision of the controller.
+    pub fn backtest(
+        &self,
+        controller: &str,
+        candidate: Option<&Guest>,
+    ) -> Result<Option<Report>, String> {
         let mut backtest = Backtest::new(BacktestSettings {
             controller: controller.to_owned(),
             open_loop: false,
-            keeps: false,
+            tolerance: BacktestSettings::TOLERANCE,
         });
         let mut answers = LiveAnswers::of(controller);
         for payload in &self.entries {
@@ -33,7 +38,7 @@ impl Recording {
             let record = decode(payload).map_err(|error| error.to_string())?;
             if !backtest.is_started()
                 && backtest.is_complete()
-                && let Some(desired) = self.desired(&backtest)
+                && let Some(desired) = self.desired(&backtest, candidate)
             {
                 backtest.start(desired);
             }
@@ -52,11 +57,15 @@ impl Recording {
             .map_err(|error| error.to_string())
     }
 
-    /// The recorded revision with the recorded settings.
-    fn desired(&self, backtest: &Backtest<Guest>) -> Option<DesiredController<Guest>> {
+    /// The policy with the recorded settings.
+    fn desired(
+        &self,
+        backtest: &Backtest<Guest>,
+        candidate: Option<&Guest>,
+    ) -> Option<DesiredController<Guest>> {
         let recorded: &ControllerEntry = backtest.controller()?;
         let stable = recorded.stable.as_ref()?;
-        let guest = self.guests.get(&stable.name)?;
+        let guest = candidate.or_else(|| self.guests.get(&stable.name))?;
         let grant = recorded.grant.clone();
         let spec = backtest.spec().and_then(|it| serde_json::from_str(it).ok());
         let spec = spec.and_then(|it| ControllerSpec::read(&it).ok());

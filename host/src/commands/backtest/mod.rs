@@ -7,6 +7,7 @@ mod policy;
 mod text;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold};
@@ -128,7 +129,11 @@ impl Session {
             backtest: Backtest::new(BacktestSettings {
                 controller: arguments.controller.clone(),
                 open_loop: arguments.open_loop,
-                keeps: arguments.keep,
+                tolerance: if arguments.keep {
+                    Duration::MAX
+                } else {
+                    arguments.tolerance.0
+                },
             }),
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),

@@ -108,11 +108,13 @@ fn counts(list: &CountList<'_>) -> String {
 }
 
 /// Whether the deletions of a policy take effect for itself.
-pub(super) fn loop_of(policy: &Policy) -> &'static str {
-    match (policy.closed_loop, policy.keep) {
-        (false, _) => "open loop",
-        (true, false) => "closed loop",
-        (true, true) => "closed loop, deleted objects are kept",
+pub(super) fn loop_of(policy: &Policy) -> String {
+    let is_open = if policy.closed_loop { "closed" } else { "open" };
+    if policy.keep {
+        format!("{is_open} loop, objects that the recorded controller deleted stay")
+    } else {
+        let tolerance = seconds(policy.tolerance_seconds);
+        format!("{is_open} loop, tolerance {tolerance}")
     }
 }
 

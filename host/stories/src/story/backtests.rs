@@ -30,7 +30,7 @@ fn test(controllers: &[&str]) -> Totals {
         let host = story.simulation.host(HostIndex::FIRST);
         let recording = host.recording().unwrap();
         for controller in controllers {
-            let report = recording.backtest(controller);
+            let report = recording.backtest(controller, None);
             let report = report.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
             let Some(report) = report else {
                 continue;

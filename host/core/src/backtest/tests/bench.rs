@@ -468,7 +468,7 @@ impl Trial {
             settings: BacktestSettings {
                 controller: "test".into(),
                 open_loop: false,
-                keeps: false,
+                tolerance: Duration::ZERO,
             },
             from: 0,
         }

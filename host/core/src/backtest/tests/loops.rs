@@ -82,7 +82,7 @@ fn what_the_policy_keeps_goes_when_history_says_so() {
 fn what_the_recorded_controller_deletes_stays_if_it_is_kept() {
     let recorder = recorded();
     let mut trial = Trial::of(PATIENT);
-    trial.settings.keeps = true;
+    trial.settings.tolerance = Duration::MAX;
     let report = trial.run(&recorder.records).unwrap();
     assert_eq!(counts(&report), (2, 0, 0));
     let later = report.agreement.later;
@@ -102,7 +102,7 @@ fn users_delete_objects_also_if_they_are_kept() {
     recorder.pass(100 * SECOND);
     recorder.node("n3", None);
     let mut trial = Trial::of(PATIENT);
-    trial.settings.keeps = true;
+    trial.settings.tolerance = Duration::MAX;
     let report = trial.run(&recorder.records).unwrap();
     assert_eq!(counts(&report), (3, 0, 0));
 }
@@ -178,7 +178,7 @@ fn what_a_user_deletes_before_the_recorded_controller_is_not_kept() {
         recorder.pass(100 * SECOND);
         recorder.node("n3", None);
         let mut trial = Trial::of(PATIENT);
-        trial.settings.keeps = true;
+        trial.settings.tolerance = Duration::MAX;
         let report = trial.run(&recorder.records).unwrap();
         assert_eq!(counts(&report), (2, 0, 0), "{is_entered}");
     }

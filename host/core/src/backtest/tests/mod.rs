@@ -6,3 +6,4 @@ mod history;
 mod loops;
 mod reads;
 mod scale;
+mod tolerance;
