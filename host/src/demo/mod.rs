@@ -10,6 +10,7 @@
 mod chapters;
 mod cluster;
 mod fleet;
+mod journal;
 mod rollouts;
 mod screen;
 mod takeover;
@@ -37,6 +38,7 @@ use crate::records::Records;
 use crate::run;
 use cluster::Cluster;
 use fleet::Fleet;
+use journal::Archive;
 use screen::Screen;
 
 /// How long a controller may take to react. It usually takes two or three seconds.
@@ -56,18 +58,22 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         .context("the address of the API server")?;
     let client = connect::client(kube::Config::new(url))?;
     let records = Arc::new(Records::memory());
+    let metrics = Arc::new(HostMetrics::new()?);
+    let health = Arc::new(Health::default());
+    let archive = Archive::new(&arguments.guests)?;
+    let journal = archive.open(&metrics, &health)?;
     let host = Host::start(HostOptions {
         modules: run::modules(&arguments.guests, &client)?,
         client,
         rates: ClientConfig::default(),
         watch: watch::Settings::default(),
         engine: crate::engine::compiling_apart(arguments.guests.cache.clone())?,
-        metrics: Arc::new(HostMetrics::new()?),
+        metrics,
         records: Arc::clone(&records),
-        health: Arc::new(Health::default()),
+        health,
         listener: Some(listener),
         traces: None,
-        journal: None,
+        journal: Some(journal),
         trust: TrustPolicy::default(),
         leases: None,
         seed: 0,
@@ -76,6 +82,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         cluster,
         host,
         records,
+        archive,
         reports,
         screen: Screen::new(),
         controllers: Vec::new(),
@@ -83,8 +90,9 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         expected: BTreeMap::new(),
     };
     story.play(&server, &arguments.guests).await?;
-    let Story { host, .. } = story;
+    let Story { host, archive, .. } = story;
     host.stop().await;
+    drop(archive);
     Ok(())
 }
 
@@ -93,6 +101,8 @@ struct Story {
     host: Host,
     /// The host's records of rollouts.
     records: Arc<Records>,
+    /// What the host has recorded.
+    archive: Archive,
     reports: mpsc::UnboundedReceiver<Report>,
     screen: Screen,
     /// The entries of the configuration.
@@ -114,6 +124,7 @@ impl Story {
         self.delete_an_unscheduled_pod().await?;
         self.promote_a_canary().await?;
         self.roll_a_canary_back().await?;
+        self.choose_a_threshold().await?;
         self.change_the_threshold().await?;
         self.delete_owners().await?;
         self.taint_a_node().await?;

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use davit_core::backtest::Surprise;
 use davit_core::controller::Outcome;
 use davit_core::plan::{Plan, Step};
 
@@ -75,6 +76,19 @@ impl Screen {
             self.paint(YELLOW, &format!("{result:<12}")),
             plan.reason,
             self.paint(DIM, &plan.message)
+        );
+    }
+
+    /// An object that only a policy under test deletes.
+    pub(super) fn surprise(&self, surprise: &Surprise) {
+        let target: Vec<&str> = surprise.object.split(' ').skip(1).take(2).collect();
+        println!(
+            "{}    {} {:<15} {:<24} {}",
+            self.time(),
+            self.paint(YELLOW, &format!("{:<12}", surprise.difference.as_str())),
+            surprise.reason,
+            target.join(" "),
+            self.paint(DIM, &surprise.message)
         );
     }
 

@@ -33,7 +33,7 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     let refused = || RefusedBacktest("the backtest cannot be made".to_owned());
     let thresholds = arguments.fail_if.clone();
     let (format, allow_damage) = (arguments.output, arguments.allow_damage);
-    let report = run(arguments).await.with_context(refused)?;
+    let report = report(arguments).await.with_context(refused)?;
     let text = match format {
         BacktestFormat::Text => text::text(&report),
         BacktestFormat::Html => html::html(&report),
@@ -69,7 +69,8 @@ fn described(threshold: Threshold, report: &Report) -> String {
     format!("{threshold} (it is {value})")
 }
 
-async fn run(arguments: BacktestArguments) -> Result<Report> {
+/// The report of a backtest.
+pub(crate) async fn report(arguments: BacktestArguments) -> Result<Report> {
     let reader = open(&arguments.journal)?;
     let report = attempt(&reader, &arguments, None).await;
     let refusal = report.as_ref().err();
@@ -255,7 +256,7 @@ mod tests {
         let Command::Backtest(arguments) = command.unwrap().command else {
             panic!("a backtest");
         };
-        format!("{:#}", run(*arguments).await.unwrap_err())
+        format!("{:#}", report(*arguments).await.unwrap_err())
     }
 
     #[tokio::test]
