@@ -9,7 +9,7 @@ use crate::controller::execution::ItemExecution;
 use crate::controller::shared::{PlanInFlight, SharedState};
 use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Ruling, WaitReason};
+use crate::gate::{self, Circumstances, Mode, Ruling, WaitReason};
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
 use crate::store::Snapshot;
@@ -91,6 +91,10 @@ impl<G: Clone> Revision<G> {
         shared: &SharedState,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
+        let mode = match shared.settings.mode_of(&self.name) {
+            Mode::Enforce if decided_on.has_former() => Mode::DryRun,
+            mode => mode,
+        };
         let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
         let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
@@ -100,7 +104,7 @@ impl<G: Clone> Revision<G> {
             other_with_uid: decided_on
                 .other_with_uid_of(&plan.target)
                 .or_else(|| world.snapshot.other_with_uid_of(&plan.target)),
-            mode: shared.settings.mode_of(&self.name),
+            mode,
             manifest: &self.manifest,
             grant: &shared.settings.grant,
             mapping: world.mapping,

@@ -167,6 +167,70 @@ fn a_call_that_reads_what_is_held_is_not_recorded() {
     assert!(!bench.calls.pop_front().unwrap().is_recorded);
 }
 
+/// The answer of a guest that read pod `a`, which was gone: it deletes so many others. The
+/// answer is on its way, or ruled on in part, when a person enforces the controller.
+fn enforced_meanwhile(others: usize, is_ruled_in_part: bool) -> Bench {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", compared())]);
+    let others: Vec<String> = (0..others)
+        .map(|number| format!("live-{number:03}"))
+        .collect();
+    let names: Vec<&str> = ["a"]
+        .into_iter()
+        .chain(others.iter().map(String::as_str))
+        .collect();
+    bench.list("pods", &names);
+    bench.answer_all(false);
+    bench.gone("a");
+    let call = bench.calls.pop_front().expect("the change is news");
+    assert!(reads(&call, "a"));
+    let decision = Decision {
+        plans: others
+            .iter()
+            .map(|name| delete(&format!("ns/{name}")))
+            .collect(),
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    };
+    let answer = Input::Answered {
+        call: call.id,
+        result: Ok(vec![decision]),
+        logged: 0,
+        took: Duration::from_millis(1),
+        copy: None,
+    };
+    if is_ruled_in_part {
+        bench.execute(answer);
+        bench.apply(vec![desired("one", enforce())]);
+    } else {
+        bench.apply(vec![desired("one", enforce())]);
+        bench.input(answer);
+    }
+    bench.pass(600 * SECOND);
+    bench
+}
+
+/// Otherwise a policy that counts would delete live objects because of those that are gone.
+#[test]
+fn what_a_guest_decides_with_objects_that_are_gone_is_never_executed() {
+    for (others, is_ruled_in_part) in [(1, false), (1, true), (600, false), (600, true)] {
+        let mut bench = enforced_meanwhile(others, is_ruled_in_part);
+        assert_eq!(bench.deleting(), [""; 0], "{others}, {is_ruled_in_part}");
+        // It decides again, now with the cache as it is.
+        let call = bench.calls.front().expect("a resync");
+        assert!(bench.calls.iter().all(|call| !reads(call, "a")));
+        assert!(
+            call.items
+                .iter()
+                .any(|item| item.key.starts_with("ns/live"))
+        );
+        bench.answer_all(true);
+        assert!(!bench.deleting().is_empty());
+    }
+}
+
 /// A deletion that a list shows happened at any time since the watch was heard last.
 #[test]
 fn a_deletion_in_a_gap_of_the_watch_has_no_time() {
