@@ -29,6 +29,8 @@ use tokio::time::{Instant, sleep};
 pub(crate) mod deploy;
 #[path = "host.rs"]
 mod host;
+#[path = "journals.rs"]
+mod journals;
 
 use deploy::Allowed;
 
@@ -49,9 +51,12 @@ pub(crate) struct Bench {
     made: RefCell<Vec<String>>,
 }
 
-/// Runs a test on the API server in memory, on virtual time.
+/// Runs a test on the API server in memory, on virtual time. Its hosts record, and their
+/// journals are replayed.
 pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
-    runtime(true).block_on(async { test(Bench::in_memory()).await });
+    journals::replayed(|| {
+        runtime(true).block_on(async { test(Bench::in_memory()).await });
+    });
 }
 
 /// Runs a test on the API server in memory, on the machine's own clock: for tests of
@@ -72,17 +77,18 @@ pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
 /// removes its objects.
 pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
     let real = std::env::var_os("DAVIT_TEST_KUBECONFIG");
-    runtime(real.is_none()).block_on(async {
-        let bench = match real {
+    let test = async {
+        let bench = match &real {
             None => Bench::in_memory(),
-            Some(path) => Bench::real(Path::new(&path)).await,
+            Some(path) => Bench::real(Path::new(path)).await,
         };
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bench.namespace},
         });
         bench.must("POST", "/api/v1/namespaces", &namespace).await;
         test(bench).await.remove().await;
-    });
+    };
+    journals::replayed(|| runtime(real.is_none()).block_on(test));
 }
 
 /// Runs a future on both processors and in real time.
@@ -424,6 +430,8 @@ impl RunningHost {
             guests,
             rates,
         } = setup;
+        // A replay needs the modules when the test is over.
+        let has_lasting_modules = cache.is_none() && guests.is_none();
         let has_accounts = client.default_namespace() == deploy::NAMESPACE;
         let (listener, reports) = mpsc::unbounded_channel();
         let modules = Modules::new(ModulesOptions {
@@ -431,7 +439,7 @@ impl RunningHost {
             cache,
             guests,
         });
-        let options = HostOptions {
+        let mut options = HostOptions {
             rates,
             modules: modules.unwrap(),
             records: Arc::clone(&records),
@@ -440,6 +448,9 @@ impl RunningHost {
         };
         let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
         health.set_declared();
+        if has_lasting_modules {
+            options.journal = journals::open(&metrics, &health);
+        }
         let host = Host::start(options);
         Self {
             host,

@@ -25,7 +25,9 @@ fn a_stop_lets_started_plans_end() {
         sleep(Duration::from_secs(4)).await;
         let begun = Instant::now();
         running.host.stop().await;
-        assert!(begun.elapsed() < Duration::from_secs(5));
+        // The other plans would take half a minute. The thread of the journal is not on virtual
+        // time: the 5 s for it pass at once.
+        assert!(begun.elapsed() < Duration::from_secs(10));
         let left = bench.pods().await;
         assert!((1..50).contains(&left.len()), "{}", left.len());
         // Every marked pod is deleted too: no plan was left incomplete.
