@@ -219,6 +219,13 @@ impl Difference {
 pub struct UndecidedReport {
     /// The items that were not decided up to the end.
     pub items: u64,
+    /// Those of them that became moot: a later call about the item read nothing live, for
+    /// instance because the object was gone by then.
+    pub moot_items: u64,
+    /// The items that were decided by a later call alone.
+    pub late_items: u64,
+    /// Whether there were more items: only the first hundred thousand are distinguished.
+    pub is_cut: bool,
     /// The live reads that failed because the journal has no answer. A retry counts again.
     pub reads: u64,
     /// The first [`Self::MOST_READS`] of them, each once.
@@ -254,7 +261,7 @@ pub struct Activity {
     pub creations: u64,
     /// The live reads.
     pub live_reads: u64,
-    /// Those of them that got the recorded answer to the same read.
+    /// Those of them that got a recorded answer to the same read.
     pub recorded_reads: u64,
 }
 
