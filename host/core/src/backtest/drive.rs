@@ -293,7 +293,7 @@ impl<G: Clone> Backtest<G> {
         };
         if !is_deleted && self.cluster.overlay.is_doomed(uid) {
             if let Some(spec) = self.cluster.spec(segment).cloned() {
-                self.cluster.overlay.keep(&spec, held);
+                self.cluster.overlay.keep(&spec, &held);
             }
         } else if !is_deleted {
             self.for_each_feed(segment, |feed, cluster| {
@@ -389,7 +389,7 @@ impl<G: Clone> Backtest<G> {
                 let facts = Facts::of(&target, &found, &self.cluster);
                 self.recorded.note_facts(&target, facts);
                 if self.settings.keeps && !self.cluster.overlay.is_deleted(&uid) {
-                    self.cluster.overlay.doom(uid);
+                    self.cluster.overlay.doom(uid, found);
                 }
             }
             Some(RecordedStep::Failed(target)) => {

@@ -224,8 +224,9 @@ impl<G: Clone> Backtest<G> {
         self.machine.is_some()
     }
 
-    /// From now on, a live read that the recorded lists do not answer gets the recorded answer to
-    /// the same read at about the same time, and fails if there is none. Otherwise it is refused.
+    /// From now on, a live read that the recorded lists do not answer gets a recorded answer to
+    /// the same read, of the same time or of up to a minute before, and fails if there is none.
+    /// Otherwise it is refused.
     pub fn answer_from(&mut self, answers: LiveAnswers) {
         self.answers = Some(answers);
     }

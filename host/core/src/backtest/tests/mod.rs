@@ -3,6 +3,7 @@
 mod bench;
 mod guardrails;
 mod history;
+mod live;
 mod loops;
 mod reads;
 mod scale;
