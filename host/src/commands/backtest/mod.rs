@@ -100,10 +100,16 @@ async fn attempt(
 /// The live reads of the recorded controller.
 fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers> {
     let mut answers = LiveAnswers::of(&arguments.controller);
+    let mut order = SegmentOrder::new(reader);
     let (from, to) = arguments.span.micros();
     for entry in reader.entries(&Query::new(from, to)) {
         match entry {
-            Ok(entry) => answers.note(decode(&entry.payload)?),
+            Ok(entry) => {
+                if order.enter(entry.segment) {
+                    answers.restart();
+                }
+                answers.note(decode(&entry.payload)?);
+            }
             // The backtest itself reports it.
             Err(Error::Damage(_)) => {}
             Err(error) => return Err(error.into()),
