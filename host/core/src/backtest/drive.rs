@@ -13,7 +13,7 @@ use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
 use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
-use crate::journal::Entry;
+use crate::journal::{Entry, LostEntry};
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
 use crate::object::Uid;
@@ -242,6 +242,12 @@ impl<G: Clone> Backtest<G> {
                 for stream_id in of_it.map(|(id, _)| *id).collect::<Vec<_>>() {
                     self.update(stream_id, Update::Status(stream.condition.clone()));
                 }
+            }
+            Entry::Lost(lost) => {
+                let LostEntry { what, bytes } = lost;
+                self.missing.note(format!(
+                    "an entry of {bytes} bytes was too large for the journal: {what}"
+                ));
             }
             Entry::Keyframe { .. }
             | Entry::KeyframeEnd

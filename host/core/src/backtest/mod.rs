@@ -158,6 +158,16 @@ struct Missing {
     damage: Vec<String>,
 }
 
+impl Missing {
+    /// A part of the journal is missing, for this reason.
+    fn note(&mut self, damage: String) {
+        self.damaged_parts += 1;
+        if self.damage.len() < Report::MOST_DAMAGE {
+            self.damage.push(damage);
+        }
+    }
+}
+
 impl<G: Clone> Backtest<G> {
     /// A backtest without a policy.
     #[must_use]
@@ -295,10 +305,7 @@ impl<G: Clone> Backtest<G> {
 
     /// A part of the journal cannot be read, for this reason: its entries are missing.
     pub fn lose_damaged(&mut self, damage: String) {
-        self.missing.damaged_parts += 1;
-        if self.missing.damage.len() < Report::MOST_DAMAGE {
-            self.missing.damage.push(damage);
-        }
+        self.missing.note(damage);
         self.lose();
     }
 
