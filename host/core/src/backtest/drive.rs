@@ -124,6 +124,7 @@ impl<G: Clone> Backtest<G> {
             self.pace.pass();
         }
         self.now = now;
+        self.release_held();
         let cluster = &self.cluster;
         self.comparison
             .settle(now.instant, |uid| cluster.has_or_keeps(uid));
@@ -229,6 +230,9 @@ impl<G: Clone> Backtest<G> {
             Entry::Call(call) => self.recorded.call(&call),
             Entry::Answer(answer) => self.recorded.answer(&answer),
             Entry::Ruling(ruling) => {
+                if let Some(run) = &mut self.cluster_run {
+                    run.rule(&ruling);
+                }
                 let step = self.recorded.ruling(&ruling);
                 self.note_recorded(step);
             }
@@ -260,6 +264,7 @@ impl<G: Clone> Backtest<G> {
     }
 
     fn apply_change(&mut self, change: &StateChange) -> Result<(), Refusal> {
+        self.note_cluster(change);
         match self.cluster.history.apply(change)? {
             ObjectChange::None => {}
             ObjectChange::Lists if self.phase == Phase::Keyframe => {}
@@ -327,7 +332,7 @@ impl<G: Clone> Backtest<G> {
     }
 
     /// Nothing says that the recorded controller has deleted an object that was kept: it goes.
-    fn drop_kept(&mut self, uid: &Uid) {
+    pub(super) fn drop_kept(&mut self, uid: &Uid) {
         for (spec, held) in self.cluster.recorded(uid) {
             self.for_each_source(&spec, &held, Update::Delete);
         }
@@ -389,6 +394,7 @@ impl<G: Clone> Backtest<G> {
 
     fn note_recorded(&mut self, step: Option<RecordedStep>) {
         match step {
+            _ if self.is_against_cluster() => {}
             Some(RecordedStep::Started(target)) if self.machine.is_some() => {
                 let uid = Uid::new(&target.uid);
                 let found = self.cluster.recorded(&uid);
@@ -416,6 +422,7 @@ impl<G: Clone> Backtest<G> {
                         facts,
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
+                        is_certain: true,
                     };
                     self.comparison.note(Author::Recorded, deletion, self.now);
                 }
@@ -426,7 +433,7 @@ impl<G: Clone> Backtest<G> {
 
     /// The recorded controller did not delete an object after all: the policy sees what has
     /// changed meanwhile.
-    fn spare(&mut self, uid: &Uid) {
+    pub(super) fn spare(&mut self, uid: &Uid) {
         if !self.cluster.overlay.spare(uid) {
             return;
         }
@@ -462,6 +469,7 @@ impl<G: Clone> Backtest<G> {
             facts: Facts::of(target, &found, &self.cluster),
             is_there: self.cluster.has_or_keeps(&uid),
             saw: seen(),
+            is_certain: true,
         };
         self.comparison.note(Author::Candidate, deletion, self.now);
     }
@@ -511,6 +519,9 @@ impl<G: Clone> Backtest<G> {
         let Some(controller) = self.controller().cloned() else {
             return;
         };
+        if self.is_against_cluster() {
+            return;
+        }
         let revisions = controller.stable.iter().map(|one| one.name.to_string());
         self.notes.revisions.extend(revisions);
         self.notes.has_not_led |= !controller.leads && controller.stable.is_some();
@@ -541,16 +552,20 @@ impl<G: Clone> Backtest<G> {
         let missing = Duration::from_millis(missing);
         self.notes.pending_items = self.pending_items();
         let undecided = self.undecided.report();
-        let notes = self.notes.texts(
+        let mut notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
             self.recorded.dry_runs(),
             &self.missing,
             &undecided,
         );
+        let run = self.cluster_run.iter();
+        notes.extend(run.flat_map(|run| run.notes(&self.cluster.history)));
         let time = self.now.instant.since(started.instant);
-        let found = self.comparison.finish(self.now.instant);
+        let against = self.settings.against;
+        let found = self.comparison.finish(self.now.instant, against);
         Report {
+            against,
             controller: self.settings.controller,
             policy,
             span: Span {

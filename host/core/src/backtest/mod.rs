@@ -17,11 +17,13 @@
 //! another object. In an *open loop* the policy runs in a dry run, and nothing that it deletes
 //! disappears.
 //!
-//! The deletions are compared with those that the recorded controller executed.
+//! The deletions are compared with those that the recorded controller executed, or with those of
+//! the cluster's own controllers, which the recorded objects show.
 //!
 //! The memory depends on the size of the cluster, not on the length of the journal: objects are
 //! settled when history removes them, and the rest is counts.
 
+mod against;
 mod answers;
 mod cluster;
 mod comparison;
@@ -65,10 +67,11 @@ pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
 pub use refusal::Refusal;
 pub use report::{
-    Activity, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side, Span,
-    Spread, Surprise, UndecidedReport,
+    Activity, Against, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side,
+    Span, Spread, Surprise, UndecidedReport,
 };
 
+use against::ClusterRun;
 use cluster::Cluster;
 use comparison::Comparison;
 use drive::Phase;
@@ -91,8 +94,10 @@ pub struct BacktestSettings {
     pub controller: String,
     /// Whether nothing that the policy deletes disappears.
     pub open_loop: bool,
-    /// Whether objects stay that the recorded controller deleted and the policy did not.
+    /// Whether objects stay that the other side deleted and the policy did not.
     pub keeps: bool,
+    /// What the policy is compared with.
+    pub against: Against,
 }
 
 /// A backtest under way. `G` is a guest, which only the caller can call.
@@ -125,6 +130,8 @@ pub struct Backtest<G> {
     has_started: bool,
     started_at: Option<Now>,
     recorded: RecordedRun,
+    /// The deletions of the cluster's controllers; none if the policy is not compared with them.
+    cluster_run: Option<ClusterRun>,
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
     trip_count: u64,
@@ -190,6 +197,7 @@ impl<G: Clone> Backtest<G> {
             leap: None,
             has_started: false,
             started_at: None,
+            cluster_run: None,
             comparison: Comparison::default(),
             trips: Vec::new(),
             trip_count: 0,
@@ -260,6 +268,10 @@ impl<G: Clone> Backtest<G> {
         };
         desired.settings.dry_run_only.clear();
         desired.leads = true;
+        if self.is_against_cluster() {
+            let manifest = Arc::clone(&desired.stable.manifest);
+            self.cluster_run = Some(ClusterRun::new(manifest));
+        }
         let mut machine = Machine::new(self.now);
         machine.apply(self.now, vec![desired]);
         self.machine = Some(machine);

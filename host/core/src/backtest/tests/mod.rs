@@ -1,5 +1,6 @@
 //! Backtests of small policies over the journal of a machine.
 
+mod against;
 mod bench;
 mod guardrails;
 mod history;
