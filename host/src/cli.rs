@@ -19,9 +19,10 @@ use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
 pub use journal::{
-    BacktestArguments, BacktestFormat, EntryFormat, JournalArguments, JournalCatArguments,
-    JournalCommand, JournalCutArguments, JournalExportArguments, JournalInfoArguments,
-    JournalToolArguments, JournalVerifyArguments, RecordArguments, ReplayArguments, SpanArguments,
+    BacktestAgainst, BacktestArguments, BacktestFormat, EntryFormat, JournalArguments,
+    JournalCatArguments, JournalCommand, JournalCutArguments, JournalExportArguments,
+    JournalInfoArguments, JournalToolArguments, JournalVerifyArguments, RecordArguments,
+    ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
 pub use restore::{RestoreArguments, RestoreFormat};

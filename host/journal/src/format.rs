@@ -439,6 +439,11 @@ impl<'a> RawEntry<'a> {
         }
     }
 
+    /// The objects as they are stored.
+    pub(crate) const fn encoded_objects(&self) -> &'a [u8] {
+        self.objects
+    }
+
     pub(crate) fn objects(&self) -> impl Iterator<Item = &'a str> {
         let mut cursor = Cursor(self.objects);
         std::iter::from_fn(move || Self::object(&mut cursor))

@@ -18,14 +18,16 @@ mod parts;
 mod reader;
 mod segment;
 mod storage;
+mod verify;
 mod writer;
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub use format::{MAX_ENTRY, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, VERSION};
-pub use reader::{Entries, Query, Reader, SegmentInfo, SegmentState, Verification};
+pub use reader::{Entries, Query, Reader, SegmentInfo, SegmentState};
 pub use storage::{Files, Storage};
+pub use verify::Verification;
 pub use writer::{Recovery, Settings, Totals, Writer};
 
 /// One entry of the journal, as a reader yields it.
@@ -159,6 +161,9 @@ pub enum Cause {
     /// A chunk is good, but continues a block whose earlier part is damaged.
     #[error("the chunk continues a block that is damaged")]
     Continuation,
+    /// A part of an entry is missing, is there twice, or is not whole.
+    #[error("the parts of an entry do not fit together")]
+    Parts,
     /// The index at the end of the segment does not say what its blocks hold.
     #[error("the index does not match the blocks")]
     Index,

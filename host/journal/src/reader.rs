@@ -10,16 +10,12 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::directory::{self, file_name};
-use crate::format::{
-    BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
-};
+use crate::format::{BlockRecord, INDEX, RawEntry, fingerprint};
 use crate::parts::Parts;
 use crate::segment::{Index, Inflater, SegmentFile, Walk};
 use crate::storage::{FILE_MODE, create_directory};
+use crate::verify::Verification;
 use crate::{Cause, Damage, Entry, Error, Part};
-
-/// How many damages a [`Verification`] lists; it counts all.
-const MAX_LISTED: usize = 1000;
 
 /// A segment as a reader found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +92,7 @@ impl SegmentInfo {
     }
 
     /// Opens the segment as it was: without what another process has appended since.
-    fn open(&self) -> Result<SegmentFile, Error> {
+    pub(crate) fn open(&self) -> Result<SegmentFile, Error> {
         let mut file = SegmentFile::open(&self.path)?;
         if self.state != SegmentState::Finished {
             file.trailer = None;
@@ -360,6 +356,10 @@ struct Blocks {
     walk: Walk,
     inflater: Inflater,
     parts: Parts,
+    /// Where the last chunk stands.
+    offset: u64,
+    /// The entry that follows an error.
+    waiting: Option<Entry>,
 }
 
 impl Blocks {
@@ -376,22 +376,35 @@ impl Blocks {
             index,
             inflater: Inflater::new()?,
             parts: Parts::default(),
+            offset: 0,
+            waiting: None,
         })
     }
 
     fn next(&mut self, query: &Query, object: Option<u32>) -> Option<Result<Entry, Damage>> {
+        if let Some(entry) = self.waiting.take() {
+            return Some(Ok(entry));
+        }
         loop {
             while let Some((entry, is_keyframe)) = self.inflater.next() {
-                if let Some(part) = query.part(&entry, is_keyframe)
-                    && let Some(payload) = self.parts.add(&entry)
-                {
-                    let segment = self.file.header.sequence;
-                    return Some(Ok(entry.to_entry(payload, part, segment)));
+                let Some(part) = query.part(&entry, is_keyframe) else {
+                    continue;
+                };
+                let (payload, is_torn) = self.parts.add(&entry, is_keyframe);
+                let segment = self.file.header.sequence;
+                let entry = payload.map(|payload| entry.to_entry(payload, part, segment));
+                if is_torn {
+                    self.waiting = entry;
+                    return Some(Err(self.file.damage(self.offset, Cause::Parts)));
+                }
+                if let Some(entry) = entry {
+                    return Some(Ok(entry));
                 }
             }
             let next = match self.walk.next(&self.file) {
                 Some(Ok((_, header))) if header.has(INDEX) => continue,
                 Some(Ok((offset, header))) => {
+                    self.offset = offset;
                     let fed = self.inflater.feed(&header, &self.walk.data);
                     fed.map_err(|cause| (offset, cause))
                 }
@@ -400,7 +413,7 @@ impl Blocks {
                 Some(Err(fault)) => Err(fault),
                 None => match self.next_block(query, object) {
                     Some(()) => continue,
-                    None => return None,
+                    None => return self.end(),
                 },
             };
             if let Err((offset, cause)) = next {
@@ -409,6 +422,13 @@ impl Blocks {
                 return Some(Err(self.file.damage(offset, cause)));
             }
         }
+    }
+
+    /// Nothing follows. An entry without its last part is damage, unless the segment is one that
+    /// is still written, or whose writer was killed.
+    fn end(&mut self) -> Option<Result<Entry, Damage>> {
+        let is_torn = self.parts.close() && self.file.trailer.is_some();
+        is_torn.then(|| Err(self.file.damage(self.offset, Cause::Parts)))
     }
 
     /// Moves on to the next block that the query needs.
@@ -421,158 +441,5 @@ impl Blocks {
                 return Some(());
             }
         }
-    }
-}
-
-/// What a journal holds, as [`Reader::verify`] found it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verification {
-    /// Segments that were read.
-    pub segments: u64,
-    /// Good chunks with entries.
-    pub chunks: u64,
-    /// Good entries, those of keyframes included.
-    pub entries: u64,
-    /// The size of the segments, in bytes, without torn tails.
-    pub bytes: u64,
-    /// The size of all torn tails, in bytes: of segments that are still written, or whose writer
-    /// was killed. A torn tail is no damage.
-    pub tails: u64,
-    /// Segments that end within their keyframe.
-    pub without_keyframe: u64,
-    /// How many parts are damaged.
-    pub damages: u64,
-    /// The first thousand of them.
-    pub damage: Vec<Damage>,
-}
-
-impl Verification {
-    fn report(&mut self, damage: Damage) {
-        self.damages += 1;
-        if self.damage.len() < MAX_LISTED {
-            self.damage.push(damage);
-        }
-    }
-
-    fn segment(&mut self, info: &SegmentInfo) -> Result<(), Error> {
-        self.segments += 1;
-        self.bytes += info.bytes;
-        match info.state {
-            SegmentState::Finished => {}
-            SegmentState::Unfinished { tail } => self.tails += tail,
-            SegmentState::WithoutKeyframe { tail } => {
-                self.tails += tail;
-                self.without_keyframe += 1;
-            }
-        }
-        match info.open() {
-            Ok(file) => self.file(&file),
-            Err(Error::Damage(damage)) => {
-                self.report(damage);
-                Ok(())
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    fn file(&mut self, file: &SegmentFile) -> Result<(), Error> {
-        let mut walk = Walk::new(file.body, file.end());
-        let mut inflater = Inflater::new()?;
-        let mut audit = Audit::new(file);
-        while let Some(next) = walk.next(file) {
-            let fed = next.and_then(|(offset, header)| {
-                let fed = inflater.feed(&header, &walk.data);
-                fed.map_or_else(|cause| Err((offset, cause)), |()| Ok((offset, header)))
-            });
-            match fed {
-                Ok((_, header)) if header.has(INDEX) => {}
-                Ok((offset, header)) => {
-                    self.chunks += u64::from(header.entries > 0);
-                    audit.chunk(offset, &header);
-                    while let Some((entry, _)) = inflater.next() {
-                        self.entries += 1;
-                        audit.entry(&entry);
-                    }
-                }
-                Err((offset, cause)) => {
-                    walk.lose_block();
-                    audit.block = None;
-                    self.report(file.damage(offset, cause));
-                }
-            }
-        }
-        if let (Some(trailer), false) = (file.trailer, audit.ends_well()) {
-            self.report(file.damage(trailer.index, Cause::Index));
-        }
-        Ok(())
-    }
-}
-
-/// Compares the index of a segment with its blocks, one block at a time.
-struct Audit {
-    /// None without an index to compare with, or after a difference.
-    index: Option<Index>,
-    /// The good block that is being read.
-    block: Option<(BlockRecord, Span)>,
-}
-
-impl Audit {
-    fn new(file: &SegmentFile) -> Self {
-        Self {
-            index: file.index(),
-            block: None,
-        }
-    }
-
-    fn chunk(&mut self, offset: u64, header: &ChunkHeader) {
-        if header.has(FIRST) {
-            self.end_block();
-            let record = BlockRecord {
-                offset,
-                entries: 0,
-                is_keyframe: header.has(KEYFRAME),
-                times: (0, 0),
-                fingerprints: Vec::new(),
-            };
-            self.block = Some((record, Span::default()));
-        }
-    }
-
-    fn entry(&mut self, entry: &RawEntry<'_>) {
-        if let Some((record, times)) = &mut self.block {
-            record.entries += 1;
-            times.add(entry.time);
-            record.fingerprints.extend(entry.objects().map(fingerprint));
-        }
-    }
-
-    fn end_block(&mut self) {
-        let Some((mut record, times)) = self.block.take() else {
-            return;
-        };
-        if record.entries == 0 {
-            return;
-        }
-        record.times = times.stored();
-        record.sort();
-        let Some(index) = &mut self.index else {
-            return;
-        };
-        // The records before it are of damaged blocks.
-        let same = loop {
-            match index.next(|_| true) {
-                Some((found, _)) if found.offset < record.offset => {}
-                found => break found.is_some_and(|(found, _)| found == record),
-            }
-        };
-        if !same {
-            self.index = None;
-        }
-    }
-
-    /// Whether the segment has an index, and it has a true record of each good block.
-    fn ends_well(mut self) -> bool {
-        self.end_block();
-        self.index.is_some()
     }
 }

@@ -227,6 +227,9 @@ pub struct BacktestArguments {
     /// limits.
     #[arg(long, value_name = "FILE")]
     pub spec: Option<PathBuf>,
+    /// What the policy is compared with.
+    #[arg(long, value_enum, default_value = "recorded", value_name = "WHAT")]
+    pub against: BacktestAgainst,
     /// Only note what the policy decides: nothing that it deletes disappears for it.
     #[arg(long, conflicts_with = "keep")]
     pub open_loop: bool,
@@ -241,8 +244,8 @@ pub struct BacktestArguments {
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: BacktestFormat,
     /// Exit 1 if a metric is above this number, as in only-candidate>0; may be repeated.
-    /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, guardrail-trips,
-    /// regret, failed-calls, undecided. Operators: > and >=.
+    /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, only-cluster,
+    /// guardrail-trips, regret, failed-calls, undecided. Operators: > and >=.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Threshold>,
     /// Exit 0 also if parts of the journal cannot be read, which the report then lacks.
@@ -251,6 +254,16 @@ pub struct BacktestArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
+}
+
+/// What a backtest compares a policy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BacktestAgainst {
+    /// The deletions that the recorded controller executed.
+    Recorded,
+    /// The deletions of the controller of Kubernetes that the guest replaces, as far as the
+    /// recorded objects show who deleted them. It needs no recorded controller.
+    Cluster,
 }
 
 /// The form of a backtest's report.

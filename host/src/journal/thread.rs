@@ -5,10 +5,10 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use davit_cluster::api::chain;
-use davit_core::journal::{Entry, JournalItem, Keyframe, Record, encode};
+use davit_core::journal::{EncodedRecord, Entry, JournalItem, Keyframe, Record, encode};
 use davit_core::time::Now;
 use davit_core::undo::NotKept;
-use davit_journal::{Error, MAX_OBJECT, MAX_OBJECTS, Writer};
+use davit_journal::{Error, MAX_ENTRY, MAX_OBJECT, MAX_OBJECTS, Writer};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
@@ -30,6 +30,9 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 const MOST_AT_ONCE: usize = 64;
 /// How long the driver may take to add a keyframe.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The largest entry that is recorded, in bytes. The writer counts the names of objects too.
+const MOST_BYTES: usize = MAX_ENTRY - (MAX_OBJECT + 16) * MAX_OBJECTS;
 
 /// The lines about failures.
 static FAILURES: RepeatedLine = RepeatedLine::new();
@@ -207,11 +210,11 @@ impl Recording {
             return;
         }
         self.is_dirty = true;
-        if let Err(error) = append(&mut self.writer, record) {
-            self.metrics.dropped(1);
-            match error {
-                Error::TooLarge { .. } if !is_state(&record.entry) => note_too_large(&error),
-                error => self.fail(&error),
+        match append_or_lose(&mut self.writer, record, MOST_BYTES) {
+            Ok(lost) => self.metrics.dropped(lost),
+            Err(error) => {
+                self.metrics.dropped(1);
+                self.fail(&error);
             }
         }
     }
@@ -222,7 +225,8 @@ impl Recording {
         let metadata = self.origin.metadata(self.is_continuous);
         let written = write_keyframe(&mut self.writer, keyframe, &metadata);
         match written {
-            Ok(()) => {
+            Ok(lost) => {
+                self.metrics.dropped(lost);
                 if self.open_since.is_none() && self.pause > FIRST_PAUSE {
                     tracing::info!("the journal records again");
                 }
@@ -330,41 +334,53 @@ impl Recording {
     }
 }
 
-fn write_keyframe(writer: &mut Writer, keyframe: &Keyframe, metadata: &[u8]) -> Result<(), Error> {
+/// Starts a segment with a keyframe. Returns how many of its entries are missing.
+fn write_keyframe(
+    writer: &mut Writer,
+    keyframe: &Keyframe,
+    metadata: &[u8],
+) -> Result<usize, Error> {
     writer.start_segment(micros(keyframe.now()), metadata)?;
+    let mut lost = 0;
     for record in keyframe.entries() {
-        append(writer, &record)?;
+        lost += append_or_lose(writer, &record, MOST_BYTES)?;
     }
-    writer.end_keyframe()
+    writer.end_keyframe()?;
+    Ok(lost)
 }
 
-/// Whether later entries mean nothing without this one. A call without its answer, or the
-/// reverse, is skipped by a replay.
-const fn is_state(entry: &Entry) -> bool {
-    !matches!(
-        entry,
-        Entry::Call(_)
-            | Entry::Answer(_)
-            | Entry::Failure { .. }
-            | Entry::Ruling(_)
-            | Entry::Execution(_)
-            | Entry::Stream(_)
-            | Entry::Kept(_)
-    )
-}
-
-fn note_too_large(error: &Error) {
-    if let Some(suppressed) = FAILURES.admit("an entry is too large") {
-        let error = chain(error);
-        tracing::warn!(
-            error,
-            "the journal drops an entry that is too large{suppressed}"
-        );
+/// Appends an entry. In place of one with more than `most` bytes, it records that it is missing,
+/// and what of it is small: a later segment would have it again, and recording would never
+/// continue. Returns how many entries are missing.
+fn append_or_lose(writer: &mut Writer, record: &Record, most: usize) -> Result<usize, Error> {
+    let encoded = encode(record);
+    let size = encoded.payload.len();
+    if size <= most {
+        append_encoded(writer, &encoded)?;
+        return Ok(0);
     }
+    for entry in record.entry.reduced(size) {
+        if let Entry::Lost(lost) = &entry
+            && let Some(suppressed) = FAILURES.admit("an entry is too large")
+        {
+            let (what, bytes) = (&lost.what, lost.bytes);
+            tracing::warn!(
+                what,
+                bytes,
+                "the journal lacks an entry that is too large{suppressed}"
+            );
+        }
+        let now = record.now;
+        append(writer, &Record { now, entry })?;
+    }
+    Ok(1)
 }
 
 fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
-    let encoded = encode(record);
+    append_encoded(writer, &encode(record))
+}
+
+fn append_encoded(writer: &mut Writer, encoded: &EncodedRecord) -> Result<(), Error> {
     // Beyond the limits of the format, an entry is not found by its objects.
     let uids = encoded.uids.iter().map(ToString::to_string);
     let uids = uids.filter(|uid| uid.len() <= MAX_OBJECT).take(MAX_OBJECTS);
@@ -405,7 +421,6 @@ mod tests {
                 spec: spec.into(),
             },
         };
-        assert!(is_state(&spec.entry));
         writer.start_segment(0, b"").unwrap();
         append(&mut writer, &spec).unwrap();
         writer.end_keyframe().unwrap();
@@ -422,5 +437,34 @@ mod tests {
             )
             .collect();
         assert_eq!(specs, [3_200_000, 3_200_000]);
+    }
+
+    /// Every later segment would start with it.
+    #[test]
+    fn a_state_that_is_too_large_is_recorded_as_missing() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
+        let spec = |spec: &str| Record {
+            now: Now::default(),
+            entry: Entry::Spec {
+                controller: "podgc".to_owned(),
+                spec: spec.into(),
+            },
+        };
+        writer.start_segment(0, b"").unwrap();
+        let large = spec(&"x".repeat(1_000));
+        assert_eq!(append_or_lose(&mut writer, &large, 500).unwrap(), 1);
+        writer.end_keyframe().unwrap();
+        let small = spec("{}");
+        assert_eq!(append_or_lose(&mut writer, &small, 500).unwrap(), 0);
+        writer.close().unwrap();
+        let reader = Reader::open(directory.path()).unwrap();
+        let entries = reader.entries(&Query::new(i64::MIN, i64::MAX));
+        let entries = entries.map(|entry| decode(&entry.unwrap().payload).unwrap().entry);
+        let [Entry::Lost(lost), Entry::Spec { .. }] = &*entries.collect::<Vec<_>>() else {
+            panic!("a mark and an entry");
+        };
+        assert_eq!(lost.what, "the spec of podgc");
+        assert!(lost.bytes > 1_000);
     }
 }

@@ -426,3 +426,70 @@ fn another_policy_is_tested_on_a_recorded_history() {
     assert!(error.contains("has no controller nobody"), "{error}");
     assert_eq!(bench.sim.terminate(), 0);
 }
+
+/// The place of the data of a segment's first chunk with entries behind the keyframe.
+fn entries_of(segment: &[u8]) -> Option<std::ops::Range<usize>> {
+    let number = |place: usize| {
+        let bytes = segment.get(place..place + 4)?;
+        usize::try_from(u32::from_le_bytes(bytes.try_into().unwrap())).ok()
+    };
+    // The header of the segment, with its metadata and its checksum.
+    let mut place = 40 + number(32)?;
+    loop {
+        if segment.get(place..place + 4)? != b"DJck" {
+            return None;
+        }
+        let (flags, entries, size) = (number(place + 4)?, number(place + 8)?, number(place + 16)?);
+        let data = place + 44..place + 44 + size;
+        // Neither the keyframe nor the index.
+        if flags & (2 | 8) == 0 && entries > 0 {
+            return Some(data);
+        }
+        place = data.end;
+    }
+}
+
+/// What follows the damage in its segment is lost, and the next keyframe has the state again.
+#[test]
+fn a_backtest_goes_on_behind_damage_and_says_so() {
+    let bench = Bench::start();
+    let mut command = bench.command(PODGC);
+    command.args(["--journal-segment-age", "1s"]);
+    let host = Process(command.spawn().unwrap());
+    let segments = || {
+        let files = bench.journal().read_dir().into_iter().flatten();
+        let paths = files.map(|file| file.unwrap().path());
+        let segments = paths.filter(|path| path.extension().is_some_and(|it| it == "journal"));
+        let mut segments: Vec<PathBuf> = segments.collect();
+        segments.sort();
+        segments
+    };
+    until("there are segments", || segments().len() >= 6);
+    assert_eq!(host.terminate(), 0);
+    let (report, code) = tested(&bench, &[]);
+    assert_eq!(code, Some(0), "{report:#}");
+
+    let segments = segments();
+    let (first, last) = (1, segments.len() - 1);
+    let damaged = segments[first..last].iter().find_map(|path| {
+        let mut bytes = std::fs::read(path).unwrap();
+        let data = entries_of(&bytes)?;
+        bytes[data.start + data.len() / 2] ^= 0xff;
+        std::fs::write(path, bytes).unwrap();
+        Some(path)
+    });
+    let damaged = damaged.expect("a segment between two others has entries");
+    let (report, code) = tested(&bench, &[]);
+    assert_eq!(code, Some(2), "{report:#}");
+    assert_eq!(report["damagedParts"], 1, "{report:#}");
+    let damage = text(&report, "/damage/0");
+    assert!(damage.starts_with(&*damaged.to_string_lossy()), "{damage}");
+    // Time goes on behind it.
+    let next = text(&report, "/span/to");
+    let (report, code) = tested(&bench, &["--allow-damage"]);
+    assert_eq!(code, Some(0), "{report:#}");
+    assert_eq!(text(&report, "/span/to"), next);
+    let verified = bench.davit(&["journal", "verify"], &[]);
+    assert_eq!(verified.status.code(), Some(1), "{verified:?}");
+    assert_eq!(bench.sim.terminate(), 0);
+}

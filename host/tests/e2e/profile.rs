@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use serde_json::{Value, json};
 
 use crate::bench::{guests, text};
-use crate::program::{Process, davit, post, server, sim_with, until};
+use crate::program::{Process, davit, get, post, send, server, sim_with, until};
 
 const SPEC: &str = "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {name: podgc}\n\
     spec:\n  module: {builtin: podgc}\n  mode: Enforce\n  \
@@ -150,6 +150,105 @@ fn a_later_guest_is_tested_on_what_a_profile_has_recorded() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("name the policy with --spec"), "{error}");
+    assert_eq!(bench.sim.terminate(), 0);
+}
+
+/// A cluster without Davit: its PodGC marks an orphaned pod and deletes it, and deletes another
+/// pod that is none.
+#[test]
+fn a_later_guest_is_compared_with_what_the_cluster_has_deleted() {
+    let bench = Bench::start(&[]);
+    bench.profile(&[]);
+    let mut profile: Value =
+        serde_json::from_slice(&std::fs::read(bench.path("profile.yaml")).unwrap()).unwrap();
+    let pods = profile["resources"].as_array_mut().unwrap().iter_mut();
+    for pods in pods.filter(|one| one["resource"] == "pods") {
+        let fields = pods["fields"].as_array_mut().unwrap();
+        fields.retain(|field| !text(field, "").starts_with("status.conditions"));
+        for field in ["type", "status", "reason"] {
+            fields.push(format!("status.conditions[*].{field}").into());
+        }
+        fields.push("status.reason".into());
+    }
+    std::fs::write(bench.path("profile.yaml"), profile.to_string()).unwrap();
+    let pod = |name: &str, node: &str| {
+        let body = json!({
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"nodeName": node, "containers": [{"name": "a", "image": "a"}]},
+        });
+        let pods = "/api/v1/namespaces/default/pods";
+        post(
+            &format!("{}{pods}", server(&bench.kubeconfig)),
+            &body.to_string(),
+        );
+        format!("{}{pods}/{name}", server(&bench.kubeconfig))
+    };
+    let url = format!("{}/api/v1/nodes", server(&bench.kubeconfig));
+    let nodes: Value = serde_json::from_str(&get(&url).unwrap().1).unwrap();
+    let orphan = pod("orphan", "none-such");
+    let other = pod("other", &text(&nodes, "/items/0/metadata/name"));
+    let mut command = bench.command("journal");
+    let host = Process(command.stderr(Stdio::null()).spawn().unwrap());
+    until("the lists are recorded", || {
+        bench.entries("journal").contains("\"change\":\"show\"")
+    });
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for url in [&orphan, &other] {
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+        });
+        let mark = json!({"status": {"phase": "Failed", "conditions": [condition]}});
+        let merge = "application/merge-patch+json";
+        send("PATCH", &format!("{url}/status"), merge, &mark.to_string());
+        let now = json!({"gracePeriodSeconds": 0}).to_string();
+        send("DELETE", url, "application/json", &now);
+    }
+    until("both are gone", || {
+        bench
+            .entries("journal")
+            .matches("\"change\":\"remove\"")
+            .count()
+            >= 2
+    });
+    // The policy waits half a second.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    pod("late", "");
+    until("the pod is recorded", || {
+        bench.entries("journal").contains("default/late")
+    });
+    assert_eq!(host.terminate(), 0);
+
+    std::fs::write(bench.path("controller.yaml"), SPEC).unwrap();
+    let tested = |arguments: &[&str]| {
+        let mut davit = davit();
+        davit.arg("backtest").arg(bench.path("journal"));
+        davit.args(["--controller", "podgc", "--against", "cluster", "--spec"]);
+        davit.arg(bench.path("controller.yaml")).args(arguments);
+        davit.output().unwrap()
+    };
+    let output = tested(&["--output", "json", "--fail-if", "only-cluster>0"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report["against"], "cluster", "{report:#}");
+    assert_eq!(report["agreement"]["agree"], 1, "{report:#}");
+    assert_eq!(report["agreement"]["onlyCluster"], 1, "{report:#}");
+    let surprising = report["surprising"].as_array().unwrap().iter();
+    let only: Vec<&Value> = surprising
+        .filter(|one| one["difference"] == "only-cluster")
+        .collect();
+    assert!(text(only[0], "/object").contains("other"), "{report:#}");
+    let output = tested(&[]);
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("only the cluster 1"), "{said}");
+    let output = tested(&["--output", "html"]);
+    let page = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        page.contains("only the cluster's controllers deleted"),
+        "{page}"
+    );
+    // It has no such number.
+    let output = tested(&["--fail-if", "only-recorded>0"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
     assert_eq!(bench.sim.terminate(), 0);
 }
 

@@ -105,6 +105,11 @@ pub(crate) fn get(url: &str) -> Option<(u16, String)> {
 
 /// The body of the answer to a POST of JSON.
 pub(crate) fn post(url: &str, body: &str) -> String {
+    send("POST", url, "application/json", body)
+}
+
+/// The body of the answer to a request with a body of this type.
+pub(crate) fn send(method: &str, url: &str, content_type: &str, body: &str) -> String {
     use std::io::Write as _;
     let (host, path) = url
         .strip_prefix("http://")
@@ -114,7 +119,7 @@ pub(crate) fn post(url: &str, body: &str) -> String {
     let mut stream = std::net::TcpStream::connect(host).unwrap();
     write!(
         stream,
-        "POST /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: application/json\r\n\
+        "{method} /{path} HTTP/1.0\r\nHost: {host}\r\nContent-Type: {content_type}\r\n\
          Content-Length: {}\r\n\r\n{body}",
         body.len()
     )

@@ -37,10 +37,19 @@ pub(super) struct Overlay {
     /// What history deleted because the recorded policy did, and this one kept.
     kept: BTreeMap<Uid, Vec<ListedObject>>,
     kept_names: BTreeMap<(Arc<SegmentSpec>, Box<str>), Uid>,
-    /// What the recorded policy deletes: it keeps its state.
-    doomed: BTreeMap<Uid, Doom>,
+    /// What the recorded policy deletes and this one kept: it keeps its state, and does not see
+    /// what that deletion changes.
+    doomed: BTreeMap<Uid, Doomed>,
     stays: Stays,
     patches: BTreeMap<Uid, Vec<Patch>>,
+}
+
+/// An object that the recorded policy deletes.
+#[derive(Debug)]
+struct Doomed {
+    doom: Doom,
+    /// Its states before the deletion, in each of its lists.
+    states: Vec<ListedObject>,
 }
 
 /// How far the recorded deletion of an object is.
@@ -70,14 +79,33 @@ impl Overlay {
         self.doomed.contains_key(uid)
     }
 
-    /// The recorded policy deletes an object that this one keeps. It stays until then.
-    pub(super) fn doom(&mut self, uid: Uid, until: Instant) {
-        self.stays.add(&uid, until);
-        self.doomed.insert(uid, Doom::Requested);
+    /// The recorded policy deletes an object that this one keeps, in these states. It stays
+    /// until then.
+    pub(super) fn doom(&mut self, uid: Uid, states: Vec<ListedObject>, until: Instant) {
+        if !self.is_doomed(&uid) {
+            let doom = Doom::Requested;
+            self.stays.add(&uid, until);
+            self.doomed.insert(uid, Doomed { doom, states });
+        }
+    }
+
+    /// The states in which an object stays that the recorded policy is deleting.
+    fn doomed_states(&self, uid: &Uid) -> Option<&[ListedObject]> {
+        let doomed = self.doomed.get(uid)?;
+        (!doomed.states.is_empty()).then_some(&*doomed.states)
+    }
+
+    /// The object of a list as it stays for the policy.
+    fn lasting<'o>(&'o self, held: &'o VersionedObject) -> &'o VersionedObject {
+        let object = &held.object;
+        let states = self.doomed_states(object.uid());
+        let mut states = states.into_iter().flatten().map(|(_, state)| state);
+        let lasting = states.find(|state| state.object.segment() == object.segment());
+        lasting.unwrap_or(held)
     }
 
     /// When the next object that the recorded policy deleted stays no longer.
-    pub(super) fn next_end(&mut self) -> Instant {
+    pub(super) fn next_end(&self) -> Instant {
         self.stays.next().unwrap_or(Instant::FAR_FUTURE)
     }
 
@@ -90,15 +118,16 @@ impl Overlay {
     pub(super) fn accept(&mut self, uid: &Uid) {
         if self.keeps(uid) {
             self.doomed.remove(uid);
-        } else if let Some(doom) = self.doomed.get_mut(uid) {
-            *doom = Doom::Accepted;
+        } else if let Some(doomed) = self.doomed.get_mut(uid) {
+            doomed.doom = Doom::Accepted;
         }
     }
 
     /// History has removed an object from its last list. If it is kept, its deletion may still
     /// fail: somebody else was faster.
     pub(super) fn leave(&mut self, uid: &Uid) {
-        if self.doomed.get(uid) == Some(&Doom::Accepted) || !self.keeps(uid) {
+        let doomed = self.doomed.get(uid);
+        if doomed.is_some_and(|one| one.doom == Doom::Accepted) || !self.keeps(uid) {
             self.doomed.remove(uid);
         }
     }
@@ -113,7 +142,7 @@ impl Overlay {
     /// although nothing says that this host has deleted it.
     pub(super) fn restart(&mut self) -> Vec<Uid> {
         let doomed = std::mem::take(&mut self.doomed).into_iter();
-        let requested = doomed.filter(|(_, doom)| *doom == Doom::Requested);
+        let requested = doomed.filter(|(_, doomed)| doomed.doom == Doom::Requested);
         let uids = requested.map(|(uid, _)| uid);
         uids.filter(|uid| self.keeps(uid)).collect()
     }
@@ -136,8 +165,9 @@ impl Overlay {
         self.patches.remove(uid);
     }
 
-    /// Keeps an object that history has removed.
-    pub(super) fn keep(&mut self, spec: &Arc<SegmentSpec>, object: VersionedObject) {
+    /// Keeps an object that history has removed, as it was before its deletion.
+    pub(super) fn keep(&mut self, spec: &Arc<SegmentSpec>, object: &VersionedObject) {
+        let object = self.lasting(object).clone();
         let uid = object.object.uid().clone();
         let name = (Arc::clone(spec), Box::from(object.object.key()));
         self.kept_names.insert(name, uid.clone());
@@ -171,6 +201,20 @@ impl Overlay {
         self.kept.contains_key(uid)
     }
 
+    /// The object of a list with this key, if it is kept and history does not have it any more.
+    pub(super) fn kept_under(
+        &self,
+        spec: &Arc<SegmentSpec>,
+        key: &str,
+    ) -> Option<&VersionedObject> {
+        if self.kept_names.is_empty() {
+            return None;
+        }
+        let uid = self.kept_names.get(&(Arc::clone(spec), Box::from(key)))?;
+        let mut kept = self.kept.get(uid)?.iter();
+        kept.find(|(of, _)| of == spec).map(|(_, held)| held)
+    }
+
     /// The objects of a list that history does not have any more.
     pub(super) fn kept_in(&self, spec: &SegmentSpec) -> impl Iterator<Item = &VersionedObject> {
         let kept = self.kept.values().flatten();
@@ -192,6 +236,7 @@ impl Overlay {
         fields: &FieldTree,
         narrows: bool,
     ) -> Option<ProjectedObject> {
+        let held = self.lasting(held);
         let object = &held.object;
         if self.is_deleted(object.uid()) {
             return None;
@@ -245,6 +290,9 @@ impl Cluster {
 
     /// The same whether or not the policy deleted it.
     pub(super) fn recorded(&self, uid: &Uid) -> Vec<ListedObject> {
+        if let Some(states) = self.overlay.doomed_states(uid) {
+            return states.to_vec();
+        }
         let listed = self.history.with_uid(uid).filter_map(|held| {
             let list = self.history.list(held.object.segment())?;
             Some((Arc::clone(&list.spec), held.clone()))
@@ -327,7 +375,10 @@ impl Cluster {
         }
         patches.push(patch.clone());
         let version = self.history.touch(&uid);
-        for (_, held) in self.overlay.kept.get_mut(&uid).into_iter().flatten() {
+        let overlay = &mut self.overlay;
+        let kept = overlay.kept.get_mut(&uid).into_iter().flatten();
+        let doomed = overlay.doomed.get_mut(&uid).into_iter();
+        for (_, held) in kept.chain(doomed.flat_map(|doomed| &mut doomed.states)) {
             held.version = version;
         }
         Ok(WriteResult::Version(version))

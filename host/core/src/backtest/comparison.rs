@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::facts::{Counts, Facts};
 use super::recent::RecentUids;
 use super::regret::Regret;
-use super::report::{Agreement, Difference, Side, Spread, Surprise};
+use super::report::{Against, Agreement, Difference, Side, Spread, Surprise};
 use crate::object::{Kind, ObjectRef, Uid};
 use crate::time::{Instant, Now, Wall};
 use crate::times;
@@ -48,6 +48,8 @@ pub(super) struct Deletion<'a> {
     pub(super) is_there: bool,
     /// The object as the guest saw it.
     pub(super) saw: Option<Value>,
+    /// Whether it is certain who deletes it.
+    pub(super) is_certain: bool,
 }
 
 /// Both sides, object by object.
@@ -67,6 +69,10 @@ pub(super) struct Comparison {
     later: Distances,
     only_candidate: u64,
     only_recorded: u64,
+    /// The objects that somebody else deleted than the other side.
+    others: RecentUids,
+    by_others: u64,
+    unknown: u64,
     surprises: Vec<(Rank, Surprise)>,
     seen: usize,
 }
@@ -79,6 +85,8 @@ struct Pair {
     candidate: Option<Now>,
     recorded: Option<Now>,
     saw: Option<Value>,
+    /// Whether the other side has deleted it for certain.
+    is_certain: bool,
 }
 
 /// The most surprising objects have the least rank: those that only the candidate deleted and
@@ -103,6 +111,7 @@ impl Comparison {
             candidate: None,
             recorded: None,
             saw: None,
+            is_certain: true,
         });
         let (time, tally) = match author {
             Author::Candidate => (&mut pair.candidate, &mut self.candidate),
@@ -112,6 +121,7 @@ impl Comparison {
             return;
         }
         *time = Some(now);
+        pair.is_certain &= deletion.is_certain;
         if author == Author::Candidate {
             deletion.reason.clone_into(&mut pair.reason);
             deletion.message.clone_into(&mut pair.message);
@@ -121,6 +131,11 @@ impl Comparison {
             }
         }
         tally.note(deletion.target, deletion.reason, &deletion.facts, now);
+    }
+
+    /// Somebody else has deleted an object: that is no agreement, and no disagreement either.
+    pub(super) fn deleted_by_others(&mut self, uid: &Uid) {
+        self.others.insert(uid);
     }
 
     /// History has removed an object.
@@ -184,10 +199,18 @@ impl Comparison {
                 distances.add(distance);
                 ((2, distance, candidate.instant), difference)
             }
+            (Some(_), None) if self.others.contains(&uid) => {
+                self.by_others += 1;
+                return;
+            }
             (Some(candidate), None) => {
                 self.only_candidate += 1;
                 let lived = now.since(candidate.instant);
                 ((0, lived, candidate.instant), Difference::OnlyCandidate)
+            }
+            (None, Some(_)) if !pair.is_certain => {
+                self.unknown += 1;
+                return;
             }
             (None, Some(recorded)) => {
                 self.only_recorded += 1;
@@ -207,9 +230,16 @@ impl Comparison {
     }
 
     /// History ends: everything is settled.
-    pub(super) fn finish(mut self, now: Instant) -> Findings {
+    pub(super) fn finish(mut self, now: Instant, against: Against) -> Findings {
         while let Some((uid, pair)) = self.pairs.pop_first() {
             self.end(uid, pair, now);
+        }
+        let is_cluster = against == Against::Cluster;
+        let only_other = self.only_recorded;
+        for (_, surprise) in &mut self.surprises {
+            if is_cluster && surprise.difference == Difference::OnlyRecorded {
+                surprise.difference = Difference::OnlyCluster;
+            }
         }
         Findings {
             candidate: self.candidate.report(),
@@ -220,7 +250,10 @@ impl Comparison {
                 earlier: self.earlier.report(),
                 later: self.later.report(),
                 only_candidate: self.only_candidate,
-                only_recorded: self.only_recorded,
+                only_recorded: if is_cluster { 0 } else { only_other },
+                only_cluster: is_cluster.then_some(only_other),
+                by_others: self.by_others,
+                unknown: self.unknown,
             },
             surprising: self.surprises.into_iter().map(|(_, one)| one).collect(),
         }

@@ -13,7 +13,7 @@ use super::report::{GuardrailTrip, Policy, Report, Span, not_modelled};
 use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::gate::{Mode, Ruling, WaitReason};
-use crate::journal::Entry;
+use crate::journal::{Entry, LostEntry};
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
 use crate::object::Uid;
@@ -232,6 +232,9 @@ impl<G: Clone> Backtest<G> {
             Entry::Call(call) => self.recorded.call(&call),
             Entry::Answer(answer) => self.recorded.answer(&answer),
             Entry::Ruling(ruling) => {
+                if let Some(run) = &mut self.cluster_run {
+                    run.rule(&ruling);
+                }
                 let step = self.recorded.ruling(&ruling);
                 self.note_recorded(step);
             }
@@ -246,6 +249,12 @@ impl<G: Clone> Backtest<G> {
                     self.update(stream_id, Update::Status(stream.condition.clone()));
                 }
             }
+            Entry::Lost(lost) => {
+                let LostEntry { what, bytes } = lost;
+                self.missing.note(format!(
+                    "an entry of {bytes} bytes was too large for the journal: {what}"
+                ));
+            }
             Entry::Keyframe { .. }
             | Entry::KeyframeEnd
             | Entry::Failure { .. }
@@ -257,6 +266,7 @@ impl<G: Clone> Backtest<G> {
     }
 
     fn apply_change(&mut self, change: &StateChange) -> Result<(), Refusal> {
+        self.note_cluster(change);
         match self.cluster.history.apply(change)? {
             ObjectChange::None => {}
             ObjectChange::Lists if self.phase == Phase::Keyframe => {}
@@ -296,7 +306,7 @@ impl<G: Clone> Backtest<G> {
         };
         if !is_deleted && self.cluster.overlay.is_doomed(uid) {
             if let Some(spec) = self.cluster.spec(segment).cloned() {
-                self.cluster.overlay.keep(&spec, held);
+                self.cluster.overlay.keep(&spec, &held);
             }
         } else if !is_deleted {
             self.for_each_feed(segment, |feed, cluster| {
@@ -324,7 +334,7 @@ impl<G: Clone> Backtest<G> {
     }
 
     /// Nothing says that the recorded controller has deleted an object that was kept: it goes.
-    fn drop_kept(&mut self, uid: &Uid) {
+    pub(super) fn drop_kept(&mut self, uid: &Uid) {
         for (spec, held) in self.cluster.recorded(uid) {
             self.for_each_source(&spec, &held, Update::Delete);
         }
@@ -386,6 +396,7 @@ impl<G: Clone> Backtest<G> {
 
     fn note_recorded(&mut self, step: Option<RecordedStep>) {
         match step {
+            _ if self.is_against_cluster() => {}
             Some(RecordedStep::Started(target)) if self.machine.is_some() => {
                 let uid = Uid::new(&target.uid);
                 let found = self.cluster.recorded(&uid);
@@ -394,7 +405,7 @@ impl<G: Clone> Backtest<G> {
                 let tolerance = self.settings.tolerance;
                 if !tolerance.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
                     let until = self.now.instant.after(tolerance);
-                    self.cluster.overlay.doom(uid, until);
+                    self.cluster.overlay.doom(uid, found, until);
                 }
             }
             Some(RecordedStep::Failed(target)) => {
@@ -415,6 +426,7 @@ impl<G: Clone> Backtest<G> {
                         facts,
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
+                        is_certain: true,
                     };
                     self.comparison.note(Author::Recorded, deletion, self.now);
                 }
@@ -435,7 +447,7 @@ impl<G: Clone> Backtest<G> {
 
     /// The recorded controller did not delete an object after all: the policy sees what has
     /// changed meanwhile.
-    fn spare(&mut self, uid: &Uid) {
+    pub(super) fn spare(&mut self, uid: &Uid) {
         if !self.cluster.overlay.spare(uid) {
             return;
         }
@@ -471,6 +483,7 @@ impl<G: Clone> Backtest<G> {
             facts: Facts::of(target, &found, &self.cluster),
             is_there: self.cluster.has_or_keeps(&uid),
             saw: seen(),
+            is_certain: true,
         };
         self.comparison.note(Author::Candidate, deletion, self.now);
     }
@@ -520,6 +533,9 @@ impl<G: Clone> Backtest<G> {
         let Some(controller) = self.controller().cloned() else {
             return;
         };
+        if self.is_against_cluster() {
+            return;
+        }
         let revisions = controller.stable.iter().map(|one| one.name.to_string());
         self.notes.revisions.extend(revisions);
         self.notes.has_not_led |= !controller.leads && controller.stable.is_some();
@@ -550,16 +566,20 @@ impl<G: Clone> Backtest<G> {
         let missing = Duration::from_millis(missing);
         self.notes.pending_items = self.pending_items();
         let undecided = self.undecided.report();
-        let notes = self.notes.texts(
+        let mut notes = self.notes.texts(
             self.settings.open_loop,
             &self.activity,
             self.recorded.dry_runs(),
             &self.missing,
             &undecided,
         );
+        let run = self.cluster_run.iter();
+        notes.extend(run.flat_map(|run| run.notes(&self.cluster.history)));
         let time = self.now.instant.since(started.instant);
-        let found = self.comparison.finish(self.now.instant);
+        let against = self.settings.against;
+        let found = self.comparison.finish(self.now.instant, against);
         Report {
+            against,
             controller: self.settings.controller,
             policy,
             span: Span {

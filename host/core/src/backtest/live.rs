@@ -5,57 +5,76 @@ use std::sync::Arc;
 use super::Backtest;
 use super::cluster::Cluster;
 use super::feed::{identity, missing, overlaps_secrets};
+use super::history::{RecordedList, VersionedObject};
 use super::refusal::Refusal;
 use crate::failure::{Failure, FailureClass};
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::mapping::{Mapping, ServedResource};
 use crate::msgpack;
-use crate::object::{Kind, ObjectRecord, ObjectRef, ProjectedObject, Uid, object_key};
+use crate::object::{ApiResource, Kind, ObjectRecord, ObjectRef, ProjectedObject, Uid, object_key};
 use crate::path::{FieldPath, FieldTree};
 use crate::plan::{GetRequest, ListRequest};
 use crate::secrets;
-use crate::store::SegmentId;
+use crate::store::ResourceVersion;
 use crate::time::Instant;
 
 impl<G: Clone> Backtest<G> {
-    /// Answers a live read of a call. Refused if the journal does not have what it asks for,
-    /// unless there are recorded answers ([`Self::answer_from`]).
+    /// Answers a live read of a call from the recorded state, as the policy left it. Refused if
+    /// the journal never has what the read asks for, unless there are recorded answers
+    /// ([`Self::answer_from`]).
     pub fn read(&mut self, request: &ReadRequest) -> Result<ReadAnswer, Refusal> {
         self.activity.live_reads += 1;
+        self.undecided.ask();
         let nothing = Arc::default();
         let mapping = self.cluster.history.mapping.as_ref().unwrap_or(&nothing);
         let mapping = Arc::clone(mapping);
-        let now = self.now.instant;
-        if self.answers.is_none() {
-            return self.cluster.read(request, &mapping, now);
-        }
         Ok(match request {
             ReadRequest::Get(requests) => {
                 let each = requests.iter().map(|one| self.get(one, &mapping));
-                ReadAnswer::Get(each.collect())
+                ReadAnswer::Get(each.collect::<Result<_, _>>()?)
             }
-            ReadRequest::List(request) => {
-                let answer = self.cluster.list_live(request, &mapping, now);
-                ReadAnswer::List(answer.unwrap_or_else(|refusal| {
-                    let recorded = self.recorded_list(request);
-                    recorded.unwrap_or_else(|| Err(self.unanswered(&refusal)))
-                }))
-            }
+            ReadRequest::List(request) => ReadAnswer::List(self.list_live(request, &mapping)?),
         })
     }
 
-    fn get(&mut self, request: &GetRequest, mapping: &Mapping) -> Result<ObjectRecord, Failure> {
-        let answer = self.cluster.get(request, mapping, self.now.instant);
-        answer.unwrap_or_else(|refusal| {
-            let recorded = self.recorded_get(request, mapping);
-            recorded.unwrap_or_else(|| Err(self.unanswered(&refusal)))
-        })
+    fn get(
+        &mut self,
+        request: &GetRequest,
+        mapping: &Mapping,
+    ) -> Result<Result<ObjectRecord, Failure>, Refusal> {
+        let gap = match self.cluster.get(request, mapping, self.now.instant) {
+            Ok(answer) => return Ok(answer),
+            Err(gap) => gap,
+        };
+        if gap.is_never_recorded && self.answers.is_none() {
+            return Err(Refusal::Read { what: gap.what });
+        }
+        let recorded = self.recorded_get(request, mapping, &gap);
+        Ok(recorded.unwrap_or_else(|| Err(self.unanswered(&gap))))
     }
 
+    fn list_live(
+        &mut self,
+        request: &ListRequest,
+        mapping: &Mapping,
+    ) -> Result<Result<Vec<ObjectRecord>, Failure>, Refusal> {
+        let gap = match self.cluster.list_live(request, mapping, self.now.instant) {
+            Ok(answer) => return Ok(answer),
+            Err(gap) => gap,
+        };
+        if gap.is_never_recorded && self.answers.is_none() {
+            return Err(Refusal::Read { what: gap.what });
+        }
+        let recorded = self.recorded_list(request, mapping);
+        Ok(recorded.map_or_else(|| Err(self.unanswered(&gap)), Ok))
+    }
+
+    /// The recorded answer to the same read; none if none says what the policy would see.
     fn recorded_get(
         &mut self,
         request: &GetRequest,
         mapping: &Mapping,
+        gap: &Gap,
     ) -> Option<Result<ObjectRecord, Failure>> {
         let target = &request.target;
         let served = mapping.by_kind(&target.api_version, &target.kind);
@@ -63,10 +82,38 @@ impl<G: Clone> Backtest<G> {
             // The journal does not have their data.
             return None;
         }
-        let recorded = self.answers.as_ref()?.get(request, self.now.wall)?;
-        let answer = match recorded.clone() {
-            Ok(object) => self.present(object).ok_or_else(|| absent(target)),
-            Err(failure) => Err(failure),
+        let answers = self.answers.as_ref()?;
+        let answer = match &gap.presence {
+            // The state is known, and an answer adds fields to it.
+            Presence::Present(known) => {
+                let found = if known.is_kept {
+                    let mut found = answers.found_until(request, self.now.wall);
+                    found.find(|one| uid(&one.data).as_ref() == Some(&known.uid))
+                } else {
+                    let nearest = answers.get(request, self.now.wall)?;
+                    let found = nearest.result.as_ref().ok();
+                    found.filter(|one| known.is_state_of(one))
+                };
+                Ok(self.present(found?.clone())?)
+            }
+            Presence::Unknown => {
+                let nearest = answers.get(request, self.now.wall)?;
+                match (&nearest.result, nearest.deleted()) {
+                    (Ok(object), _) => {
+                        let object = self.present(object.clone());
+                        object.ok_or_else(|| absent(target))
+                    }
+                    // It is gone because the recorded controller has deleted it.
+                    (Err(_), Some(deleted))
+                        if self.settings.keeps() && !self.cluster.overlay.is_deleted(deleted) =>
+                    {
+                        let mut found = answers.found_until(request, self.now.wall);
+                        let found = found.find(|one| uid(&one.data).as_ref() == Some(deleted));
+                        Ok(self.present(found?.clone())?)
+                    }
+                    (Err(failure), _) => Err(failure.clone()),
+                }
+            }
         };
         self.activity.recorded_reads += 1;
         Some(answer)
@@ -75,17 +122,23 @@ impl<G: Clone> Backtest<G> {
     fn recorded_list(
         &mut self,
         request: &ListRequest,
-    ) -> Option<Result<Vec<ObjectRecord>, Failure>> {
+        mapping: &Mapping,
+    ) -> Option<Vec<ObjectRecord>> {
         if secrets::are_of(&request.resource) {
             return None;
         }
-        let recorded = self.answers.as_ref()?.list(request, self.now.wall)?;
-        let answer = recorded.clone().map(|objects| {
-            let objects = objects.into_iter();
-            objects.filter_map(|one| self.present(one)).collect()
-        });
+        let answers = self.answers.as_ref()?;
+        let objects = answers.list(request, self.now.wall)?;
+        let served = mapping.by_resource(&request.resource)?;
+        let has_deleted = answers.has_deleted(&served.resource.group, &served.kind, self.now.wall);
+        if self.settings.keeps() && has_deleted {
+            // Objects that stay for the policy are missing in it.
+            return None;
+        }
+        let objects = objects.iter().cloned();
+        let objects = objects.filter_map(|one| self.present(one)).collect();
         self.activity.recorded_reads += 1;
-        Some(answer)
+        Some(objects)
     }
 
     /// A recorded object as the policy may see it: with a version of the backtest, and not if
@@ -107,14 +160,53 @@ impl<G: Clone> Backtest<G> {
         })
     }
 
-    fn unanswered(&mut self, refusal: &Refusal) -> Failure {
-        let what = match refusal {
-            Refusal::Read { what } => what.clone(),
-            other => other.to_string(),
-        };
-        self.undecided.read(&what);
-        let message = format!("{what}: the journal has no answer to this live read");
+    fn unanswered(&mut self, gap: &Gap) -> Failure {
+        self.undecided.read(&gap.what);
+        let message = format!("{}: the journal has no answer to this live read", gap.what);
         Failure::new(FailureClass::Server, message)
+    }
+}
+
+/// Why the recorded lists do not answer a live read.
+#[derive(Debug)]
+pub(super) struct Gap {
+    /// What was read, with the fields that are missing.
+    what: String,
+    /// Whether the journal never has it. Otherwise the recording host does not have the list at
+    /// this time.
+    is_never_recorded: bool,
+    /// What the recorded lists say about the object nevertheless.
+    presence: Presence,
+}
+
+#[derive(Debug)]
+enum Presence {
+    /// Nothing: the object may exist or not.
+    Unknown,
+    /// The object exists, without all the fields.
+    Present(PartlyKnown),
+}
+
+/// An object of which the recorded lists do not have all the fields that were asked for.
+#[derive(Debug)]
+struct PartlyKnown {
+    uid: Uid,
+    /// The version at which its recorded fields last changed, as the API server numbers them.
+    version: Option<u64>,
+    /// Whether it stays as it was when the recorded controller deleted it.
+    is_kept: bool,
+}
+
+impl PartlyKnown {
+    /// Whether an object that was read has this state: it may be another object of the name, or
+    /// one that has changed since.
+    fn is_state_of(&self, object: &ObjectRecord) -> bool {
+        let read = ResourceVersion::new(&object.resource_version).number();
+        let is_old = self
+            .version
+            .zip(read)
+            .is_some_and(|(known, read)| read < known);
+        uid(&object.data).as_ref() == Some(&self.uid) && !is_old
     }
 }
 
@@ -132,52 +224,44 @@ fn absent(target: &ObjectRef) -> Failure {
 }
 
 impl Cluster {
-    /// Answers a live read; refused if the journal does not have what it asks for.
-    pub(super) fn read(
-        &self,
-        request: &ReadRequest,
-        mapping: &Mapping,
-        now: Instant,
-    ) -> Result<ReadAnswer, Refusal> {
-        match request {
-            ReadRequest::Get(requests) => {
-                let answers = requests.iter().map(|one| self.get(one, mapping, now));
-                Ok(ReadAnswer::Get(answers.collect::<Result<_, _>>()?))
-            }
-            ReadRequest::List(request) => {
-                Ok(ReadAnswer::List(self.list_live(request, mapping, now)?))
-            }
-        }
-    }
-
     fn get(
         &self,
         request: &GetRequest,
         mapping: &Mapping,
         now: Instant,
-    ) -> Result<Result<ObjectRecord, Failure>, Refusal> {
+    ) -> Result<Result<ObjectRecord, Failure>, Gap> {
         let target = &request.target;
         let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
             return Ok(Err(unmappable(&target.kind)));
         };
-        let listed = self.listed(served, &request.fields, &target.to_string())?;
-        let Some((segment, fields)) = listed else {
-            return Ok(Err(not_listed(&target.to_string())));
-        };
+        let wanted = with_identity(&request.fields);
+        let gap = |presence| self.gap(served, &wanted, &target.to_string(), presence);
         let key = object_key(&target.namespace, &target.name);
-        let kept = self.spec(segment).into_iter();
-        let mut kept = kept.flat_map(|spec| self.overlay.kept_in(spec));
-        let held = self.history.find(segment, &key);
-        let held = held.or_else(|| kept.find(|held| held.object.key() == key));
-        let object = held.and_then(|held| self.overlay.project(held, &fields, true));
-        let Some(object) = object else {
-            return Ok(Err(absent(target)));
+        let Some((list, held)) = self.named(&served.resource, &key, &wanted) else {
+            return if self.lists_all(&served.resource, &target.namespace) {
+                Ok(Err(absent(target)))
+            } else {
+                Err(gap(Presence::Unknown))
+            };
         };
-        if !target.uid.is_empty() && object.uid.to_string() != target.uid {
-            let message = format!("{target} has the uid {} by now", object.uid);
+        let uid = held.object.uid();
+        if self.overlay.is_deleted(uid) {
+            return Ok(Err(absent(target)));
+        }
+        if !target.uid.is_empty() && uid.to_string() != target.uid {
+            let message = format!("{target} has the uid {uid} by now");
             return Ok(Err(Failure::new(FailureClass::UidMismatch, message)));
         }
-        Ok(Ok(record(served, object, now)))
+        let has_fields = list.fields.covers(&wanted) && secret_path(served, &wanted).is_none();
+        let object = has_fields.then(|| self.overlay.project(held, &wanted, true));
+        match object.flatten() {
+            Some(object) => Ok(Ok(record(served, object, now))),
+            None => Err(gap(Presence::Present(PartlyKnown {
+                uid: uid.clone(),
+                version: held.object.version().number(),
+                is_kept: self.overlay.keeps(uid) || self.overlay.is_doomed(uid),
+            }))),
+        }
     }
 
     fn list_live(
@@ -185,7 +269,7 @@ impl Cluster {
         request: &ListRequest,
         mapping: &Mapping,
         now: Instant,
-    ) -> Result<Result<Vec<ObjectRecord>, Failure>, Refusal> {
+    ) -> Result<Result<Vec<ObjectRecord>, Failure>, Gap> {
         let Some(served) = mapping.by_resource(&request.resource) else {
             return Ok(Err(unmappable(&request.resource.plural)));
         };
@@ -195,55 +279,102 @@ impl Cluster {
             ("fields", &request.field_selector),
         ] {
             if !selector.is_empty() {
-                let what = format!("{what} with {name}={selector:?}");
-                return Err(Refusal::Read { what });
+                return Err(Gap {
+                    what: format!("{what} with {name}={selector:?}"),
+                    is_never_recorded: true,
+                    presence: Presence::Unknown,
+                });
             }
         }
-        let Some((segment, fields)) = self.listed(served, &request.fields, &what)? else {
-            return Ok(Err(not_listed(&what)));
+        let wanted = with_identity(&request.fields);
+        let list = self.history.whole_list(&served.resource);
+        let list = list.filter(|(_, list)| list.fields.covers(&wanted));
+        let list = list.filter(|_| secret_path(served, &wanted).is_none());
+        let Some((segment, list)) = list else {
+            return Err(self.gap(served, &wanted, &what, Presence::Unknown));
         };
         let is_wanted = |object: &ProjectedObject| {
             request.namespace.is_empty() || *object.namespace == *request.namespace
         };
-        let kept = self.spec(segment).into_iter();
-        let kept = kept.flat_map(|spec| self.overlay.kept_in(spec));
-        let members = self.history.members(segment).chain(kept);
-        let objects = members.filter_map(|held| self.overlay.project(held, &fields, true));
+        let members = self.history.members(segment);
+        let members = members.chain(self.overlay.kept_in(&list.spec));
+        let objects = members.filter_map(|held| self.overlay.project(held, &wanted, true));
         let objects = objects.filter(is_wanted);
         Ok(Ok(objects
             .map(|object| record(served, object, now))
             .collect()))
     }
 
-    /// The complete list of a resource with the fields that a read asks for. None while the
-    /// recording host does not have the list: the guest retries.
-    fn listed(
+    /// The object with this key in a list of a resource: in one with these fields, if there is
+    /// one.
+    fn named(
+        &self,
+        resource: &ApiResource,
+        key: &str,
+        wanted: &FieldTree,
+    ) -> Option<(&RecordedList, &VersionedObject)> {
+        let lists = self.history.lists();
+        let lists = lists.filter(|(_, list)| list.is_listed && list.spec.resource == *resource);
+        let found = lists.filter_map(|(segment, list)| {
+            let held = self.history.find(segment, key);
+            let held = held.or_else(|| self.overlay.kept_under(&list.spec, key))?;
+            Some((list, held))
+        });
+        found.max_by_key(|(list, _)| list.fields.covers(wanted))
+    }
+
+    /// Whether a list has every object of a resource in a namespace.
+    fn lists_all(&self, resource: &ApiResource, namespace: &str) -> bool {
+        let is_whole = |list: &RecordedList| {
+            let spec = &list.spec;
+            list.is_listed
+                && spec.resource == *resource
+                && spec.label_selector.is_empty()
+                && spec.field_selector.is_empty()
+                && (spec.namespace.is_empty() || spec.namespace == namespace)
+        };
+        self.history.lists().any(|(_, list)| is_whole(list))
+    }
+
+    /// Why the lists do not have what a read asks for.
+    fn gap(
         &self,
         served: &ServedResource,
-        fields: &[FieldPath],
+        wanted: &FieldTree,
         what: &str,
-    ) -> Result<Option<(SegmentId, FieldTree)>, Refusal> {
-        let refused = |why: &str| Refusal::Read {
-            what: format!("{what}{why}"),
+        presence: Presence,
+    ) -> Gap {
+        let known = self.history.known_fields(&served.resource);
+        let lacking = known.map(|known| missing(wanted, known).join(", "));
+        let (lacking, is_never_recorded) = match (lacking, secret_path(served, wanted)) {
+            (None, _) => (String::new(), true),
+            (Some(lacking), None) if lacking.is_empty() => (lacking, false),
+            (Some(lacking), None) => (lacking, true),
+            (Some(_), Some(path)) => (path.to_owned(), true),
         };
-        let mut wanted = identity();
-        wanted.merge(&fields.iter().collect());
-        let Some(known) = self.history.known_fields(&served.resource) else {
-            return Err(refused(""));
-        };
-        let never = missing(&wanted, known);
-        if !never.is_empty() {
-            return Err(refused(&format!(" ({})", never.join(", "))));
+        Gap {
+            what: if lacking.is_empty() {
+                what.to_owned()
+            } else {
+                format!("{what} ({lacking})")
+            },
+            is_never_recorded,
+            presence,
         }
-        if secrets::are_of(&served.resource)
-            && let Some(path) = overlaps_secrets(&fields.iter().collect())
-        {
-            return Err(refused(&format!(" ({path})")));
-        }
-        let list = self.history.whole_list(&served.resource);
-        let list = list.filter(|(_, list)| list.fields.covers(&wanted));
-        Ok(list.map(|(segment, _)| (segment, wanted)))
     }
+}
+
+fn with_identity(fields: &[FieldPath]) -> FieldTree {
+    let mut wanted = identity();
+    wanted.merge(&fields.iter().collect());
+    wanted
+}
+
+/// The first of these fields that a journal does not have of a Secret.
+fn secret_path(served: &ServedResource, fields: &FieldTree) -> Option<&'static str> {
+    secrets::are_of(&served.resource)
+        .then(|| overlaps_secrets(fields))
+        .flatten()
 }
 
 fn record(served: &ServedResource, object: ProjectedObject, now: Instant) -> ObjectRecord {
@@ -256,11 +387,6 @@ fn record(served: &ServedResource, object: ProjectedObject, now: Instant) -> Obj
         changed_at: now,
         data: object.data.into(),
     }
-}
-
-fn not_listed(what: &str) -> Failure {
-    let message = format!("{what}: the recording host does not have it at this time");
-    Failure::new(FailureClass::Server, message)
 }
 
 fn unmappable(what: &str) -> Failure {

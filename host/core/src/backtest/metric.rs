@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::report::Report;
+use super::report::{Against, Report};
 
 /// A number of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +16,8 @@ pub enum Metric {
     OnlyCandidate,
     /// The objects that only the recorded controller deleted.
     OnlyRecorded,
+    /// The objects that only the cluster's controllers deleted.
+    OnlyCluster,
     /// The trips of guardrails.
     GuardrailTrips,
     /// The candidate's deletions that history shows to have been unnecessary.
@@ -28,11 +30,12 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Deletes,
         Self::DeletesPerMinute,
         Self::OnlyCandidate,
         Self::OnlyRecorded,
+        Self::OnlyCluster,
         Self::GuardrailTrips,
         Self::Regret,
         Self::FailedCalls,
@@ -47,10 +50,21 @@ impl Metric {
             Self::DeletesPerMinute => "deletes-per-minute",
             Self::OnlyCandidate => "only-candidate",
             Self::OnlyRecorded => "only-recorded",
+            Self::OnlyCluster => "only-cluster",
             Self::GuardrailTrips => "guardrail-trips",
             Self::Regret => "regret",
             Self::FailedCalls => "failed-calls",
             Self::Undecided => "undecided",
+        }
+    }
+
+    /// Whether a report has it that compares a policy with this.
+    #[must_use]
+    pub fn is_of(self, against: Against) -> bool {
+        match self {
+            Self::OnlyRecorded => against == Against::Recorded,
+            Self::OnlyCluster => against == Against::Cluster,
+            _ => true,
         }
     }
 
@@ -63,6 +77,10 @@ impl Metric {
             Self::DeletesPerMinute => candidate.deletes_per_minute,
             Self::OnlyCandidate => report.agreement.only_candidate,
             Self::OnlyRecorded => report.agreement.only_recorded,
+            Self::OnlyCluster => match report.agreement.only_cluster {
+                Some(count) => count,
+                None => 0,
+            },
             Self::GuardrailTrips => report.guardrail_trip_count,
             Self::Regret => candidate.regret.nodes_back + candidate.regret.recreated,
             Self::FailedCalls => report.activity.failed_calls,

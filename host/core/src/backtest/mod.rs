@@ -18,11 +18,13 @@
 //! another object. In an *open loop* the policy runs in a dry run, and nothing that it deletes
 //! disappears.
 //!
-//! The deletions are compared with those that the recorded controller executed.
+//! The deletions are compared with those that the recorded controller executed, or with those of
+//! the cluster's own controllers, which the recorded objects show.
 //!
 //! The memory depends on the size of the cluster, not on the length of the journal: objects are
 //! settled when history removes them, and the rest is counts.
 
+mod against;
 mod answers;
 mod cluster;
 mod comparison;
@@ -67,10 +69,11 @@ pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
 pub use refusal::Refusal;
 pub use report::{
-    Activity, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side, Span,
-    Spread, Surprise, UndecidedReport,
+    Activity, Against, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side,
+    Span, Spread, Surprise, UndecidedReport,
 };
 
+use against::ClusterRun;
 use cluster::Cluster;
 use comparison::Comparison;
 use drive::Phase;
@@ -98,12 +101,19 @@ pub struct BacktestSettings {
     /// are not in step. Without a tolerance, the policy would never decide about an object that
     /// the recorded controller deletes a moment earlier.
     pub tolerance: Duration,
+    /// What the policy is compared with.
+    pub against: Against,
 }
 
 impl BacktestSettings {
     /// The tolerance unless another one is wanted: three passes of `PodGC` and the repeated
     /// checks of the other controllers fit into it.
     pub const TOLERANCE: Duration = Duration::from_secs(60);
+
+    /// Whether what the other side deleted stays until the policy deletes it.
+    const fn keeps(&self) -> bool {
+        self.tolerance.as_nanos() == Duration::MAX.as_nanos()
+    }
 }
 
 /// A backtest under way. `G` is a guest, which only the caller can call.
@@ -136,6 +146,8 @@ pub struct Backtest<G> {
     has_started: bool,
     started_at: Option<Now>,
     recorded: RecordedRun,
+    /// The deletions of the cluster's controllers; none if the policy is not compared with them.
+    cluster_run: Option<ClusterRun>,
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
     trip_count: u64,
@@ -169,6 +181,16 @@ struct Missing {
     damage: Vec<String>,
 }
 
+impl Missing {
+    /// A part of the journal is missing, for this reason.
+    fn note(&mut self, damage: String) {
+        self.damaged_parts += 1;
+        if self.damage.len() < Report::MOST_DAMAGE {
+            self.damage.push(damage);
+        }
+    }
+}
+
 impl<G: Clone> Backtest<G> {
     /// A backtest without a policy.
     #[must_use]
@@ -191,6 +213,7 @@ impl<G: Clone> Backtest<G> {
             leap: None,
             has_started: false,
             started_at: None,
+            cluster_run: None,
             comparison: Comparison::default(),
             trips: Vec::new(),
             trip_count: 0,
@@ -235,8 +258,9 @@ impl<G: Clone> Backtest<G> {
         self.machine.is_some()
     }
 
-    /// From now on, a live read that the recorded lists do not answer gets the recorded answer to
-    /// the same read at about the same time, and fails if there is none. Otherwise it is refused.
+    /// From now on, a live read that the recorded lists do not answer gets a recorded answer to
+    /// the same read, of the same time or of up to a minute before, and fails if there is none.
+    /// Otherwise it is refused.
     pub fn answer_from(&mut self, answers: LiveAnswers) {
         self.answers = Some(answers);
     }
@@ -251,7 +275,7 @@ impl<G: Clone> Backtest<G> {
             module: format!("sha256:{}", desired.stable.identity.digest()),
             recorded_revision: recorded_revision.unwrap_or_default(),
             closed_loop: !self.settings.open_loop,
-            keep: self.settings.tolerance == Duration::MAX,
+            keep: self.settings.keeps(),
             tolerance_seconds: self.settings.tolerance.as_secs_f64(),
         });
         desired.settings.mode = if self.settings.open_loop {
@@ -261,6 +285,10 @@ impl<G: Clone> Backtest<G> {
         };
         desired.settings.dry_run_only.clear();
         desired.leads = true;
+        if self.is_against_cluster() {
+            let manifest = Arc::clone(&desired.stable.manifest);
+            self.cluster_run = Some(ClusterRun::new(manifest));
+        }
         let mut machine = Machine::new(self.now);
         machine.apply(self.now, vec![desired]);
         self.machine = Some(machine);
@@ -306,10 +334,7 @@ impl<G: Clone> Backtest<G> {
 
     /// A part of the journal cannot be read, for this reason: its entries are missing.
     pub fn lose_damaged(&mut self, damage: String) {
-        self.missing.damaged_parts += 1;
-        if self.missing.damage.len() < Report::MOST_DAMAGE {
-            self.missing.damage.push(damage);
-        }
+        self.missing.note(damage);
         self.lose();
     }
 

@@ -102,16 +102,19 @@ impl Notes {
         note(
             activity.recorded_reads > 0,
             format!(
-                "live reads that got the recorded answer to the same read within a minute: {}",
+                "live reads that got a recorded answer to the same read, of up to a minute before: {}",
                 activity.recorded_reads
             ),
         );
         note(
             undecided.reads > 0,
             format!(
-                "not decidable: {} items at the end; {} live reads failed, because the journal \
-                 has no answer to them: {}",
+                "not decidable: {}{} items at the end, {} of them moot by then; {} decided late; \
+                 {} live reads failed, because the journal has no answer to them: {}",
+                if undecided.is_cut { "more than " } else { "" },
                 undecided.items,
+                undecided.moot_items,
+                undecided.late_items,
                 undecided.reads,
                 undecided.first_reads.join("; ")
             ),

@@ -11,13 +11,15 @@ use serde_json::Value;
 pub struct Report {
     /// The controller.
     pub controller: String,
+    /// What the policy is compared with.
+    pub against: Against,
     /// The revision under test.
     pub policy: Policy,
     /// The time that was tested.
     pub span: Span,
     /// What the policy under test would have deleted.
     pub candidate: Side,
-    /// What the recorded controller deleted.
+    /// What the other side deleted: the recorded controller, or the cluster's controllers.
     pub recorded: Side,
     /// Where both agree.
     pub agreement: Agreement,
@@ -46,6 +48,28 @@ impl Report {
     pub const MOST_TRIPS: usize = 100;
     /// How many damaged parts of the journal are listed.
     pub const MOST_DAMAGE: usize = 10;
+}
+
+/// What a policy is compared with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Against {
+    /// The recorded controller: the plans that it executed.
+    #[default]
+    Recorded,
+    /// The cluster's own controllers: what the recorded objects show of their deletions.
+    Cluster,
+}
+
+impl Against {
+    /// The word of the JSON output.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Recorded => "recorded",
+            Self::Cluster => "cluster",
+        }
+    }
 }
 
 /// The revision under test.
@@ -132,8 +156,18 @@ pub struct Agreement {
     pub later: Spread,
     /// The objects that only the candidate deletes.
     pub only_candidate: u64,
-    /// The objects that only the recorded controller deleted.
+    /// The objects that only the recorded controller deleted; 0 against the cluster.
     pub only_recorded: u64,
+    /// The objects that only the cluster's controllers deleted; none against the recorded
+    /// controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub only_cluster: Option<u64>,
+    /// Against the cluster: the objects that the candidate deletes, and somebody else deleted than
+    /// the controller that it replaces.
+    pub by_others: u64,
+    /// Against the cluster: the objects that only somebody in the cluster deleted, perhaps the
+    /// controller that the candidate replaces, and perhaps not: their state allows both.
+    pub unknown: u64,
 }
 
 /// A distribution of times.
@@ -178,11 +212,12 @@ pub struct Surprise {
     pub uid: String,
     /// The reason of the plan.
     pub reason: String,
-    /// The message of the plan; empty if only the recorded controller deleted it.
+    /// The message of the plan; empty if only the recorded controller deleted it. If only the
+    /// cluster deleted it, what its object showed.
     pub message: String,
     /// When the candidate deletes it, in RFC 3339.
     pub candidate_at: Option<String>,
-    /// When the recorded controller deleted it, in RFC 3339.
+    /// When the other side deleted it, in RFC 3339.
     pub recorded_at: Option<String>,
     /// The object as the guest saw it when it decided.
     pub saw: Option<Value>,
@@ -196,6 +231,8 @@ pub enum Difference {
     OnlyCandidate,
     /// Only the recorded controller deleted it.
     OnlyRecorded,
+    /// Only the cluster's controllers deleted it.
+    OnlyCluster,
     /// The candidate deletes it earlier.
     Earlier,
     /// The candidate deletes it later.
@@ -209,6 +246,7 @@ impl Difference {
         match self {
             Self::OnlyCandidate => "only-candidate",
             Self::OnlyRecorded => "only-recorded",
+            Self::OnlyCluster => "only-cluster",
             Self::Earlier => "earlier",
             Self::Later => "later",
         }
@@ -221,6 +259,13 @@ impl Difference {
 pub struct UndecidedReport {
     /// The items that were not decided up to the end.
     pub items: u64,
+    /// Those of them that became moot: a later call about the item read nothing live, for
+    /// instance because the object was gone by then.
+    pub moot_items: u64,
+    /// The items that were decided by a later call alone.
+    pub late_items: u64,
+    /// Whether there were more items: only the first hundred thousand are distinguished.
+    pub is_cut: bool,
     /// The live reads that failed because the journal has no answer. A retry counts again.
     pub reads: u64,
     /// The first [`Self::MOST_READS`] of them, each once.
@@ -256,7 +301,7 @@ pub struct Activity {
     pub creations: u64,
     /// The live reads.
     pub live_reads: u64,
-    /// Those of them that got the recorded answer to the same read.
+    /// Those of them that got a recorded answer to the same read.
     pub recorded_reads: u64,
 }
 

@@ -1,48 +1,43 @@
-//! How long what the recorded policy deleted stays for the policy under test.
+//! How long what the other side deleted stays for the policy under test.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::object::Uid;
 use crate::time::Instant;
 
-/// The objects that the recorded policy has deleted and that stay for a while. All stay
-/// equally long: those that came first end first.
+/// The objects that the other side has deleted and that stay for a while.
 #[derive(Debug, Default)]
 pub(super) struct Stays {
     ends: BTreeMap<Uid, Instant>,
-    /// Also those that were removed or that came again since.
-    order: VecDeque<(Instant, Uid)>,
+    /// The same in the order of their ends.
+    order: BTreeSet<(Instant, Uid)>,
 }
 
 impl Stays {
     /// An object stays until this time; until it is removed if that is never.
     pub(super) fn add(&mut self, uid: &Uid, until: Instant) {
-        if until == Instant::FAR_FUTURE {
-            return;
+        self.remove(uid);
+        if until != Instant::FAR_FUTURE {
+            self.ends.insert(uid.clone(), until);
+            self.order.insert((until, uid.clone()));
         }
-        self.ends.insert(uid.clone(), until);
-        self.order.push_back((until, uid.clone()));
     }
 
     pub(super) fn remove(&mut self, uid: &Uid) {
-        self.ends.remove(uid);
+        if let Some(until) = self.ends.remove(uid) {
+            self.order.remove(&(until, uid.clone()));
+        }
     }
 
     /// When the next one ends.
-    pub(super) fn next(&mut self) -> Option<Instant> {
-        while let Some((at, uid)) = self.order.front() {
-            if self.ends.get(uid) == Some(at) {
-                return Some(*at);
-            }
-            self.order.pop_front();
-        }
-        None
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.order.first().map(|(until, _)| *until)
     }
 
     /// Removes one that has ended by now.
     pub(super) fn end(&mut self, now: Instant) -> Option<Uid> {
-        self.next().filter(|at| *at <= now)?;
-        let (_, uid) = self.order.pop_front()?;
+        self.next().filter(|until| *until <= now)?;
+        let (_, uid) = self.order.pop_first()?;
         self.ends.remove(&uid);
         Some(uid)
     }

@@ -81,6 +81,8 @@ pub enum Entry {
     Stream(StreamEntry),
     /// An object was kept before a plan deletes it. It needs no other entry.
     Kept(Box<KeptEntry>),
+    /// An entry is missing here, because it was too large for the journal.
+    Lost(LostEntry),
 }
 
 impl Entry {
@@ -258,6 +260,15 @@ pub struct KeptEntry {
     pub keep_for: Duration,
     /// The whole object, as JSON of the API server.
     pub object: Vec<u8>,
+}
+
+/// An entry that is missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LostEntry {
+    /// What it was about, for a person.
+    pub what: String,
+    /// Its size, in bytes.
+    pub bytes: u64,
 }
 
 /// The condition of a stream.

@@ -21,6 +21,7 @@
 //! | [`Entry::Execution`] | a plan ends | its outcome, and how long it took |
 //! | [`Entry::Stream`] | a stream's condition changes | the condition |
 //! | [`Entry::Kept`] | before an object is deleted that [`crate::undo`] keeps | the whole object |
+//! | [`Entry::Lost`] | an entry is too large | what is missing: calls after it cannot be made again |
 //!
 //! A call has two entries, because the cache may change while it lasts: the first one says
 //! which state the guest read, the second one what it decided.
@@ -38,6 +39,7 @@
 mod compare;
 mod entry;
 mod keyframe;
+mod lost;
 mod profile;
 mod reads;
 mod recorder;
@@ -50,7 +52,7 @@ mod wire;
 pub use compare::{DecisionPart, Difference, compare, difference};
 pub use entry::{
     AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
-    Record, RevisionEntry, RulingEntry, StreamEntry,
+    LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 pub use keyframe::{JournalItem, Keyframe};
 pub use profile::Profile;

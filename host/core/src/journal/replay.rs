@@ -32,6 +32,8 @@ pub struct Replay {
     calls: BTreeMap<CallId, Result<CallUnderWay, Unreplayable>>,
     /// Whether the cache had Secrets whose data is left out.
     is_stripped: bool,
+    /// Whether an entry of the state is missing.
+    is_incomplete: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -125,6 +127,9 @@ pub enum Unreplayable {
     /// The journal does not have its revision.
     #[error("the journal does not have the revision that was called")]
     RevisionUnknown,
+    /// An entry before it is missing.
+    #[error("an entry was too large for the journal: the state before the call is not all known")]
+    EntryLost,
     /// What the guest read is not known.
     #[error("the journal does not have what the guest read of its queues and notes")]
     ReadsUnknown,
@@ -181,7 +186,7 @@ impl Replay {
             | (Phase::Empty | Phase::Complete, Entry::KeyframeEnd) => {
                 return Err(ReplayError::BrokenKeyframe);
             }
-            (Phase::Complete, Entry::Keyframe { is_start: false }) => {
+            (Phase::Complete, Entry::Keyframe { is_start: false }) if !self.is_incomplete => {
                 self.phase = Phase::KnownKeyframe;
             }
             (Phase::Empty | Phase::Complete, Entry::Keyframe { .. }) => {
@@ -228,6 +233,7 @@ impl Replay {
             Entry::Spec { controller, spec } => {
                 self.specs.insert(controller, spec);
             }
+            Entry::Lost(_) => self.is_incomplete = true,
             Entry::Keyframe { .. }
             | Entry::KeyframeEnd
             | Entry::Call(_)
@@ -242,6 +248,9 @@ impl Replay {
     }
 
     fn start(&self, call: CallEntry, now: Now) -> Result<CallUnderWay, Unreplayable> {
+        if self.is_incomplete {
+            return Err(Unreplayable::EntryLost);
+        }
         let controller = self.controllers.get(&*call.controller);
         let revision = controller.and_then(|one| one.revision(call.role));
         let revision = revision.filter(|revision| revision.name == call.revision);

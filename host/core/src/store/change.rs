@@ -142,6 +142,22 @@ impl ChangeLog {
     }
 }
 
+impl StateChange {
+    /// The change with an object that has no fields; none for another change.
+    pub(crate) fn emptied(&self) -> Option<Self> {
+        /// MessagePack of an empty map.
+        const NOTHING: [u8; 1] = [0x80];
+        let Self::Put { slot, object, .. } = self else {
+            return None;
+        };
+        Some(Self::Put {
+            slot: *slot,
+            object: Arc::new(object.with_data(&NOTHING)),
+            is_stripped: true,
+        })
+    }
+}
+
 /// An object as the journal has it.
 fn put(slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) -> StateChange {
     let is_secret = secrets::are_of(&spec.resource);

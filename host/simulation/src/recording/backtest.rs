@@ -1,7 +1,7 @@
 //! Another policy over the journal of a host, with native guests.
 
 use davit_core::api::ControllerSpec;
-use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Report};
+use davit_core::backtest::{Against, Backtest, BacktestSettings, LiveAnswers, Report};
 use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
@@ -28,6 +28,7 @@ impl Recording {
             controller: controller.to_owned(),
             open_loop: false,
             tolerance: BacktestSettings::TOLERANCE,
+            against: Against::Recorded,
         });
         let mut answers = LiveAnswers::of(controller);
         for payload in &self.entries {

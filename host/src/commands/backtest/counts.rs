@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use davit_core::backtest::{Report, Side};
 
-/// The numbers of both sides: a title, the candidate's, the recorded controller's.
+/// The numbers of both sides: a title, the candidate's, the other side's.
 pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
     let row = |title: &str, value: fn(&Side) -> String| {
         [
@@ -52,7 +52,7 @@ pub(super) struct CountRow<'a> {
     pub(super) name: &'a str,
     /// The deletions of the candidate.
     pub(super) candidate: u64,
-    /// The deletions of the recorded controller.
+    /// The deletions of the other side.
     pub(super) recorded: u64,
 }
 

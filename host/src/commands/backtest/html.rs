@@ -39,6 +39,7 @@ pub(super) fn html(report: &Report) -> String {
         activity,
         ..
     } = report;
+    let other = report.against.as_str();
     let lists = lists(report);
     let (hours, lists): (Vec<_>, Vec<_>) = lists.into_iter().partition(|one| one.title == HOUR);
     let page = html! {
@@ -61,18 +62,25 @@ pub(super) fn html(report: &Report) -> String {
                 p {
                     "Both delete " b { (agreement.agree) } " objects, "
                     (agreement.same_time) " of them within a second. Only the candidate deletes "
-                    b { (agreement.only_candidate) } ", only the recorded controller deleted "
-                    b { (agreement.only_recorded) } "."
+                    b { (agreement.only_candidate) }
+                    @if let Some(count) = agreement.only_cluster {
+                        ", only the cluster's controllers deleted " b { (count) }
+                        ". Of " (agreement.by_others)
+                        " that the candidate deletes, somebody else was the author."
+                    } @else {
+                        ", only the recorded controller deleted "
+                        b { (agreement.only_recorded) } "."
+                    }
                 }
                 (spreads(&agreement.earlier, &agreement.later))
                 (table_of_sides(report))
-                p.key { i.candidate {} "candidate" i.recorded {} "recorded" }
-                @for list in &hours { (chart(&list.rows)) }
-                @for list in &lists { (bars(list)) }
+                p.key { i.candidate {} "candidate" i.recorded {} (other) }
+                @for list in &hours { (chart(&list.rows, other)) }
+                @for list in &lists { (bars(list, other)) }
                 (trips(report.guardrail_trip_count, &report.guardrail_trips))
                 @if !report.surprising.is_empty() {
                     h2 { "The most surprising objects" }
-                    @for one in &report.surprising { (surprise(one)) }
+                    @for one in &report.surprising { (surprise(one, other)) }
                 }
                 (texts("Notes", &report.notes))
                 (texts("Not modelled", &report.not_modelled))
@@ -99,7 +107,7 @@ fn spreads(earlier: &Spread, later: &Spread) -> Markup {
 fn table_of_sides(report: &Report) -> Markup {
     html! {
         table {
-            tr { th {} th.n { "candidate" } th.n { "recorded" } }
+            tr { th {} th.n { "candidate" } th.n { (report.against.as_str()) } }
             @for [title, candidate, recorded] in sides(report) {
                 tr { td { (title) } td.n { (candidate) } td.n { (recorded) } }
             }
@@ -108,7 +116,7 @@ fn table_of_sides(report: &Report) -> Markup {
 }
 
 /// The deletions of both sides in each hour.
-fn chart(hours: &[CountRow<'_>]) -> Markup {
+fn chart(hours: &[CountRow<'_>], other: &str) -> Markup {
     let hours = without_gaps(hours);
     let counts = hours
         .iter()
@@ -138,7 +146,7 @@ fn chart(hours: &[CountRow<'_>]) -> Markup {
             text x=(width) y=(height - 6) text-anchor="end" { (last) }
             @for (number, (hour, candidate, recorded)) in hours.iter().enumerate() {
                 g {
-                    title { (hour) ": candidate " (candidate) ", recorded " (recorded) }
+                    title { (hour) ": candidate " (candidate) ", " (other) " " (recorded) }
                     @for (part, count, class) in [(0, *candidate, "candidate"), (1, *recorded, "recorded")] {
                         rect.(class) x=(units(at(number) + part * slot * 2 / 5)) width=(units(slot * 2 / 5))
                             y=(top + room - tall(count)) height=(tall(count)) {}
@@ -169,7 +177,7 @@ fn without_gaps(hours: &[CountRow<'_>]) -> Vec<(String, u64, u64)> {
 }
 
 /// The deletions of both sides by a property, each with its bars.
-fn bars(list: &CountList<'_>) -> Markup {
+fn bars(list: &CountList<'_>, other: &str) -> Markup {
     let counts = list.rows.iter().map(|row| row.candidate.max(row.recorded));
     let most = counts.max().unwrap_or(0).max(1);
     let width = |count: u64| format!("width:{}%", count.saturating_mul(100).div_ceil(most));
@@ -177,7 +185,7 @@ fn bars(list: &CountList<'_>) -> Markup {
     html! {
         h2 { "Deletions by " (list.title) }
         table {
-            tr { th { (list.title) } th.n { "candidate" } th.n { "recorded" } th {} }
+            tr { th { (list.title) } th.n { "candidate" } th.n { (other) } th {} }
             @for row in list.rows.iter().take(MOST_VALUES) {
                 tr {
                     td { (row.name) }
@@ -214,12 +222,12 @@ fn trips(count: u64, listed: &[GuardrailTrip]) -> Markup {
     }
 }
 
-fn surprise(one: &Surprise) -> Markup {
+fn surprise(one: &Surprise, other: &str) -> Markup {
     let at = |at: &Option<String>| at.clone().unwrap_or_else(|| "-".to_owned());
     html! {
         details {
             summary { b { (one.difference.as_str()) } " " (one.object) ": " (one.reason) }
-            p { "candidate " (at(&one.candidate_at)) ", recorded " (at(&one.recorded_at)) ", uid " (one.uid) }
+            p { "candidate " (at(&one.candidate_at)) ", " (other) " " (at(&one.recorded_at)) ", uid " (one.uid) }
             @if !one.message.is_empty() { p { (one.message) } }
             @if let Some(saw) = &one.saw {
                 p { "The guest saw" }
@@ -276,7 +284,7 @@ mod tests {
             title: "reason",
             rows: rows.to_vec(),
         };
-        let page = bars(&list).into_string();
+        let page = bars(&list, "recorded").into_string();
         assert!(page.contains("&lt;script&gt;"), "{page}");
         assert!(!page.contains("<script"), "{page}");
     }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::backtest::{Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold};
+use davit_core::backtest::{
+    Against, Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold,
+};
 use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
@@ -18,7 +20,7 @@ use davit_journal::{Entry, Error, Part, Query, Reader};
 
 use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
-use crate::cli::{BacktestArguments, BacktestFormat};
+use crate::cli::{BacktestAgainst, BacktestArguments, BacktestFormat};
 use crate::journal::SegmentOrigin;
 use policy::PolicySource;
 
@@ -32,6 +34,7 @@ pub struct RefusedBacktest(String);
 pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     let refused = || RefusedBacktest("the backtest cannot be made".to_owned());
     let thresholds = arguments.fail_if.clone();
+    check(&thresholds, against(&arguments)).with_context(refused)?;
     let (format, allow_damage) = (arguments.output, arguments.allow_damage);
     let report = report(arguments).await.with_context(refused)?;
     let text = match format {
@@ -44,6 +47,26 @@ pub async fn backtest(arguments: BacktestArguments) -> Result<()> {
     };
     print::out(&text).with_context(refused)?;
     judge(&report, &thresholds, allow_damage)
+}
+
+/// What the policy is compared with.
+const fn against(arguments: &BacktestArguments) -> Against {
+    match arguments.against {
+        BacktestAgainst::Recorded => Against::Recorded,
+        BacktestAgainst::Cluster => Against::Cluster,
+    }
+}
+
+/// Fails for a threshold that no such report can exceed.
+fn check(thresholds: &[Threshold], against: Against) -> Result<()> {
+    let other = thresholds.iter().find(|one| !one.metric().is_of(against));
+    match other {
+        None => Ok(()),
+        Some(threshold) => bail!(
+            "--fail-if {threshold}: the report compares with --against {}, and does not have it",
+            against.as_str()
+        ),
+    }
 }
 
 /// The errors of a report that was made: an exceeded threshold, or else damage of the journal.
@@ -102,10 +125,16 @@ async fn attempt(
 /// The live reads of the recorded controller.
 fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers> {
     let mut answers = LiveAnswers::of(&arguments.controller);
+    let mut order = SegmentOrder::new(reader);
     let (from, to) = arguments.span.micros();
     for entry in reader.entries(&Query::new(from, to)) {
         match entry {
-            Ok(entry) => answers.note(decode(&entry.payload)?),
+            Ok(entry) => {
+                if order.enter(entry.segment) {
+                    answers.restart();
+                }
+                answers.note(decode(&entry.payload)?);
+            }
             // The backtest itself reports it.
             Err(Error::Damage(_)) => {}
             Err(error) => return Err(error.into()),
@@ -135,6 +164,7 @@ impl Session {
                 } else {
                     arguments.tolerance.0
                 },
+                against: against(arguments),
             }),
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
@@ -257,6 +287,17 @@ mod tests {
             panic!("a backtest");
         };
         format!("{:#}", report(*arguments).await.unwrap_err())
+    }
+
+    #[test]
+    fn a_threshold_of_the_other_comparison_is_refused() {
+        let only_cluster = "only-cluster>0".parse().unwrap();
+        assert!(check(&[only_cluster], Against::Cluster).is_ok());
+        let error = check(&[only_cluster], Against::Recorded).unwrap_err();
+        let error = error.to_string();
+        assert!(error.starts_with("--fail-if only-cluster>0: "), "{error}");
+        let only_recorded = "only-recorded>0".parse().unwrap();
+        assert!(check(&[only_recorded], Against::Cluster).is_err());
     }
 
     #[tokio::test]

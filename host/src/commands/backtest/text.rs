@@ -39,13 +39,17 @@ pub(super) fn text(report: &Report) -> String {
         table_of_sides(report),
         String::new(),
         format!(
-            "agree {} ({} within a second), only the candidate {}, only recorded {}",
-            agreement.agree, agreement.same_time, agreement.only_candidate, agreement.only_recorded
+            "agree {} ({} within a second), only the candidate {}, {}",
+            agreement.agree,
+            agreement.same_time,
+            agreement.only_candidate,
+            only_other(report)
         ),
     ];
     lines.extend(spread("earlier", &agreement.earlier));
     lines.extend(spread("later", &agreement.later));
-    lines.extend(lists(report).iter().map(counts));
+    let other = report.against.as_str();
+    lines.extend(lists(report).iter().map(|list| counts(list, other)));
     if report.guardrail_trip_count > 0 {
         lines.push(format!(
             "\nguardrails tripped {} times:",
@@ -62,7 +66,7 @@ pub(super) fn text(report: &Report) -> String {
     }
     if !report.surprising.is_empty() {
         lines.push("\nthe most surprising objects:".to_owned());
-        lines.extend(report.surprising.iter().map(surprise));
+        lines.extend(report.surprising.iter().map(|one| surprise(one, other)));
     }
     for (title, texts) in [
         ("notes", &report.notes),
@@ -80,21 +84,33 @@ pub(super) fn text(report: &Report) -> String {
     lines.join("\n")
 }
 
+/// What only the other side deleted.
+fn only_other(report: &Report) -> String {
+    let agreement = &report.agreement;
+    match agreement.only_cluster {
+        None => format!("only recorded {}", agreement.only_recorded),
+        Some(count) => format!(
+            "only the cluster {count}, the candidate and somebody else {}",
+            agreement.by_others
+        ),
+    }
+}
+
 fn table_of_sides(report: &Report) -> String {
-    let title = ["", "candidate", "recorded"].map(str::to_owned);
+    let title = ["", "candidate", report.against.as_str()].map(str::to_owned);
     let rows = [title].into_iter().chain(sides(report));
     let rows: Vec<Vec<String>> = rows.map(Vec::from).collect();
     table(&rows)
 }
 
 /// The deletions of both sides by a property.
-fn counts(list: &CountList<'_>) -> String {
+fn counts(list: &CountList<'_>, other: &'static str) -> String {
     let most = if list.title == HOUR {
         usize::MAX
     } else {
         MOST_VALUES
     };
-    let title = [list.title, "candidate", "recorded"];
+    let title = [list.title, "candidate", other];
     let mut rows = vec![title.map(str::to_owned).to_vec()];
     rows.extend(list.rows.iter().take(most).map(|row| {
         let counts = [row.candidate, row.recorded].map(|count| count.to_string());
@@ -140,10 +156,10 @@ fn spread(title: &str, spread: &Spread) -> Option<String> {
     ))
 }
 
-fn surprise(one: &Surprise) -> String {
+fn surprise(one: &Surprise, other: &str) -> String {
     let at = |at: &Option<String>| at.clone().unwrap_or_else(|| "-".to_owned());
     let mut text = format!(
-        "  {} {}: {} (candidate {}, recorded {})",
+        "  {} {}: {} (candidate {}, {other} {})",
         one.difference.as_str(),
         line(&one.object, LONGEST),
         line(&one.reason, LONGEST),

@@ -65,6 +65,7 @@ pub(super) const fn kind(entry: &Entry) -> &'static str {
         Entry::Execution(_) => "execution",
         Entry::Stream(_) => "stream",
         Entry::Kept(_) => "kept",
+        Entry::Lost(_) => "lost",
     }
 }
 
@@ -124,6 +125,7 @@ fn details(entry: &Entry) -> Value {
         Entry::Execution(execution) => execution_details(execution),
         Entry::Stream(stream) => stream_details(stream),
         Entry::Kept(kept) => kept_details(kept),
+        Entry::Lost(lost) => json!({"what": lost.what, "bytes": lost.bytes}),
     }
 }
 

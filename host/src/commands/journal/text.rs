@@ -55,6 +55,7 @@ fn details(entry: &Entry) -> String {
             let (target, reason, bytes) = (&kept.target, &kept.reason, kept.object.len());
             format!("{reason} {target}: {bytes} bytes")
         }
+        Entry::Lost(lost) => format!("{}, {} bytes: too large", lost.what, lost.bytes),
         Entry::Stream(stream) => {
             format!("{} {}", stream.resource, json::condition(&stream.condition))
         }

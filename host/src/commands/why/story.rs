@@ -8,6 +8,7 @@ use davit_core::journal::{ExecutionEntry, RulingEntry};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::commands::journal::plans::{self, PlanProgress};
 use crate::commands::journal::time;
 use crate::http::disagreements::{Step, Target};
 
@@ -108,7 +109,7 @@ pub(super) struct ReportedPlan {
     pub(super) message: String,
     pub(super) steps: Vec<Step>,
     pub(super) actions: String,
-    /// The last ruling: a plan that had to wait gets another one.
+    /// The ruling. What had to wait is decided again, as another plan.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) ruling: Option<ReportedRuling>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -226,7 +227,8 @@ impl Story {
 
     pub(super) fn rule(&mut self, entry: &RulingEntry) {
         let target = Target::from(&entry.target);
-        if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
+        let place = plans::ruled(self.plans(entry.decision, &target), &entry.reason);
+        if let Some(plan) = place.and_then(|place| self.plan(place)) {
             plan.ruling = Some(ReportedRuling {
                 ruling: entry.ruling.as_str(),
                 message: entry.ruling.to_string(),
@@ -236,7 +238,8 @@ impl Story {
 
     pub(super) fn execute(&mut self, entry: &ExecutionEntry) {
         let target = Target::from(&entry.target);
-        if let Some(plan) = self.plan(entry.decision, &target, &entry.reason) {
+        let place = plans::executed(self.plans(entry.decision, &target), &entry.reason);
+        if let Some(plan) = place.and_then(|place| self.plan(place)) {
             let failed = entry.outcome.failed.as_ref();
             plan.execution = Some(ReportedExecution {
                 result: failed.map_or("ok", |(_, failure)| failure.class.as_str()),
@@ -246,16 +249,25 @@ impl Story {
         }
     }
 
-    fn plan(&mut self, id: DecisionId, target: &Target, reason: &str) -> Option<&mut ReportedPlan> {
-        let pages = self.open.get(&id)?.iter().rev();
-        let is_it = |plan: &ReportedPlan| plan.target == *target && plan.reason == reason;
-        let page = pages.copied().find(|page| {
-            let reported = self.reported.get(page);
-            reported.is_some_and(|(_, reported)| reported.content.plans.iter().any(is_it))
-        })?;
+    /// The plans of a decision about an object, in their order: the number of the page and the
+    /// place in it.
+    fn plans(
+        &self,
+        id: DecisionId,
+        target: &Target,
+    ) -> impl Iterator<Item = ((u64, usize), &str, PlanProgress)> {
+        let pages = self.open.get(&id).into_iter().flatten();
+        let pages = pages.filter_map(|page| Some((*page, self.reported.get(page)?)));
+        pages.flat_map(move |(page, (_, reported))| {
+            let plans = reported.content.plans.iter().enumerate();
+            let about = plans.filter(move |(_, plan)| plan.target == *target);
+            about.map(move |(place, plan)| ((page, place), &*plan.reason, plan.progress()))
+        })
+    }
+
+    fn plan(&mut self, (page, place): (u64, usize)) -> Option<&mut ReportedPlan> {
         let (_, reported) = self.reported.get_mut(&page)?;
-        let plans = &mut reported.content.plans;
-        plans.iter_mut().find(|plan| is_it(plan))
+        reported.content.plans.get_mut(place)
     }
 
     /// The decisions, the oldest first. Those that repeat identically are one.
@@ -275,9 +287,16 @@ impl Story {
 impl ReportedPlan {
     /// Whether no outcome follows any more.
     fn is_over(&self) -> bool {
-        let is_admitted = |ruling: &ReportedRuling| ruling.ruling == Ruling::Admit.as_str();
-        let is_ruled = self.ruling.as_ref();
-        self.execution.is_some() || is_ruled.is_some_and(|ruling| !is_admitted(ruling))
+        self.progress() == PlanProgress::Over
+    }
+
+    fn progress(&self) -> PlanProgress {
+        match &self.ruling {
+            _ if self.execution.is_some() => PlanProgress::Over,
+            None => PlanProgress::Decided,
+            Some(ruling) if ruling.ruling == Ruling::Admit.as_str() => PlanProgress::Admitted,
+            Some(_) => PlanProgress::Over,
+        }
     }
 }
 
@@ -351,6 +370,13 @@ mod tests {
             ruling: None,
             execution: None,
         }
+    }
+
+    /// The plan that a ruling with this reason is about.
+    fn found<'s>(story: &'s mut Story, number: u64, reason: &str) -> Option<&'s mut ReportedPlan> {
+        let target = plan().target;
+        let place = plans::ruled(story.plans(id(number), &target), reason);
+        place.and_then(|place| story.plan(place))
     }
 
     fn summary(story: Story) -> Vec<(String, u64, String)> {
@@ -441,8 +467,7 @@ mod tests {
             story.add(id(number), one);
             let other = reported(seconds, "b", "done", Vec::new());
             story.add(id(10_000 + number), other);
-            let target = plan().target;
-            let plan = story.plan(id(number), &target, "orphaned").unwrap();
+            let plan = found(&mut story, number, "orphaned").unwrap();
             plan.ruling = Some(ReportedRuling {
                 ruling: Ruling::DryRun.as_str(),
                 message: String::new(),
@@ -458,10 +483,9 @@ mod tests {
     fn a_plan_of_an_earlier_host_gets_no_ruling_of_the_next_one() {
         let mut story = Story::default();
         story.add(id(1), reported(1, "a", "done", vec![plan()]));
-        let target = plan().target;
-        assert!(story.plan(id(1), &target, "orphaned").is_some());
-        assert!(story.plan(id(1), &target, "terminated").is_none());
+        assert!(found(&mut story, 1, "orphaned").is_some());
+        assert!(found(&mut story, 1, "terminated").is_none());
         story.restart();
-        assert!(story.plan(id(1), &target, "orphaned").is_none());
+        assert!(found(&mut story, 1, "orphaned").is_none());
     }
 }

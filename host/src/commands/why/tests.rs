@@ -116,3 +116,40 @@ fn a_kind_that_the_journal_does_not_know_is_an_error_with_those_that_it_has() {
     let expected = "the journal knows no kind widgets in this span; it has objects of: Pod";
     assert_eq!(error, expected);
 }
+
+/// The host keeps the first bytes of a reason.
+#[test]
+fn a_plan_with_a_long_reason_has_its_ruling() {
+    let web = pod("web", "u");
+    let mut plan = deletion(&web);
+    plan.reason = "the node does not answer, ".repeat(20);
+    let mut kept = plan.reason.clone();
+    davit_core::untrusted::shorten(&mut kept, davit_core::bounds::text::REASON);
+    let mut ruling = ruling(7, &web, Ruling::DryRun);
+    if let Entry::Ruling(ruling) = &mut ruling {
+        ruling.reason = kept;
+    }
+    let calls = [
+        (2, call(7, "podgc", "pods", "u")),
+        (3, answer(7, vec![plan])),
+        (4, ruling),
+    ];
+    let stories = stories("pod", "default/web", START.into_iter().chain(calls));
+    let plan = &stories[0].decisions[0].content.plans[0];
+    assert_eq!(plan.ruling.as_ref().unwrap().ruling, "dry-run");
+}
+
+#[test]
+fn plans_of_a_decision_with_the_same_target_and_reason_have_their_own_rulings() {
+    let web = pod("web", "u");
+    let calls = [
+        (2, call(7, "podgc", "pods", "u")),
+        (3, answer(7, vec![deletion(&web), deletion(&web)])),
+        (4, ruling(7, &web, Ruling::Admit)),
+        (4, ruling(7, &web, Ruling::DryRun)),
+    ];
+    let stories = stories("pod", "default/web", START.into_iter().chain(calls));
+    let plans = stories[0].decisions[0].content.plans.iter();
+    let rulings = plans.map(|plan| plan.ruling.as_ref().unwrap().ruling);
+    assert_eq!(rulings.collect::<Vec<_>>(), ["admitted", "dry-run"]);
+}

@@ -31,6 +31,7 @@ fn note(comparison: &mut Comparison, author: Author, name: &str, seconds: u64) {
         },
         is_there: true,
         saw: None,
+        is_certain: true,
     };
     comparison.note(author, deletion, at(seconds));
 }
@@ -45,7 +46,7 @@ fn deletions_of_both_sides_agree_whoever_was_first() {
     note(&mut comparison, Author::Candidate, "d", 60);
     note(&mut comparison, Author::Recorded, "e", 60);
     note(&mut comparison, Author::Recorded, "e", 61);
-    let found = comparison.finish(at(100).instant);
+    let found = comparison.finish(at(100).instant, Against::Recorded);
     let agreement = found.agreement;
     assert_eq!((agreement.agree, agreement.same_time), (3, 1));
     assert_eq!((agreement.only_candidate, agreement.only_recorded), (1, 1));
@@ -75,7 +76,7 @@ fn an_object_is_settled_a_while_after_it_is_gone() {
     note(&mut comparison, Author::Recorded, "a", 79);
     comparison.settle(at(80).instant, |_| false);
     assert!(comparison.pairs.is_empty());
-    let found = comparison.finish(at(100).instant);
+    let found = comparison.finish(at(100).instant, Against::Recorded);
     assert_eq!(found.agreement.agree, 1);
 }
 
@@ -94,7 +95,9 @@ fn the_worst_minute_counts_any_sixty_seconds() {
     for (name, seconds) in [("a", 0), ("b", 59), ("c", 60), ("d", 118), ("e", 300)] {
         note(&mut comparison, Author::Candidate, name, seconds);
     }
-    let side = comparison.finish(at(400).instant).candidate;
+    let side = comparison
+        .finish(at(400).instant, Against::Recorded)
+        .candidate;
     assert_eq!(side.deletes_per_minute, 3);
     assert_eq!(
         side.worst_minute_ends.as_deref(),
@@ -128,7 +131,7 @@ fn the_ten_most_surprising_objects_are_those_that_lived_on_longest() {
             number,
         );
     }
-    let found = comparison.finish(at(1_000).instant);
+    let found = comparison.finish(at(1_000).instant, Against::Recorded);
     let names: Vec<String> = found.surprising.into_iter().map(|one| one.uid).collect();
     assert_eq!(names.len(), 10);
     assert_eq!((&*names[0], &*names[9]), ("p00", "p09"));

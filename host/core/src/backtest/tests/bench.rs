@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::backtest::{Backtest, BacktestSettings, Refusal, Report};
+use crate::backtest::{Against, Backtest, BacktestSettings, Refusal, Report};
 use crate::budget::{CountedWrites, Guardrails};
 use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
@@ -311,7 +311,7 @@ impl Recorder {
         self.put("nodes", name, node);
     }
 
-    fn put(&mut self, plural: &str, key: &str, object: Value) {
+    pub(super) fn put(&mut self, plural: &str, key: &str, object: Value) {
         self.version += 1;
         let place = (plural.to_owned(), key.to_owned());
         let update = Update::Apply(projected(&object, self.version));
@@ -469,6 +469,7 @@ impl Trial {
                 controller: "test".into(),
                 open_loop: false,
                 tolerance: Duration::ZERO,
+                against: Against::Recorded,
             },
             from: 0,
         }
@@ -481,6 +482,11 @@ impl Trial {
 
     /// Tests the policy over this journal.
     pub(super) fn run(self, records: &[Record]) -> Result<Report, Refusal> {
+        self.drive(records)?.finish()
+    }
+
+    /// The same without the report.
+    pub(super) fn drive(self, records: &[Record]) -> Result<Backtest<Guest>, Refusal> {
         let mut backtest = Backtest::new(self.settings);
         let mut desired = Some(self.desired);
         for (position, record) in records.iter().enumerate() {
@@ -498,6 +504,6 @@ impl Trial {
                 backtest.answer(call.id, Ok(decisions));
             }
         }
-        backtest.finish()
+        Ok(backtest)
     }
 }

@@ -4,6 +4,7 @@
 use super::bench::{ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, decide};
 use crate::backtest::{Backtest, Report};
 use crate::journal::{Entry, Record};
+use crate::store::StateChange;
 
 #[test]
 fn an_object_that_history_creates_again_is_another_one() {
@@ -225,4 +226,32 @@ fn no_timer_fires_while_the_state_is_unknown() {
     recorder.keyframe();
     let report = damaged(PATIENT, &recorder.records, first..last);
     assert_eq!(report.candidate.deletions, 0, "{:?}", report.surprising);
+}
+
+/// The history goes on without it.
+#[test]
+fn an_entry_that_was_too_large_is_reported_as_damage() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    let place = recorder.records.len();
+    recorder.pod("b", "b", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.remove("b");
+    recorder.node("n1", None);
+    let is_put = |entry: &Entry| matches!(entry, Entry::Cache(StateChange::Put { .. }));
+    let later = recorder.records[place..].iter();
+    let place = place + later.clone().position(|one| is_put(&one.entry)).unwrap();
+    let whole = recorder.records.remove(place);
+    let reduced = whole.entry.reduced(300 << 20).into_iter();
+    let reduced = reduced.map(|entry| Record {
+        now: whole.now,
+        entry,
+    });
+    recorder.records.splice(place..place, reduced);
+    let report = Trial::of(FAILED).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 1);
+    assert_eq!(report.damaged_parts, 1);
+    let what = "an entry of 314572800 bytes was too large for the journal: the object ns/b (b)";
+    assert_eq!(report.damage, [what]);
 }

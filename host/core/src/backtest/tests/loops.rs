@@ -10,7 +10,7 @@ use super::bench::{
 use crate::backtest::{Difference, Report};
 use crate::gate::Mode;
 use crate::journal::Entry;
-use crate::plan::{Decision, Patch, PatchKind, Step, Verdict};
+use crate::plan::{Decision, DeleteOptions, Patch, PatchKind, Step, Verdict};
 
 /// A recorded host that deletes failed pods: two of them, and another one has succeeded.
 fn recorded() -> Recorder {
@@ -90,6 +90,41 @@ fn what_the_recorded_controller_deletes_stays_if_it_is_kept() {
     // A pod that was running for ten seconds was reconciled then, and created as an item again.
     assert!(later.median_seconds >= 29.0, "{later:?}");
     assert!(later.max_seconds <= 31.0, "{later:?}");
+}
+
+/// The recorded deletion changes the pod before it is gone, and the policy names the version
+/// that it has seen.
+#[test]
+fn what_the_recorded_deletion_changes_does_not_change_an_object_that_is_kept() {
+    const EXACT: Guest = Guest {
+        name: "exact",
+        policy: |key, pod, call| {
+            let mut decision = (PATIENT.policy)(key, pod, call);
+            let view = call.snapshot.view(call.views["pods"]).unwrap();
+            for plan in &mut decision.plans {
+                let version = view.get(key).unwrap().record().resource_version.to_string();
+                plan.steps = vec![Step::Delete(DeleteOptions {
+                    resource_version: version,
+                    ..DeleteOptions::default()
+                })];
+            }
+            decision
+        },
+    };
+    let mut recorder = Recorder::start(FAILED);
+    recorder.deletes = false;
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(5 * SECOND);
+    recorder.pod("a", "a", "Terminating");
+    recorder.pass(5 * SECOND);
+    recorder.remove("a");
+    recorder.pass(100 * SECOND);
+    recorder.node("n2", None);
+    let mut trial = Trial::of(EXACT);
+    trial.settings.tolerance = Duration::MAX;
+    let report = trial.run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (1, 0, 0));
+    assert_eq!(report.activity.failed_plans, 0);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Backtests of small policies over the journal of a machine.
 
+mod against;
 mod bench;
 mod guardrails;
 mod history;
+mod live;
 mod loops;
 mod reads;
 mod scale;

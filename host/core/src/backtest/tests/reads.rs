@@ -1,21 +1,15 @@
 //! What a policy reads, and what the journal does not have.
 
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, desired, nothing, plan};
-use crate::backtest::{Backtest, LiveAnswers, Refusal, Report};
-use crate::controller::{CallId, ControllerId};
-use crate::journal::{AnswerEntry, CallEntry, Entry, LiveRead, Record};
+use crate::backtest::{Backtest, Refusal, Report};
+use crate::journal::Record;
 use crate::live::{ReadAnswer, ReadRequest};
-use crate::mapping::{Mapping, ServedResource};
-use crate::object::{ApiResource, Kind, ObjectRecord, ObjectRef};
+use crate::object::{ApiResource, ObjectRef};
 use crate::plan::{Decision, GetRequest, ListRequest, Patch, PatchKind, Step, Verdict};
-use crate::rollout::Role;
-use crate::time::{Instant, Now};
 
-fn recorded() -> Vec<Record> {
+pub(super) fn recorded() -> Vec<Record> {
     let mut recorder = Recorder::start(IDLE);
     recorder.node("n1", None);
     recorder.pod("a", "a", "Failed");
@@ -145,7 +139,7 @@ fn a_json_patch_is_not_modelled_and_is_retried_at_a_distance() {
 }
 
 /// A backtest whose policy has deleted the pod a, and not b.
-fn after_deletion() -> Backtest<Guest> {
+pub(super) fn after_deletion() -> Backtest<Guest> {
     let trial = Trial::of(FAILED);
     let mut backtest = Backtest::new(trial.settings);
     let mut desired = Some(trial.desired);
@@ -164,7 +158,7 @@ fn after_deletion() -> Backtest<Guest> {
     backtest
 }
 
-fn get(name: &str, uid: &str, fields: &[&str]) -> ReadRequest {
+pub(super) fn get(name: &str, uid: &str, fields: &[&str]) -> ReadRequest {
     ReadRequest::Get(vec![GetRequest {
         target: ObjectRef {
             api_version: "v1".into(),
@@ -208,134 +202,4 @@ fn live_reads_see_the_cluster_as_the_policy_left_it() {
         error.contains("v1 Pod ns/b (spec.tolerations) live"),
         "{error}"
     );
-}
-
-/// The recorded controller has read an object, a list and a Secret live.
-fn answers(at: Now, reads: Vec<(ReadRequest, ReadAnswer)>) -> LiveAnswers {
-    let id = CallId {
-        controller: ControllerId(1),
-        number: 1,
-    };
-    let call = Entry::Call(CallEntry {
-        id,
-        controller: "test".into(),
-        revision: "r".into(),
-        role: Role::Stable,
-        items: vec![],
-        reasons: vec![],
-        continues: None,
-    });
-    let reads = reads.into_iter();
-    let answer = Entry::Answer(Box::new(AnswerEntry {
-        call: id,
-        result: Ok(vec![]),
-        is_void: false,
-        took: SECOND,
-        reads: None,
-        live: reads
-            .map(|(request, answer)| LiveRead { request, answer })
-            .collect(),
-        versions: vec![],
-    }));
-    let mut answers = LiveAnswers::of("test");
-    for entry in [call, answer] {
-        answers.note(Record { now: at, entry });
-    }
-    answers
-}
-
-fn record(uid: &str) -> ObjectRecord {
-    let data = json!({"metadata": {"uid": uid}, "spec": {"tolerations": []}});
-    ObjectRecord {
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        },
-        resource_version: "7".into(),
-        changed_at: Instant::ZERO,
-        data: rmp_serde::to_vec_named(&data).unwrap().into(),
-    }
-}
-
-#[test]
-fn a_live_read_of_what_is_not_recorded_gets_the_recorded_answer_of_about_the_same_time() {
-    let mut backtest = after_deletion();
-    let now = recorded().last().unwrap().now;
-    let read = |name: &str, uid: &str| {
-        let answer = ReadAnswer::Get(vec![Ok(record(uid))]);
-        (get(name, "", &["spec.tolerations"]), answer)
-    };
-    let list = ReadRequest::List(ListRequest {
-        resource: ApiResource::new("", "v1", "pods"),
-        namespace: String::new(),
-        label_selector: "app=x".into(),
-        field_selector: String::new(),
-        fields: vec![],
-    });
-    let listed = ReadAnswer::List(Ok(vec![record("a"), record("b")]));
-    let reads = vec![read("a", "a"), read("b", "b"), (list.clone(), listed)];
-    let at = |seconds: u64| Now {
-        wall: now.wall_at(now.instant.after(Duration::from_secs(seconds))),
-        ..now
-    };
-    for (seconds, is_near) in [(30, true), (90, false)] {
-        backtest.answer_from(answers(at(seconds), reads.clone()));
-        let mut classes = Vec::new();
-        for name in ["a", "b", "c"] {
-            let Ok(ReadAnswer::Get(answers)) = backtest.read(&get(name, "", &["spec.tolerations"]))
-            else {
-                panic!("{name} is refused");
-            };
-            let answer = answers.into_iter().next().unwrap();
-            classes.push(answer.map_or_else(|failure| failure.class.as_str(), |_| "found"));
-        }
-        let Ok(ReadAnswer::List(objects)) = backtest.read(&list) else {
-            panic!("the list is refused");
-        };
-        if is_near {
-            // The policy has deleted the pod a.
-            assert_eq!(classes, ["not-found", "found", "server"]);
-            let objects = objects.unwrap();
-            assert_eq!(objects.len(), 1);
-            // Not a version that the backtest never had.
-            assert_ne!(&*objects[0].resource_version, "7");
-        } else {
-            assert_eq!(classes, ["server"; 3]);
-            assert!(objects.is_err());
-        }
-    }
-    let report = backtest.finish().unwrap();
-    assert_eq!(report.undecided.reads, 1 + 4);
-    assert_eq!(report.activity.recorded_reads, 3);
-    let note = report.notes.iter().find(|it| it.contains("not decidable"));
-    assert!(note.unwrap().contains("v1 Pod ns/c"), "{note:?}");
-}
-
-#[test]
-fn the_recorded_answer_about_a_secret_lacks_its_data() {
-    let mut backtest = after_deletion();
-    let mapping = Mapping::new([ServedResource {
-        resource: ApiResource::new("", "v1", "secrets"),
-        kind: "Secret".into(),
-        namespaced: true,
-        verbs: ["list".to_owned()].into(),
-        preferred: true,
-    }]);
-    let now = recorded().last().unwrap().now;
-    backtest.offer(Record {
-        now,
-        entry: Entry::Mapping(mapping.into()),
-    });
-    assert!(backtest.poll().unwrap().is_none());
-    let ReadRequest::Get(mut requests) = get("s", "", &["data"]) else {
-        panic!("an object");
-    };
-    requests[0].target.kind = "Secret".into();
-    let request = ReadRequest::Get(requests);
-    let answer = ReadAnswer::Get(vec![Ok(record("s"))]);
-    backtest.answer_from(answers(now, vec![(request.clone(), answer)]));
-    let Ok(ReadAnswer::Get(answers)) = backtest.read(&request) else {
-        panic!("it is refused");
-    };
-    assert!(answers[0].is_err(), "{answers:?}");
 }

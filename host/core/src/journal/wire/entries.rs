@@ -4,7 +4,7 @@ use crate::account::Account;
 use crate::grant::{Grant, Permissions, ReadRule, WriteRule};
 use crate::journal::entry::{
     AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
-    Record, RevisionEntry, RulingEntry, StreamEntry,
+    LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 use crate::journal::reads::{LiveRead, SnapshotReads};
 use crate::revision::CallLimits;
@@ -29,6 +29,7 @@ wire_enum!(Entry {
     12 Stream(stream),
     13 Failure { call, failure },
     14 Kept(kept),
+    15 Lost(lost),
 });
 
 wire_struct!(ControllerEntry {
@@ -127,6 +128,7 @@ wire_struct!(KeptEntry {
     keep_for,
     object
 });
+wire_struct!(LostEntry { what, bytes });
 wire_struct!(StreamEntry {
     resource,
     condition,

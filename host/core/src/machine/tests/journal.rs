@@ -4,6 +4,7 @@ use super::*;
 use crate::journal::{
     AnswerCopy, Entry, JournalItem, Record, Replay, ReplayOutcome, SnapshotReads, Unreplayable,
 };
+use crate::store::StateChange;
 
 /// The entries since they were last taken.
 fn entries(bench: &mut Bench) -> Vec<Record> {
@@ -89,6 +90,36 @@ fn a_call_that_started_before_the_first_entry_is_skipped() {
         panic!("{outcomes:?}");
     };
     assert_eq!(*why, Unreplayable::StartUnknown);
+}
+
+/// The guest may have read what is missing, until a keyframe has all of it.
+#[test]
+fn calls_after_a_lost_entry_cannot_be_made_again() {
+    let mut bench = recording();
+    let call = bench.calls.pop_front().unwrap();
+    let mut all = entries(&mut bench);
+    let put = |entry: &Entry| matches!(entry, Entry::Cache(StateChange::Put { .. }));
+    let first = all.iter().position(|record| put(&record.entry)).unwrap();
+    let lost = all.remove(first);
+    let reduced = lost.entry.reduced(1_000).into_iter();
+    let now = lost.now;
+    let reduced: Vec<Record> = reduced.map(|entry| Record { now, entry }).collect();
+    assert_eq!(reduced.len(), 2, "the object without its fields");
+    all.splice(first..first, reduced);
+    bench.input(answered_with_copy(&call));
+    bench.calls.clear();
+    bench.machine.add_keyframe(bench.now);
+    let later = bench.object("c");
+    bench.update("pods", Update::Apply(later));
+    let call = bench.calls.pop_front().unwrap();
+    bench.input(answered_with_copy(&call));
+    all.extend(entries(&mut bench));
+    let outcomes = outcomes(all);
+    let [ReplayOutcome::Skip { why, .. }, ReplayOutcome::Call(again)] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    assert_eq!(*why, Unreplayable::EntryLost);
+    assert_eq!(again.id, call.id);
 }
 
 #[test]

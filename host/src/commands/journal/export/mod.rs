@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use davit_core::journal::decode;
 use davit_journal::{Error, Part, Query};
 
-use super::open;
+use super::{SegmentOrder, open};
 use crate::cli::JournalExportArguments;
 use crate::commands::print;
 use file::DecisionFile;
@@ -61,6 +61,7 @@ fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
     let file = File::create(path).with_context(attempt)?;
     let mut file = DecisionFile::new(file).with_context(attempt)?;
     let mut rows = DecisionRows::new(arguments.controller.as_deref());
+    let mut order = SegmentOrder::new(&reader);
     let mut damages = 0;
     // What precedes the span has the modes of the controllers.
     for entry in reader.entries(&Query::new(from, to)) {
@@ -73,6 +74,10 @@ fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
             }
             Err(error) => return Err(error.into()),
         };
+        // Also if the journal does not have the start of the host that recorded the segment.
+        if order.enter(entry.segment) {
+            rows.restart();
+        }
         let record = decode(&entry.payload)?;
         rows.take(entry.time, entry.part == Part::Span, record.entry);
         while let Some(row) = rows.next_complete() {

@@ -13,6 +13,7 @@ use davit_core::object::ObjectRef;
 use davit_core::plan::{Decision, Plan, Step};
 
 use super::super::json::{execution_result, verdict};
+use super::super::plans::{self, PlanProgress};
 
 /// How many rows wait for their outcomes at most.
 pub(super) const MOST_WAITING: usize = 100_000;
@@ -167,8 +168,8 @@ impl DecisionRows {
         self.open_count
     }
 
-    /// The identifiers of another host mean other calls and decisions.
-    fn restart(&mut self) {
+    /// Another host may record from here on: its identifiers mean other calls and decisions.
+    pub(super) fn restart(&mut self) {
         self.modes.clear();
         self.calls.clear();
         self.open.clear();
@@ -241,7 +242,8 @@ impl DecisionRows {
     }
 
     fn rule(&mut self, ruling: &RulingEntry) {
-        let Some(number) = self.find(ruling.decision, &ruling.target, &ruling.reason) else {
+        let plans = self.open_plans(ruling.decision, &ruling.target);
+        let Some(number) = plans::ruled(plans, &ruling.reason) else {
             return;
         };
         let is_last = ruling.ruling != Ruling::Admit;
@@ -252,8 +254,8 @@ impl DecisionRows {
     }
 
     fn execute(&mut self, time: i64, execution: &ExecutionEntry) {
-        let found = self.find(execution.decision, &execution.target, &execution.reason);
-        let Some(number) = found else {
+        let plans = self.open_plans(execution.decision, &execution.target);
+        let Some(number) = plans::executed(plans, &execution.reason) else {
             return;
         };
         let failed = execution.outcome.failed.as_ref();
@@ -269,12 +271,22 @@ impl DecisionRows {
         });
     }
 
-    /// The number of the open row of a plan.
-    fn find(&self, id: DecisionId, target: &ObjectRef, reason: &str) -> Option<u64> {
-        let mut numbers = self.open.get(&id)?.iter().copied();
-        numbers.find(|number| {
-            let plan = self.waiting(*number).and_then(|one| one.row.plan.as_ref());
-            plan.is_some_and(|plan| plan.target == *target && plan.reason == reason)
+    /// The numbers of the open rows of a decision's plans about an object, in their order.
+    fn open_plans(
+        &self,
+        id: DecisionId,
+        target: &ObjectRef,
+    ) -> impl Iterator<Item = (u64, &str, PlanProgress)> {
+        let numbers = self.open.get(&id).into_iter().flatten().copied();
+        let target = target.clone();
+        numbers.filter_map(move |number| {
+            let plan = self.waiting(number)?.row.plan.as_ref()?;
+            // A row that was refused, or has ended, is not open.
+            let progress = match plan.ruling {
+                Some(_) => PlanProgress::Admitted,
+                None => PlanProgress::Decided,
+            };
+            (plan.target == target).then_some((number, &*plan.reason, progress))
         })
     }
 

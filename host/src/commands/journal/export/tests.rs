@@ -1,8 +1,10 @@
 //! Decisions on their way from entries to a file that the crate reads again.
 
+use std::ffi::OsString;
 use std::sync::Arc;
 use std::time::Duration;
 
+use clap::Parser as _;
 use davit_core::controller::{CallId, ControllerId, DecisionId, Outcome};
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::{Mode, Ruling, WaitReason};
@@ -20,6 +22,8 @@ use parquet::record::Field;
 
 use super::file::DecisionFile;
 use super::rows::{DecisionRow, DecisionRows, MOST_WAITING};
+use crate::cli::{Arguments, Command, JournalCommand};
+use crate::commands::journal::testing;
 
 const CONTROLLER: ControllerId = ControllerId(7);
 
@@ -211,6 +215,70 @@ fn identifiers_of_another_host_complete_no_row_of_the_former_one() {
     let (left, early, rows) = rows(entries);
     assert_eq!((left.len(), early, rows.open_count()), (1, 1, 1));
     assert_eq!(left[0].plan.as_ref().unwrap().outcome, None);
+}
+
+/// The first one fails, and the second one is in its place then.
+#[test]
+fn plans_of_a_decision_with_the_same_target_and_reason_have_their_own_outcomes() {
+    let mut entries = vec![controller()];
+    entries.extend(decided(1, &["a", "a", "a"]));
+    entries.push(ruled(1, "a", Ruling::Admit));
+    entries.push(ruled(1, "a", Ruling::Admit));
+    entries.push(ruled(1, "a", Ruling::DryRun));
+    entries.push(executed(1, "a", Some("no")));
+    entries.push(executed(1, "a", None));
+    let (left, _, rows) = rows(entries);
+    let outcome = |row: &DecisionRow| {
+        let plan = row.plan.as_ref().unwrap();
+        let outcome = plan.outcome.as_ref().map_or("-", |outcome| outcome.result);
+        (plan.ruling.as_ref().unwrap().0, outcome)
+    };
+    let outcomes: Vec<_> = left.iter().map(outcome).collect();
+    let expected = [
+        ("admitted", "conflict"),
+        ("admitted", "ok"),
+        ("dry-run", "-"),
+    ];
+    assert_eq!(outcomes, expected);
+    assert_eq!(rows.open_count(), 0);
+}
+
+/// The journal has nothing of the second host's start: its disk was full.
+#[test]
+fn a_row_gets_no_outcome_of_another_host_whose_start_is_missing() {
+    let web = target("a");
+    let mut entries = vec![
+        (1, Entry::Keyframe { is_start: true }),
+        (1, controller()),
+        (1, Entry::KeyframeEnd),
+    ];
+    entries.extend(decided(1, &["a"]).map(|entry| (2, entry)));
+    entries.push((9, Entry::Keyframe { is_start: false }));
+    entries.push((9, Entry::KeyframeEnd));
+    entries.push((10, ruled(1, &web.uid, Ruling::Admit)));
+    entries.push((11, executed(1, &web.uid, None)));
+    let directory = testing::journal(entries);
+    let output = directory.path().join("rows.parquet");
+    let command = ["davit", "journal", "export", "--decisions", "--output"];
+    let mut command: Vec<_> = command.map(OsString::from).to_vec();
+    command.extend([output.clone().into(), directory.path().into()]);
+    let parsed = Arguments::try_parse_from(command).unwrap().command;
+    let Command::Journal(tool) = parsed else {
+        panic!("davit journal");
+    };
+    let JournalCommand::Export(arguments) = tool.command else {
+        panic!("an export");
+    };
+    super::export(&arguments).unwrap();
+    let bytes = std::fs::read(output).unwrap();
+    let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
+    let rows: Vec<_> = reader.get_row_iter(None).unwrap().collect();
+    let [row] = &*rows else {
+        panic!("one row: {rows:?}");
+    };
+    let outcome = row.as_ref().unwrap().get_column_iter();
+    let outcome = outcome.filter(|(name, _)| ["ruling", "outcome"].contains(&name.as_str()));
+    assert!(outcome.map(|(_, field)| field).all(|it| *it == Field::Null));
 }
 
 /// A plan whose end nobody recorded does not keep everything after it in memory.

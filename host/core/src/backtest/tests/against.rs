@@ -1,0 +1,174 @@
+//! Policies beside what the cluster's own controllers deleted.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::bench::{FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial};
+use crate::backtest::{Against, BacktestSettings, Difference, Report};
+use crate::manifest::Manifest;
+use crate::object::Uid;
+
+/// A running pod that a controller has marked for this reason.
+fn marked(name: &str, phase: &str, reason: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": phase, "conditions": [
+            {"type": "DisruptionTarget", "status": "True", "reason": reason},
+        ]},
+    })
+}
+
+/// A cluster without controllers of Davit. PodGC deletes the pods a and e, half a minute and ten
+/// seconds after they have failed, and the pod b, which runs. It leaves the pod c. Somebody evicts
+/// the pod d, which has failed, and a user deletes f.
+fn recorded() -> Recorder {
+    let mut recorder = Recorder::start(IDLE);
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        recorder.pod(name, name, "Running");
+    }
+    recorder.pass(10 * SECOND);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(30 * SECOND);
+    recorder.remove("a");
+    recorder.put("pods", "ns/b", marked("b", "Running", "DeletionByPodGC"));
+    recorder.pass(SECOND);
+    recorder.remove("b");
+    recorder.pod("c", "c", "Failed");
+    recorder.pod("d", "d", "Failed");
+    recorder.pass(5 * SECOND);
+    recorder.put(
+        "pods",
+        "ns/d",
+        marked("d", "Failed", "EvictionByEvictionAPI"),
+    );
+    recorder.pass(SECOND);
+    recorder.remove("d");
+    recorder.remove("f");
+    recorder.pod("e", "e", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.remove("e");
+    recorder.pass(200 * SECOND);
+    recorder.node("n1", None);
+    recorder
+}
+
+/// A trial of this policy in the place of PodGC.
+fn trial(guest: Guest, open_loop: bool) -> Trial {
+    let mut trial = Trial::of(guest);
+    trial.desired.stable.manifest = Manifest {
+        name: "podgc".into(),
+        ..(*trial.desired.stable.manifest).clone()
+    }
+    .into();
+    trial.settings.against = Against::Cluster;
+    trial.settings.open_loop = open_loop;
+    trial.settings.tolerance = if open_loop {
+        Duration::ZERO
+    } else {
+        BacktestSettings::TOLERANCE
+    };
+    trial
+}
+
+fn tested(guest: Guest, open_loop: bool) -> Report {
+    trial(guest, open_loop).run(&recorded().records).unwrap()
+}
+
+/// How many objects both, only the candidate and only the cluster delete, and how many somebody
+/// else.
+fn counts(report: &Report) -> (u64, u64, Option<u64>, u64) {
+    let agreement = &report.agreement;
+    assert_eq!(agreement.only_recorded, 0);
+    (
+        agreement.agree,
+        agreement.only_candidate,
+        agreement.only_cluster,
+        agreement.by_others,
+    )
+}
+
+#[test]
+fn a_policy_is_compared_with_the_controller_of_the_cluster_that_it_replaces() {
+    for open_loop in [false, true] {
+        let report = tested(FAILED, open_loop);
+        assert_eq!(counts(&report), (2, 1, Some(1), 1), "{open_loop}");
+        let earlier = report.agreement.earlier;
+        assert_eq!((earlier.count, report.agreement.later.count), (2, 0));
+        assert!((earlier.max_seconds - 30.0).abs() < 0.1, "{earlier:?}");
+        assert!((earlier.median_seconds - 10.0).abs() < 0.1, "{earlier:?}");
+        let by_reason = &report.recorded.by_reason;
+        let marked = "pod-garbage-collector-controller, by its mark";
+        let ended = "pod-garbage-collector-controller, by the object's state";
+        assert_eq!((by_reason[marked], by_reason[ended]), (1, 2));
+        let mut surprising = report.surprising.iter();
+        let only = surprising.find(|one| one.difference == Difference::OnlyCluster);
+        let only = only.unwrap();
+        assert_eq!(only.uid, "b");
+        assert!(only.message.contains("DeletionByPodGC"), "{}", only.message);
+        let note = report
+            .notes
+            .iter()
+            .find(|note| note.contains("lacks fields"));
+        assert!(note.unwrap().contains("status.conditions[*].reason"));
+    }
+}
+
+/// They stay for it, as they were before the cluster marked and deleted them.
+#[test]
+fn a_policy_that_waits_longer_than_the_cluster_deletes_later() {
+    let report = tested(PATIENT, false);
+    let (agree, _, only_cluster, _) = counts(&report);
+    assert_eq!((agree, only_cluster), (2, Some(1)));
+    assert_eq!(report.agreement.same_time, 1);
+    let later = report.agreement.later;
+    assert_eq!(later.count, 1);
+    assert!((later.max_seconds - 20.0).abs() < 1.5, "{later:?}");
+    // Without them, it cannot.
+    let report = tested(PATIENT, true);
+    assert_eq!(report.agreement.later.count, 0);
+}
+
+/// The recorded host deletes failed pods itself.
+#[test]
+fn what_a_controller_of_davit_deletes_is_not_the_clusters() {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let mut trial = Trial::of(FAILED);
+    trial.settings.against = Against::Cluster;
+    trial.settings.tolerance = Duration::MAX;
+    let report = trial.run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (0, 0, Some(0), 1));
+}
+
+/// A Job, or a user, may have deleted the pods that have ended.
+#[test]
+fn it_is_unknown_who_deleted_a_pod_that_has_ended_and_that_the_policy_keeps() {
+    let report = tested(IDLE, false);
+    assert_eq!(counts(&report), (0, 0, Some(1), 0));
+    assert_eq!(report.agreement.unknown, 2);
+}
+
+/// Otherwise what others delete would heap up for it.
+#[test]
+fn an_object_stays_for_a_window_of_time_after_the_cluster_has_deleted_it() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Succeeded");
+    recorder.pass(10 * SECOND);
+    recorder.remove("a");
+    recorder.pass(250 * SECOND);
+    recorder.node("n1", None);
+    let sees = |recorder: &Recorder| {
+        let backtest = trial(IDLE, false).drive(&recorder.records).unwrap();
+        backtest.cluster.has_or_keeps(&Uid::new("a"))
+    };
+    assert!(sees(&recorder));
+    recorder.pass(60 * SECOND);
+    recorder.node("n2", None);
+    assert!(!sees(&recorder));
+}
