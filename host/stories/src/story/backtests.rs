@@ -57,11 +57,12 @@ fn recorded_policies_agree_with_what_they_did() {
     assert_eq!(totals.failed_calls, 0, "{totals:?}");
 }
 
-/// They read live what nobody watches. The recorded answers serve.
+/// They read live what nobody watches. The recorded answers serve where the recorded state does
+/// not say it.
 #[test]
 fn recorded_policies_that_read_live_are_tested_with_the_recorded_answers() {
     let totals = test(&["node-eviction", "storage-version-gc"]);
-    assert!(totals.recorded_reads >= 50, "{totals:?}");
+    assert!(totals.recorded_reads >= 15, "{totals:?}");
     assert!(totals.agree >= 1, "{totals:?}");
     assert_eq!(totals.failed_calls, 0, "{totals:?}");
 }
