@@ -104,3 +104,25 @@ fn a_host_without_a_journal_says_so_at_once() {
     bench.apply(vec![desired("one", enforce())]);
     assert_eq!(deferred_deletions(&bench), None);
 }
+
+/// A plan that has started and waits for its copy is withdrawn too.
+#[test]
+fn plans_are_withdrawn_as_soon_as_their_controller_may_not_delete() {
+    let changed = |mode: Mode| Settings {
+        mode,
+        ..keeping("pods")
+    };
+    for mode in [Mode::Disabled, Mode::DryRun] {
+        let mut bench = deleting(keeping("pods"));
+        assert!(bench.withdrawn.is_empty());
+        bench.apply(vec![desired("one", changed(mode))]);
+        assert_eq!(bench.withdrawn.len(), 1, "{mode:?}");
+    }
+    let mut bench = deleting(keeping("pods"));
+    bench.machine.set_terms(bench.now, BTreeMap::new());
+    bench.run();
+    assert_eq!(bench.withdrawn.len(), 1, "leadership is lost");
+    let mut bench = deleting(keeping("pods"));
+    bench.apply(vec![]);
+    assert_eq!(bench.withdrawn.len(), 1, "the controller is removed");
+}
