@@ -354,6 +354,7 @@ impl<P> PlanExecution<P> {
             self.kept = None;
             return self.proceed();
         }
+        let next = next.map(|next| self.name_endless_change(next));
         match next.and_then(|next| self.advance(next)) {
             Some(next) => next,
             None => self.proceed(),
@@ -385,6 +386,23 @@ impl<P> PlanExecution<P> {
             context.is_some_and(|context| !context.wanted_version().is_empty())
         };
         is_conflict && self.kept.is_some() && self.times_kept < MOST_KEPT && !names_version()
+    }
+
+    /// A target that has changed after each copy could not be kept: that is no ordinary conflict.
+    fn name_endless_change(&self, next: StepAction) -> StepAction {
+        let names_version = |context: StepContext<'_>| !context.wanted_version().is_empty();
+        match (&next, self.step()) {
+            (StepAction::Done(Err(failure)), Some(context))
+                if failure.class == FailureClass::Conflict
+                    && self.kept.is_some()
+                    && self.times_kept >= MOST_KEPT
+                    && !names_version(context) =>
+            {
+                let copies = self.times_kept;
+                StepAction::Done(Err(context.not_kept(&NotKept::Changes { copies })))
+            }
+            _ => next,
+        }
     }
 
     fn end(&mut self, outcome: Outcome) {

@@ -195,7 +195,12 @@ fn an_object_that_has_changed_since_it_was_kept_is_kept_again() {
         assert_eq!(preconditions(&deletion)["resourceVersion"], version);
         next = execution.handle_answer(Err(&changed));
     }
-    assert_eq!(ended(next), (0, FailureClass::Conflict), "not forever");
+    let PlanAction::Done(outcome) = next else {
+        panic!("not forever");
+    };
+    let (_, failure) = outcome.failed.unwrap();
+    assert_eq!(failure.class, FailureClass::NotKept);
+    assert!(failure.message.contains("each of 4 copies"), "{failure}");
 }
 
 #[test]
