@@ -116,7 +116,22 @@ fn a_deleted_pod_is_kept_and_restored() {
     let said = String::from_utf8(output.stdout).unwrap();
     assert!(said.contains("No cluster was asked"), "{said}");
 
-    let report = cluster.report(&name, &["--apply"]);
+    // A pod that had ended runs again only if that is wanted.
+    let phase = text(gone, "/status/phase");
+    let had_ended = matches!(&*phase, "Succeeded" | "Failed");
+    if had_ended {
+        let output = cluster.restore(&name, &["--apply"], &cluster.kubeconfig);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(error.contains("--run-again creates"), "{error}");
+        assert!(cluster.pod(&name).is_none(), "it is not created");
+    }
+    let apply: &[&str] = if had_ended {
+        &["--apply", "--run-again"]
+    } else {
+        &["--apply"]
+    };
+    let report = cluster.report(&name, apply);
     assert_eq!(report["result"], "created");
     let restored = cluster.pod(&name).expect("it was created");
     let new_uid = text(&restored, "/metadata/uid");
@@ -127,7 +142,7 @@ fn a_deleted_pod_is_kept_and_restored() {
     assert!(restored["spec"].get("nodeName").is_none(), "{restored:#}");
 
     // The name is taken now.
-    let output = cluster.restore(&name, &["--apply"], &cluster.kubeconfig);
+    let output = cluster.restore(&name, apply, &cluster.kubeconfig);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(

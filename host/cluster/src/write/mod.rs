@@ -93,10 +93,13 @@ impl Writer {
                     turn = self.api.turn(turn) => execution.handle_turn(turn),
                 },
                 // A plan without requests had no turn to wait for.
-                PlanAction::CheckTerm => match withdrawal.has_ended() {
-                    true => execution.withdraw(),
-                    false => execution.handle_term(clock.instant(), term.holds()),
-                },
+                PlanAction::CheckTerm => {
+                    if withdrawal.has_ended() {
+                        execution.withdraw()
+                    } else {
+                        execution.handle_term(clock.instant(), term.holds())
+                    }
+                }
                 PlanAction::Send(request) => {
                     let call = execution.call(&request);
                     let can_be_withdrawn = execution.can_be_withdrawn();
