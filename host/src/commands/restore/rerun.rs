@@ -18,26 +18,38 @@ impl Rerun {
     pub(super) fn of(kept: &Value) -> Option<Self> {
         let of = |pointer| text_at(kept, pointer);
         match (of("/apiVersion"), of("/kind")) {
-            ("v1", "Pod") => Self::of_pod(of("/status/phase")),
+            ("v1", "Pod") => Self::of_pod(kept),
             ("batch/v1", "Job") => Some(Self::of_job(kept)),
             _ => None,
         }
     }
 
-    fn of_pod(phase: &str) -> Option<Self> {
-        matches!(phase, "Succeeded" | "Failed").then(|| Self {
-            note: format!("runs again: the pod had ended ({phase}): its containers start anew"),
-            had_ended: true,
+    /// A disruption, such as that by pod garbage collection, sets the phase of a pod that had not
+    /// ended by itself.
+    fn of_pod(kept: &Value) -> Option<Self> {
+        let phase = text_at(kept, "/status/phase");
+        if !matches!(phase, "Succeeded" | "Failed") {
+            return None;
+        }
+        let disruption = condition(kept, &["DisruptionTarget"]).filter(|_| phase == "Failed");
+        Some(match disruption {
+            Some(disruption) => Self {
+                note: format!(
+                    "runs again: the pod had failed in a disruption ({}): its containers start \
+                     anew",
+                    text_at(disruption, "/reason")
+                ),
+                had_ended: false,
+            },
+            None => Self {
+                note: format!("runs again: the pod had ended ({phase}): its containers start anew"),
+                had_ended: true,
+            },
         })
     }
 
     fn of_job(kept: &Value) -> Self {
-        let conditions = part(kept, "/status/conditions").as_array();
-        let mut ended = conditions.into_iter().flatten().filter(|one| {
-            let is_end = matches!(text_at(one, "/type"), "Complete" | "Failed");
-            is_end && text_at(one, "/status") == "True"
-        });
-        match ended.next() {
+        match condition(kept, &["Complete", "Failed"]) {
             Some(end) => Self {
                 note: format!(
                     "runs again: the Job had ended ({}): its pods run from the start",
@@ -53,6 +65,14 @@ impl Rerun {
             },
         }
     }
+}
+
+/// The first condition of one of these types that is True.
+fn condition<'v>(object: &'v Value, types: &[&str]) -> Option<&'v Value> {
+    let conditions = part(object, "/status/conditions").as_array()?;
+    conditions
+        .iter()
+        .find(|one| types.contains(&text_at(one, "/type")) && text_at(one, "/status") == "True")
 }
 
 #[cfg(test)]
@@ -73,6 +93,15 @@ mod tests {
         assert_eq!(ended(&pod("Failed")), Some(true));
         assert_eq!(ended(&pod("Running")), None);
         assert_eq!(ended(&pod("")), None);
+        let disrupted = |phase: &str| {
+            let reason = "DeletionByPodGC";
+            let condition = json!({"type": "DisruptionTarget", "status": "True", "reason": reason});
+            let mut pod = pod(phase);
+            pod["status"]["conditions"] = json!([condition]);
+            pod
+        };
+        assert_eq!(ended(&disrupted("Failed")), Some(false), "not by itself");
+        assert_eq!(ended(&disrupted("Succeeded")), Some(true));
         let job = |conditions: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "status": {"conditions": conditions}});
         let condition = |type_: &str, status: &str| json!([{"type": type_, "status": status}]);
         assert_eq!(ended(&job(condition("Complete", "True"))), Some(true));
