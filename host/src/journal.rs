@@ -84,6 +84,14 @@ impl Journal {
             let (path, bytes) = (cut.path.display(), cut.bytes);
             tracing::info!(%path, bytes, "the journal's last segment has a torn tail: cut");
         }
+        if recovery.unreadable_held > 0 {
+            let (path, lines) = (settings.directory.join("held"), recovery.unreadable_held);
+            tracing::warn!(
+                path = %path.display(), lines,
+                "the list of segments with kept objects has lines that cannot be read: copies for \
+                 spec.undo may be removed before their time, by --journal-max-age"
+            );
+        }
         Ok(Self {
             writer,
             sync: settings.sync,

@@ -184,8 +184,19 @@ impl Api {
     pub(crate) async fn execute(
         &self,
         request: &Request,
+        call: Call<Permit, Bytes>,
+        term: &Term,
+    ) -> Result<Bytes, RequestError> {
+        self.execute_while(request, call, term, || true).await
+    }
+
+    /// The same, unless `may_send` is false when the request has its turn.
+    pub(crate) async fn execute_while(
+        &self,
+        request: &Request,
         mut call: Call<Permit, Bytes>,
         term: &Term,
+        mut may_send: impl FnMut() -> bool,
     ) -> Result<Bytes, RequestError> {
         let mut asked = self.clock.instant();
         let mut next = call.proceed();
@@ -195,7 +206,7 @@ impl Api {
                     asked = self.clock.instant();
                     call.handle_turn(self.turn(turn).await)
                 }
-                CallAction::CheckTerm => call.handle_term(term.holds()),
+                CallAction::CheckTerm => call.handle_term(term.holds() && may_send()),
                 CallAction::Send => {
                     call.handle_answer(self.exchange_journaled(request, term, asked).await)
                 }

@@ -11,6 +11,7 @@ use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
+use crate::undo::IdleKinds;
 
 /// The observation of a controller.
 #[derive(Clone, Debug)]
@@ -36,6 +37,8 @@ pub struct Observation {
     pub refused: Option<String>,
     /// Why deletions are deferred: their targets cannot be kept for undo.
     pub deferred_deletions: Option<String>,
+    /// The kinds of its undo that keep nothing; none without undo, and until that is known.
+    pub idle_undo_kinds: Option<IdleKinds>,
     /// How many of its requests the API server has refused as forbidden.
     pub forbidden: u64,
     /// The comparison with the cluster; none if the controller is not compared.

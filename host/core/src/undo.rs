@@ -12,6 +12,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::manifest::{Manifest, Permission};
+use crate::mapping::Mapping;
 use crate::object::{ApiResource, ObjectRef};
 
 /// A rule's name for everything.
@@ -43,6 +44,15 @@ pub struct UndoRules {
     pub kinds: Vec<UndoKind>,
     /// How long a kept object stays in the journal at least.
     pub keep_for: Duration,
+}
+
+/// The kinds of the rules that keep nothing, such as `pod` instead of `pods`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IdleKinds {
+    /// Those that the API server does not serve, as `deployments.apps`.
+    pub not_served: Vec<String>,
+    /// Those that no revision of the controller may delete.
+    pub not_deleted: Vec<String>,
 }
 
 /// An object that was read before its deletion.
@@ -79,6 +89,25 @@ pub enum NotKept {
     /// The disk did not answer in time.
     #[error("the journal's disk did not write it within {} s", .0.as_secs())]
     Silent(Duration),
+    /// Too many copies wait for the disk already.
+    #[error(
+        "copies of {} MiB wait for the journal's disk, which does not keep up: the deletion is \
+         retried later; a faster disk for --journal helps",
+        .waiting >> 20
+    )]
+    Behind {
+        /// The most bytes of copies that may wait.
+        waiting: usize,
+    },
+    /// The object has changed after each copy, before it could be deleted.
+    #[error(
+        "it has changed after each of {copies} copies, and only what was kept is deleted: see \
+         who writes to it so often, or remove the kind from spec.undo.kinds"
+    )]
+    Changes {
+        /// How many copies were made in a row.
+        copies: u32,
+    },
     /// The object is larger than an entry of the journal.
     #[error(
         "it has {bytes} bytes of JSON, and the journal keeps at most {MOST_KEPT_BYTES}: remove the \
@@ -99,6 +128,14 @@ impl UndoKind {
         fits(&self.group, group)
             && fits(&self.resource, resource)
             && (!is_secrets || self.resource == SECRETS)
+    }
+
+    /// `deployments.apps`, or `pods` for the core group.
+    fn text(&self) -> String {
+        match self.group.as_str() {
+            "" => self.resource.clone(),
+            group => format!("{}.{group}", self.resource),
+        }
     }
 
     /// What it and a permission of a guest name both; `*` for all.
@@ -129,6 +166,24 @@ impl UndoRules {
     pub fn keeps(&self, resource: &ApiResource) -> bool {
         let (group, plural) = (&resource.group, &resource.plural);
         self.kinds.iter().any(|kind| kind.names(group, plural))
+    }
+
+    /// The kinds that keep nothing: of a resource that is not served, or that no guest of these
+    /// manifests deletes.
+    #[must_use]
+    pub fn idle(&self, mapping: &Mapping, manifests: &[&Manifest]) -> IdleKinds {
+        let mut idle = IdleKinds::default();
+        for kind in &self.kinds {
+            let mut served = mapping.iter().map(|served| &served.resource);
+            let permissions = manifests.iter().flat_map(|one| &one.permissions);
+            let mut deleted = permissions.filter_map(deletes);
+            if !served.any(|it| kind.names(&it.group, &it.plural)) {
+                idle.not_served.push(kind.text());
+            } else if !deleted.any(|(group, resource)| kind.common(group, resource).is_some()) {
+                idle.not_deleted.push(kind.text());
+            }
+        }
+        idle
     }
 
     /// The groups and resources that the host has to `get` for a guest of this manifest: those
@@ -200,6 +255,38 @@ mod tests {
         assert!(rules(&[("", "secrets")]).keeps(&of("", "secrets")));
         assert!(!rules(&[("", "pods")]).keeps(&of("metrics.k8s.io", "pods")));
         assert!(!UndoRules::default().keeps(&of("", "pods")));
+    }
+
+    #[test]
+    fn a_kind_that_is_not_served_or_never_deleted_keeps_nothing_and_is_named() {
+        let served = |group: &str, plural: &str, kind: &str| crate::mapping::ServedResource {
+            resource: ApiResource::new(group, "v1", plural),
+            kind: kind.into(),
+            namespaced: true,
+            verbs: vec!["delete".into()],
+            preferred: true,
+        };
+        let mapping = Mapping::new([
+            served("", "pods", "Pod"),
+            served("", "secrets", "Secret"),
+            served("apps", "deployments", "Deployment"),
+        ]);
+        let podgc = manifest(&[("delete", "", "pods")]);
+        let all = manifest(&[("delete", "*", "*")]);
+        let idle = |kinds: &[(&str, &str)], manifest: &Manifest| {
+            let IdleKinds {
+                not_served,
+                not_deleted,
+            } = rules(kinds).idle(&mapping, &[manifest]);
+            (not_served.join(" "), not_deleted.join(" "))
+        };
+        let pair = |one: &str, other: &str| (one.to_owned(), other.to_owned());
+        let kinds = [("", "pod"), ("", "pods"), ("apps", "deployments")];
+        assert_eq!(idle(&kinds, &podgc), pair("pod", "deployments.apps"));
+        assert_eq!(idle(&[("*", "*"), ("apps", "*")], &all), pair("", ""));
+        assert_eq!(idle(&[("batch", "*")], &all), pair("*.batch", ""));
+        assert_eq!(idle(&[("", "secrets")], &all), pair("", ""));
+        assert_eq!(idle(&[("", "secrets")], &podgc), pair("", "secrets"));
     }
 
     #[test]

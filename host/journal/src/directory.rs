@@ -76,6 +76,7 @@ pub(crate) struct Directory {
     next_sequence: u64,
     removed: u64,
     held: HeldSegments,
+    unreadable_held: usize,
     removed_held: u64,
 }
 
@@ -86,7 +87,7 @@ impl Directory {
         let lock = lock(path)?;
         let segments = VecDeque::from(list(path)?);
         let last = segments.back().map_or(0, |last| last.sequence);
-        let mut held = HeldSegments::read(path)?;
+        let (mut held, unreadable_held) = HeldSegments::read(path)?;
         held.retain(|sequence| segments.iter().any(|one| one.sequence == sequence));
         let directory = Self {
             path: path.to_owned(),
@@ -95,6 +96,7 @@ impl Directory {
             next_sequence: last.saturating_add(1),
             removed: 0,
             held,
+            unreadable_held,
             removed_held: 0,
         };
         directory.refuse_other_versions()?;
@@ -128,6 +130,11 @@ impl Directory {
     /// How many segments were removed by age or size.
     pub(crate) fn removed(&self) -> u64 {
         self.removed
+    }
+
+    /// How many lines of the list of held segments could not be read.
+    pub(crate) fn unreadable_held(&self) -> usize {
+        self.unreadable_held
     }
 
     /// How many segments were removed by size that were held for longer.

@@ -24,20 +24,25 @@ const SLACK: i64 = 3_600_000_000;
 pub(crate) struct HeldSegments(BTreeMap<u64, i64>);
 
 impl HeldSegments {
-    /// Reads the file of a directory. Lines that are none count for nothing.
-    pub(crate) fn read(directory: &Path) -> Result<Self, Error> {
+    /// Reads the file of a directory, and returns how many of its lines hold nothing, because they
+    /// cannot be read. A file that is no text counts for one.
+    pub(crate) fn read(directory: &Path) -> Result<(Self, usize), Error> {
         let path = directory.join(NAME);
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => String::new(),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                return Ok((Self::default(), 1));
+            }
             Err(source) => return Err(Error::io("read", &path, source)),
         };
         let lines = text.lines().filter_map(|line| {
             let (sequence, until) = line.split_once(' ')?;
             Some((sequence.parse().ok()?, until.parse().ok()?))
         });
-        Ok(Self(lines.collect()))
+        let held: Vec<(u64, i64)> = lines.collect();
+        let unreadable = text.lines().count() - held.len();
+        Ok((Self(held.into_iter().collect()), unreadable))
     }
 
     /// Whether a segment is held at this time.

@@ -58,6 +58,9 @@ pub struct Recovery {
     pub cut: Option<Cut>,
     /// The segments that were too old or too much.
     pub removed: Vec<PathBuf>,
+    /// How many lines of the file `held` could not be read: their segments are held no longer,
+    /// and may be removed by age ([`Writer::hold`]).
+    pub unreadable_held: usize,
 }
 
 /// What a writer has done since it was opened, and the size of its directory.
@@ -167,7 +170,12 @@ impl<S: Storage> Writer<S> {
         };
         let cut = writer.directory.cut_tail(&mut writer.storage)?;
         let removed = writer.remove_old(now)?;
-        Ok((writer, Recovery { cut, removed }))
+        let recovery = Recovery {
+            cut,
+            removed,
+            unreadable_held: writer.directory.unreadable_held(),
+        };
+        Ok((writer, recovery))
     }
 
     /// Whether the caller should start a segment before it appends: there is none, or the open

@@ -32,6 +32,10 @@ pub struct RestoreArguments {
     /// run), if it can be reached.
     #[arg(long)]
     pub apply: bool,
+    /// With --apply: also creates a pod or a Job that had ended, and whose containers run
+    /// again
+    #[arg(long, requires = "apply")]
+    pub run_again: bool,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: RestoreFormat,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use davit_core::journal::{JournalItem, Record};
 use davit_core::undo::NotKept;
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 
 /// What the thread gets.
 pub(super) enum Delivery {
@@ -25,6 +25,8 @@ pub(super) struct Batch {
 pub(super) struct Keep {
     pub(super) record: Record,
     pub(super) stays_for: Duration,
+    /// Its bytes of those that may wait, until it is dropped.
+    pub(super) room: OwnedSemaphorePermit,
     /// Answered once the disk has the entry.
     pub(super) answer: oneshot::Sender<Result<(), NotKept>>,
 }

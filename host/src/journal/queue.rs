@@ -109,7 +109,7 @@ impl JournalQueue {
 
     /// Keeps objects before they are deleted.
     pub(crate) fn keeper(&self) -> ObjectKeeper {
-        ObjectKeeper(self.deliveries.clone())
+        ObjectKeeper::new(self.deliveries.clone(), self.metrics.clone())
     }
 
     /// Nothing is recorded until the thread says otherwise.

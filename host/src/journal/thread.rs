@@ -158,6 +158,7 @@ impl Recording {
     fn keep(&mut self, keep: Keep) {
         if keep.answer.is_closed() {
             // The plan waits no longer: its copy would only delay those of others.
+            self.metrics.dropped(1);
             return;
         }
         let result = if self.open_since.is_some() {
@@ -165,6 +166,8 @@ impl Recording {
         } else {
             Err(NotKept::Stopped)
         };
+        // The writer has the object now.
+        drop(keep.room);
         match result {
             Ok(()) => self.unanswered.push(keep.answer),
             Err(why) => {

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -60,8 +61,9 @@ impl Writer {
     }
 
     /// Waits for the turn of a plan and executes its steps in order, until one fails or the
-    /// term is over. The plan does not start once `withdrawal` has ended. An event names the
-    /// decision; without one, events are not recorded. It is only queued, and never fails.
+    /// term is over. The plan does not start once `withdrawal` has ended, and deletes nothing
+    /// that has to be kept before. An event names the decision; without one, events are not
+    /// recorded. It is only queued, and never fails.
     ///
     /// Returns how long the plan took, without the wait for its turn.
     pub async fn execute(
@@ -76,7 +78,10 @@ impl Writer {
         let (clock, sender) = (self.api.clock(), self.api.sender().clone());
         let mut execution = PlanExecution::new(Arc::clone(plan), Arc::clone(mapping), sender);
         execution = execution.with_undo(self.undo.clone());
-        tokio::pin!(withdrawal);
+        let mut withdrawal = Withdrawal {
+            ended: pin!(withdrawal),
+            has_ended: false,
+        };
         let mut next = execution.proceed();
         loop {
             next = match next {
@@ -84,17 +89,26 @@ impl Writer {
                     // In this order: a plan that is withdrawn at the moment of its turn does
                     // not start.
                     biased;
-                    () = &mut withdrawal => execution.withdraw(),
+                    () = withdrawal.end() => execution.withdraw(),
                     turn = self.api.turn(turn) => execution.handle_turn(turn),
                 },
                 // A plan without requests had no turn to wait for.
-                PlanAction::CheckTerm => match (&mut withdrawal).now_or_never() {
-                    Some(()) => execution.withdraw(),
-                    None => execution.handle_term(clock.instant(), term.holds()),
-                },
+                PlanAction::CheckTerm => {
+                    if withdrawal.has_ended() {
+                        execution.withdraw()
+                    } else {
+                        execution.handle_term(clock.instant(), term.holds())
+                    }
+                }
                 PlanAction::Send(request) => {
-                    let call = self.api.execute(&request, execution.call(&request), term);
+                    let call = execution.call(&request);
+                    let can_be_withdrawn = execution.can_be_withdrawn();
+                    let may_send = || !(can_be_withdrawn && withdrawal.has_ended());
+                    let call = self.api.execute_while(&request, call, term, may_send);
                     let answer = term.send(call).await;
+                    if withdrawal.has_ended() {
+                        execution.note_withdrawal();
+                    }
                     execution.handle_answer(answer.as_deref())
                 }
                 PlanAction::Record(event) => {
@@ -103,10 +117,12 @@ impl Writer {
                     }
                     execution.proceed()
                 }
-                PlanAction::Keep(object) => {
-                    let kept = keeper.keep(*object).await;
-                    execution.handle_kept(kept)
-                }
+                PlanAction::Keep(object) => tokio::select! {
+                    // In this order: nothing is deleted after the withdrawal.
+                    biased;
+                    () = withdrawal.end() => execution.withdraw(),
+                    kept = keeper.keep(*object) => execution.handle_kept(kept),
+                },
                 PlanAction::EndTurn(permit) => {
                     drop(permit);
                     execution.proceed()
@@ -114,5 +130,24 @@ impl Writer {
                 PlanAction::Done(outcome) => return (outcome, execution.took(clock.instant())),
             };
         }
+    }
+}
+
+/// The end of a future that withdraws a plan. Unlike the future, it can be asked again.
+struct Withdrawal<'f, F> {
+    ended: Pin<&'f mut F>,
+    has_ended: bool,
+}
+
+impl<F: Future<Output = ()>> Withdrawal<'_, F> {
+    async fn end(&mut self) {
+        if !self.has_ended {
+            self.ended.as_mut().await;
+            self.has_ended = true;
+        }
+    }
+
+    fn has_ended(&mut self) -> bool {
+        self.end().now_or_never().is_some()
     }
 }

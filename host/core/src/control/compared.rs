@@ -133,6 +133,7 @@ mod tests {
             tripped: vec![],
             recent: None,
             deferred_deletions: None,
+            idle_undo_kinds: None,
             refused: None,
             forbidden: 0,
             cluster: Some(ClusterObservation {

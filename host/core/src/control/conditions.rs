@@ -12,6 +12,7 @@ mod load;
 mod rollout;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 pub(super) use self::authorized::{Authorization, MissingAuthorization, say_allowed};
 use self::finding::{Effort, Finding};
@@ -25,6 +26,7 @@ use super::text::shortened;
 use crate::api::{ControllerStatus, HostStatus, ModeConfig, SpecError};
 use crate::observation::PendingResource;
 use crate::rollout::progress::StepWait;
+use crate::undo::IdleKinds;
 
 pub(super) const INVALID_SPEC: &str = "InvalidSpec";
 
@@ -65,6 +67,8 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) refused: Option<&'a str>,
     /// Why deletions are deferred: their targets cannot be kept for undo.
     pub(super) deferred_deletions: Option<&'a str>,
+    /// The kinds of undo that keep nothing; none without undo, and until that is known.
+    pub(super) idle_undo_kinds: Option<&'a IdleKinds>,
     /// Another host that writes the same status.
     pub(super) other_host: Option<&'a HostStatus>,
     /// Whether this replica holds the controller's lease; if not, there are no leases.
@@ -184,6 +188,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
     conditions.push(progressing(inputs));
     conditions.push(degraded(inputs, &findings));
     conditions.extend(inputs.journal.map(recording));
+    conditions.extend(inputs.idle_undo_kinds.map(undo::condition));
     conditions.extend(effort(&findings));
     let summary = findings.first().map(|first| first.summary.as_str());
     Description {

@@ -56,6 +56,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         circuit_open,
         refused,
         deferred_deletions,
+        idle_undo_kinds,
         candidate,
         tripped,
         recent,
@@ -71,6 +72,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *circuit_open == now.circuit_open
         && *refused == now.refused
         && *deferred_deletions == now.deferred_deletions
+        && *idle_undo_kinds == now.idle_undo_kinds
         && *tripped == now.tripped
         && *recent == now.recent
         && *forbidden == now.forbidden

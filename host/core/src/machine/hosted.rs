@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::compared::ComparedController;
+use super::undo::DeferredDeletions;
 use crate::account::Account;
 use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};
@@ -20,9 +21,6 @@ const NOT_PERMITTED: &str = "is forbidden: User ";
 /// How long a refused request counts: it is retried after thirty seconds, a controller's
 /// items one after the other.
 const REFUSED_FOR: Duration = Duration::from_mins(2);
-/// How long a deletion that was deferred counts, unless a later one succeeds: longer than the
-/// longest back-off of a queue.
-const DEFERRED_FOR: Duration = Duration::from_mins(20);
 
 /// One controller.
 #[derive(Debug)]
@@ -48,8 +46,8 @@ pub(super) struct HostedController<G> {
     pub(super) compared: Option<ComparedController>,
     /// How many requests of the account the API server has refused as forbidden.
     pub(super) forbidden: u64,
-    /// The failure of the last deletion that was deferred, and its time.
-    deferred_deletions: Option<(String, Instant)>,
+    /// The deletions that are deferred.
+    pub(super) deferred_deletions: DeferredDeletions,
     /// The first of them that the stable revision made and that is still refused, and when
     /// one was refused last.
     refusal: Option<(String, Instant)>,
@@ -78,7 +76,7 @@ impl<G> Default for HostedController<G> {
             account: None,
             compared: None,
             forbidden: 0,
-            deferred_deletions: None,
+            deferred_deletions: DeferredDeletions::default(),
             refusal: None,
         }
     }
@@ -113,22 +111,6 @@ impl<G: Clone> HostedController<G> {
     pub(super) fn refusal(&self, now: Instant) -> Option<&str> {
         let (message, last) = self.refusal.as_ref()?;
         (now.since(*last) < REFUSED_FOR).then_some(message)
-    }
-
-    /// A deletion was deferred.
-    pub(super) fn note_deferred_deletions(&mut self, message: String, now: Instant) {
-        self.deferred_deletions = Some((message, now));
-    }
-
-    /// Deletions are kept again.
-    pub(super) fn end_deferred_deletions(&mut self) {
-        self.deferred_deletions = None;
-    }
-
-    /// The failure of the last deletion, if it was deferred.
-    pub(super) fn deferred_deletions(&self, now: Instant) -> Option<&str> {
-        let (message, at) = self.deferred_deletions.as_ref()?;
-        (now.since(*at) < DEFERRED_FOR).then_some(message)
     }
 
     /// The watches of these revisions and of the comparison, each with its view.

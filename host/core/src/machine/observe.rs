@@ -28,6 +28,7 @@ impl<G: Clone> Machine<G> {
                 complete: controller.is_some_and(|one| one.stable().is_complete()),
                 circuit_open: controller.and_then(|one| circuit_open(one.stable())),
                 deferred_deletions: self.deferred_deletions(hosted, now.instant),
+                idle_undo_kinds: self.idle_undo_kinds(hosted),
                 refused: hosted.refusal(now.instant).map(ToOwned::to_owned),
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),

@@ -113,6 +113,16 @@ impl RequestError {
         }
     }
 
+    /// Whether the request certainly did not reach the server.
+    #[must_use]
+    pub fn is_unsent(&self) -> bool {
+        match self {
+            Self::Refused(_) => false,
+            Self::NoAnswer(reason) => reason.unsent,
+            Self::Paused(_) => true,
+        }
+    }
+
     /// What the end of a request shows about the server's load.
     #[must_use]
     pub fn ended<T>(sent: &Result<T, Self>) -> LoadSignal {

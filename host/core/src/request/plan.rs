@@ -40,6 +40,8 @@ pub struct PlanExecution<P> {
     kept: Option<String>,
     /// How often the step's target was read and kept.
     times_kept: u32,
+    /// Whether the plans of the controller were withdrawn after this one had started.
+    is_withdrawn: bool,
     state: State,
     /// The permit of the turn, until the first request uses it.
     course: Course<P>,
@@ -111,6 +113,15 @@ pub fn withdrawn(plan: &Plan) -> Outcome {
     }
 }
 
+/// The failure of a plan that was withdrawn before the deletion of a target that is kept.
+fn not_deleted(plan: &Plan) -> Failure {
+    let message = format!(
+        "{}: not deleted, since the controller was changed while spec.undo kept the object",
+        plan.target
+    );
+    Failure::new(FailureClass::Conflict, message)
+}
+
 /// The outcome of a plan whose execution broke off, after an unknown number of steps: its
 /// item is decided again, as after a request without an answer.
 #[must_use]
@@ -158,6 +169,7 @@ impl<P> PlanExecution<P> {
             undo: None,
             kept: None,
             times_kept: 0,
+            is_withdrawn: false,
             state: turn.map_or(State::Granted, State::Waiting),
             course: Course::new(Urgency::Finish),
             started: None,
@@ -263,12 +275,40 @@ impl<P> PlanExecution<P> {
         self.proceed()
     }
 
-    /// Withdraws the plan, unless it has started.
+    /// Withdraws the plan, unless it has started. A plan that waits for the copy of its target
+    /// ends too: nothing is deleted after that. While a request is under way, call
+    /// [`Self::note_withdrawal`].
     pub fn withdraw(&mut self) -> PlanAction<P> {
-        if matches!(self.state, State::Waiting(_) | State::Granted) {
-            self.end(withdrawn(&self.plan));
+        match self.state {
+            State::Waiting(_) | State::Granted => self.end(withdrawn(&self.plan)),
+            State::Keeping(_) => {
+                self.state = State::Started(None);
+                self.fail(Some(not_deleted(&self.plan)));
+            }
+            State::Started(_) | State::Over => {}
         }
+        self.note_withdrawal();
         self.proceed()
+    }
+
+    /// The plan is withdrawn while a request is under way. What has to be kept before it is
+    /// deleted is not deleted any more: the copy may take long.
+    pub fn note_withdrawal(&mut self) {
+        self.is_withdrawn = true;
+    }
+
+    /// Whether the request under way is left out if the plan is withdrawn before it is sent:
+    /// it belongs to the deletion of a target that is kept.
+    #[must_use]
+    pub fn can_be_withdrawn(&self) -> bool {
+        let step = self.plan.steps.get(self.position);
+        matches!(step, Some(Step::Delete(_) | Step::Evict(_))) && self.keeps_target()
+    }
+
+    /// Whether a request under way may be sent, as far as the plan was not withdrawn.
+    #[must_use]
+    pub fn may_send(&self) -> bool {
+        !(self.is_withdrawn && self.can_be_withdrawn())
     }
 
     /// A call for the request that [`Self::proceed`] returned. The first one needs no
@@ -303,12 +343,18 @@ impl<P> PlanExecution<P> {
             State::Started(stage) => stage.take(),
             _ => None,
         };
+        let is_unsent = matches!(answer, Err(error) if error.is_unsent());
+        if !self.may_send() && (is_unsent || matches!(stage, Some(Stage::Keep))) {
+            self.fail(Some(not_deleted(&self.plan)));
+            return self.proceed();
+        }
         let next = stage.zip(self.step());
         let next = next.map(|(stage, context)| context.handle(stage, answer));
         if self.is_to_keep_again(next.as_ref()) {
             self.kept = None;
             return self.proceed();
         }
+        let next = next.map(|next| self.name_endless_change(next));
         match next.and_then(|next| self.advance(next)) {
             Some(next) => next,
             None => self.proceed(),
@@ -342,12 +388,32 @@ impl<P> PlanExecution<P> {
         is_conflict && self.kept.is_some() && self.times_kept < MOST_KEPT && !names_version()
     }
 
+    /// A target that has changed after each copy could not be kept: that is no ordinary conflict.
+    fn name_endless_change(&self, next: StepAction) -> StepAction {
+        let names_version = |context: StepContext<'_>| !context.wanted_version().is_empty();
+        match (&next, self.step()) {
+            (StepAction::Done(Err(failure)), Some(context))
+                if failure.class == FailureClass::Conflict
+                    && self.kept.is_some()
+                    && self.times_kept >= MOST_KEPT
+                    && !names_version(context) =>
+            {
+                let copies = self.times_kept;
+                StepAction::Done(Err(context.not_kept(&NotKept::Changes { copies })))
+            }
+            _ => next,
+        }
+    }
+
     fn end(&mut self, outcome: Outcome) {
         self.outcome = outcome;
         self.state = State::Over;
     }
 
     fn next_step(&mut self) -> PlanAction<P> {
+        if !self.may_send() {
+            self.fail(Some(not_deleted(&self.plan)));
+        }
         while let Some(context) = self.step() {
             if let Step::Event(event) = context.step {
                 let event = event.clone();

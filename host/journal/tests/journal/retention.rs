@@ -190,9 +190,17 @@ fn a_segment_that_is_held_is_removed_by_size_and_counted() {
 }
 
 #[test]
-fn a_damaged_list_of_held_segments_holds_nothing() {
+fn a_damaged_list_of_held_segments_holds_nothing_and_is_reported() {
     let directory = directory();
-    std::fs::write(directory.path().join("held"), b"1\n2 x\n\xff\n").unwrap();
+    let held = directory.path().join("held");
+    let lines = |content: &[u8]| {
+        std::fs::write(&held, content).unwrap();
+        let opened = davit_journal::Writer::open(directory.path(), small(), START).unwrap();
+        opened.1.unreadable_held
+    };
+    assert_eq!(lines(b"1 5\n2 7\n"), 0);
+    assert_eq!(lines(b"1\n2 x\n3 9\n"), 2);
+    assert_eq!(lines(b"1 5\n\xff\n"), 1, "no text");
     let mut writer = open(directory.path(), small());
     start(&mut writer, START, 1);
     writer.hold(START + HOUR).unwrap();

@@ -57,8 +57,15 @@ impl Link<'_> {
         }
     }
 
-    /// Withdraws the plans of a controller that have not started.
+    /// Withdraws the plans of a controller that have not started. The others delete nothing
+    /// more that has to be kept before.
     pub(super) fn withdraw(&mut self, controller: ControllerId) {
+        let executions = self.client.executions.values_mut();
+        for execution in executions.filter(|one| one.id.controller == controller) {
+            if !execution.steps.is_waiting() {
+                execution.steps.note_withdrawal();
+            }
+        }
         let waiting = self.client.executions.iter().filter(|(_, execution)| {
             execution.id.controller == controller && execution.steps.is_waiting()
         });
@@ -88,13 +95,14 @@ impl Link<'_> {
         }
     }
 
-    /// Whether a request may be sent now: not that of a plan after the term.
+    /// Whether a request may be sent now: not that of a plan after the term, nor a deletion of
+    /// what was kept after the withdrawal.
     pub(super) fn may_send(&self, caller: Caller) -> bool {
         let Caller::Execution(id) = caller else {
             return true;
         };
         let execution = self.client.executions.get(&id);
-        execution.is_none_or(|one| self.is_in_term(one.controller()))
+        execution.is_none_or(|one| self.is_in_term(one.controller()) && one.steps.may_send())
     }
 
     pub(super) fn execution_answered(

@@ -6,17 +6,15 @@ use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::mapping::{Discovery, ServedResource};
 use davit_core::object::{ApiResource, ObjectRef};
-use davit_core::request::{path, with_query};
+use davit_core::request::path;
 use hyper::Request;
 use kube::Client;
 use serde_json::Value;
 
 use super::object::{Owner, Restorable};
+use super::volumes::Claim;
 use crate::commands::print::{part, text_at};
 use crate::resource::describe;
-
-/// Who creates the object, in its managed fields.
-const MANAGER: &str = "davit-restore";
 
 /// A cluster, with the resources that it serves.
 pub(super) struct Cluster {
@@ -24,16 +22,16 @@ pub(super) struct Cluster {
     discovery: Discovery,
 }
 
-/// Whether an object is created.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Creation {
-    /// The API server checks the object, and stores nothing.
-    DryRun,
-    /// The object is created.
-    Apply,
-}
-
 impl Cluster {
+    #[cfg(test)]
+    pub(super) const fn new(client: Client, discovery: Discovery) -> Self {
+        Self { client, discovery }
+    }
+
+    pub(super) const fn client(&self) -> &Client {
+        &self.client
+    }
+
     pub(super) async fn discover(client: Client) -> Result<Self> {
         let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
         let discovery = discover(&api).await;
@@ -43,9 +41,9 @@ impl Cluster {
         })
     }
 
-    /// Fails if the name is taken.
-    pub(super) async fn check_free(&self, target: &ObjectRef) -> Result<()> {
-        let served = self.served(&target.api_version, &target.kind)?;
+    /// Fails if the name is taken, or the resource is not the one of the journal.
+    pub(super) async fn check_free(&self, target: &ObjectRef, kept: &ApiResource) -> Result<()> {
+        let served = self.served_like(target, kept)?;
         let found = self.get(&served.resource, &target.namespace, &target.name);
         let Some(found) = found.await.with_context(|| format!("get {target}"))? else {
             return Ok(());
@@ -63,7 +61,8 @@ impl Cluster {
         bail!("{target} ({uid}) exists: it was not deleted");
     }
 
-    /// Leaves out what does not exist any more: owners and the node of a pod.
+    /// Leaves out what does not exist any more: owners, the node of a pod, and the claim of a
+    /// volume.
     pub(super) async fn check_references(
         &self,
         restorable: &mut Restorable,
@@ -89,23 +88,20 @@ impl Cluster {
                 restorable.drop_node();
             }
         }
+        if let Some(claim) = restorable.claim.clone() {
+            let claims = ApiResource::new("", "v1", "persistentvolumeclaims");
+            let found = self.get(&claims, &claim.namespace, &claim.name).await;
+            let found = found.with_context(|| {
+                let Claim {
+                    namespace, name, ..
+                } = &claim;
+                format!("get v1 PersistentVolumeClaim {namespace}/{name}")
+            })?;
+            if found.is_some_and(|found| text_at(&found, "/metadata/uid") == claim.uid) {
+                restorable.bind_volume(&claim);
+            }
+        }
         Ok(())
-    }
-
-    /// Creates the object. Returns it as the API server answers.
-    pub(super) async fn create(&self, object: &Value, creation: Creation) -> Result<Value> {
-        let of = |pointer| text_at(object, pointer);
-        let served = self.served(of("/apiVersion"), of("/kind"))?;
-        let path = path(&served.resource, of("/metadata/namespace"), "", "");
-        let dry_run = match creation {
-            Creation::DryRun => "All",
-            Creation::Apply => "",
-        };
-        let path = with_query(path, &[("dryRun", dry_run), ("fieldManager", MANAGER)]);
-        let request = Request::post(path).header("content-type", "application/json");
-        let request = request.body(serde_json::to_vec(object)?)?;
-        let created = self.client.request::<Value>(request).await;
-        created.map_err(|error| anyhow!("the API server refuses the object: {}", describe(&error)))
     }
 
     /// Why an owner does not count; none if it lives.
@@ -132,6 +128,38 @@ impl Cluster {
         })
     }
 
+    /// The resource of an object, as discovery has it.
+    pub(super) fn served_as(&self, object: &Value) -> Result<&ServedResource> {
+        self.served(text_at(object, "/apiVersion"), text_at(object, "/kind"))
+    }
+
+    /// Fails unless discovery has the kind as the resource that the journal names: its files may
+    /// have been changed, and two resources may have one kind.
+    fn served_like(&self, target: &ObjectRef, kept: &ApiResource) -> Result<&ServedResource> {
+        let served = self.served(&target.api_version, &target.kind)?;
+        let resource = &served.resource;
+        if resource != kept {
+            bail!(
+                "the journal has {target} as {}, and the API server serves its kind as {}: nothing \
+                 is created in a resource that discovery does not confirm",
+                resource_text(kept),
+                resource_text(resource)
+            );
+        }
+        if served.namespaced == target.namespace.is_empty() {
+            let (is, has) = if served.namespaced {
+                ("in namespaces", "no namespace")
+            } else {
+                ("without namespaces", "a namespace")
+            };
+            bail!(
+                "the API server serves {} {is}, and {target} has {has} in the journal",
+                resource_text(resource)
+            );
+        }
+        Ok(served)
+    }
+
     fn served(&self, api_version: &str, kind: &str) -> Result<&ServedResource> {
         let served = self.discovery.mapping.by_kind(api_version, kind);
         served.ok_or_else(|| {
@@ -143,14 +171,15 @@ impl Cluster {
     }
 
     /// An object; none if it does not exist.
-    async fn get(
+    pub(super) async fn get(
         &self,
         resource: &ApiResource,
         namespace: &str,
         name: &str,
     ) -> Result<Option<Value>> {
-        if matches!(name, "" | "." | "..") || name.contains(['/', '%']) {
-            bail!("\"{name}\" is not a valid object name");
+        check_segment("object name", name)?;
+        if !namespace.is_empty() {
+            check_segment("namespace", namespace)?;
         }
         let request = Request::get(path(resource, namespace, name, "")).body(Vec::new())?;
         match self.client.request::<Value>(request).await {
@@ -161,6 +190,85 @@ impl Cluster {
     }
 }
 
+/// A part of a path that leads nowhere else.
+fn check_segment(what: &str, segment: &str) -> Result<()> {
+    if matches!(segment, "" | "." | "..") || segment.contains(['/', '%']) {
+        bail!("\"{segment}\" is not a valid {what}");
+    }
+    Ok(())
+}
+
+/// `deployments.apps/v1`
+fn resource_text(resource: &ApiResource) -> String {
+    let ApiResource {
+        group,
+        version,
+        plural,
+    } = resource;
+    match group.as_str() {
+        "" => format!("{plural}/{version}"),
+        group => format!("{plural}.{group}/{version}"),
+    }
+}
+
 fn is_being_deleted(object: &Value) -> bool {
     !part(object, "/metadata/deletionTimestamp").is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::commands::restore::testing::Server;
+
+    fn target(kind: &str, namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: "v1".to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: "u-1".to_owned(),
+        }
+    }
+
+    async fn refusal(target: &ObjectRef, group: &str, plural: &str) -> String {
+        let cluster = Server::new([]).cluster();
+        let kept = ApiResource::new(group, "v1", plural);
+        let checked = cluster.check_free(target, &kept).await;
+        checked.map_or_else(|error| format!("{error:#}"), |()| "free".to_owned())
+    }
+
+    #[tokio::test]
+    async fn an_object_is_created_only_in_the_resource_that_discovery_and_the_journal_have() {
+        let map = target("ConfigMap", "shop", "a");
+        assert_eq!(refusal(&map, "", "configmaps").await, "free");
+        for (group, plural) in [
+            ("", "secrets"),
+            ("", "../../apis/rbac.authorization.k8s.io/v1/clusterroles"),
+            ("apps", "configmaps"),
+        ] {
+            let said = refusal(&map, group, plural).await;
+            assert!(
+                said.contains(plural) && said.contains("configmaps/v1"),
+                "{said}"
+            );
+        }
+        let said = refusal(&target("Widget", "shop", "a"), "", "configmaps").await;
+        assert!(said.contains("does not serve v1 Widget"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn a_path_of_the_journal_leads_nowhere_else() {
+        let said = refusal(&target("ConfigMap", "..", "a"), "", "configmaps").await;
+        assert!(said.contains("\"..\" is not a valid namespace"), "{said}");
+        let said = refusal(&target("ConfigMap", "shop", "a/b"), "", "configmaps").await;
+        assert!(
+            said.contains("\"a/b\" is not a valid object name"),
+            "{said}"
+        );
+        let said = refusal(&target("ConfigMap", "", "a"), "", "configmaps").await;
+        assert!(said.contains("in namespaces"), "{said}");
+        let volume = target("PersistentVolume", "shop", "a");
+        let said = refusal(&volume, "", "persistentvolumes").await;
+        assert!(said.contains("without namespaces"), "{said}");
+    }
 }

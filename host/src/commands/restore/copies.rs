@@ -1,26 +1,42 @@
-//! The kept copies of an object, from a journal.
+//! The kept copies of an object, from a journal. Only their places are in memory: the objects
+//! may be large, and many.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::journal::{Entry, KeptEntry, decode};
 use davit_core::object::ObjectRef;
 use davit_journal::{Error, Query, Reader};
 use serde_json::Value;
 
-use crate::commands::print::text_at;
+use crate::commands::journal::time as time_text;
+use crate::commands::print::{part, text_at};
 use crate::commands::why::ObjectQuery;
 
-/// A kept copy.
+/// How many entries that cannot be read are named.
+const MOST_NAMED: usize = 10;
+
+/// A kept copy, without the object.
 #[derive(Debug)]
 pub(super) struct Copy {
     /// When it was kept, in microseconds since the Unix epoch.
     pub(super) time: i64,
+    /// Its entry, with an empty object.
     pub(super) kept: KeptEntry,
+    /// Whether the object was being deleted when it was kept.
+    pub(super) is_dying: bool,
+    /// The segment that has it.
+    segment: u64,
 }
 
-/// The copies of an object, the oldest first, and the first part that cannot be read.
+/// The copies of an object, the oldest first, and what cannot be read.
+#[derive(Debug, Default)]
 pub(super) struct Copies {
     pub(super) all: Vec<Copy>,
+    /// The first part of the journal that is damaged.
     pub(super) damage: Option<String>,
+    /// The first entries that mean nothing, and why.
+    pub(super) skipped: Vec<String>,
+    /// How many there are.
+    pub(super) skipped_count: u64,
 }
 
 impl Copies {
@@ -32,15 +48,12 @@ impl Copies {
         uid: Option<&str>,
         until: i64,
     ) -> Result<Self> {
-        let query = Query::new(i64::MIN, until);
+        let query = Query::new(i64::MIN, until.saturating_add(1));
         let query = match uid {
             Some(uid) => query.about(uid),
             None => query,
         };
-        let mut copies = Self {
-            all: Vec::new(),
-            damage: None,
-        };
+        let mut copies = Self::default();
         for entry in reader.entries(&query) {
             let entry = match entry {
                 Ok(entry) => entry,
@@ -50,41 +63,263 @@ impl Copies {
                 }
                 Err(error) => return Err(error.into()),
             };
-            let Entry::Kept(kept) = decode(&entry.payload)?.entry else {
+            let decoded = match decode(&entry.payload) {
+                Ok(record) => record.entry,
+                Err(error) => {
+                    copies.skip(entry.time, &anyhow!(error));
+                    continue;
+                }
+            };
+            let Entry::Kept(kept) = decoded else {
                 continue;
             };
             if entry.time <= until && wanted.is(&kept.target, &kept.resource.plural) {
-                copies.all.push(Copy {
-                    time: entry.time,
-                    kept: *kept,
-                });
+                copies.add(entry.time, entry.segment, *kept);
             }
         }
         copies.all.sort_by_key(|copy| copy.time);
         Ok(copies)
     }
+
+    fn add(&mut self, time: i64, segment: u64, mut kept: KeptEntry) {
+        match object(&kept) {
+            Ok(object) => {
+                kept.object = Vec::new();
+                self.all.push(Copy {
+                    time,
+                    kept,
+                    is_dying: is_dying(&object),
+                    segment,
+                });
+            }
+            Err(error) => self.skip(time, &error),
+        }
+    }
+
+    fn skip(&mut self, time: i64, error: &anyhow::Error) {
+        self.skipped_count += 1;
+        if self.skipped.len() < MOST_NAMED {
+            let why = davit_core::failure::chain(error.as_ref());
+            self.skipped
+                .push(format!("the entry of {}: {why}", time_text(time)));
+        }
+    }
+
+    /// The newest copy. Unless a time was asked for, one of the same object from before its
+    /// deletion had started is preferred: the deletion may have removed finalizers already.
+    pub(super) fn choose(&self, is_time_given: bool) -> Option<usize> {
+        let last = self.all.len().checked_sub(1)?;
+        let newest = self.all.get(last)?;
+        let before = self.all.iter().rposition(|copy| {
+            !copy.is_dying && !is_time_given && copy.kept.target.uid == newest.kept.target.uid
+        });
+        Some(before.unwrap_or(last))
+    }
+
+    /// What cannot be read; none if everything can.
+    pub(super) fn problem(&self) -> Option<String> {
+        let skipped = self.skipped.first().map(|first| match self.skipped_count {
+            1 => first.clone(),
+            count => format!("{first}, and {} more", count - 1),
+        });
+        let problems: Vec<String> = self.damage.iter().cloned().chain(skipped).collect();
+        (!problems.is_empty()).then(|| problems.join("; "))
+    }
 }
 
 impl Copy {
-    /// The object, if it is the one that the entry names.
-    pub(super) fn object(&self) -> Result<Value> {
-        let target = &self.kept.target;
-        let object: Value = serde_json::from_slice(&self.kept.object)
-            .with_context(|| format!("the kept copy of {target} is not JSON"))?;
-        let of = |pointer| text_at(&object, pointer).to_owned();
-        let found = ObjectRef {
-            api_version: of("/apiVersion"),
-            kind: of("/kind"),
-            namespace: of("/metadata/namespace"),
-            name: of("/metadata/name"),
-            uid: of("/metadata/uid"),
-        };
-        if found != *target {
-            bail!(
-                "the kept copy of {target} ({}) is another object: {found}",
-                target.uid
-            );
+    /// Reads the object.
+    pub(super) fn read(&self, reader: &Reader) -> Result<Value> {
+        let query = Query::new(self.time, self.time.saturating_add(1)).without_lead_in();
+        let mut found = None;
+        for entry in reader.entries(&query) {
+            // What cannot be read is another entry: this one could.
+            let Ok(entry) = entry else {
+                continue;
+            };
+            let Ok(record) = decode(&entry.payload) else {
+                continue;
+            };
+            let Entry::Kept(kept) = record.entry else {
+                continue;
+            };
+            let is_same = kept.target == self.kept.target && kept.decision == self.kept.decision;
+            if is_same && entry.segment == self.segment {
+                found = Some(kept);
+            }
         }
-        Ok(object)
+        let target = &self.kept.target;
+        let found = found
+            .with_context(|| format!("the kept copy of {target} is not in the journal any more"));
+        object(&*found?)
+    }
+}
+
+/// The object, if it is the one that the entry names.
+fn object(kept: &KeptEntry) -> Result<Value> {
+    let target = &kept.target;
+    let object: Value = serde_json::from_slice(&kept.object)
+        .with_context(|| format!("the kept copy of {target} is not JSON"))?;
+    let of = |pointer| text_at(&object, pointer).to_owned();
+    let found = ObjectRef {
+        api_version: of("/apiVersion"),
+        kind: of("/kind"),
+        namespace: of("/metadata/namespace"),
+        name: of("/metadata/name"),
+        uid: of("/metadata/uid"),
+    };
+    if found != *target {
+        bail!(
+            "the kept copy of {target} ({}) is another object: {found}",
+            target.uid
+        );
+    }
+    Ok(object)
+}
+
+fn is_dying(object: &Value) -> bool {
+    !part(object, "/metadata/deletionTimestamp").is_null()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use davit_core::controller::{CallId, ControllerId, DecisionId};
+    use davit_core::journal::{Record, encode};
+    use davit_core::object::ApiResource;
+    use davit_core::time::{Instant, Now, Wall};
+    use davit_journal::{Settings, Writer};
+    use serde_json::json;
+
+    use super::*;
+
+    /// A journal with these payloads, a second after each other.
+    fn journal(directory: &Path, payloads: &[Vec<u8>]) -> Reader {
+        let (mut writer, _) = Writer::open(directory, Settings::default(), 0).unwrap();
+        writer.start_segment(0, b"").unwrap();
+        writer.end_keyframe().unwrap();
+        for (position, payload) in (1..).zip(payloads) {
+            writer.append(position * 1_000_000, &[], payload).unwrap();
+        }
+        writer.close().unwrap();
+        Reader::open(directory).unwrap()
+    }
+
+    fn pod(uid: &str, version: &str, is_dying: bool) -> Value {
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "namespace": "shop", "name": "a", "uid": uid, "resourceVersion": version,
+            },
+        });
+        if is_dying {
+            pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        }
+        pod
+    }
+
+    fn entry(uid: &str, object: &[u8]) -> Vec<u8> {
+        let call = CallId {
+            controller: ControllerId(1),
+            number: 1,
+        };
+        let kept = KeptEntry {
+            controller: "podgc".to_owned(),
+            revision: "0123456789".into(),
+            decision: DecisionId { call, position: 0 },
+            reason: "orphaned".to_owned(),
+            target: ObjectRef {
+                api_version: "v1".to_owned(),
+                kind: "Pod".to_owned(),
+                namespace: "shop".to_owned(),
+                name: "a".to_owned(),
+                uid: uid.to_owned(),
+            },
+            resource: ApiResource::new("", "v1", "pods"),
+            keep_for: Duration::from_secs(60),
+            object: object.to_vec(),
+        };
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: Wall(0),
+        };
+        let entry = Entry::Kept(Box::new(kept));
+        encode(&Record { now, entry }).payload
+    }
+
+    fn copy(uid: &str, version: &str, is_dying: bool) -> Vec<u8> {
+        entry(uid, pod(uid, version, is_dying).to_string().as_bytes())
+    }
+
+    fn read(reader: &Reader, until: i64) -> Copies {
+        let wanted = ObjectQuery::new("pod", "shop/a", None);
+        Copies::read(reader, &wanted, None, until).unwrap()
+    }
+
+    fn version(reader: &Reader, copies: &Copies, is_time_given: bool) -> String {
+        let chosen = copies.choose(is_time_given).unwrap();
+        let object = copies.all[chosen].read(reader).unwrap();
+        text_at(&object, "/metadata/resourceVersion").to_owned()
+    }
+
+    #[test]
+    fn an_entry_that_cannot_be_decoded_is_skipped_and_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let payloads = [
+            copy("u-1", "1", false),
+            b"\xc1 no entry".to_vec(),
+            entry("u-1", b"{no JSON"),
+            entry("u-1", pod("u-2", "9", false).to_string().as_bytes()),
+        ];
+        let reader = journal(directory.path(), &payloads);
+        let copies = read(&reader, i64::MAX);
+        assert_eq!(version(&reader, &copies, false), "1");
+        assert_eq!(copies.skipped_count, 3);
+        let problem = copies.problem().unwrap();
+        assert!(
+            problem.contains("00:00:02") && problem.contains("2 more"),
+            "{problem}"
+        );
+        assert!(copies.skipped[1].contains("is not JSON"));
+        assert!(copies.skipped[2].contains("is another object"));
+    }
+
+    #[test]
+    fn the_objects_of_copies_do_not_stay_in_memory() {
+        let directory = tempfile::tempdir().unwrap();
+        let payloads = [copy("u-1", "1", false), copy("u-1", "2", false)];
+        let reader = journal(directory.path(), &payloads);
+        let copies = read(&reader, i64::MAX);
+        assert!(copies.all.iter().all(|copy| copy.kept.object.is_empty()));
+        assert!(copies.problem().is_none());
+        assert_eq!(version(&reader, &copies, false), "2");
+        let until = read(&reader, 1_000_000);
+        assert_eq!(version(&reader, &until, true), "1", "a time is included");
+    }
+
+    #[test]
+    fn a_copy_from_before_the_deletion_had_started_is_preferred() {
+        let directory = tempfile::tempdir().unwrap();
+        let payloads = [
+            copy("u-0", "0", false),
+            copy("u-1", "1", false),
+            copy("u-1", "2", true),
+        ];
+        let reader = journal(directory.path(), &payloads);
+        let copies = read(&reader, i64::MAX);
+        assert_eq!(version(&reader, &copies, false), "1");
+        assert_eq!(version(&reader, &copies, true), "2", "--at names a time");
+
+        let directory = tempfile::tempdir().unwrap();
+        let payloads = [copy("u-0", "0", false), copy("u-1", "2", true)];
+        let reader = journal(directory.path(), &payloads);
+        let copies = read(&reader, i64::MAX);
+        assert_eq!(
+            version(&reader, &copies, false),
+            "2",
+            "u-0 is another object"
+        );
     }
 }

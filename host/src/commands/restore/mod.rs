@@ -3,11 +3,17 @@
 
 mod cluster;
 mod copies;
+mod creation;
 mod object;
+mod rerun;
+#[cfg(test)]
+mod testing;
 mod text;
+mod volumes;
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::journal::KeptEntry;
+use davit_journal::Reader;
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
@@ -18,24 +24,30 @@ use super::why::ObjectQuery;
 use super::{connect, print};
 use crate::cli::{RestoreArguments, RestoreFormat};
 use crate::http::disagreements::Target;
-use cluster::{Cluster, Creation};
+use cluster::Cluster;
 use copies::{Copies, Copy};
+use creation::Creation;
 use object::Restorable;
 
 /// `davit restore`
 pub async fn restore(arguments: RestoreArguments) -> Result<()> {
-    let copies = read(&arguments)?;
-    let Some(chosen) = copies.all.last() else {
-        return Err(absent(&arguments, copies.damage));
+    let (reader, copies) = read(&arguments)?;
+    let problem = copies.problem();
+    let chosen = copies.choose(arguments.at.is_some());
+    let Some((position, chosen)) = chosen.and_then(|at| Some((at, copies.all.get(at)?))) else {
+        return Err(absent(&arguments, problem));
     };
-    let mut restorable = Restorable::of(chosen.object()?);
+    let mut restorable = Restorable::of(chosen.read(&reader)?);
     let server = ask(&arguments, chosen, &mut restorable).await;
-    let others = copies.all.iter().rev().skip(1);
+    let others = copies.all.iter().enumerate().rev();
+    let others = others.filter(|(at, _)| *at != position);
     let report = Report {
         copy: CopyReport::of(chosen),
-        others: others.map(CopyReport::of).collect(),
+        others: others.map(|(_, copy)| CopyReport::of(copy)).collect(),
         notes: restorable.notes,
         damage: copies.damage,
+        skipped: copies.skipped,
+        skipped_count: copies.skipped_count,
         object: restorable.object,
         result: server
             .as_ref()
@@ -51,7 +63,16 @@ pub async fn restore(arguments: RestoreArguments) -> Result<()> {
         RestoreFormat::Json => print::serialized(&report, crate::cli::Format::Json)?,
         RestoreFormat::Yaml => print::serialized(&report, crate::cli::Format::Yaml)?,
     })?;
-    server.map(drop)
+    match (server?, problem) {
+        (ServerAnswer { message, .. }, _) if report.result == RestoreResult::Unknown => bail!(
+            "whether the object was created is not known: {}; look at it before another restore",
+            message.unwrap_or_default()
+        ),
+        (_, Some(problem)) => bail!(RefusedReplay(format!(
+            "a part of the journal cannot be read, and may have a newer copy: {problem}"
+        ))),
+        (_, None) => Ok(()),
+    }
 }
 
 /// What the command prints.
@@ -67,6 +88,12 @@ struct Report {
     /// The first part of the journal that cannot be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     damage: Option<String>,
+    /// The first entries that mean nothing, and why.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    skipped: Vec<String>,
+    /// How many there are.
+    #[serde(skip_serializing_if = "is_zero")]
+    skipped_count: u64,
     result: RestoreResult,
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<String>,
@@ -86,6 +113,9 @@ struct CopyReport {
     controller: String,
     revision: String,
     reason: String,
+    /// Whether the object was being deleted already when it was kept.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    being_deleted: bool,
 }
 
 /// What the cluster did.
@@ -98,6 +128,8 @@ enum RestoreResult {
     Created,
     /// The object cannot be created.
     Refused,
+    /// The reply to the creation was lost, and the cluster does not say what happened.
+    Unknown,
     /// No cluster was asked.
     NotAsked,
 }
@@ -109,26 +141,35 @@ struct ServerAnswer {
     object: Option<Value>,
 }
 
-fn read(arguments: &RestoreArguments) -> Result<Copies> {
+#[allow(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+fn read(arguments: &RestoreArguments) -> Result<(Reader, Copies)> {
     let refused = || RefusedReplay("the journal cannot be read".to_owned());
     let reader = open(&arguments.journal).with_context(refused)?;
     let uid = arguments.uid.as_deref();
     let wanted = ObjectQuery::new(&arguments.kind, &arguments.name, uid);
     let until = arguments.at.map_or(i64::MAX, Timestamp::as_microsecond);
-    Copies::read(&reader, &wanted, uid, until).with_context(refused)
+    let copies = Copies::read(&reader, &wanted, uid, until).with_context(refused)?;
+    Ok((reader, copies))
 }
 
 /// The error for an object without a kept copy.
-fn absent(arguments: &RestoreArguments, damage: Option<String>) -> anyhow::Error {
+fn absent(arguments: &RestoreArguments, problem: Option<String>) -> anyhow::Error {
     let RestoreArguments { kind, name, .. } = arguments;
     let absent = format!(
         "the journal has no kept copy of {kind} {name}: objects are kept if spec.undo.kinds of the \
          controller that deletes them names their kind; davit why {kind} {name} shows what is known"
     );
-    match damage {
+    match problem {
         // It may be in the part that cannot be read.
-        Some(damage) => RefusedReplay(format!(
-            "a part of the journal cannot be read: {damage}; {absent}"
+        Some(problem) => RefusedReplay(format!(
+            "a part of the journal cannot be read: {problem}; {absent}"
         ))
         .into(),
         None => anyhow!(absent),
@@ -159,10 +200,11 @@ async fn ask(
         Err(error) => return Err(error),
     };
     let target = &chosen.kept.target;
-    cluster.check_free(target).await?;
+    check_rerun(arguments, restorable)?;
+    cluster.check_free(target, &chosen.kept.resource).await?;
     let references = cluster.check_references(restorable, &target.namespace);
     references.await?;
-    let tried = cluster.create(&restorable.object, Creation::DryRun).await?;
+    let tried = cluster.dry_run(&restorable.object).await?;
     if !arguments.apply {
         return Ok(ServerAnswer {
             result: RestoreResult::DryRun,
@@ -170,12 +212,30 @@ async fn ask(
             object: Some(tried),
         });
     }
-    let created = cluster.create(&restorable.object, Creation::Apply).await?;
-    Ok(ServerAnswer {
-        result: RestoreResult::Created,
-        message: None,
-        object: Some(created),
+    Ok(match cluster.create(&restorable.object).await? {
+        Creation::Created(created) => ServerAnswer {
+            result: RestoreResult::Created,
+            message: None,
+            object: Some(created),
+        },
+        Creation::Unknown(why) => ServerAnswer {
+            result: RestoreResult::Unknown,
+            message: Some(why),
+            object: None,
+        },
     })
+}
+
+/// Who restores an object wants it back, and may not expect that work starts which had ended.
+fn check_rerun(arguments: &RestoreArguments, restorable: &Restorable) -> Result<()> {
+    let rerun = restorable.rerun.as_ref();
+    match rerun.filter(|rerun| rerun.had_ended) {
+        Some(rerun) if arguments.apply && !arguments.run_again => bail!(
+            "{}; --run-again creates the object all the same",
+            rerun.note
+        ),
+        _ => Ok(()),
+    }
 }
 
 impl CopyReport {
@@ -193,6 +253,7 @@ impl CopyReport {
             controller: controller.clone(),
             revision: revision.to_string(),
             reason: reason.clone(),
+            being_deleted: copy.is_dying,
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use serde_json::{Map, Value};
 
+use super::rerun::Rerun;
+use super::volumes::Claim;
 use crate::commands::print::{part, text_at};
 
 /// The fields of metadata that belong to the deleted object alone.
@@ -35,15 +37,24 @@ pub(super) struct Restorable {
     pub(super) object: Value,
     /// A sentence for each part that was left out or needs attention.
     pub(super) notes: Vec<String>,
+    /// Work that the object does again.
+    pub(super) rerun: Option<Rerun>,
+    /// The claim that a volume was bound to.
+    pub(super) claim: Option<Claim>,
 }
 
 impl Restorable {
     /// A kept object without its identity and its status.
     pub(super) fn of(kept: Value) -> Self {
         let mut restorable = Self {
+            rerun: Rerun::of(&kept),
             object: kept,
             notes: Vec::new(),
+            claim: None,
         };
+        let rerun = restorable.rerun.iter().map(|rerun| rerun.note.clone());
+        restorable.notes.extend(rerun);
+        restorable.check_deletion();
         if let Some(fields) = restorable.object.as_object_mut() {
             fields.remove("status");
         }
@@ -54,6 +65,7 @@ impl Restorable {
         }
         restorable.check_finalizers();
         restorable.free_job();
+        restorable.unbind();
         restorable
     }
 
@@ -105,13 +117,25 @@ impl Restorable {
         ));
     }
 
-    fn is(&self, api_version: &str, kind: &str) -> bool {
+    pub(super) fn is(&self, api_version: &str, kind: &str) -> bool {
         let of = |pointer| text_at(&self.object, pointer);
         (of("/apiVersion"), of("/kind")) == (api_version, kind)
     }
 
-    fn map(&mut self, pointer: &str) -> Option<&mut Map<String, Value>> {
+    pub(super) fn map(&mut self, pointer: &str) -> Option<&mut Map<String, Value>> {
         self.object.pointer_mut(pointer)?.as_object_mut()
+    }
+
+    /// A copy of an object that was being deleted may lack what its deletion had removed.
+    fn check_deletion(&mut self) {
+        let since = text_at(&self.object, "/metadata/deletionTimestamp").to_owned();
+        if since.is_empty() {
+            return;
+        }
+        self.notes.push(format!(
+            "the object was being deleted already when it was kept, since {since}: finalizers \
+             that had been removed by then are missing"
+        ));
     }
 
     fn check_finalizers(&mut self) {
@@ -199,10 +223,12 @@ mod tests {
                 "spec": pod()["spec"],
             })
         );
-        let [note] = &*restorable.notes else {
-            panic!("one note: {:?}", restorable.notes);
+        let [rerun, deletion, finalizers] = &*restorable.notes else {
+            panic!("three notes: {:?}", restorable.notes);
         };
-        assert!(note.contains("example.com/backup") && !note.contains("foreground"));
+        assert!(rerun.contains("had ended (Failed)"));
+        assert!(deletion.contains("since 2026-01-02T00:00:00Z"));
+        assert!(finalizers.contains("example.com/backup") && !finalizers.contains("foreground"));
     }
 
     #[test]

@@ -22,6 +22,17 @@ pub(super) fn text(report: &Report) -> Result<String> {
             "warning: a part of the journal cannot be read: {damage}"
         ));
     }
+    lines.extend(
+        report
+            .skipped
+            .iter()
+            .map(|entry| format!("warning: skipped, because it cannot be read: {entry}")),
+    );
+    let named = report.skipped.len() as u64;
+    if report.skipped_count > named {
+        let more = report.skipped_count - named;
+        lines.push(format!("warning: skipped: {more} more entries"));
+    }
     lines.extend(report.notes.iter().cloned());
     lines.push(String::new());
     let object = serialized(&report.object, Format::Yaml)?;
@@ -40,6 +51,7 @@ fn copy(copy: &CopyReport) -> String {
         controller,
         revision,
         reason,
+        being_deleted,
     } = copy;
     let key = match object.namespace.as_str() {
         "" => object.name.clone(),
@@ -48,7 +60,12 @@ fn copy(copy: &CopyReport) -> String {
     let (version, kind, uid) = (&object.api_version, &object.kind, &object.uid);
     format!(
         "{kept_at} {version} {kind} {key} ({uid}): kept before {controller} ({revision}) deleted \
-         it: {reason}"
+         it: {reason}{}",
+        if *being_deleted {
+            " (it was being deleted already)"
+        } else {
+            ""
+        }
     )
 }
 
@@ -62,6 +79,7 @@ fn result(report: &Report) -> String {
         }
         RestoreResult::Created => format!("Created, with the uid {uid}."),
         RestoreResult::Refused => format!("Not created: {message}"),
+        RestoreResult::Unknown => format!("Unknown whether it was created: {message}"),
         RestoreResult::NotAsked => {
             format!("No cluster was asked, and the references were not checked: {message}")
         }

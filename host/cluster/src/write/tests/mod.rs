@@ -1,6 +1,7 @@
 mod deletions;
 mod failures;
 mod patches;
+mod undo;
 
 use std::future::pending;
 use std::time::Duration;

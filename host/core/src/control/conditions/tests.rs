@@ -176,6 +176,7 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
         circuit: case.circuit,
         refused: case.refused,
         deferred_deletions: case.deferred_deletions,
+        idle_undo_kinds: None,
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,
         other_host: case.other_host.as_ref(),
@@ -291,6 +292,43 @@ fn a_refused_spec_is_never_healthy() {
         assert_eq!(is("Ready"), ConditionStatus::False, "{}", case.name);
         assert_eq!(is("Degraded"), ConditionStatus::True, "{}", case.name);
         assert_eq!(described(&case).notices.len(), 1, "{}", case.name);
+    }
+}
+
+/// A kind that is not served may be served later, so it holds no controller up.
+#[test]
+fn the_kinds_of_undo_that_keep_nothing_have_a_condition_that_changes_no_other() {
+    let case = running();
+    let without = describe(&inputs(&case));
+    let idle = |not_served: &[&str], not_deleted: &[&str]| IdleKinds {
+        not_served: not_served.iter().map(ToString::to_string).collect(),
+        not_deleted: not_deleted.iter().map(ToString::to_string).collect(),
+    };
+    for (idle, expected, named) in [
+        (idle(&[], &[]), "True KindsKept", vec![]),
+        (idle(&["pod"], &[]), "False KindNotServed", vec!["pod"]),
+        (idle(&[], &["nodes"]), "False KindNotDeleted", vec!["nodes"]),
+        (
+            idle(&["pod"], &["nodes"]),
+            "False KindNotServed",
+            vec!["pod", "nodes"],
+        ),
+    ] {
+        let described = describe(&ConditionInputs {
+            idle_undo_kinds: Some(&idle),
+            ..inputs(&case)
+        });
+        let mut others = described.conditions;
+        let found = others.extract_if(.., |one| one.type_ == "Undo");
+        let [found] = &*found.collect::<Vec<_>>() else {
+            panic!("one condition");
+        };
+        let said = format!("{} {}", found.status.as_str(), found.reason);
+        assert_eq!(said, expected);
+        let names = |name: &&str| found.message.contains(&format!("names {name},"));
+        assert!(named.iter().all(names), "{}", found.message);
+        assert_eq!(others, without.conditions);
+        assert_eq!(described.summary, without.summary);
     }
 }
 

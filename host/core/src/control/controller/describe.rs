@@ -105,6 +105,7 @@ impl<G: Clone> Controller<G> {
             unrecorded: self.unrecorded.as_deref(),
             refused: seen.and_then(|seen| seen.refused.as_deref()),
             deferred_deletions: seen.and_then(|seen| seen.deferred_deletions.as_deref()),
+            idle_undo_kinds: seen.and_then(|seen| seen.idle_undo_kinds.as_ref()),
             other_host: self.other_host.as_ref().map(|(host, _)| host),
             has_lease: self.has_lease,
             journal: self.journal,

@@ -514,6 +514,7 @@ impl Bench {
                 recent: None,
                 refused: self.refused.map(str::to_owned),
                 deferred_deletions: None,
+                idle_undo_kinds: None,
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,

@@ -1,7 +1,7 @@
 //! Deletions of objects that an operator wants to keep.
 
 use super::*;
-use crate::undo::{UndoKind, UndoRules};
+use crate::undo::{IdleKinds, UndoKind, UndoRules};
 
 fn keeping(resource: &str) -> Settings {
     let kind = UndoKind {
@@ -65,8 +65,12 @@ fn a_deletion_that_is_deferred_is_observed_until_one_succeeds() {
         deferred_deletions(&bench).as_deref(),
         Some("the disk is full")
     );
-    let execute = bench.executes.pop_front().unwrap();
-    bench.executed(&execute);
+    bench.pass(Duration::from_secs(30));
+    bench.answer_all(true);
+    // Whichever is retried first.
+    while let Some(execute) = bench.executes.pop_front() {
+        bench.executed(&execute);
+    }
     assert_eq!(deferred_deletions(&bench), None);
 
     let mut bench = deleting(keeping("pods"));
@@ -79,6 +83,52 @@ fn a_deletion_that_is_deferred_is_observed_until_one_succeeds() {
     );
     end(&mut bench, FailureClass::Server);
     assert_eq!(deferred_deletions(&bench), None, "a failure of the server");
+}
+
+/// An object that is too large stays so, and every other deletion succeeds.
+#[test]
+fn a_deferred_deletion_is_observed_while_others_succeed() {
+    let mut bench = deleting(keeping("pods"));
+    end(&mut bench, FailureClass::NotKept);
+    let said = deferred_deletions(&bench);
+    assert!(said.is_some());
+    let other = bench.executes.pop_front().unwrap();
+    bench.executed(&other);
+    assert_eq!(deferred_deletions(&bench), said);
+}
+
+#[test]
+fn a_deletion_that_is_deferred_is_not_observed_once_its_target_is_gone() {
+    for class in [FailureClass::NotFound, FailureClass::UidMismatch] {
+        let mut bench = deleting(keeping("pods"));
+        let first = bench.executes[0].plan.target.clone();
+        end(&mut bench, FailureClass::NotKept);
+        bench.executes.clear();
+        bench.pass(Duration::from_secs(30));
+        bench.answer_all(true);
+        let is_first = |one: &Execute| one.plan.target == first;
+        let position = bench.executes.iter().position(is_first).unwrap();
+        bench.executes.swap(0, position);
+        end(&mut bench, class);
+        assert_eq!(deferred_deletions(&bench), None, "{class}");
+    }
+}
+
+/// `pod` instead of `pods` keeps nothing, and says nothing.
+#[test]
+fn kinds_that_keep_nothing_are_observed() {
+    let idle = |resource: &str| {
+        let bench = deleting(keeping(resource));
+        bench.machine.observe(bench.now)["test"]
+            .idle_undo_kinds
+            .clone()
+    };
+    assert_eq!(idle("pods"), Some(IdleKinds::default()));
+    assert_eq!(idle("pod").unwrap().not_served, ["pod"]);
+    assert_eq!(idle("nodes").unwrap().not_deleted, ["nodes"]);
+    let bench = deleting(enforce());
+    let observed = bench.machine.observe(bench.now);
+    assert_eq!(observed["test"].idle_undo_kinds, None, "without undo");
 }
 
 #[test]
@@ -103,4 +153,26 @@ fn a_host_without_a_journal_says_so_at_once() {
     assert!(!bench.executes[0].undo.as_ref().unwrap().has_journal);
     bench.apply(vec![desired("one", enforce())]);
     assert_eq!(deferred_deletions(&bench), None);
+}
+
+/// A plan that has started and waits for its copy is withdrawn too.
+#[test]
+fn plans_are_withdrawn_as_soon_as_their_controller_may_not_delete() {
+    let changed = |mode: Mode| Settings {
+        mode,
+        ..keeping("pods")
+    };
+    for mode in [Mode::Disabled, Mode::DryRun] {
+        let mut bench = deleting(keeping("pods"));
+        assert!(bench.withdrawn.is_empty());
+        bench.apply(vec![desired("one", changed(mode))]);
+        assert_eq!(bench.withdrawn.len(), 1, "{mode:?}");
+    }
+    let mut bench = deleting(keeping("pods"));
+    bench.machine.set_terms(bench.now, BTreeMap::new());
+    bench.run();
+    assert_eq!(bench.withdrawn.len(), 1, "leadership is lost");
+    let mut bench = deleting(keeping("pods"));
+    bench.apply(vec![]);
+    assert_eq!(bench.withdrawn.len(), 1, "the controller is removed");
 }

@@ -117,3 +117,22 @@ fn nothing_is_deleted_without_a_copy_whatever_breaks() {
     let deleted: usize = (0..200).map(storm).sum();
     assert!(deleted > 500, "{deleted} objects");
 }
+
+/// The read of the target is under way, or the deletion waits for its turn.
+#[test]
+fn nothing_is_deleted_after_the_withdrawal_of_a_plan_that_keeps_its_target() {
+    let mut world = world(1);
+    let target = create(&mut world, "a");
+    fault(
+        &mut world,
+        "get",
+        FaultTiming::Chance(1.0),
+        Action::Delay(Duration::from_secs(1)),
+    );
+    let started = delete(&mut world, &target);
+    world.link(HostIndex::FIRST).withdraw(PODGC);
+    let (_, failure) = ended(&mut world, started).failed.unwrap();
+    assert_eq!(failure.class, FailureClass::Conflict);
+    assert!(exists(&world, &target));
+    assert!(world.writes().is_empty() && world.shared.kept.is_empty());
+}

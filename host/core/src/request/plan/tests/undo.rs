@@ -195,7 +195,12 @@ fn an_object_that_has_changed_since_it_was_kept_is_kept_again() {
         assert_eq!(preconditions(&deletion)["resourceVersion"], version);
         next = execution.handle_answer(Err(&changed));
     }
-    assert_eq!(ended(next), (0, FailureClass::Conflict), "not forever");
+    let PlanAction::Done(outcome) = next else {
+        panic!("not forever");
+    };
+    let (_, failure) = outcome.failed.unwrap();
+    assert_eq!(failure.class, FailureClass::NotKept);
+    assert!(failure.message.contains("each of 4 copies"), "{failure}");
 }
 
 #[test]
@@ -261,4 +266,61 @@ fn the_largest_kept_object_fits_into_an_entry() {
         entry: Entry::Kept(Box::new(kept)),
     };
     assert!(encode(&record).payload.len() + 1024 < 2 << 20);
+}
+
+/// The mode is Disabled or `DryRun` by now, the term has ended, or the controller is gone.
+#[test]
+fn a_plan_that_is_withdrawn_while_it_waits_for_its_copy_deletes_nothing() {
+    let (mut execution, _) = deletion_of_kept();
+    kept(execution.handle_answer(Ok(&found("uid", "41"))));
+    assert_eq!(ended(execution.withdraw()), (0, FailureClass::Conflict));
+    // A copy that comes too late deletes nothing.
+    let late = execution.handle_kept(Ok(()));
+    assert_eq!(ended(late), (0, FailureClass::Conflict));
+}
+
+#[test]
+fn a_plan_that_is_withdrawn_while_it_reads_its_target_keeps_and_deletes_nothing() {
+    let (mut execution, _) = deletion_of_kept();
+    execution.note_withdrawal();
+    let next = execution.handle_answer(Ok(&found("uid", "41")));
+    assert_eq!(ended(next), (0, FailureClass::Conflict));
+}
+
+/// A deletion that waits for its turn is not sent; one that was refused is not tried with another
+/// copy.
+#[test]
+fn a_plan_that_is_withdrawn_before_its_deletion_is_sent_deletes_nothing() {
+    let unsent = RequestError::term_over(true);
+    let changed = refused(409, "the object has been modified");
+    for answer in [unsent, changed] {
+        let (mut execution, _) = deletion_of_kept();
+        kept(execution.handle_answer(Ok(&found("uid", "41"))));
+        sent(execution.handle_kept(Ok(())));
+        assert!(execution.may_send());
+        execution.note_withdrawal();
+        assert!(!execution.may_send());
+        let next = execution.handle_answer(Err(&answer));
+        assert_eq!(ended(next), (0, FailureClass::Conflict));
+    }
+}
+
+#[test]
+fn a_deletion_that_was_sent_before_the_withdrawal_has_its_own_outcome() {
+    let (mut execution, _) = deletion_of_kept();
+    kept(execution.handle_answer(Ok(&found("uid", "41"))));
+    sent(execution.handle_kept(Ok(())));
+    execution.note_withdrawal();
+    let PlanAction::Done(outcome) = execution.handle_answer(Ok(b"{\"kind\": \"Status\"}")) else {
+        panic!("it is not done");
+    };
+    assert!(outcome.failed.is_none() && outcome.written.is_some());
+}
+
+#[test]
+fn a_plan_that_has_started_and_keeps_nothing_is_not_withdrawn() {
+    let (mut execution, next) = started(vec![delete()], undo("configmaps", true));
+    assert_eq!(sent(next).method, Method::Delete);
+    execution.note_withdrawal();
+    assert!(execution.may_send() && !execution.can_be_withdrawn());
 }

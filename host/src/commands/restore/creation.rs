@@ -1,0 +1,290 @@
+//! Creating an object, whose reply may be lost: then the cluster says whether the object is there.
+
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use davit_core::request::{path, with_query};
+use hyper::Request;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::cluster::Cluster;
+use crate::commands::print::{part, text_at};
+use crate::resource::describe;
+
+/// Who creates the object, in its managed fields.
+const MANAGER: &str = "davit-restore";
+/// How often a creation is sent at most. A second one cannot create a second object: the name is
+/// taken then.
+const MOST_ATTEMPTS: u32 = 3;
+/// The pause before the name is looked up: a request whose reply was lost may still be under way.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// What is known of a creation that was not refused.
+#[derive(Debug)]
+pub(super) enum Creation {
+    /// The object, as the API server has it.
+    Created(Value),
+    /// The reply was lost, and whether the object was created cannot be said: why.
+    Unknown(String),
+}
+
+/// What a failed creation says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    /// The API server has not created the object.
+    Refused,
+    /// The name is taken: perhaps by a creation whose reply was lost.
+    Taken,
+    /// The API server failed. It may have created the object before.
+    Failed,
+    /// There was no reply, or a part of it.
+    Lost,
+}
+
+/// The object of the name, after a reply was lost.
+enum Found {
+    Nothing,
+    /// What was sent.
+    Sent(Value),
+    /// Created by `davit restore`, but different from what was sent.
+    Changed(String),
+    /// Somebody else created this uid.
+    Other(String),
+}
+
+impl Cluster {
+    /// The API server checks the object, and stores nothing. Returns what it would store.
+    pub(super) async fn dry_run(&self, object: &Value) -> Result<Value> {
+        let checked = self.post(object, "All").await?;
+        checked.or_else(|error| bail!(refusal(&error)))
+    }
+
+    /// Creates the object. Fails if it is certainly not created.
+    pub(super) async fn create(&self, object: &Value) -> Result<Creation> {
+        let mut lost: Option<String> = None;
+        let mut replies = Vec::new();
+        let mut is_absent = false;
+        for attempt in 0..MOST_ATTEMPTS {
+            let error = match self.post(object, "").await? {
+                Ok(created) => return Ok(Creation::Created(created)),
+                Err(error) => error,
+            };
+            let reply = Reply::of(&error);
+            if lost.is_none() && matches!(reply, Reply::Refused | Reply::Taken) {
+                bail!(refusal(&error));
+            }
+            replies.push(reply);
+            let said = lost.get_or_insert_with(|| describe(&error)).clone();
+            sleep(PAUSE * (attempt + 1)).await;
+            let found = self.look(object).await;
+            is_absent = matches!(found, Ok(Found::Nothing));
+            match found {
+                Ok(Found::Sent(created)) => return Ok(Creation::Created(created)),
+                Ok(Found::Changed(uid)) => {
+                    return Ok(Creation::Unknown(format!(
+                        "the reply was lost ({said}), and the object that has the name now, \
+                         {uid}, differs from what was sent"
+                    )));
+                }
+                Ok(Found::Other(uid)) => bail!(
+                    "the reply was lost ({said}), and the name belongs to another object, {uid}, \
+                     that davit restore has not created"
+                ),
+                Ok(Found::Nothing) | Err(_) => {}
+            }
+            if reply == Reply::Refused {
+                break;
+            }
+        }
+        let said = lost.unwrap_or_default();
+        if is_absent && replies.iter().all(|reply| *reply != Reply::Lost) {
+            bail!("the API server has failed ({said}), and the object is not there");
+        }
+        Ok(Creation::Unknown(if is_absent {
+            format!("the reply was lost ({said}), and the object is not there yet")
+        } else {
+            format!("the reply was lost ({said}), and the name cannot be looked up")
+        }))
+    }
+
+    /// The inner error is that of the request.
+    async fn post(
+        &self,
+        object: &Value,
+        dry_run: &str,
+    ) -> Result<std::result::Result<Value, kube::Error>> {
+        let served = self.served_as(object)?;
+        let namespace = text_at(object, "/metadata/namespace");
+        let path = path(&served.resource, namespace, "", "");
+        let path = with_query(path, &[("dryRun", dry_run), ("fieldManager", MANAGER)]);
+        let request = Request::post(path).header("content-type", "application/json");
+        let request = request.body(serde_json::to_vec(object)?)?;
+        Ok(self.client().request::<Value>(request).await)
+    }
+
+    async fn look(&self, sent: &Value) -> Result<Found> {
+        let served = self.served_as(sent)?;
+        let of = |pointer| text_at(sent, pointer);
+        let (namespace, name) = (of("/metadata/namespace"), of("/metadata/name"));
+        let Some(found) = self.get(&served.resource, namespace, name).await? else {
+            return Ok(Found::Nothing);
+        };
+        let uid = text_at(&found, "/metadata/uid").to_owned();
+        Ok(match (is_managed(&found), has(&found, sent)) {
+            (Some(false), _) => Found::Other(uid),
+            (_, true) => Found::Sent(found),
+            (_, false) => Found::Changed(uid),
+        })
+    }
+}
+
+impl Reply {
+    fn of(error: &kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => match status.code {
+                409 if status.reason == "AlreadyExists" => Self::Taken,
+                500.. => Self::Failed,
+                // Without a status of the API server, somebody in between has answered.
+                0..400 => Self::Lost,
+                _ => Self::Refused,
+            },
+            _ => Self::Lost,
+        }
+    }
+}
+
+fn refusal(error: &kube::Error) -> String {
+    format!("the API server refuses the object: {}", describe(error))
+}
+
+/// Whether `davit restore` is among the managers of an object; none if it has no managed fields.
+fn is_managed(object: &Value) -> Option<bool> {
+    let managers = part(object, "/metadata/managedFields").as_array()?;
+    let mut names = managers.iter().map(|one| text_at(one, "/manager"));
+    Some(names.any(|name| name == MANAGER))
+}
+
+/// Whether an object has everything that was sent. The API server adds defaults, and admission
+/// control adds fields and entries of lists.
+fn has(found: &Value, sent: &Value) -> bool {
+    match (found, sent) {
+        (Value::Object(found), Value::Object(sent)) => sent.iter().all(|(name, sent)| {
+            found
+                .get(name)
+                .map_or_else(|| is_empty(sent), |found| has(found, sent))
+        }),
+        (Value::Array(found), Value::Array(sent)) => {
+            let mut rest = found.iter();
+            sent.iter().all(|sent| rest.any(|found| has(found, sent)))
+        }
+        (found, sent) => found == sent,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(values) => values.is_empty(),
+        Value::Object(fields) => fields.is_empty(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::commands::restore::testing::{Fault, Server};
+
+    fn map() -> Value {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "a", "namespace": "shop", "labels": {}}, "data": {"k": "v"},
+        })
+    }
+
+    async fn created(server: &Server) -> Result<Creation> {
+        server.cluster().create(&map()).await
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_object_whose_reply_was_lost_is_created_if_the_cluster_has_what_was_sent() {
+        for fault in [Fault::LostAfter, Fault::Code(504), Fault::Torn] {
+            let server = Server::new([fault]);
+            let Creation::Created(object) = created(&server).await.unwrap() else {
+                panic!("{fault:?}");
+            };
+            assert_eq!(object["metadata"]["uid"], "new-1", "{fault:?}");
+            assert_eq!(server.posts(), 1, "{fault:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_that_was_lost_on_its_way_is_sent_again() {
+        let server = Server::new([Fault::LostBefore]);
+        assert!(matches!(created(&server).await, Ok(Creation::Created(_))));
+        assert_eq!(server.posts(), 2);
+    }
+
+    /// The first creation arrives late: the second one finds the name taken, by the first.
+    #[tokio::test(start_paused = true)]
+    async fn a_repeated_creation_whose_name_is_taken_by_the_first_one_is_created() {
+        let server = Server::new([Fault::Late]);
+        assert!(matches!(created(&server).await, Ok(Creation::Created(_))));
+        assert_eq!(server.posts(), 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_without_any_reply_is_unknown() {
+        let server = Server::new([Fault::LostBefore; 9]);
+        let Creation::Unknown(why) = created(&server).await.unwrap() else {
+            panic!("nobody knows");
+        };
+        assert!(why.contains("not there yet"), "{why}");
+        assert_eq!(server.posts(), MOST_ATTEMPTS);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_that_the_server_has_failed_and_does_not_have_is_not_created() {
+        let server = Server::new([Fault::FailedBefore; 9]);
+        let error = created(&server).await.unwrap_err().to_string();
+        assert!(error.contains("the object is not there"), "{error}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn another_object_of_the_name_is_not_what_was_sent() {
+        let server = Server::new([Fault::LostBefore]).with_rival("kubectl");
+        let error = created(&server).await.unwrap_err().to_string();
+        assert!(
+            error.contains("belongs to another object, rival"),
+            "{error}"
+        );
+        let server = Server::new([Fault::LostBefore]).with_rival(MANAGER);
+        let Creation::Unknown(why) = created(&server).await.unwrap() else {
+            panic!("it may be another davit restore");
+        };
+        assert!(why.contains("differs from what was sent"), "{why}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_refusal_is_no_lost_reply() {
+        let server = Server::new([Fault::FailedWith(403)]);
+        let error = created(&server).await.unwrap_err().to_string();
+        assert!(error.contains("refuses the object"), "{error}");
+        assert_eq!(server.posts(), 1);
+    }
+
+    #[test]
+    fn an_object_has_what_was_sent_whatever_was_added() {
+        let sent = json!({"a": {"b": 1, "e": {}}, "l": [{"n": 1}, {"n": 3}], "n": null});
+        let found = json!({"a": {"b": 1, "c": 2}, "l": [{"n": 1, "d": 0}, {"n": 2}, {"n": 3}]});
+        assert!(has(&found, &sent) && !has(&sent, &found));
+        assert!(!has(
+            &json!({"l": [{"n": 3}, {"n": 1}]}),
+            &json!({"l": [{"n": 1}, {"n": 3}]})
+        ));
+        assert!(!has(&json!({"a": 2}), &json!({"a": 1})));
+    }
+}
