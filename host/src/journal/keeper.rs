@@ -17,7 +17,7 @@ use crate::metrics::JournalMetrics;
 const KEEP_WITHIN: Duration = Duration::from_secs(10);
 
 /// How many bytes of objects may wait for the disk: sixteen of the largest. A copy stays in memory
-/// until the disk answers, also after its deletion has given up, so a disk that hangs would
+/// until the disk answers, also after its deletion has failed, so a disk that hangs would
 /// otherwise fill the memory.
 const MOST_WAITING_COPIES: usize = 32 << 20;
 

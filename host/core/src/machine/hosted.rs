@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::compared::ComparedController;
-use super::undo::DeferredDeletions;
+use super::deferred::DeferredDeletions;
 use crate::account::Account;
 use crate::budget::CountedWrites;
 use crate::controller::{Controller, Settings, Views};

@@ -12,6 +12,7 @@
 mod apply;
 mod cluster_comparison;
 mod compared;
+mod deferred;
 mod discovery;
 mod exchange;
 mod hosted;

@@ -43,7 +43,7 @@ enum Reply {
 }
 
 /// The object of the name, after a reply was lost.
-enum Found {
+enum NameOwner {
     Nothing,
     /// What was sent.
     Sent(Value),
@@ -78,20 +78,20 @@ impl Cluster {
             let said = lost.get_or_insert_with(|| describe(&error)).clone();
             sleep(PAUSE * (attempt + 1)).await;
             let found = self.look(object).await;
-            is_absent = matches!(found, Ok(Found::Nothing));
+            is_absent = matches!(found, Ok(NameOwner::Nothing));
             match found {
-                Ok(Found::Sent(created)) => return Ok(Creation::Created(created)),
-                Ok(Found::Changed(uid)) => {
+                Ok(NameOwner::Sent(created)) => return Ok(Creation::Created(created)),
+                Ok(NameOwner::Changed(uid)) => {
                     return Ok(Creation::Unknown(format!(
                         "the reply was lost ({said}), and the object that has the name now, \
                          {uid}, differs from what was sent"
                     )));
                 }
-                Ok(Found::Other(uid)) => bail!(
+                Ok(NameOwner::Other(uid)) => bail!(
                     "the reply was lost ({said}), and the name belongs to another object, {uid}, \
                      that davit restore has not created"
                 ),
-                Ok(Found::Nothing) | Err(_) => {}
+                Ok(NameOwner::Nothing) | Err(_) => {}
             }
             if reply == Reply::Refused {
                 break;
@@ -123,18 +123,18 @@ impl Cluster {
         Ok(self.client().request::<Value>(request).await)
     }
 
-    async fn look(&self, sent: &Value) -> Result<Found> {
+    async fn look(&self, sent: &Value) -> Result<NameOwner> {
         let served = self.served_as(sent)?;
         let of = |pointer| text_at(sent, pointer);
         let (namespace, name) = (of("/metadata/namespace"), of("/metadata/name"));
         let Some(found) = self.get(&served.resource, namespace, name).await? else {
-            return Ok(Found::Nothing);
+            return Ok(NameOwner::Nothing);
         };
         let uid = text_at(&found, "/metadata/uid").to_owned();
         Ok(match (is_managed(&found), has(&found, sent)) {
-            (Some(false), _) => Found::Other(uid),
-            (_, true) => Found::Sent(found),
-            (_, false) => Found::Changed(uid),
+            (Some(false), _) => NameOwner::Other(uid),
+            (_, true) => NameOwner::Sent(found),
+            (_, false) => NameOwner::Changed(uid),
         })
     }
 }

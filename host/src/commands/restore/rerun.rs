@@ -36,13 +36,15 @@ impl Rerun {
             Some(disruption) => Self {
                 note: format!(
                     "runs again: the pod had failed in a disruption ({}): its containers start \
-                     anew",
+                     again",
                     text_at(disruption, "/reason")
                 ),
                 had_ended: false,
             },
             None => Self {
-                note: format!("runs again: the pod had ended ({phase}): its containers start anew"),
+                note: format!(
+                    "runs again: the pod had ended ({phase}): its containers start again"
+                ),
                 had_ended: true,
             },
         })

@@ -5,10 +5,10 @@ use tokio::sync::oneshot;
 
 use super::*;
 
-/// Never answers, but says that it was asked.
-struct Waiting(std::sync::Mutex<Option<oneshot::Sender<()>>>);
+/// Answers late, and says that it was asked.
+struct SlowKeeper(std::sync::Mutex<Option<oneshot::Sender<()>>>);
 
-impl Keeper for Waiting {
+impl Keeper for SlowKeeper {
     async fn keep(&self, _: KeptObject) -> Result<(), NotKept> {
         let asked = self.0.lock().unwrap().take();
         asked.unwrap().send(()).unwrap();
@@ -37,7 +37,7 @@ fn keeping(server: &Server) -> Writer {
 async fn a_plan_that_is_withdrawn_while_it_waits_for_its_copy_sends_no_deletion() {
     let server = Server::always(200, patched());
     let (asked, is_asked) = oneshot::channel();
-    let keeper = Waiting(std::sync::Mutex::new(Some(asked)));
+    let keeper = SlowKeeper(std::sync::Mutex::new(Some(asked)));
     let delete = plan(&pod(), Step::Delete(DeleteOptions::default()));
     let withdrawal = async { is_asked.await.unwrap() };
     let term = Term::unlimited();

@@ -114,7 +114,7 @@ fn a_deletion_that_is_deferred_is_not_observed_once_its_target_is_gone() {
     }
 }
 
-/// `pod` instead of `pods` keeps nothing, and says nothing.
+/// `pod` instead of `pods` keeps nothing, and no plan fails.
 #[test]
 fn kinds_that_keep_nothing_are_observed() {
     let idle = |resource: &str| {
