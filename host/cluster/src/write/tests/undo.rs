@@ -49,4 +49,3 @@ async fn a_plan_that_is_withdrawn_while_it_waits_for_its_copy_sends_no_deletion(
     assert_eq!(failure.class, FailureClass::Conflict);
     assert_eq!(server.only().method, http::Method::GET);
 }
-
