@@ -25,7 +25,7 @@ pub(crate) fn pieces<'p>(
 /// as the writer makes it.
 #[derive(Default)]
 pub(crate) enum PartOrder {
-    /// No entry is begun.
+    /// No entry has started.
     #[default]
     Closed,
     /// Further parts of an entry follow.

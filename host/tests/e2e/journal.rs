@@ -451,7 +451,7 @@ fn entries_of(segment: &[u8]) -> Option<std::ops::Range<usize>> {
 
 /// What follows the damage in its segment is lost, and the next keyframe has the state again.
 #[test]
-fn a_backtest_goes_on_behind_damage_and_says_so() {
+fn a_backtest_continues_behind_damage_and_says_so() {
     let bench = Bench::start();
     let mut command = bench.command(PODGC);
     command.args(["--journal-segment-age", "1s"]);

@@ -1,7 +1,7 @@
 //! The live reads of the recorded controller, with their answers: they serve a policy that asks
 //! the same, where the recorded lists do not answer.
 //!
-//! An answer serves if it says what the API server had: a request that failed says nothing about
+//! An answer serves if it says what the API server had: a request that failed proves nothing about
 //! the cluster. It serves for a while from its time on, and for the moment before it, because a
 //! recorded call takes time and a call of a backtest takes none. An answer of later on may be
 //! what the recorded controller caused.

@@ -228,7 +228,7 @@ fn no_timer_fires_while_the_state_is_unknown() {
     assert_eq!(report.candidate.deletions, 0, "{:?}", report.surprising);
 }
 
-/// The history goes on without it.
+/// The history continues without it.
 #[test]
 fn an_entry_that_was_too_large_is_reported_as_damage() {
     let mut recorder = Recorder::start(IDLE);

@@ -253,7 +253,7 @@ fn an_object_that_stays_although_the_recorded_controller_deleted_it_is_read_live
 
 /// The recorded controller asks half a second later, when it has deleted the pod.
 #[test]
-fn what_the_recorded_controller_causes_later_answers_no_question_of_before() {
+fn what_the_recorded_controller_causes_later_answers_no_former_question() {
     let mut backtest = after_recorded_deletion(false, true);
     // No list of the journal has it any more: only recorded answers say whether it exists.
     backtest.cluster.history.restart();
@@ -269,7 +269,9 @@ fn answers_of_two_hosts_are_not_mixed_up() {
     let mut live = LiveAnswers::of("test");
     let mut call = entries(at(0), vec![answered("b", Ok(record("b")))]);
     let answer = call.pop().unwrap();
-    call.into_iter().for_each(|record| live.note(record));
+    for record in call {
+        live.note(record);
+    }
     live.restart();
     live.note(answer);
     let mut backtest = after_deletion();
