@@ -3,7 +3,7 @@
 //! recorded controller and the policy under test delete those.
 //!
 //! ```sh
-//! cargo run --release -p davit-core --example backtest_scale -- PODS NODES CHANGES_A_SECOND HOURS
+//! cargo run --release -p davit --example backtest_scale -- PODS NODES CHANGES_A_SECOND HOURS
 //! ```
 //!
 //! Without numbers: 150,000 pods, 5,000 nodes, 20 changes a second, 1 hour. Entries are encoded
