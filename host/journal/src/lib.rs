@@ -14,6 +14,7 @@ mod compress;
 mod directory;
 mod format;
 mod held;
+mod info;
 mod parts;
 mod reader;
 mod segment;
@@ -25,7 +26,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub use format::{MAX_ENTRY, MAX_METADATA, MAX_OBJECT, MAX_OBJECTS, VERSION};
-pub use reader::{Entries, Query, Reader, SegmentInfo, SegmentState};
+pub use info::{SegmentInfo, SegmentState};
+pub use reader::{Entries, Query, Reader};
 pub use storage::{Files, Storage};
 pub use verify::Verification;
 pub use writer::{Recovery, Settings, Totals, Writer};

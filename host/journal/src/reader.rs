@@ -7,114 +7,16 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::directory::{self, file_name};
 use crate::format::{BlockRecord, INDEX, RawEntry, fingerprint};
+use crate::info::SegmentInfo;
 use crate::parts::Parts;
 use crate::segment::{Index, Inflater, SegmentFile, Walk};
 use crate::storage::{FILE_MODE, create_directory};
 use crate::verify::Verification;
 use crate::{Cause, Damage, Entry, Error, Part};
-
-/// A segment as a reader found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SegmentInfo {
-    /// The file.
-    pub path: PathBuf,
-    /// Its place in the order in which segments were written.
-    pub sequence: u64,
-    /// When it was started: the time of its keyframe's state.
-    pub start: i64,
-    /// The earliest and the latest time of the entries after the keyframe, if there are any.
-    pub times: Option<(i64, i64)>,
-    /// How many entries the keyframe has.
-    pub keyframe: u64,
-    /// How many entries follow the keyframe.
-    pub entries: u64,
-    /// The size, in bytes, without a torn tail.
-    pub bytes: u64,
-    /// What the writer's caller recorded about itself.
-    pub metadata: Vec<u8>,
-    /// How the segment ends.
-    pub state: SegmentState,
-}
-
-/// How a segment ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SegmentState {
-    /// With its index.
-    Finished,
-    /// Without an index: it is still written, or its writer was killed.
-    Unfinished {
-        /// The size of what follows the last good chunk, in bytes.
-        tail: u64,
-    },
-    /// Within its keyframe. Queries skip it, since its entries are no whole state.
-    WithoutKeyframe {
-        /// The size of what follows the last good chunk, in bytes.
-        tail: u64,
-    },
-}
-
-impl SegmentInfo {
-    fn read(path: &Path) -> Result<Self, Error> {
-        let file = SegmentFile::open(path)?;
-        let mut info = Self {
-            path: file.path.clone(),
-            sequence: file.header.sequence,
-            start: file.header.start,
-            times: None,
-            keyframe: 0,
-            entries: 0,
-            bytes: file.length,
-            metadata: file.header.metadata.clone(),
-            state: SegmentState::Finished,
-        };
-        if let Some(trailer) = file.trailer {
-            info.times = (trailer.entries > 0).then_some(trailer.times);
-            info.keyframe = trailer.keyframe;
-            info.entries = trailer.entries;
-            return Ok(info);
-        }
-        let scan = file.scan();
-        let tail = file.length - scan.end;
-        info.times = scan.times.0;
-        info.keyframe = scan.keyframe;
-        info.entries = scan.entries;
-        info.bytes = scan.end;
-        info.state = if scan.has_keyframe {
-            SegmentState::Unfinished { tail }
-        } else {
-            SegmentState::WithoutKeyframe { tail }
-        };
-        Ok(info)
-    }
-
-    /// Opens the segment as it was: without what another process has appended since.
-    pub(crate) fn open(&self) -> Result<SegmentFile, Error> {
-        let mut file = SegmentFile::open(&self.path)?;
-        if self.state != SegmentState::Finished {
-            file.trailer = None;
-            file.length = file.length.min(self.bytes);
-        }
-        Ok(file)
-    }
-
-    fn has_keyframe(&self) -> bool {
-        !matches!(self.state, SegmentState::WithoutKeyframe { .. })
-    }
-
-    fn first(&self) -> i64 {
-        self.times
-            .map_or(self.start, |(first, _)| first.min(self.start))
-    }
-
-    fn last(&self) -> i64 {
-        self.times
-            .map_or(self.start, |(_, last)| last.max(self.start))
-    }
-}
 
 /// Which entries a reader yields.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 use crate::format::{
     BlockRecord, ChunkHeader, FIRST, INDEX, KEYFRAME, RawEntry, Span, fingerprint,
 };
+use crate::info::{SegmentInfo, SegmentState};
 use crate::parts::PartOrder;
-use crate::reader::{SegmentInfo, SegmentState};
 use crate::segment::{Index, Inflater, SegmentFile, Walk};
 use crate::{Cause, Damage, Error};
 

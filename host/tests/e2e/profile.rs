@@ -164,11 +164,15 @@ fn a_later_guest_is_compared_with_what_the_cluster_has_deleted() {
     let pods = profile["resources"].as_array_mut().unwrap().iter_mut();
     for pods in pods.filter(|one| one["resource"] == "pods") {
         let fields = pods["fields"].as_array_mut().unwrap();
-        fields.retain(|field| !text(field, "").starts_with("status.conditions"));
-        for field in ["type", "status", "reason"] {
-            fields.push(format!("status.conditions[*].{field}").into());
-        }
-        fields.push("status.reason".into());
+        let traces = [
+            "metadata.deletionTimestamp",
+            "status.reason",
+            "status.phase",
+        ];
+        let missing = traces
+            .into_iter()
+            .filter(|path| !fields.contains(&json!(path)));
+        fields.extend(missing.map(Value::from).collect::<Vec<_>>());
     }
     std::fs::write(bench.path("profile.yaml"), profile.to_string()).unwrap();
     let pod = |name: &str, node: &str| {

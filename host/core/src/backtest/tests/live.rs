@@ -151,12 +151,16 @@ fn a_recorded_failure_of_a_read_answers_nothing() {
         FailureClass::Server,
         FailureClass::Forbidden,
     ] {
-        let mut backtest = after_deletion();
-        let reads = vec![answered("b", Err(failure(class)))];
-        backtest.answer_from(answers(at(0), reads));
-        assert_eq!(read(&mut backtest, "b"), "server");
-        let report = backtest.finish().unwrap();
-        assert_eq!(report.undecided.reads, 1, "{class}");
+        for is_listed in [true, false] {
+            let mut backtest = after_deletion();
+            let reads = vec![answered("b", Err(failure(class)))];
+            backtest.answer_from(answers(at(0), reads));
+            if !is_listed {
+                backtest.cluster.history.restart();
+            }
+            assert_eq!(read(&mut backtest, "b"), "server");
+            assert_eq!(backtest.undecided.report().reads, 1, "{class}");
+        }
     }
 }
 
