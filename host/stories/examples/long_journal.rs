@@ -15,6 +15,7 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     clippy::indexing_slicing,
     reason = "an example that cannot go on is to fail"
 )]

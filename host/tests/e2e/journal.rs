@@ -484,7 +484,7 @@ fn a_backtest_continues_behind_damage_and_says_so() {
     assert_eq!(report["damagedParts"], 1, "{report:#}");
     let damage = text(&report, "/damage/0");
     assert!(damage.starts_with(&*damaged.to_string_lossy()), "{damage}");
-    // Time goes on behind it.
+    // Time continues behind it.
     let next = text(&report, "/span/to");
     let (report, code) = tested(&bench, &["--allow-damage"]);
     assert_eq!(code, Some(0), "{report:#}");
