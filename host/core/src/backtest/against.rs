@@ -10,6 +10,7 @@
 //! nothing about the policy. All of that is as in [`crate::cluster_comparison`], which does it
 //! beside a cluster.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,11 +20,11 @@ use super::facts::Facts;
 use super::feed::missing;
 use super::history::History;
 use super::recent::RecentUids;
+use super::recorded::{RecordedRun, RecordedStep};
 use super::report::Against;
 use crate::cluster_comparison::actor::{self, Actor, Evidence, Traces};
 use crate::cluster_comparison::window;
-use crate::gate::Ruling;
-use crate::journal::RulingEntry;
+use crate::journal::Entry;
 use crate::manifest::{Manifest, Source};
 use crate::object::{ApiResource, ObjectRef, Uid};
 use crate::path::FieldTree;
@@ -41,7 +42,8 @@ pub(super) struct ClusterRun {
     replaced: Option<Actor>,
     /// The objects whose deletion by that actor is known.
     known: RecentUids,
-    /// The targets of plans that controllers of Davit have executed.
+    /// What each controller of Davit does, and the objects that they delete or have deleted.
+    runs: BTreeMap<Arc<str>, RecordedRun>,
     own: RecentUids,
     /// The objects that are gone: their dependents may be collected.
     gone: RecentUids,
@@ -68,16 +70,50 @@ impl ClusterRun {
             window: window(&manifest),
             manifest,
             known: RecentUids::default(),
+            runs: BTreeMap::new(),
             own: RecentUids::default(),
             gone: RecentUids::default(),
         }
     }
 
-    /// A controller of Davit has a plan ruled on.
-    pub(super) fn rule(&mut self, ruling: &RulingEntry) {
-        if ruling.ruling == Ruling::Admit {
-            self.own.insert(&Uid::new(&ruling.target.uid));
+    /// Takes what a controller of Davit does. What it patches it has not deleted: somebody else
+    /// may do that later.
+    pub(super) fn note_own(&mut self, entry: &Entry) {
+        let step = match entry {
+            Entry::Call(call) => {
+                let name = &call.controller;
+                let run = self.runs.entry(Arc::clone(name));
+                run.or_insert_with(|| RecordedRun::new(name)).call(call);
+                None
+            }
+            Entry::Answer(answer) => {
+                for run in self.runs.values_mut() {
+                    run.answer(answer);
+                }
+                None
+            }
+            Entry::Ruling(ruling) => {
+                let run = self.runs.get_mut(&*ruling.controller);
+                run.and_then(|run| run.ruling(ruling))
+            }
+            Entry::Execution(execution) => {
+                let run = self.runs.get_mut(&*execution.controller);
+                run.and_then(|run| run.execution(execution))
+            }
+            _ => None,
+        };
+        match step {
+            Some(RecordedStep::Started(target) | RecordedStep::Done(target, _)) => {
+                self.own.insert(&Uid::new(&target.uid));
+            }
+            Some(RecordedStep::Failed(target)) => self.own.remove(&Uid::new(&target.uid)),
+            None => {}
         }
+    }
+
+    /// Another host records: its identifiers are others.
+    pub(super) fn restart(&mut self) {
+        self.runs.clear();
     }
 
     /// The deletion that a change of the cache shows, before it is applied. An object that a list

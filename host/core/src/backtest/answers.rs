@@ -28,6 +28,8 @@ const SAME_TIME_MILLIS: i64 = 1_000;
 const MOST_BYTES: usize = 256 << 20;
 /// About what a name takes beside its text, in bytes.
 const NAME_BYTES: usize = 128;
+/// The same of the request of an answer, which may have no object.
+const ANSWER_BYTES: usize = 512;
 
 /// The live reads of one controller over a span of a journal.
 ///
@@ -110,6 +112,9 @@ impl LiveAnswers {
                     }
                 }
             }
+            Entry::Failure { call, .. } => {
+                self.calls.remove(&call);
+            }
             Entry::Ruling(ruling) => {
                 let step = self.run.ruling(&ruling);
                 self.note_step(step, at);
@@ -156,7 +161,11 @@ impl LiveAnswers {
     }
 
     fn keep(&mut self, read: LiveRead, at: Wall) {
-        self.bytes += read.answer.bytes();
+        let answers = match &read.answer {
+            ReadAnswer::Get(results) => results.len(),
+            ReadAnswer::List(_) => 1,
+        };
+        self.bytes += read.answer.bytes() + answers * ANSWER_BYTES;
         if self.bytes > MOST_BYTES {
             return;
         }

@@ -198,6 +198,9 @@ impl<G: Clone> Backtest<G> {
         }
         self.cluster.history.restart();
         self.recorded.restart();
+        if let Some(run) = &mut self.cluster_run {
+            run.restart();
+        }
         self.comparison.restart(self.now.instant);
         for feed in self.feeds.values_mut() {
             feed.restart(self.now.instant);
@@ -207,6 +210,9 @@ impl<G: Clone> Backtest<G> {
     }
 
     fn apply_to_state(&mut self, entry: Entry) -> Result<(), Refusal> {
+        if let Some(run) = &mut self.cluster_run {
+            run.note_own(&entry);
+        }
         match entry {
             Entry::Cache(change) => self.apply_change(&change)?,
             Entry::Mapping(mapping) => {
@@ -232,9 +238,6 @@ impl<G: Clone> Backtest<G> {
             Entry::Call(call) => self.recorded.call(&call),
             Entry::Answer(answer) => self.recorded.answer(&answer),
             Entry::Ruling(ruling) => {
-                if let Some(run) = &mut self.cluster_run {
-                    run.rule(&ruling);
-                }
                 let step = self.recorded.ruling(&ruling);
                 self.note_recorded(step);
             }

@@ -411,7 +411,8 @@ impl<P> PlanExecution<P> {
     }
 
     fn next_step(&mut self) -> PlanAction<P> {
-        if !self.may_send() {
+        // A request that was sent has its own outcome: it may have deleted the target.
+        if self.outcome.failed.is_none() && !self.may_send() {
             self.fail(Some(not_deleted(&self.plan)));
         }
         while let Some(context) = self.step() {

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::bench::{FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial};
+use super::bench::{FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, nothing, plan};
 use crate::backtest::{Against, BacktestSettings, Difference, Report};
 use crate::manifest::Manifest;
 use crate::object::Uid;
+use crate::plan::{Patch, PatchKind, Step};
 
 /// A running pod that a controller has marked for this reason.
 fn marked(name: &str, phase: &str, reason: &str) -> Value {
@@ -128,6 +129,38 @@ fn a_policy_that_waits_longer_than_the_cluster_deletes_later() {
     // Without them, it cannot.
     let report = tested(PATIENT, true);
     assert_eq!(report.agreement.later.count, 0);
+}
+
+/// Labels pods that have failed, and deletes nothing.
+const LABELLING: Guest = Guest {
+    name: "labelling",
+    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
+        Some("Failed") => {
+            let patch = Patch {
+                kind: PatchKind::StrategicMerge,
+                subresource: String::new(),
+                body: rmp_serde::to_vec_named(&json!({"metadata": {}})).unwrap(),
+            };
+            plan(key, pod, vec![Step::Patch(patch)])
+        }
+        _ => nothing(),
+    },
+};
+
+/// Otherwise each object that Davit has ever written would count as deleted by Davit.
+#[test]
+fn what_a_controller_of_davit_has_patched_may_be_deleted_by_the_cluster() {
+    let mut recorder = Recorder::start(LABELLING);
+    recorder.deletes = false;
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(10 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Failed", "DeletionByPodGC"));
+    recorder.pass(SECOND);
+    recorder.remove("a");
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let report = trial(FAILED, false).run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (1, 0, Some(0), 0));
 }
 
 /// The recorded host deletes failed pods itself.

@@ -317,6 +317,24 @@ fn a_deletion_that_was_sent_before_the_withdrawal_has_its_own_outcome() {
     assert!(outcome.failed.is_none() && outcome.written.is_some());
 }
 
+/// A lost lease ends the request: nobody knows whether it took effect.
+#[test]
+fn a_deletion_that_was_sent_before_the_withdrawal_fails_as_it_did() {
+    let lost = RequestError::NoAnswer(NoAnswer::silence(Duration::from_secs(30)));
+    for (error, class) in [
+        (lost, FailureClass::Timeout),
+        (RequestError::term_over(false), FailureClass::Timeout),
+        (refused(404, "not found"), FailureClass::NotFound),
+        (refused(403, "no"), FailureClass::Forbidden),
+    ] {
+        let (mut execution, _) = deletion_of_kept();
+        kept(execution.handle_answer(Ok(&found("uid", "41"))));
+        sent(execution.handle_kept(Ok(())));
+        execution.note_withdrawal();
+        assert_eq!(ended(execution.handle_answer(Err(&error))), (0, class));
+    }
+}
+
 #[test]
 fn a_plan_that_has_started_and_keeps_nothing_is_not_withdrawn() {
     let (mut execution, next) = started(vec![delete()], undo("configmaps", true));
