@@ -355,6 +355,7 @@ impl<G: Clone> Revision<G> {
             exceeded: None,
         };
         self.items.start_call(request.id, call);
+        shared.has_read_former |= snapshot.has_former();
         if let Some(rollout) = &mut shared.rollout {
             rollout.pending.insert(self.role, request.pending.clone());
         }

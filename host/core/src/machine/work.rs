@@ -53,7 +53,7 @@ impl<G: Clone> Machine<G> {
             let compared = hosted.compared.as_ref();
             let is_due = controller.poll_timeout(now.instant) <= Some(now.instant);
             let former = compared
-                .filter(|_| is_due)
+                .filter(|_| is_due && controller.settings().is_compared())
                 .and_then(|one| one.read(&snapshot));
             let read = former.as_ref().unwrap_or(&snapshot);
             for role in Role::ALL {

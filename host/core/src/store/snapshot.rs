@@ -14,39 +14,55 @@ use crate::time::Instant;
 
 /// The store at one moment. Cheap to clone and to send to another thread.
 #[derive(Clone, Debug)]
-pub struct Snapshot(State);
+pub struct Snapshot {
+    state: State,
+    /// Whether it has objects in a former state.
+    has_former: bool,
+}
 
 impl Snapshot {
     pub(super) fn new(state: State) -> Self {
-        Self(state)
+        Self {
+            state,
+            has_former: false,
+        }
     }
 
     pub(super) const fn state(&self) -> &State {
-        &self.0
+        &self.state
     }
 
     /// The same with some objects in a former state, which may be gone by now. A name that
     /// belongs to another uid by now stays that of the other object.
     #[must_use]
     pub(crate) fn with_former<'a>(&self, objects: impl Iterator<Item = &'a Arc<Object>>) -> Self {
-        let mut state = self.0.clone();
+        let mut state = self.state.clone();
         for former in objects {
             state.put_back(former);
         }
-        Self(state)
+        Self {
+            state,
+            has_former: true,
+        }
+    }
+
+    /// Whether it has objects in a former state: what is decided on it must not be written.
+    #[must_use]
+    pub const fn has_former(&self) -> bool {
+        self.has_former
     }
 
     /// The content of a view; none if there was no such view.
     #[must_use]
     pub fn view(&self, view: ViewId) -> Option<View<'_>> {
-        View::new(&self.0, view)
+        View::new(&self.state, view)
     }
 
     /// The object with that uid. If several segments have it, the object of the segment
     /// that was added first.
     #[must_use]
     pub fn find(&self, uid: &Uid) -> Option<&Arc<Object>> {
-        let found = self.0.with_uid(uid);
+        let found = self.state.with_uid(uid);
         found.min_by_key(|object| object.segment())
     }
 
@@ -55,9 +71,9 @@ impl Snapshot {
     pub fn has(&self, wanted: &ObjectRef) -> bool {
         let group = wanted.group();
         let uid = Uid::new(&wanted.uid);
-        let mut found = self.0.with_uid(&uid);
+        let mut found = self.state.with_uid(&uid);
         found.any(|object| {
-            let segment = self.0.segment(object.segment());
+            let segment = self.state.segment(object.segment());
             let is_of_kind = segment.is_some_and(|segment| {
                 *segment.kind.kind == *wanted.kind && segment.kind.group() == group
             });
@@ -72,7 +88,7 @@ impl Snapshot {
         let uid = Uid::new(&wanted.uid);
         let is_it =
             |one: &&Arc<Object>| one.namespace() == wanted.namespace && one.name() == wanted.name;
-        if self.0.with_uid(&uid).any(|one| is_it(&one)) {
+        if self.state.with_uid(&uid).any(|one| is_it(&one)) {
             return None;
         }
         self.find(&uid).map(|one| &**one)
@@ -81,7 +97,7 @@ impl Snapshot {
     /// The versions of the object with that uid, one for each segment that has
     /// it.
     pub fn versions_of(&self, uid: &Uid) -> impl Iterator<Item = &ResourceVersion> {
-        self.0.with_uid(uid).map(|object| object.version())
+        self.state.with_uid(uid).map(|object| object.version())
     }
 }
 

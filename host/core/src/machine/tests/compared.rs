@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster_comparison::Totals;
 
-fn compared() -> Settings {
+pub(super) fn compared() -> Settings {
     Settings {
         mode: Mode::DryRun,
         compares_with_cluster: true,
