@@ -291,6 +291,14 @@ impl<G: Clone> Controller<G> {
         }
     }
 
+    /// Whether [`Self::poll_call`] may have a call to make, of any revision.
+    pub(crate) fn has_due_call(&self, now: Instant) -> bool {
+        let settings = &self.shared.settings;
+        let mut revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
+        let is_due = revisions.any(|revision| revision.has_due_call(now, &settings.bounds));
+        settings.mode != Mode::Disabled && is_due
+    }
+
     /// The next call to make into a revision's guest, if there is one.
     pub fn poll_call(
         &mut self,

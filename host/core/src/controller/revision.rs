@@ -457,6 +457,12 @@ impl<G: Clone> Revision<G> {
         }
     }
 
+    /// Whether [`Self::poll_call`] may have a call to make.
+    pub(super) fn has_due_call(&self, now: Instant, bounds: &Bounds) -> bool {
+        let due = self.items.next_due(now).zip(self.circuit.opens_at(now));
+        self.has_room(bounds) && due.is_some_and(|(item, open)| item.max(open) <= now)
+    }
+
     /// When to call [`Self::poll_call`] again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant, bounds: &Bounds) -> Option<Instant> {
         if self.has_work() {

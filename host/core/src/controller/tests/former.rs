@@ -9,11 +9,30 @@ fn call_with_former(bench: &mut Bench) -> CallRequest<()> {
     bench.lose("a");
     let snapshot = bench.store.snapshot().with_former([&pod].into_iter());
     bench.controller.continue_resync(bench.now, &snapshot);
-    let call =
-        bench
-            .controller
-            .poll_call(bench.now, Role::Stable, &snapshot, &bench.mapping);
+    let call = bench
+        .controller
+        .poll_call(bench.now, Role::Stable, &snapshot, &bench.mapping);
     call.expect("the change is news")
+}
+
+/// Only then is a snapshot with former states made.
+#[test]
+fn a_call_is_due_while_an_item_is_and_the_guest_has_room() {
+    let mut manifest = manifest();
+    manifest.triggers.truncate(1);
+    let mut bench = Bench::new(manifest, Settings::default());
+    bench.settle();
+    assert!(!bench.controller.has_due_call(bench.now), "nothing is");
+    bench.see("a", 1, "n1");
+    assert!(bench.controller.has_due_call(bench.now));
+    let call = bench.call().expect("it is due");
+    assert!(!bench.controller.has_due_call(bench.now), "it is in a call");
+    let plans = (0..1000).map(|one| delete(&format!("p{one}"))).collect();
+    let controller = &mut bench.controller;
+    controller.handle_decisions(call.id, vec![decide(plans, Verdict::Done)], Duration::ZERO);
+    bench.see("b", 1, "n1");
+    assert_eq!(bench.timeout(), Some(bench.now), "the answer is work");
+    assert!(!bench.controller.has_due_call(bench.now), "and no call");
 }
 
 /// Whatever has changed since the call: the gate itself knows what it was decided on.
@@ -25,7 +44,10 @@ fn the_gate_admits_no_plan_that_was_decided_on_a_former_state() {
     bench.settle();
     let call = call_with_former(&mut bench);
     let plans = || vec![delete("a"), delete("b")];
-    bench.answer(call.id, vec![decide(plans(), Verdict::Done); call.items.len()]);
+    bench.answer(
+        call.id,
+        vec![decide(plans(), Verdict::Done); call.items.len()],
+    );
     assert_eq!(bench.rulings(), [Ruling::DryRun, Ruling::DryRun]);
 }
 
