@@ -2,13 +2,13 @@ mod bounds;
 mod early;
 mod held;
 mod managers;
+mod watches;
 
 use serde_json::{Value, json};
 
 use super::*;
-use crate::manifest::{Permission, TickSpec};
-use crate::object::{ApiResource, ProjectedObject};
-use crate::path::FieldPath;
+use crate::manifest::TickSpec;
+use crate::object::ProjectedObject;
 use crate::store::{SegmentId, Store, testing};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -413,37 +413,4 @@ fn a_window_fits_the_timers() {
         period: Duration::from_mins(10),
     });
     assert_eq!(window(&podgc), Duration::from_mins(40));
-}
-
-#[test]
-fn only_what_a_guest_may_delete_is_watched() {
-    let one = |name: &str, plural: &str| WatchSpec {
-        name: name.into(),
-        source: Source::One(ApiResource::new("", "v1", plural)),
-        ..every_deletable("x").watches.remove(0)
-    };
-    let permission = |verb: &str, resource: &str| Permission {
-        verb: verb.into(),
-        group: String::new(),
-        resource: resource.into(),
-    };
-    let mut guest = manifest("podgc");
-    guest.watches = vec![
-        one("pods", "pods"),
-        one("again", "pods"),
-        one("nodes", "nodes"),
-    ];
-    guest.permissions = vec![permission("create", "pods/eviction")];
-    let names = |guest: &Manifest| {
-        let watches = actor::watches(guest).into_iter();
-        watches.map(|watch| watch.name).collect::<Vec<_>>()
-    };
-    assert_eq!(names(&guest), ["pods"]);
-    guest.permissions = vec![permission("delete", "nodes")];
-    assert_eq!(names(&guest), ["nodes"]);
-    let fields = &actor::watches(&guest)[0].fields;
-    assert!(
-        fields.iter().all(FieldPath::is_metadata),
-        "of pods alone the status"
-    );
 }

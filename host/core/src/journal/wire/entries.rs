@@ -3,8 +3,8 @@
 use crate::account::Account;
 use crate::grant::{Grant, Permissions, ReadRule, WriteRule};
 use crate::journal::entry::{
-    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
-    Record, RevisionEntry, RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, HeldEntry,
+    KeptEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 use crate::journal::reads::{LiveRead, SnapshotReads};
 use crate::revision::CallLimits;
@@ -29,6 +29,14 @@ wire_enum!(Entry {
     12 Stream(stream),
     13 Failure { call, failure },
     14 Kept(kept),
+    15 Held(held),
+});
+
+wire_struct!(HeldEntry {
+    controller,
+    holds,
+    releases,
+    is_stripped
 });
 
 wire_struct!(ControllerEntry {

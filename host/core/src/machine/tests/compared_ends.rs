@@ -18,7 +18,10 @@ fn reading_a_held_pod() -> (Bench, Call<Guest>, Vec<String>) {
     let pod = bench.object("gone");
     bench.update("pods", Update::Delete(pod));
     let call = bench.calls.pop_front().expect("the change is news");
-    assert!(call.snapshot.find(&Uid::new("gone")).is_some(), "it is held");
+    assert!(
+        call.snapshot.find(&Uid::new("gone")).is_some(),
+        "it is held"
+    );
     (bench, call, live)
 }
 
