@@ -54,8 +54,11 @@ pub struct ClusterObservation {
     pub revision: RevisionIdentity,
     /// When this host started to compare it.
     pub since: Instant,
-    /// The results since then.
+    /// The results since then, without those of early targets.
     pub totals: Totals,
+    /// The results of early targets, which an earlier host or the former leader may have
+    /// counted.
+    pub early: Totals,
 }
 
 /// The targets that only a controller or only the cluster deletes.

@@ -154,12 +154,13 @@ fn results(comparison: &ComparisonStatus) -> [(&'static str, u64); 5] {
 }
 
 /// The results of a comparison with the cluster, as in all outputs.
-fn cluster_results(comparison: &ClusterComparisonStatus) -> [(&'static str, u64); 5] {
+fn cluster_results(comparison: &ClusterComparisonStatus) -> [(&'static str, u64); 6] {
     [
         ("agree", comparison.agree),
         ("only-davit", comparison.only_davit),
         ("only-cluster", comparison.only_cluster),
         ("other-actor", comparison.other_actor),
         ("unknown", comparison.unknown),
+        ("interrupted", comparison.interrupted),
     ]
 }

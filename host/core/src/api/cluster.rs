@@ -26,6 +26,15 @@ pub struct ClusterComparisonStatus {
     /// It cannot be compared: the API does not show who deleted it, or the controller could not
     /// decide on it any more.
     pub unknown: u64,
+    /// It may have been counted before a restart or a takeover: the controller has planned on
+    /// it soon after, or it was pending then.
+    pub interrupted: u64,
+    /// For how long nobody compared, in seconds: hosts were down, or the controller was
+    /// stopped. What was deleted meanwhile is in no count. At most ten minutes too long for
+    /// each restart.
+    pub unobserved_seconds: u64,
+    /// Until when the comparison is known to have run, RFC 3339, to ten minutes.
+    pub observed_until: String,
     /// Those that both delete and whose delay is unknown, because the watch had a gap.
     pub untimed: u64,
     /// Those that both delete, the controller earlier.
@@ -66,6 +75,9 @@ impl ClusterComparisonStatus {
             only_cluster: totals.only_cluster,
             other_actor: totals.other,
             unknown: totals.unknown,
+            interrupted: totals.interrupted,
+            unobserved_seconds: 0,
+            observed_until: String::new(),
             untimed: totals.untimed,
             earlier: totals.delays.earlier(),
             later: totals.delays.later(),
@@ -89,6 +101,7 @@ impl ClusterComparisonStatus {
             only_cluster: self.only_cluster,
             other: self.other_actor,
             unknown: self.unknown,
+            interrupted: self.interrupted,
             untimed: self.untimed,
             delays: delays.map(|one| (one.milliseconds, one.count)).collect(),
         }

@@ -140,7 +140,7 @@ impl ClusterRun {
             None => return None,
             Some(after) => {
                 let after = Traces::of(after);
-                let is_marked = after.is_marked() && !before.is_marked();
+                let is_marked = after.is_marked_since(&before);
                 let is_deleted = after.is_terminating && !before.is_terminating;
                 (is_marked || is_deleted).then_some(after)?
             }

@@ -263,6 +263,7 @@ impl<G: Clone> Backtest<G> {
             | Entry::Failure { .. }
             | Entry::Unlisted(_)
             | Entry::Stream(_)
+            | Entry::Held(_)
             | Entry::Kept(_) => {}
         }
         Ok(())

@@ -12,6 +12,10 @@
 //!   `EvictionByEvictionAPI`, the scheduler `PreemptionByScheduler`.
 //! - Until Kubernetes 1.26, the node lifecycle controller set `status.reason` to `NodeLost`.
 //! - The garbage collector leaves no trace on the object: its owners are gone.
+//!
+//! A controller of Davit that replaces one of these sets the same marks. The managers of fields
+//! say who has set the reason of the condition; any other field that Davit has written says
+//! nothing about who sets a mark.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -24,6 +28,18 @@ use crate::store::{Object, Snapshot};
 
 /// How the managers of fields start that are controllers of Davit.
 const DAVIT: &str = "davit/";
+/// The condition that announces a deletion.
+const DISRUPTION: &str = "DisruptionTarget";
+/// The same in the fields of a manager: the key of an element of a list.
+const DISRUPTION_KEY: &str = "k:{\"type\":\"DisruptionTarget\"}";
+/// The fields of a manager that has set the reason of that condition.
+const SETS_REASON: [&str; 5] = [
+    "fieldsV1",
+    "f:status",
+    "f:conditions",
+    DISRUPTION_KEY,
+    "f:reason",
+];
 /// The phases of a pod that has ended.
 const ENDED: [&str; 2] = ["Succeeded", "Failed"];
 
@@ -115,8 +131,11 @@ pub struct Traces {
     pub node: String,
     /// The uids of its owners.
     pub owners: Vec<Uid>,
-    /// Whether a controller of Davit has written it: Davit marks what it is about to delete.
+    /// Whether a controller of Davit has written it.
     pub is_of_davit: bool,
+    /// Whether a controller of Davit has set the reason of its condition `DisruptionTarget`;
+    /// none if the managers of its fields do not say who has.
+    pub is_marked_by_davit: Option<bool>,
 }
 
 /// The fields that a watch has to show for [`Traces`]. `status` says whether its objects may
@@ -141,6 +160,7 @@ fn fields(status: bool) -> Vec<FieldPath> {
         path(&["status", "conditions", "*", "type"]),
         path(&["status", "conditions", "*", "status"]),
         path(&["status", "conditions", "*", "reason"]),
+        path(&[&["metadata", "managedFields", "*"][..], &SETS_REASON].concat()),
     ];
     let of_pods = of_pods.into_iter().filter(|_| status);
     metadata.into_iter().chain(of_pods).collect()
@@ -185,6 +205,12 @@ impl Traces {
     pub fn of(object: &Object) -> Self {
         let data = object.data();
         let managers = texts(data, &["metadata", "managedFields"], "manager");
+        let is_davits = |one: &str| one.starts_with(DAVIT);
+        let mut markers = elements(data, &["metadata", "managedFields"])
+            .filter(|one| at(one, &SETS_REASON).is_some())
+            .map(|one| is_davits(text(one, &["manager"])))
+            .peekable();
+        let has_markers = markers.peek().is_some();
         Self {
             is_terminating: !text(data, &["metadata", "deletionTimestamp"]).is_empty(),
             disruption: disruption(data).unwrap_or_default(),
@@ -195,7 +221,8 @@ impl Traces {
                 .into_iter()
                 .map(Uid::new)
                 .collect(),
-            is_of_davit: managers.iter().any(|one| one.starts_with(DAVIT)),
+            is_of_davit: managers.iter().any(|one| is_davits(one)),
+            is_marked_by_davit: has_markers.then(|| markers.any(|one| one)),
         }
     }
 
@@ -203,17 +230,14 @@ impl Traces {
     /// holds every owner.
     #[must_use]
     pub fn actor(&self, kind: &str, owners: Option<&Snapshot>) -> (Actor, Evidence) {
-        if self.is_of_davit {
+        let marked = self.marked_by();
+        let is_of_davit = match (marked, self.is_marked_by_davit) {
+            (Some(_), Some(is_its_mark)) => is_its_mark,
+            _ => self.is_of_davit,
+        };
+        if is_of_davit {
             return (Actor::Davit, Evidence::Mark);
         }
-        let marked = match self.disruption.as_str() {
-            "DeletionByPodGC" => Some(Actor::PodGc),
-            "DeletionByTaintManager" => Some(Actor::TaintEviction),
-            "EvictionByEvictionAPI" => Some(Actor::EvictionApi),
-            "PreemptionByScheduler" => Some(Actor::Scheduler),
-            _ if self.reason == "NodeLost" => Some(Actor::NodeLifecycle),
-            _ => None,
-        };
         if let Some(actor) = marked {
             return (actor, Evidence::Mark);
         }
@@ -228,15 +252,52 @@ impl Traces {
         match kind {
             _ if are_gone => (Actor::GarbageCollector, Evidence::State),
             "StorageVersion" => (Actor::StorageVersionGc, Evidence::State),
-            "Pod" if ENDED.contains(&self.phase.as_str()) => (Actor::PodGc, Evidence::State),
+            "Pod" if self.has_ended() => (Actor::PodGc, Evidence::State),
             _ => (Actor::Unknown, Evidence::Nothing),
         }
     }
 
-    /// Whether a mark says that somebody is about to delete the object.
+    /// Who sets marks like its.
+    fn marked_by(&self) -> Option<Actor> {
+        match self.disruption.as_str() {
+            "DeletionByPodGC" => Some(Actor::PodGc),
+            "DeletionByTaintManager" => Some(Actor::TaintEviction),
+            "EvictionByEvictionAPI" => Some(Actor::EvictionApi),
+            "PreemptionByScheduler" => Some(Actor::Scheduler),
+            _ if self.reason == "NodeLost" => Some(Actor::NodeLifecycle),
+            _ => None,
+        }
+    }
+
+    /// Whether somebody but Davit has announced the object's deletion since it had these other
+    /// traces.
     #[must_use]
-    pub fn is_marked(&self) -> bool {
-        matches!(self.actor("", None), (_, Evidence::Mark)) && !self.is_of_davit
+    pub fn is_marked_since(&self, before: &Self) -> bool {
+        let mark = |it: &Self| match it.actor("", None) {
+            (actor, Evidence::Mark) => Some(actor),
+            _ => None,
+        };
+        let is_new = mark(self) != mark(before);
+        is_new && mark(self).is_some_and(|actor| actor != Actor::Davit)
+    }
+
+    /// Whether nothing says that the object is about to go.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !self.is_terminating && self.marked_by().is_none()
+    }
+
+    /// Whether it is a pod that has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        ENDED.contains(&self.phase.as_str())
+    }
+
+    /// Whether it is a pod that terminates, has ended, and was never on a node: no kubelet has
+    /// ended it.
+    #[must_use]
+    pub fn was_forced(&self) -> bool {
+        self.is_terminating && self.has_ended() && self.node.is_empty()
     }
 }
 
@@ -267,14 +328,9 @@ impl fmt::Display for Traces {
 
 /// The reason of the condition `DisruptionTarget`, if that is true.
 fn disruption(data: &[u8]) -> Option<String> {
-    let conditions = at(data, &["status", "conditions"])?;
-    let Ok(Value::List(mut conditions)) = Value::read(conditions) else {
-        return None;
-    };
-    conditions.find_map(|condition| {
-        let condition = condition.ok()?;
-        let is_it = text(condition, &["type"]) == "DisruptionTarget"
-            && text(condition, &["status"]) == "True";
+    elements(data, &["status", "conditions"]).find_map(|condition| {
+        let is_it =
+            text(condition, &["type"]) == DISRUPTION && text(condition, &["status"]) == "True";
         is_it.then(|| text(condition, &["reason"]).to_owned())
     })
 }
@@ -296,9 +352,15 @@ fn text<'a>(data: &'a [u8], path: &[&str]) -> &'a str {
 
 /// The texts of a field in the elements of a list.
 fn texts<'a>(data: &'a [u8], list: &[&str], name: &str) -> Vec<&'a str> {
-    let Some(Ok(Value::List(elements))) = at(data, list).map(Value::read) else {
-        return Vec::new();
-    };
-    let elements = elements.filter_map(Result::ok);
+    let elements = elements(data, list);
     elements.map(|element| text(element, &[name])).collect()
+}
+
+/// The elements of a list.
+fn elements<'a>(data: &'a [u8], list: &[&str]) -> impl Iterator<Item = &'a [u8]> {
+    let elements = match at(data, list).map(Value::read) {
+        Some(Ok(Value::List(elements))) => Some(elements),
+        _ => None,
+    };
+    elements.into_iter().flatten().filter_map(Result::ok)
 }

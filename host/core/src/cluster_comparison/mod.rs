@@ -11,13 +11,17 @@
 //!   reconciles it. The comparison therefore *holds* it: the controller's calls read it in the
 //!   state before its deletion, until it decides or the window ends. So a deletion that only
 //!   the cluster makes is one that the controller has seen and not made.
+//! - A pod that has ended is not held: a guest that counts such pods would count it too, and
+//!   delete another one.
 //! - A deletion by somebody else is no agreement, and no disagreement either.
 //!
 //! Every target counts once, at its first plan and its first deletion. A uid is never reused:
-//! an object that is created again under the same name is another target.
+//! an object that is created again under the same name is another target. What an earlier host
+//! or the former leader may have counted already is counted apart, as *early*.
 
 pub mod actor;
 mod delays;
+mod held;
 mod own;
 mod totals;
 
@@ -30,18 +34,17 @@ use std::time::Duration;
 
 use crate::manifest::{Manifest, Source, WatchSpec};
 use crate::object::{Kind, ObjectRef, Uid};
-use crate::store::{Object, Snapshot};
+use crate::store::{Object, SegmentId, Snapshot};
 use crate::time::Instant;
 
 use actor::{Actor, Evidence, Traces};
 pub use delays::Delays;
+use held::HeldObjects;
 pub use own::OwnDeletions;
 pub use totals::{Difference, Finding, Totals};
 
 /// The most targets that are kept. A further one is not compared, and counts as unknown.
 const MOST_TARGETS: usize = 20_000;
-/// The most objects that are held. Beyond that, what the cluster deletes first is unknown.
-const MOST_HELD: usize = 2_000;
 /// How many targets are kept that only one side deletes.
 pub const MOST_FINDINGS: usize = 20;
 /// The shortest window: long enough for the difference of two controllers' timers.
@@ -68,10 +71,14 @@ pub struct ClusterComparison {
     window: Duration,
     since: Instant,
     totals: Totals,
+    /// The results of the targets that an earlier host, or the former leader, may have counted.
+    early: Totals,
     targets: BTreeMap<Uid, Target>,
+    /// The targets beyond the bound, each of which has counted as unknown.
+    beyond: BTreeSet<Uid>,
     /// When targets are due, in order.
     due: BTreeSet<(Instant, Uid)>,
-    held: BTreeMap<Uid, Arc<Object>>,
+    held: HeldObjects,
     findings: VecDeque<Finding>,
 }
 
@@ -89,6 +96,9 @@ pub struct ObservedChange<'a> {
     pub gap: Duration,
     /// Whether a controller of Davit has asked for the object's deletion.
     pub is_own: bool,
+    /// Whether the watch has a selector: an object that does not match any more looks like one
+    /// that is gone.
+    pub is_selected: bool,
 }
 
 #[derive(Debug)]
@@ -97,6 +107,8 @@ struct Target {
     plan: Option<Plan>,
     deletion: Option<Deletion>,
     is_counted: bool,
+    /// Whether it may have been counted before.
+    is_early: bool,
     /// When it is checked next.
     due: Instant,
 }
@@ -119,6 +131,8 @@ struct Deletion {
     actor: Actor,
     evidence: Evidence,
     traces: Traces,
+    /// Whether the object may have left the watch's selector instead.
+    may_have_left: bool,
 }
 
 impl ClusterComparison {
@@ -132,17 +146,34 @@ impl ClusterComparison {
             window: window(manifest),
             since: now,
             totals: Totals::default(),
+            early: Totals::default(),
             targets: BTreeMap::new(),
+            beyond: BTreeSet::new(),
             due: BTreeSet::new(),
-            held: BTreeMap::new(),
+            held: HeldObjects::default(),
             findings: VecDeque::new(),
         }
     }
 
-    /// The results so far.
+    /// The results so far, without the early ones.
     #[must_use]
     pub const fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// The results of early targets: those that the controller has planned on within the first
+    /// window, because it plans on what it planned on before a restart, and those that were
+    /// pending when this replica took over.
+    #[must_use]
+    pub const fn early(&self) -> &Totals {
+        &self.early
+    }
+
+    /// This replica leads the controller from now on: the former leader has counted the same
+    /// targets, or would have.
+    pub fn take_over(&mut self) {
+        let pending = self.targets.values_mut().filter(|one| !one.is_counted);
+        pending.for_each(|target| target.is_early = true);
     }
 
     /// When the comparison started.
@@ -179,7 +210,7 @@ impl ClusterComparison {
     /// deleted them since.
     #[must_use]
     pub fn held(&self) -> impl ExactSizeIterator<Item = &Arc<Object>> {
-        self.held.values()
+        self.held.iter()
     }
 
     /// The controller plans to delete or evict an object. `snapshot` is the cache without what is
@@ -200,10 +231,12 @@ impl ClusterComparison {
             }
         }
         let is_about_end = cached.is_some_and(|it| Traces::of(it).is_terminating);
+        let is_early = self.is_early(now);
         let target = self.targets.get_mut(&uid)?;
         if target.plan.is_some() || target.is_counted {
             return None;
         }
+        target.is_early |= is_early;
         target.plan = Some(Plan {
             at: now,
             reason: reason.to_owned(),
@@ -213,39 +246,47 @@ impl ClusterComparison {
         if !self.waits_for_owners(&uid) {
             self.compare(now, &uid);
         }
-        self.release(&uid)
+        self.held.release(&uid)
     }
 
-    /// The cache has observed a change. `snapshot` is the cache after it.
-    pub fn observed(&mut self, now: Instant, change: ObservedChange<'_>, snapshot: &Snapshot) {
-        let Some(object) = change.new.or(change.old) else {
-            return;
-        };
+    /// Whether what is planned now may have been planned before a restart.
+    fn is_early(&self, now: Instant) -> bool {
+        now < self.since.after(self.window)
+    }
+
+    /// The cache has observed a change. `snapshot` is the cache after it. Returns the object
+    /// that is not held any more.
+    pub fn observed(
+        &mut self,
+        now: Instant,
+        change: ObservedChange<'_>,
+        snapshot: &Snapshot,
+    ) -> Option<Arc<Object>> {
+        let object = change.new.or(change.old)?;
         let before = change.old.map(|old| Traces::of(old));
         let after = change.new.map(|new| Traces::of(new));
         let Some(before) = before else {
-            // What the first list shows was marked before the comparison started. What takes the
-            // name of a held object hides it.
-            let is_named =
-                |it: &Arc<Object>| it.segment() == object.segment() && it.key() == object.key();
-            self.held.retain(|_, it| !is_named(it));
-            return;
+            // What the first list shows was marked before the comparison started.
+            return self.held.release_name_of(object);
         };
         let uid = object.uid().clone();
         let target = self.targets.get(&uid);
         let plan = target.and_then(|target| target.plan.as_ref());
         let is_about_end = plan.is_some_and(|plan| plan.is_about_end);
-        let is_deletion = match &after {
-            None => !before.is_terminating || is_about_end,
-            Some(after) => {
-                let is_new_mark = after.is_marked() && !before.is_marked();
-                is_new_mark || (after.is_terminating && !before.is_terminating && !is_about_end)
-            }
-        };
+        let is_deletion = is_deletion(&before, after.as_ref(), is_about_end);
         let is_known = target.is_some_and(|one| one.deletion.is_some() || one.is_counted);
         if is_deletion && !is_known {
             let traces = after.unwrap_or_else(|| before.clone());
-            self.deleted(now, &change, object, traces, snapshot);
+            let may_have_left = change.is_selected && change.new.is_none() && before.is_alive();
+            let seen = Deletion {
+                at: now,
+                gap: change.gap,
+                actor: Actor::Unknown,
+                evidence: Evidence::Nothing,
+                traces,
+                may_have_left,
+            };
+            self.deleted(now, &change, object, seen, snapshot);
         }
         if change.new.is_none()
             && let Some(target) = self.targets.get_mut(&uid)
@@ -257,6 +298,7 @@ impl ClusterComparison {
             target.due = until;
             self.due.insert((until, uid));
         }
+        None
     }
 
     fn deleted(
@@ -264,23 +306,18 @@ impl ClusterComparison {
         now: Instant,
         change: &ObservedChange<'_>,
         object: &Arc<Object>,
-        traces: Traces,
+        mut deletion: Deletion,
         snapshot: &Snapshot,
     ) {
-        let (actor, evidence) = if change.is_own {
+        let owners = self.knows_owners.then_some(snapshot);
+        let uid = object.uid().clone();
+        (deletion.actor, deletion.evidence) = if change.is_own {
             (Actor::Davit, Evidence::Mark)
         } else {
-            traces.actor(&change.kind.kind, self.knows_owners.then_some(snapshot))
+            deletion.traces.actor(&change.kind.kind, owners)
         };
-        let uid = object.uid().clone();
-        let deletion = Deletion {
-            at: now,
-            gap: change.gap,
-            actor,
-            evidence,
-            traces,
-        };
-        let may_be_replaced = self.counts(actor) || self.may_be_collected(&deletion);
+        let may_have_left = deletion.may_have_left;
+        let may_be_replaced = self.counts(deletion.actor) || self.may_be_collected(&deletion);
         let is_target = self.targets.contains_key(&uid)
             || (may_be_replaced && self.add(&uid, reference(change.kind, object), now));
         let Some(target) = self.targets.get_mut(&uid).filter(|_| is_target) else {
@@ -290,8 +327,11 @@ impl ClusterComparison {
         let is_planned = target.plan.is_some();
         if is_planned && !self.waits_for_owners(&uid) {
             self.compare(now, &uid);
-        } else if !is_planned && may_be_replaced {
-            self.hold(&uid, change.old);
+        } else if !is_planned && may_be_replaced && !may_have_left {
+            let before = change.old.filter(|old| !Traces::of(old).has_ended());
+            if let Some(before) = before {
+                self.held.hold(change.kind, before);
+            }
         }
     }
 
@@ -320,13 +360,15 @@ impl ClusterComparison {
     /// The guest reads an object live. What is held of it is worth nothing: the API server says
     /// that it is gone. Returns the object if it is not held any more.
     pub fn read_live(&mut self, object: &ObjectRef) -> Option<Arc<Object>> {
-        let is_it = |(uid, it): &(&Uid, &Arc<Object>)| {
-            let is_named = it.namespace() == object.namespace && it.name() == object.name;
-            is_named && (object.uid.is_empty() || **uid == Uid::new(&object.uid))
-        };
-        let (uid, _) = self.held.iter().find(is_it)?;
-        let uid = uid.clone();
-        self.release(&uid)
+        let uid = self.held.named(object)?.clone();
+        self.held.release(&uid)
+    }
+
+    /// The same for a live list of what these segments hold, in a namespace or in all. A
+    /// selector is not evaluated: the guest may have missed each of them.
+    pub fn list_live(&mut self, segments: &[SegmentId], namespace: &str) -> Vec<Arc<Object>> {
+        let listed = self.held.listed(segments, namespace).into_iter();
+        listed.filter_map(|uid| self.held.release(&uid)).collect()
     }
 
     /// Ends the windows that are over. Returns the objects that are not held any more.
@@ -350,8 +392,8 @@ impl ClusterComparison {
                 continue;
             }
             self.attribute_again(&uid, snapshot);
-            let was_held = self.held.contains_key(&uid);
-            released.extend(self.release(&uid));
+            let was_held = self.held.contains(&uid);
+            released.extend(self.held.release(&uid));
             self.end(now, &uid, is_there, was_held);
         }
         released
@@ -379,14 +421,14 @@ impl ClusterComparison {
             (Some(_), Some(_)) => return self.compare(now, uid),
             (Some(_), None) if is_there => {
                 self.find(uid, Difference::OnlyDavit);
-                self.totals.only_davit += 1;
+                self.totals_of(uid).only_davit += 1;
             }
             (None, Some(actor)) if !self.counts(actor) => {}
             (None, Some(_)) if has_author => {
                 self.find(uid, Difference::OnlyCluster);
-                self.totals.only_cluster += 1;
+                self.totals_of(uid).only_cluster += 1;
             }
-            _ => self.totals.unknown += 1,
+            _ => self.totals_of(uid).unknown += 1,
         }
         self.count(now, uid, is_there);
     }
@@ -407,22 +449,36 @@ impl ClusterComparison {
         let (Some(plan), Some(deletion)) = (&target.plan, &target.deletion) else {
             return;
         };
-        if self.counts(deletion.actor) {
-            self.totals.agree += 1;
-            if deletion.gap <= TIMED_WITHIN {
-                let ahead = deletion.at.since(plan.at);
-                let behind = plan.at.since(deletion.at);
-                self.totals.delays.add(ahead, behind);
-            } else {
-                self.totals.untimed += 1;
+        let counts = self.counts(deletion.actor);
+        let is_timed = deletion.gap <= TIMED_WITHIN;
+        let ahead = deletion.at.since(plan.at);
+        let behind = plan.at.since(deletion.at);
+        // The marks may have been set in the gap.
+        let in_gap = deletion.actor == Actor::Unknown && !deletion.gap.is_zero();
+        let is_unknown = deletion.may_have_left || (in_gap && !counts);
+        let totals = self.totals_of(uid);
+        match (is_unknown, counts, is_timed) {
+            (true, _, _) => totals.unknown += 1,
+            (false, false, _) => totals.other += 1,
+            (false, true, true) => {
+                totals.agree += 1;
+                totals.delays.add(ahead, behind);
             }
-        } else if deletion.actor == Actor::Unknown && !deletion.gap.is_zero() {
-            // The marks may have been set in the gap.
-            self.totals.unknown += 1;
-        } else {
-            self.totals.other += 1;
+            (false, true, false) => {
+                totals.agree += 1;
+                totals.untimed += 1;
+            }
         }
         self.count(now, uid, true);
+    }
+
+    /// The results that a target counts with.
+    fn totals_of(&mut self, uid: &Uid) -> &mut Totals {
+        if self.targets.get(uid).is_some_and(|one| one.is_early) {
+            &mut self.early
+        } else {
+            &mut self.totals
+        }
     }
 
     /// A target is counted. It is kept for as long as it may be decided on again.
@@ -466,10 +522,23 @@ impl ClusterComparison {
         }
     }
 
-    /// Adds a target; not beyond the bound.
+    /// Adds a target; not beyond the bound. A dry run repeats its plans: what did not fit
+    /// stays unknown, and counts once, as far as it can be remembered.
     fn add(&mut self, uid: &Uid, object: ObjectRef, now: Instant) -> bool {
+        if self.beyond.contains(uid) {
+            return false;
+        }
         if self.targets.len() >= MOST_TARGETS {
-            self.totals.unknown += 1;
+            if self.beyond.len() < MOST_TARGETS {
+                self.beyond.insert(uid.clone());
+                let is_early = self.is_early(now);
+                let totals = if is_early {
+                    &mut self.early
+                } else {
+                    &mut self.totals
+                };
+                totals.unknown += 1;
+            }
             return false;
         }
         let due = now.after(self.window);
@@ -478,24 +547,23 @@ impl ClusterComparison {
             plan: None,
             deletion: None,
             is_counted: false,
+            is_early: false,
             due,
         };
         self.targets.insert(uid.clone(), target);
         self.due.insert((due, uid.clone()));
         true
     }
+}
 
-    fn hold(&mut self, uid: &Uid, before: Option<&Arc<Object>>) {
-        if self.held.len() < MOST_HELD
-            && let Some(before) = before
-        {
-            self.held.insert(uid.clone(), Arc::clone(before));
-        }
-    }
-
-    fn release(&mut self, uid: &Uid) -> Option<Arc<Object>> {
-        self.held.remove(uid)
-    }
+/// Whether a change is the deletion of an object that had these traces, or announces it. If
+/// the plan is about its end, that it is terminating is none.
+fn is_deletion(before: &Traces, after: Option<&Traces>, is_about_end: bool) -> bool {
+    let Some(after) = after else {
+        return !before.is_terminating || is_about_end || before.was_forced();
+    };
+    let is_terminated = after.is_terminating && !before.is_terminating;
+    after.is_marked_since(before) || (is_terminated && !is_about_end)
 }
 
 fn reference(kind: &Kind, object: &Object) -> ObjectRef {

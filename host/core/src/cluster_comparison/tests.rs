@@ -1,9 +1,14 @@
+mod bounds;
+mod early;
+mod held;
+mod managers;
+mod watches;
+
 use serde_json::{Value, json};
 
 use super::*;
-use crate::manifest::{Permission, TickSpec};
-use crate::object::{ApiResource, ProjectedObject};
-use crate::path::FieldPath;
+use crate::manifest::TickSpec;
+use crate::object::ProjectedObject;
 use crate::store::{SegmentId, Store, testing};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -127,6 +132,7 @@ impl Bench {
             new,
             gap: self.gap,
             is_own: self.own.contains(&uid),
+            is_selected: false,
         };
         let snapshot = self.store.snapshot();
         self.comparison.observed(self.now, change, &snapshot);
@@ -166,7 +172,7 @@ impl Bench {
 
     /// Agreements, only-davit, only-cluster, by others, unknown.
     fn counts(&self) -> [u64; 5] {
-        let totals = self.comparison.totals();
+        let totals = self.totals();
         [
             totals.agree,
             totals.only_davit,
@@ -176,8 +182,15 @@ impl Bench {
         ]
     }
 
+    /// All results, early ones too.
+    fn totals(&self) -> Totals {
+        let mut totals = self.comparison.totals().clone();
+        totals.merge(self.comparison.early());
+        totals
+    }
+
     fn median(&self) -> Option<i64> {
-        self.comparison.totals().delays.median()
+        self.totals().delays.median()
     }
 
     fn held(&self) -> usize {
@@ -305,10 +318,7 @@ fn what_a_list_shows_after_a_gap_has_no_time_and_maybe_no_author() {
     bench.put("marked", "marked", &marked(ORPHANED));
     bench.gone("unmarked");
     assert_eq!(bench.counts(), [1, 0, 0, 0, 1]);
-    assert_eq!(
-        (bench.median(), bench.comparison.totals().untimed),
-        (None, 1)
-    );
+    assert_eq!((bench.median(), bench.totals().untimed), (None, 1));
 }
 
 #[test]
@@ -393,57 +403,6 @@ fn the_garbage_collector_is_known_by_owners_that_are_gone() {
     assert_eq!(bench.end(), [2, 0, 0, 1, 0]);
 }
 
-/// The API server says that the object is gone: the guest cannot decide on it.
-#[test]
-fn a_live_read_of_what_is_held_makes_the_result_unknown() {
-    let mut bench = Bench::podgc(&["a", "b"]);
-    bench.collect("a");
-    bench.collect("b");
-    let object = |name: &str, uid: &str| ObjectRef {
-        api_version: "v1".into(),
-        kind: "Pod".into(),
-        namespace: "ns".into(),
-        name: name.into(),
-        uid: uid.into(),
-    };
-    assert!(bench.comparison.read_live(&object("a", "b")).is_none());
-    assert!(bench.comparison.read_live(&object("a", "a")).is_some());
-    assert_eq!(bench.end(), [0, 0, 1, 0, 1]);
-}
-
-#[test]
-fn more_targets_than_the_bound_are_unknown() {
-    let names: Vec<&'static str> = (0..MOST_TARGETS + 3)
-        .map(|number| &*format!("p{number}").leak())
-        .collect();
-    let mut bench = Bench::podgc(&names);
-    for name in &names {
-        bench.plan(name);
-    }
-    assert_eq!(bench.counts(), [0, 0, 0, 0, 3]);
-    let only = u64::try_from(MOST_TARGETS).unwrap();
-    assert_eq!(bench.end(), [0, only, 0, 0, 3]);
-    assert_eq!(bench.comparison.findings().count(), MOST_FINDINGS);
-    assert_eq!(
-        &*bench.comparison.findings().next().unwrap().object.name,
-        "p9999"
-    );
-}
-
-#[test]
-fn more_held_objects_than_the_bound_are_unknown() {
-    let names: Vec<&'static str> = (0..=MOST_HELD)
-        .map(|number| &*format!("p{number}").leak())
-        .collect();
-    let mut bench = Bench::podgc(&names);
-    for name in &names {
-        bench.collect(name);
-    }
-    assert_eq!(bench.held(), MOST_HELD);
-    let only = u64::try_from(MOST_HELD).unwrap();
-    assert_eq!(bench.end(), [0, 0, only, 0, 1]);
-}
-
 #[test]
 fn a_window_fits_the_timers() {
     let mut podgc = manifest("podgc");
@@ -454,49 +413,4 @@ fn a_window_fits_the_timers() {
         period: Duration::from_mins(10),
     });
     assert_eq!(window(&podgc), Duration::from_mins(40));
-}
-
-#[test]
-fn only_what_a_guest_may_delete_is_watched() {
-    let one = |name: &str, plural: &str| WatchSpec {
-        name: name.into(),
-        source: Source::One(ApiResource::new("", "v1", plural)),
-        ..every_deletable("x").watches.remove(0)
-    };
-    let permission = |verb: &str, resource: &str| Permission {
-        verb: verb.into(),
-        group: String::new(),
-        resource: resource.into(),
-    };
-    let mut guest = manifest("podgc");
-    guest.watches = vec![
-        one("pods", "pods"),
-        one("again", "pods"),
-        one("nodes", "nodes"),
-    ];
-    guest.permissions = vec![permission("create", "pods/eviction")];
-    let names = |guest: &Manifest| {
-        let watches = actor::watches(guest).into_iter();
-        watches.map(|watch| watch.name).collect::<Vec<_>>()
-    };
-    assert_eq!(names(&guest), ["pods"]);
-    guest.permissions = vec![permission("delete", "nodes")];
-    assert_eq!(names(&guest), ["nodes"]);
-    let fields = &actor::watches(&guest)[0].fields;
-    assert!(
-        fields.iter().all(FieldPath::is_metadata),
-        "of pods alone the status"
-    );
-}
-
-#[test]
-fn own_deletions_are_forgotten() {
-    let mut own = OwnDeletions::default();
-    let at = |minutes| Instant::ZERO.after(Duration::from_mins(minutes));
-    own.add(Uid::new("a"), at(0));
-    own.add(Uid::new("a"), at(8));
-    own.add(Uid::new("b"), at(11));
-    assert!(own.contains(&Uid::new("a"), at(17)), "it was planned again");
-    assert!(!own.contains(&Uid::new("a"), at(18)));
-    assert!(own.contains(&Uid::new("b"), at(18)));
 }

@@ -21,6 +21,8 @@ pub struct Totals {
     /// What cannot be compared: nobody knows who deleted it, or what the controller would have
     /// decided.
     pub unknown: u64,
+    /// Those that may have counted already, before a restart or a takeover.
+    pub interrupted: u64,
     /// Those that both delete and whose delay is unknown, because the watch had a gap.
     pub untimed: u64,
     /// How much later than the cluster the controller decides on what both delete.
@@ -35,8 +37,25 @@ impl Totals {
         self.only_cluster += other.only_cluster;
         self.other += other.other;
         self.unknown += other.unknown;
+        self.interrupted += other.interrupted;
         self.untimed += other.untimed;
         self.delays.merge(&other.delays);
+    }
+
+    /// The number of targets.
+    #[must_use]
+    pub const fn targets(&self) -> u64 {
+        let Self {
+            agree,
+            only_davit,
+            only_cluster,
+            other,
+            unknown,
+            interrupted,
+            untimed: _,
+            delays: _,
+        } = self;
+        *agree + *only_davit + *only_cluster + *other + *unknown + *interrupted
     }
 
     /// What was counted since there were these.
@@ -48,6 +67,7 @@ impl Totals {
             only_cluster: self.only_cluster.saturating_sub(former.only_cluster),
             other: self.other.saturating_sub(former.other),
             unknown: self.unknown.saturating_sub(former.unknown),
+            interrupted: self.interrupted.saturating_sub(former.interrupted),
             untimed: self.untimed.saturating_sub(former.untimed),
             delays: self.delays.since(&former.delays),
         }

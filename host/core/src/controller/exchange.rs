@@ -107,6 +107,13 @@ impl Settings {
             self.mode
         }
     }
+
+    /// Whether its dry run is compared with the cluster, so that its guests may read objects
+    /// that are gone.
+    #[must_use]
+    pub fn is_compared(&self) -> bool {
+        self.compares_with_cluster && self.mode == Mode::DryRun
+    }
 }
 
 /// The present state that plans are ruled on.

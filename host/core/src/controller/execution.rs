@@ -7,6 +7,7 @@ use std::time::Duration;
 use super::exchange::DecisionId;
 use crate::bounds::text;
 use crate::failure::{Failure, FailureClass};
+use crate::gate::Mode;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
@@ -50,6 +51,8 @@ pub(super) struct ItemExecution {
     pub(super) plans: VecDeque<Arc<Plan>>,
     /// The snapshot that the decision was made from.
     pub(super) decided_on: Snapshot,
+    /// Whether a page of the decision was made from objects in a former state.
+    has_read_former: bool,
     /// The number of plans in flight.
     pub(super) in_flight: u32,
     /// Whether the item is in the list of those with plans that can go to the gate.
@@ -100,6 +103,7 @@ impl ItemExecution {
         Self {
             decision,
             plans: plans.into(),
+            has_read_former: decided_on.has_former(),
             decided_on,
             in_flight: 0,
             is_listed: false,
@@ -128,10 +132,21 @@ impl ItemExecution {
     pub(super) fn continue_with(&mut self, page: Self) {
         self.plans = page.plans;
         self.decided_on = page.decided_on;
+        // A cursor may carry what the guest has counted.
+        self.has_read_former |= page.has_read_former;
         self.parallel = page.parallel;
         self.verdict = page.verdict;
         self.next_page = page.next_page;
         self.read_pause = self.read_pause.max(page.read_pause);
+    }
+
+    /// The most that its plans may do in this mode: those that were decided on objects that
+    /// may be gone are never executed.
+    pub(super) fn mode(&self, mode: Mode) -> Mode {
+        match mode {
+            Mode::Enforce if self.has_read_former => Mode::DryRun,
+            mode => mode,
+        }
     }
 
     /// Whether a plan can go to the gate now.

@@ -109,7 +109,9 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Changes the settings for every plan that the gate has not ruled on yet. If the
-    /// mode becomes `Enforce`, a resync decides the plans of the dry run again.
+    /// mode becomes `Enforce`, a resync decides the plans of the dry run again. If it is not
+    /// compared with the cluster any more and a guest has read objects that are gone, the
+    /// controller starts from nothing, as after a restart of the host.
     pub fn set(&mut self, now: Instant, settings: Settings) {
         if settings == self.shared.settings {
             return;
@@ -120,7 +122,13 @@ impl<G: Clone> Controller<G> {
             rollout.comparison.set_most_bytes(most_bytes);
         }
         let enforces = settings.mode == Mode::Enforce && !Mutant::ForgetDryRuns.is_active();
+        let is_compared = settings.is_compared();
         self.shared.settings = settings;
+        if !is_compared && std::mem::take(&mut self.shared.has_read_former) {
+            // A write must not follow from what is gone: neither from a call in flight or a
+            // plan that waits for the gate, nor from what a guest has kept of it.
+            self.clear(now);
+        }
         if enforces {
             for revision in revisions(&mut self.stable, &mut self.candidate) {
                 revision.start_resync(now);
@@ -171,6 +179,12 @@ impl<G: Clone> Controller<G> {
         if Mutant::ForgetReset.is_active() {
             return;
         }
+        self.clear(now);
+    }
+
+    /// Clears the queues and notes of every revision, voids its calls, drops the plans that
+    /// the gate has not ruled on, and starts a resync.
+    fn clear(&mut self, now: Instant) {
         self.former = None;
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.clear(now);
@@ -275,6 +289,14 @@ impl<G: Clone> Controller<G> {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.continue_resync(now, snapshot, &self.shared.settings);
         }
+    }
+
+    /// Whether [`Self::poll_call`] may have a call to make, of any revision.
+    pub(crate) fn has_due_call(&self, now: Instant) -> bool {
+        let settings = &self.shared.settings;
+        let mut revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
+        let is_due = revisions.any(|revision| revision.has_due_call(now, &settings.bounds));
+        settings.mode != Mode::Disabled && is_due
     }
 
     /// The next call to make into a revision's guest, if there is one.

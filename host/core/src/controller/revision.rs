@@ -355,6 +355,7 @@ impl<G: Clone> Revision<G> {
             exceeded: None,
         };
         self.items.start_call(request.id, call);
+        shared.has_read_former |= snapshot.has_former();
         if let Some(rollout) = &mut shared.rollout {
             rollout.pending.insert(self.role, request.pending.clone());
         }
@@ -454,6 +455,12 @@ impl<G: Clone> Revision<G> {
         if let Some(called) = self.items.void_call(now, id) {
             self.circuit.abandoned(now, called.permit);
         }
+    }
+
+    /// Whether [`Self::poll_call`] may have a call to make.
+    pub(super) fn has_due_call(&self, now: Instant, bounds: &Bounds) -> bool {
+        let due = self.items.next_due(now).zip(self.circuit.opens_at(now));
+        self.has_room(bounds) && due.is_some_and(|(item, open)| item.max(open) <= now)
     }
 
     /// When to call [`Self::poll_call`] again, if nothing else happens.

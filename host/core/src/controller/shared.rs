@@ -31,6 +31,9 @@ pub(super) struct SharedState {
     pub(super) effects: VecDeque<Effect>,
     /// None without a candidate.
     pub(super) rollout: Option<Rollout>,
+    /// Whether a call has read objects in a former state since the queues were last cleared
+    /// for it.
+    pub(super) has_read_former: bool,
     next_id: u64,
 }
 
@@ -80,6 +83,7 @@ impl SharedState {
             in_flight: BTreeMap::new(),
             effects: VecDeque::new(),
             rollout: None,
+            has_read_former: false,
             next_id: 0,
         }
     }

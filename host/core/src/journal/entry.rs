@@ -13,12 +13,12 @@ use crate::digest::ModuleDigest;
 use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
-use crate::object::{ApiResource, ObjectRef};
+use crate::object::{ApiResource, ObjectRef, Uid};
 use crate::plan::{Decision, Plan, QueueKey, WorkItem};
 use crate::queue::EnqueueReason;
 use crate::revision::CallLimits;
 use crate::rollout::Role;
-use crate::store::{ResourceVersion, Slot, StateChange, ViewId};
+use crate::store::{Object, ResourceVersion, Slot, StateChange, ViewId};
 use crate::time::Now;
 use crate::watch::Condition;
 
@@ -79,6 +79,8 @@ pub enum Entry {
     Execution(Box<ExecutionEntry>),
     /// The condition of a stream changed.
     Stream(StreamEntry),
+    /// Calls of a controller read other objects in a former state from now on.
+    Held(HeldEntry),
     /// An object was kept before a plan deletes it. It needs no other entry.
     Kept(Box<KeptEntry>),
     /// An entry is missing here, because it was too large for the journal.
@@ -98,6 +100,7 @@ impl Entry {
                 let live = answer.live.iter().map(|read| read.answer.bytes());
                 plans.map(Plan::bytes).chain(live).sum()
             }
+            Self::Held(held) => held.holds.iter().map(|object| object.bytes()).sum(),
             Self::Kept(kept) => kept.object.len(),
             _ => 0,
         }
@@ -239,6 +242,20 @@ pub struct ExecutionEntry {
     pub outcome: Outcome,
     /// How long it took, without the wait for its turn.
     pub took: Duration,
+}
+
+/// How the objects change that a controller's calls read in a former state, because its dry
+/// run is compared with the cluster.
+#[derive(Clone, Debug)]
+pub struct HeldEntry {
+    /// The name of the controller.
+    pub controller: Arc<str>,
+    /// Objects that its calls read like this from now on, whatever the cache has.
+    pub holds: Vec<Arc<Object>>,
+    /// Objects that they read as the cache has them again.
+    pub releases: Vec<Uid>,
+    /// Whether the data of a Secret is left out.
+    pub is_stripped: bool,
 }
 
 /// An object that was kept before its deletion.

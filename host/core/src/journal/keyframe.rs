@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{ControllerEntry, Entry, Record};
+use super::entry::{ControllerEntry, Entry, HeldEntry, Record};
+use super::recorder::HeldByController;
 use crate::api::ControllerSpec;
 use crate::coverage::UnlistedResourcesByView;
 use crate::mapping::Mapping;
@@ -43,6 +44,8 @@ pub struct Keyframe {
     pub(super) unlisted: Option<UnlistedResourcesByView>,
     pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
     pub(super) specs: BTreeMap<String, ControllerSpec>,
+    pub(super) held: HeldByController,
+    pub(super) is_held_stripped: bool,
 }
 
 impl Keyframe {
@@ -61,6 +64,14 @@ impl Keyframe {
         let unlisted = self.unlisted.iter().cloned().map(Entry::Unlisted);
         let controllers = self.controllers.values().cloned().map(Entry::Controller);
         let specs = self.specs.iter().map(|(name, spec)| spec_entry(name, spec));
+        let held = self.held.iter().map(|(controller, held)| {
+            Entry::Held(HeldEntry {
+                controller: Arc::clone(controller),
+                holds: held.values().cloned().collect(),
+                releases: Vec::new(),
+                is_stripped: self.is_held_stripped,
+            })
+        });
         let now = self.now;
         std::iter::once(start)
             .chain(self.store.changes().map(Entry::Cache))
@@ -68,6 +79,7 @@ impl Keyframe {
             .chain(unlisted)
             .chain(controllers)
             .chain(specs)
+            .chain(held)
             .chain([Entry::KeyframeEnd])
             .map(move |entry| Record { now, entry })
     }

@@ -51,6 +51,7 @@ impl Entry {
             Self::Ruling(ruling) => format!("the ruling on {}", ruling.target),
             Self::Execution(execution) => format!("the execution on {}", execution.target),
             Self::Stream(stream) => format!("the condition of {}", stream.resource),
+            Self::Held(held) => format!("the objects that are held for {}", held.controller),
             Self::Kept(kept) => format!("the copy of {}", kept.target),
             Self::Keyframe { .. } | Self::KeyframeEnd | Self::Lost(_) => "an entry".to_owned(),
         }

@@ -20,6 +20,7 @@
 //! | [`Entry::Ruling`] | the gate rules on a plan | the ruling |
 //! | [`Entry::Execution`] | a plan ends | its outcome, and how long it took |
 //! | [`Entry::Stream`] | a stream's condition changes | the condition |
+//! | [`Entry::Held`] | a call of a compared dry run reads other objects in a former state | the objects, and those that it reads as they are again: the snapshot of a call has them too |
 //! | [`Entry::Kept`] | before an object is deleted that [`crate::undo`] keeps | the whole object |
 //! | [`Entry::Lost`] | an entry is too large | what is missing: calls after it cannot be made again |
 //!
@@ -51,8 +52,8 @@ mod wire;
 
 pub use compare::{DecisionPart, Difference, compare, difference};
 pub use entry::{
-    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
-    LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, HeldEntry,
+    KeptEntry, LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 pub use keyframe::{JournalItem, Keyframe};
 pub use profile::Profile;

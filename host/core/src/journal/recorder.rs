@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record};
+use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, HeldEntry, Record};
 use super::keyframe::{JournalItem, Keyframe, spec_entry};
 use super::reads::{AnswerCopy, LiveRead};
 use super::strip;
@@ -16,7 +16,7 @@ use crate::live::{ReadAnswer, ReadId, ReadRequest};
 use crate::mapping::Mapping;
 use crate::object::Uid;
 use crate::plan::Decision;
-use crate::store::{ResourceVersion, Slot, Snapshot, StateChange, StoreKeyframe};
+use crate::store::{Object, ResourceVersion, Slot, Snapshot, StateChange, StoreKeyframe};
 use crate::time::Now;
 
 /// The entries that the driver has not taken yet.
@@ -31,7 +31,14 @@ pub(crate) struct Recorder {
     unlisted: Option<UnlistedResourcesByView>,
     controllers: BTreeMap<String, Arc<ControllerEntry>>,
     specs: BTreeMap<String, ControllerSpec>,
+    /// The objects that the calls of each controller read in a former state.
+    held: HeldByController,
+    /// Whether one of them was a Secret, whose data is left out.
+    is_held_stripped: bool,
 }
+
+/// Objects in a former state, by the controllers whose calls read them and by uid.
+pub(super) type HeldByController = BTreeMap<Arc<str>, BTreeMap<Uid, Arc<Object>>>;
 
 /// A call without an answer.
 #[derive(Debug)]
@@ -77,6 +84,7 @@ impl Recorder {
             .controllers
             .extract_if(.., |name, _| is_removed(name))
             .map(|(controller, _)| Entry::Removed { controller });
+        self.held.retain(|name, _| !is_removed(&name.to_string()));
         for entry in removed.collect::<Vec<_>>() {
             self.note(entry);
         }
@@ -98,6 +106,44 @@ impl Recorder {
             }
         }
         self.specs = specs;
+    }
+
+    /// The objects that the next call of a controller reads in a former state. `recorded` says
+    /// what of an object may be recorded, and whether that is less than all of it.
+    pub(crate) fn note_held<'a>(
+        &mut self,
+        controller: &Arc<str>,
+        held: impl Iterator<Item = &'a Arc<Object>>,
+        recorded: impl Fn(&Arc<Object>) -> (Arc<Object>, bool),
+    ) {
+        let last = self.held.remove(controller).unwrap_or_default();
+        let (mut present, mut holds) = (BTreeMap::new(), Vec::new());
+        let mut is_stripped = false;
+        for object in held {
+            let uid = object.uid().clone();
+            let known = last.get(&uid).filter(|it| it.version() == object.version());
+            let kept = known.cloned().unwrap_or_else(|| {
+                let (kept, is_less) = recorded(object);
+                is_stripped |= is_less;
+                holds.push(Arc::clone(&kept));
+                kept
+            });
+            present.insert(uid, kept);
+        }
+        let releases = last.into_keys().filter(|uid| !present.contains_key(uid));
+        let releases: Vec<Uid> = releases.collect();
+        self.is_held_stripped |= is_stripped;
+        if !present.is_empty() {
+            self.held.insert(Arc::clone(controller), present);
+        }
+        if !holds.is_empty() || !releases.is_empty() {
+            self.note(Entry::Held(HeldEntry {
+                controller: Arc::clone(controller),
+                holds,
+                releases,
+                is_stripped,
+            }));
+        }
     }
 
     pub(crate) fn note_call(&mut self, call: CallEntry, snapshot: &Snapshot) {
@@ -168,6 +214,8 @@ impl Recorder {
             unlisted: self.unlisted.clone(),
             controllers: self.controllers.clone(),
             specs: self.specs.clone(),
+            held: self.held.clone(),
+            is_held_stripped: self.is_held_stripped,
         };
         self.items.push(JournalItem::Keyframe(Box::new(keyframe)));
     }

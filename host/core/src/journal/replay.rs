@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry};
 use super::reads::{LiveRead, SnapshotReads};
+use super::recorder::HeldByController;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, DecisionId, Notes};
 use crate::coverage::UnlistedResourcesByView;
@@ -14,7 +15,7 @@ use crate::mapping::Mapping;
 use crate::plan::{Decision, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
-use crate::store::{MisfitChange, ReplayedCache, Snapshot, StateChange};
+use crate::store::{MisfitChange, Object, ReplayedCache, Snapshot, StateChange};
 use crate::time::Now;
 
 /// The state that a journal describes, entry by entry.
@@ -29,6 +30,8 @@ pub struct Replay {
     unlisted: UnlistedResourcesByView,
     controllers: BTreeMap<String, Arc<ControllerEntry>>,
     specs: BTreeMap<String, Arc<str>>,
+    /// The objects that the calls of each controller read in a former state.
+    held: HeldByController,
     calls: BTreeMap<CallId, Result<CallUnderWay, Unreplayable>>,
     /// Whether the cache had Secrets whose data is left out.
     is_stripped: bool,
@@ -57,6 +60,7 @@ struct CallUnderWay {
     revision: RevisionEntry,
     grant: Grant,
     snapshot: Snapshot,
+    held: Vec<Arc<Object>>,
     mapping: Arc<Mapping>,
     unlisted: UnlistedResourcesByView,
     is_stripped: bool,
@@ -229,11 +233,21 @@ impl Replay {
             Entry::Removed { controller } => {
                 self.controllers.remove(&controller);
                 self.specs.remove(&controller);
+                self.held.remove(&*controller);
             }
             Entry::Spec { controller, spec } => {
                 self.specs.insert(controller, spec);
             }
             Entry::Lost(_) => self.is_incomplete = true,
+            Entry::Held(entry) => {
+                self.is_stripped |= entry.is_stripped;
+                let held = self.held.entry(entry.controller).or_default();
+                for uid in &entry.releases {
+                    held.remove(uid);
+                }
+                let holds = entry.holds.into_iter();
+                held.extend(holds.map(|object| (object.uid().clone(), object)));
+            }
             Entry::Keyframe { .. }
             | Entry::KeyframeEnd
             | Entry::Call(_)
@@ -259,11 +273,17 @@ impl Replay {
         else {
             return Err(Unreplayable::RevisionUnknown);
         };
+        let held = self.held.get(&call.controller);
         Ok(CallUnderWay {
             now,
             revision: revision.clone(),
             grant: controller.grant.clone(),
             snapshot: self.cache.snapshot(),
+            held: held
+                .into_iter()
+                .flat_map(BTreeMap::values)
+                .cloned()
+                .collect(),
             mapping: Arc::clone(mapping),
             unlisted: Arc::clone(&self.unlisted),
             is_stripped: self.is_stripped,
@@ -290,6 +310,12 @@ fn recorded(started: CallUnderWay, answer: AnswerEntry) -> Result<RecordedCall, 
     let pending = reads.pending.into_iter();
     let pending = pending.filter_map(|(item, pending)| Some((item, pending?)));
     let notes = reads.notes.into_iter();
+    // The versions are of the cache: what is held has its own, and takes slots after those.
+    let cached = started.snapshot.with_versions(&answer.versions);
+    let snapshot = match started.held.as_slice() {
+        [] => cached,
+        held => cached.with_former(held.iter()),
+    };
     let CallEntry {
         id,
         controller,
@@ -307,7 +333,7 @@ fn recorded(started: CallUnderWay, answer: AnswerEntry) -> Result<RecordedCall, 
         items,
         reasons,
         continues,
-        snapshot: started.snapshot.with_versions(&answer.versions),
+        snapshot,
         revision: started.revision,
         pending: PendingSnapshot::of(pending),
         notes: notes

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Machine;
+use super::compared::ComparedController;
 use super::hosted::{HostedController, PendingRevision};
 use super::report::Report;
 use crate::controller::{Controller, Views};
@@ -31,7 +32,7 @@ impl<G: Clone> Machine<G> {
         for one in desired {
             self.apply_one(now, one);
         }
-        self.watch_for_comparisons();
+        self.watch_for_comparisons(now.instant);
         self.attach_all(now);
         self.judge_leadership(now);
         self.note_controllers();
@@ -64,6 +65,10 @@ impl<G: Clone> Machine<G> {
                 let trips = tripped.iter().map(|tripped| tripped.resumed(clocks));
                 controller.take_over_trips(trips);
                 controller.assume_writes(&recent, now);
+                hosted
+                    .compared
+                    .iter_mut()
+                    .for_each(ComparedController::take_over);
             }
         }
         hosted.decides = leads;

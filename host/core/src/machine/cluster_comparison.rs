@@ -10,21 +10,25 @@ use crate::cluster_comparison::actor::watches;
 use crate::cluster_comparison::{ClusterComparison, ObservedChange};
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::live::ReadRequest;
-use crate::object::Uid;
+use crate::object::{ApiResource, Uid};
 use crate::observation::ClusterFindings;
 use crate::queue::Origin;
 use crate::rollout::Role;
 use crate::store::{Change, Object, SegmentId, Snapshot, Store, ViewId};
+use crate::stream::Update;
 use crate::time::{Instant, Now};
+use crate::watch::Condition;
 
 impl<G: Clone> Machine<G> {
     /// Adds the views of the controllers that are to be compared, and forgets the comparisons of
     /// the others.
-    pub(super) fn watch_for_comparisons(&mut self) {
-        for hosted in self.controllers.values_mut() {
-            let settings = &hosted.settings;
-            if !settings.compares_with_cluster || settings.mode != Mode::DryRun {
-                hosted.compared = None;
+    pub(super) fn watch_for_comparisons(&mut self, now: Instant) {
+        let mut held = Vec::new();
+        for (name, hosted) in &mut self.controllers {
+            if !hosted.settings.is_compared() {
+                if let Some(ended) = hosted.compared.take() {
+                    held.push((name.clone(), ended.held().cloned().collect::<Vec<_>>()));
+                }
                 continue;
             }
             let pending = hosted.stable.as_ref().map(|one| &one.loaded.manifest);
@@ -58,11 +62,15 @@ impl<G: Clone> Machine<G> {
             Some(deletions) if compares => Some(deletions),
             _ => compares.then(Vec::new),
         };
+        for (controller, released) in held {
+            self.release_held(now, &controller, released);
+        }
     }
 
     /// Starts the comparison of each revision that runs and was not compared before.
     pub(super) fn start_comparisons(&mut self, now: Instant) {
-        for hosted in self.controllers.values_mut() {
+        let mut held = Vec::new();
+        for (name, hosted) in &mut self.controllers {
             let (Some(compared), Some(controller)) = (&mut hosted.compared, &hosted.controller)
             else {
                 continue;
@@ -71,17 +79,36 @@ impl<G: Clone> Machine<G> {
             let is_compared = compared.comparison.as_ref();
             if is_compared.is_none_or(|(revision, _)| revision != stable.identity()) {
                 let comparison = ClusterComparison::new(now, stable.manifest());
-                compared.comparison = Some((stable.identity().clone(), comparison));
+                let next = (stable.identity().clone(), comparison);
+                if let Some((_, ended)) = compared.comparison.replace(next) {
+                    held.push((name.clone(), ended.held().cloned().collect::<Vec<_>>()));
+                }
             }
+        }
+        for (controller, released) in held {
+            self.release_held(now, &controller, released);
         }
     }
 
-    /// A stream of a segment has delivered something. Returns for how long none had.
-    pub(super) fn heard(&mut self, segment: SegmentId, now: Instant) -> Duration {
+    /// A stream of a segment has delivered something. Returns for how long none had. That a
+    /// watch was interrupted is no sign of life.
+    pub(super) fn heard(
+        &mut self,
+        segment: SegmentId,
+        updates: &[Update],
+        now: Instant,
+    ) -> Duration {
         let store = &self.store;
         self.heard
             .retain(|one, _| store.segment_spec(*one).is_some());
-        let last = self.heard.insert(segment, now);
+        let last = self.heard.get(&segment).copied();
+        let is_alive = |update: &Update| match update {
+            Update::Status(condition) => *condition == Condition::Synced,
+            Update::Reset { .. } | Update::Apply(_) | Update::Delete(_) => true,
+        };
+        if updates.iter().any(is_alive) {
+            self.heard.insert(segment, now);
+        }
         last.map(|last| now.since(last)).unwrap_or_default()
     }
 
@@ -93,15 +120,19 @@ impl<G: Clone> Machine<G> {
         // What was planned before these changes comes first.
         self.settle(now);
         let snapshot = self.store.snapshot();
-        for hosted in self.controllers.values_mut() {
+        let mut held = Vec::new();
+        for (name, hosted) in &mut self.controllers {
             let Some(compared) = &mut hosted.compared else {
                 continue;
             };
+            let mut released = Vec::new();
             for change in changes {
                 let object = change.new.as_ref().or(change.old.as_ref());
-                let Some(object) = object.filter(|_| compared.has(change.view)) else {
+                let (Some(object), Some(watch)) = (object, compared.watch(change.view)) else {
                     continue;
                 };
+                let is_selected =
+                    !watch.label_selector.is_empty() || !watch.field_selector.is_empty();
                 let spec = self.store.segment_spec(object.segment());
                 if let (Some(spec), Some((_, comparison))) = (spec, &mut compared.comparison) {
                     let observed = ObservedChange {
@@ -110,10 +141,15 @@ impl<G: Clone> Machine<G> {
                         new: change.new.as_ref(),
                         gap,
                         is_own: self.own_deletions.contains(object.uid(), now),
+                        is_selected,
                     };
-                    comparison.observed(now, observed, &snapshot);
+                    released.extend(comparison.observed(now, observed, &snapshot));
                 }
             }
+            held.push((name.clone(), released));
+        }
+        for (controller, released) in held {
+            self.release_held(now, &controller, released);
         }
     }
 
@@ -145,17 +181,39 @@ impl<G: Clone> Machine<G> {
 
     /// The guest of a call reads objects live: what is held of them is worth nothing.
     pub(super) fn note_live_read(&mut self, now: Instant, controller: &str, request: &ReadRequest) {
-        let ReadRequest::Get(objects) = request else {
-            return;
+        let segments = match request {
+            ReadRequest::List(list) => self.segments_of(&list.resource),
+            ReadRequest::Get(_) => Vec::new(),
         };
         let Some(comparison) = comparison_of(self.controllers.get_mut(controller)) else {
             return;
         };
-        let released: Vec<_> = objects
-            .iter()
-            .filter_map(|one| comparison.read_live(&one.target))
-            .collect();
+        let released: Vec<_> = match request {
+            ReadRequest::List(list) => comparison.list_live(&segments, &list.namespace),
+            ReadRequest::Get(objects) => objects
+                .iter()
+                .filter_map(|one| comparison.read_live(&one.target))
+                .collect(),
+        };
         self.release_held(now, controller, released);
+    }
+
+    /// The segments of a resource that comparisons watch, whatever its version.
+    fn segments_of(&self, resource: &ApiResource) -> Vec<SegmentId> {
+        let is_of_it = |segment: &SegmentId| {
+            let spec = self.store.segment_spec(*segment);
+            spec.is_some_and(|spec| {
+                let it = &spec.resource;
+                it.group == resource.group && it.plural == resource.plural
+            })
+        };
+        let compared = self.controllers.values().flat_map(|one| &one.compared);
+        let views = compared.flat_map(|one| one.watches().map(|(_, view)| view));
+        let segments = views.flat_map(|view| self.store.segments_of(view));
+        segments
+            .map(|(segment, _)| segment)
+            .filter(is_of_it)
+            .collect()
     }
 
     /// Ends the windows of the comparisons that are over.

@@ -1,10 +1,12 @@
 //! One controller whose dry run is compared with the cluster.
 
+use std::sync::Arc;
+
 use crate::cluster_comparison::ClusterComparison;
 use crate::manifest::WatchSpec;
 use crate::observation::ClusterObservation;
 use crate::revision::RevisionIdentity;
-use crate::store::{Snapshot, ViewId};
+use crate::store::{Object, Snapshot, ViewId};
 
 /// A controller whose dry run is compared with the cluster.
 #[derive(Debug)]
@@ -16,6 +18,13 @@ pub(super) struct ComparedController {
 }
 
 impl ComparedController {
+    /// This replica leads the controller from now on.
+    pub(super) fn take_over(&mut self) {
+        if let Some((_, comparison)) = &mut self.comparison {
+            comparison.take_over();
+        }
+    }
+
     /// Its watches, each with its view.
     pub(super) fn watches(&self) -> impl Iterator<Item = (&WatchSpec, ViewId)> {
         self.watches.iter().map(|(watch, view)| (watch, *view))
@@ -28,6 +37,12 @@ impl ComparedController {
         (held.len() > 0).then(|| snapshot.with_former(held))
     }
 
+    /// The objects that are held.
+    pub(super) fn held(&self) -> impl Iterator<Item = &Arc<Object>> {
+        let comparison = self.comparison.iter();
+        comparison.flat_map(|(_, comparison)| comparison.held())
+    }
+
     /// Its results.
     pub(super) fn observe(&self) -> Option<ClusterObservation> {
         let (revision, comparison) = self.comparison.as_ref()?;
@@ -35,11 +50,13 @@ impl ComparedController {
             revision: revision.clone(),
             since: comparison.since(),
             totals: comparison.totals().clone(),
+            early: comparison.early().clone(),
         })
     }
 
-    /// Whether a view is one of its own.
-    pub(super) fn has(&self, view: ViewId) -> bool {
-        self.watches.iter().any(|(_, own)| *own == view)
+    /// The watch of a view, if that is one of its own.
+    pub(super) fn watch(&self, view: ViewId) -> Option<&WatchSpec> {
+        let found = self.watches.iter().find(|(_, own)| *own == view);
+        found.map(|(watch, _)| watch)
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::Machine;
+use super::compared::ComparedController;
 use super::exchange::Call;
 use super::hosted::HostedController;
 use super::report::Report;
@@ -79,11 +80,17 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Adds a call.
-    pub(super) fn note_call(&mut self, call: &mut Call<G>) {
+    /// Adds a call, after what of the cache is held for it. `reads_held` says whether it reads
+    /// that.
+    pub(super) fn note_call(&mut self, call: &mut Call<G>, reads_held: bool) {
         let Some(journal) = &mut self.outbox.journal else {
             return;
         };
+        let hosted = self.controllers.get(&*call.controller);
+        let compared = hosted.and_then(|hosted| hosted.compared.as_ref());
+        let held = compared.filter(|_| reads_held).into_iter();
+        let held = held.flat_map(ComparedController::held);
+        journal.note_held(&call.controller, held, |it| self.store.recorded(it));
         call.is_recorded = true;
         journal.note_unlisted(&call.unlisted);
         let entry = CallEntry {

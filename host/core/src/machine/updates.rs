@@ -16,7 +16,7 @@ impl<G: Clone> Machine<G> {
     pub(super) fn handle_updates(&mut self, now: Now, batch: Batch) {
         let mut fresh = Vec::new();
         let segment = self.streams.segment(batch.stream);
-        let gap = segment.map(|segment| self.heard(segment, now.instant));
+        let gap = segment.map(|segment| self.heard(segment, &batch.updates, now.instant));
         let spec = segment.and_then(|segment| self.store.segment_spec(segment));
         // Definitions and served resources decide whose objects are gone.
         let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));

@@ -51,9 +51,10 @@ impl<G: Clone> Machine<G> {
             };
             controller.continue_resync(now.instant, &snapshot);
             let compared = hosted.compared.as_ref();
-            let is_due = controller.poll_timeout(now.instant) <= Some(now.instant);
+            // A snapshot with what is held costs as much as there is.
+            let is_due = controller.has_due_call(now.instant);
             let former = compared
-                .filter(|_| is_due)
+                .filter(|_| is_due && controller.settings().is_compared())
                 .and_then(|one| one.read(&snapshot));
             let read = former.as_ref().unwrap_or(&snapshot);
             for role in Role::ALL {
@@ -70,10 +71,7 @@ impl<G: Clone> Machine<G> {
         for (name, request, reads_former) in requests {
             let mut call = call(&name, request, &unlisted, now);
             call.log_bytes = self.outbox.log.room(&name, now.instant);
-            // The journal has the cache, and not what a comparison holds of it.
-            if !reads_former {
-                self.note_call(&mut call);
-            }
+            self.note_call(&mut call, reads_former);
             self.outbox.push(Effect::Call(Box::new(call)));
         }
     }

@@ -160,16 +160,21 @@ impl StateChange {
 
 /// An object as the journal has it.
 fn put(slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) -> StateChange {
-    let is_secret = secrets::are_of(&spec.resource);
-    let stripped = is_secret.then(|| secrets::without_data(object.data()));
-    let stripped = stripped.flatten();
+    let (object, is_stripped) = recorded(object, spec);
     StateChange::Put {
         slot,
-        is_stripped: stripped.is_some(),
-        object: match stripped {
-            Some(data) => Arc::new(object.with_data(&data)),
-            None => Arc::clone(object),
-        },
+        object,
+        is_stripped,
+    }
+}
+
+/// An object without what the journal does not have, and whether that is something.
+pub(super) fn recorded(object: &Arc<Object>, spec: &SegmentSpec) -> (Arc<Object>, bool) {
+    let is_secret = secrets::are_of(&spec.resource);
+    let stripped = is_secret.then(|| secrets::without_data(object.data()));
+    match stripped.flatten() {
+        Some(data) => (Arc::new(object.with_data(&data)), true),
+        None => (Arc::clone(object), false),
     }
 }
 

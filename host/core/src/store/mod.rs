@@ -265,6 +265,15 @@ impl Store {
         StoreKeyframe::new(self.state.clone(), specs.collect())
     }
 
+    /// An object as the journal has it, and whether that is less than all of it.
+    pub(crate) fn recorded(&self, object: &Arc<Object>) -> (Arc<Object>, bool) {
+        match self.segment_spec(object.segment()) {
+            Some(spec) => change::recorded(object, spec),
+            // It may be a Secret, and nobody reads it any more.
+            None => (Arc::new(object.with_data(&[0xc0])), true),
+        }
+    }
+
     /// The state at this moment. Taking it is cheap, and later writes do not change it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {

@@ -16,7 +16,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Snapshot {
     state: State,
-    /// Whether some objects are in a former state, or gone by now.
+    /// Whether it has objects in a former state.
     has_former: bool,
 }
 
@@ -32,13 +32,6 @@ impl Snapshot {
         &self.state
     }
 
-    /// Whether it has objects in a former state. What is decided with them must not be
-    /// executed, whatever the mode has become since: a policy that counts would delete live
-    /// objects because of those that are gone.
-    pub(crate) const fn has_former(&self) -> bool {
-        self.has_former
-    }
-
     /// The same with some objects in a former state, which may be gone by now. A name that
     /// belongs to another uid by now stays that of the other object.
     #[must_use]
@@ -51,6 +44,12 @@ impl Snapshot {
             state,
             has_former: true,
         }
+    }
+
+    /// Whether it has objects in a former state: what is decided on it must not be written.
+    #[must_use]
+    pub const fn has_former(&self) -> bool {
+        self.has_former
     }
 
     /// The content of a view; none if there was no such view.

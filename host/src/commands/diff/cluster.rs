@@ -56,23 +56,47 @@ fn write_counts(text: &mut String, counts: &ClusterComparisonStatus) {
         only_cluster,
         other_actor,
         unknown,
+        interrupted,
+        unobserved_seconds,
         untimed,
         earlier,
         later,
         median_milliseconds,
         ..
     } = counts;
+    let apart = earlier + later + untimed;
+    let together = match agree.saturating_sub(apart) {
+        0 => String::new(),
+        count => format!("{count} at the same time, "),
+    };
     let median = median_milliseconds.map(|median| format!(", median {}", delay(median)));
     let _ = writeln!(
         text,
-        "{agree} agree ({earlier} earlier, {later} later, {untimed} untimed{}), \
+        "{agree} agree ({earlier} earlier, {later} later, {together}{untimed} untimed{}), \
          {only_davit} only-davit, {only_cluster} only-cluster, since {since}",
         median.unwrap_or_default()
     );
     let _ = writeln!(
         text,
-        "not compared: {other_actor} deleted by others, {unknown} unknown"
+        "not compared: {other_actor} deleted by others, {unknown} unknown{}",
+        gap(*interrupted, *unobserved_seconds)
     );
+}
+
+/// What a restart or a takeover leaves out of the counts; nothing without one.
+fn gap(interrupted: u64, unobserved_seconds: u64) -> String {
+    let mut text = String::new();
+    if interrupted > 0 {
+        let _ = write!(
+            text,
+            ", {interrupted} maybe counted before a restart or takeover"
+        );
+    }
+    if unobserved_seconds > 0 {
+        let time = print::span(unobserved_seconds);
+        let _ = write!(text, "; nobody compared for {time}");
+    }
+    text
 }
 
 /// `0.4s earlier`
@@ -80,8 +104,12 @@ fn delay(milliseconds: i64) -> String {
     let size = milliseconds.unsigned_abs();
     let size = match size {
         0..100 => format!("{size}ms"),
-        100..60_000 => format!("{}.{}s", size / 1000, size % 1000 / 100),
-        _ => print::span(size / 1000),
+        // 59.95 s and more round to a minute.
+        100..59_950 => {
+            let tenths = (size + 50) / 100;
+            format!("{}.{}s", tenths / 10, tenths % 10)
+        }
+        _ => print::span((size + 500) / 1000),
     };
     match milliseconds {
         0 => "at the same time".to_owned(),
@@ -120,7 +148,9 @@ mod tests {
     #[test]
     fn a_delay_says_who_was_earlier() {
         for (milliseconds, words) in [
-            (-398, "0.3s earlier"),
+            (-398, "0.4s earlier"),
+            (1995, "2.0s later"),
+            (59_960, "60s later"),
             (0, "at the same time"),
             (79, "79ms later"),
             (20_000, "20.0s later"),
@@ -136,7 +166,9 @@ mod tests {
             since: "2026-11-20T10:00:00Z".into(),
             agree: 312,
             earlier: 300,
-            later: 12,
+            later: 10,
+            interrupted: 3,
+            unobserved_seconds: 120,
             only_davit: 1,
             median_milliseconds: Some(-501),
             ..ClusterComparisonStatus::default()
@@ -167,9 +199,10 @@ mod tests {
         assert_eq!(
             in_words("podgc", &page, 10),
             "podgc: dry run of 0123456789 against pod-garbage-collector-controller\n\
-             312 agree (300 earlier, 12 later, 0 untimed, median 0.5s earlier), 1 only-davit, \
-             0 only-cluster, since 2026-11-20T10:00:00Z\n\
-             not compared: 0 deleted by others, 0 unknown\n\
+             312 agree (300 earlier, 10 later, 2 at the same time, 0 untimed, \
+             median 0.5s earlier), 1 only-davit, 0 only-cluster, since 2026-11-20T10:00:00Z\n\
+             not compared: 0 deleted by others, 0 unknown, \
+             3 maybe counted before a restart or takeover; nobody compared for 2m\n\
              2 pending: a target waits 5m for the other side\n\
              \n2026-11-20T11:00:00Z  only-davit  v1 Pod shop/web-1\n  davit: orphaned\n"
         );

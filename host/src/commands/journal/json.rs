@@ -64,6 +64,7 @@ pub(super) const fn kind(entry: &Entry) -> &'static str {
         Entry::Ruling(_) => "ruling",
         Entry::Execution(_) => "execution",
         Entry::Stream(_) => "stream",
+        Entry::Held(_) => "held",
         Entry::Kept(_) => "kept",
         Entry::Lost(_) => "lost",
     }
@@ -77,6 +78,7 @@ pub(super) fn controller(entry: &Entry) -> Option<&str> {
         Entry::Call(call) => Some(&call.controller),
         Entry::Ruling(ruling) => Some(&ruling.controller),
         Entry::Execution(execution) => Some(&execution.controller),
+        Entry::Held(held) => Some(&held.controller),
         Entry::Kept(kept) => Some(&kept.controller),
         _ => None,
     }
@@ -124,6 +126,14 @@ fn details(entry: &Entry) -> Value {
         Entry::Ruling(ruling) => ruling_details(ruling),
         Entry::Execution(execution) => execution_details(execution),
         Entry::Stream(stream) => stream_details(stream),
+        Entry::Held(held) => {
+            let holds = held.holds.iter().map(|it| it.uid().to_string());
+            let releases = held.releases.iter().map(ToString::to_string);
+            json!({
+                "holds": holds.collect::<Vec<_>>(),
+                "releases": releases.collect::<Vec<_>>(),
+            })
+        }
         Entry::Kept(kept) => kept_details(kept),
         Entry::Lost(lost) => json!({"what": lost.what, "bytes": lost.bytes}),
     }

@@ -1,6 +1,7 @@
 //! Entries as lines for a person.
 
 use davit_core::journal::{AnswerEntry, CallEntry, ControllerEntry, Entry, RevisionEntry};
+use davit_core::object::Uid;
 use davit_core::plan::{Decision, Plan, Step};
 use davit_core::store::StateChange;
 use davit_core::untrusted::line;
@@ -50,6 +51,21 @@ fn details(entry: &Entry) -> String {
             let (target, reason, took) = (&execution.target, &execution.reason, execution.took);
             let result = json::execution_result(execution);
             format!("{reason} {target}: {result} in {took:.1?}")
+        }
+        Entry::Held(held) => {
+            let name = |uid: &Uid| format!(" ({uid})");
+            let holds = held
+                .holds
+                .iter()
+                .map(|it| format!(" {}{}", it.key(), name(it.uid())));
+            let releases = held.releases.iter().map(name);
+            let changes = [
+                ("holds", holds.collect::<String>()),
+                ("releases", releases.collect()),
+            ];
+            let changes = changes.into_iter().filter(|(_, which)| !which.is_empty());
+            let changes = changes.map(|(what, which)| format!("{what}{which}"));
+            changes.collect::<Vec<_>>().join(", ")
         }
         Entry::Kept(kept) => {
             let (target, reason, bytes) = (&kept.target, &kept.reason, kept.object.len());

@@ -9,10 +9,9 @@ use crate::controller::execution::ItemExecution;
 use crate::controller::shared::{PlanInFlight, SharedState};
 use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Mode, Ruling, WaitReason};
+use crate::gate::{self, Circumstances, Ruling, WaitReason};
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
-use crate::store::Snapshot;
 
 impl<G: Clone> Revision<G> {
     /// Takes a plan to the gate, and applies the ruling.
@@ -25,7 +24,7 @@ impl<G: Clone> Revision<G> {
         shared: &mut SharedState,
     ) {
         let uid = Uid::new(&plan.target.uid);
-        let ruling = self.judge(&plan, &execution.decided_on, world, shared);
+        let ruling = self.judge(&plan, execution, world, shared);
         if ruling != Ruling::Admit {
             self.plan_bytes -= plan.bytes();
         }
@@ -86,15 +85,12 @@ impl<G: Clone> Revision<G> {
     fn judge(
         &self,
         plan: &Plan,
-        decided_on: &Snapshot,
+        execution: &ItemExecution,
         world: &World<'_>,
         shared: &SharedState,
     ) -> Ruling {
+        let decided_on = &execution.decided_on;
         let uid = &Uid::new(&plan.target.uid);
-        let mode = match shared.settings.mode_of(&self.name) {
-            Mode::Enforce if decided_on.has_former() => Mode::DryRun,
-            mode => mode,
-        };
         let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
         let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
@@ -104,7 +100,7 @@ impl<G: Clone> Revision<G> {
             other_with_uid: decided_on
                 .other_with_uid_of(&plan.target)
                 .or_else(|| world.snapshot.other_with_uid_of(&plan.target)),
-            mode,
+            mode: execution.mode(shared.settings.mode_of(&self.name)),
             manifest: &self.manifest,
             grant: &shared.settings.grant,
             mapping: world.mapping,

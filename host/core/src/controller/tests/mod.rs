@@ -2,6 +2,7 @@
 
 mod bounds;
 mod candidate;
+mod former;
 mod handover;
 mod lives;
 mod outcomes;

@@ -3,8 +3,8 @@
 use crate::account::Account;
 use crate::grant::{Grant, Permissions, ReadRule, WriteRule};
 use crate::journal::entry::{
-    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, KeptEntry,
-    LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
+    AnswerEntry, CallEntry, CandidateEntry, ControllerEntry, Entry, ExecutionEntry, HeldEntry,
+    KeptEntry, LostEntry, Record, RevisionEntry, RulingEntry, StreamEntry,
 };
 use crate::journal::reads::{LiveRead, SnapshotReads};
 use crate::revision::CallLimits;
@@ -30,6 +30,14 @@ wire_enum!(Entry {
     13 Failure { call, failure },
     14 Kept(kept),
     15 Lost(lost),
+    16 Held(held),
+});
+
+wire_struct!(HeldEntry {
+    controller,
+    holds,
+    releases,
+    is_stripped
 });
 
 wire_struct!(ControllerEntry {

@@ -107,6 +107,10 @@ fn uids(entry: &Entry) -> Vec<Uid> {
         }
         Entry::Ruling(ruling) => target(&ruling.target.uid).into_iter().collect(),
         Entry::Execution(execution) => target(&execution.target.uid).into_iter().collect(),
+        Entry::Held(held) => {
+            let holds = held.holds.iter().map(|object| object.uid());
+            holds.chain(&held.releases).cloned().collect()
+        }
         Entry::Kept(kept) => target(&kept.target.uid).into_iter().collect(),
         _ => Vec::new(),
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::cluster_comparison::Totals;
 
-fn compared() -> Settings {
+pub(super) fn compared() -> Settings {
     Settings {
         mode: Mode::DryRun,
         compares_with_cluster: true,
@@ -25,7 +25,10 @@ impl Bench {
     fn totals(&self, controller: &str) -> Totals {
         let observed = self.machine.observe(self.now);
         let cluster = observed[controller].cluster.as_ref();
-        cluster.expect("it is compared").totals.clone()
+        let cluster = cluster.expect("it is compared");
+        let mut totals = cluster.totals.clone();
+        totals.merge(&cluster.early);
+        totals
     }
 
     /// A watch shows that a pod is gone.
@@ -155,18 +158,6 @@ fn another_revision_starts_to_count_again() {
     assert_eq!(bench.totals("test"), Totals::default());
 }
 
-/// The journal has the cache: a replay would not find what was held.
-#[test]
-fn a_call_that_reads_what_is_held_is_not_recorded() {
-    let mut bench = running();
-    bench.machine.start_journal(bench.now);
-    let later = bench.object("b");
-    bench.update("pods", Update::Apply(later));
-    assert!(bench.calls.pop_front().unwrap().is_recorded);
-    bench.gone("a");
-    assert!(!bench.calls.pop_front().unwrap().is_recorded);
-}
-
 /// The answer of a guest that read pod `a`, which was gone: it deletes so many others. The
 /// answer is on its way, or ruled on in part, when a person enforces the controller.
 fn enforced_meanwhile(others: usize, is_ruled_in_part: bool) -> Bench {
@@ -241,4 +232,59 @@ fn a_deletion_in_a_gap_of_the_watch_has_no_time() {
     let totals = bench.totals("test");
     assert_eq!((totals.agree, totals.untimed), (1, 1));
     assert_eq!(totals.delays.median(), None);
+}
+
+/// The end of a watch is no sign of life.
+#[test]
+fn an_interruption_does_not_shorten_the_gap() {
+    let mut bench = running();
+    bench.pass(60 * SECOND);
+    let reason = "connection reset".to_owned();
+    bench.update("pods", Update::Status(Condition::Interrupted { reason }));
+    bench.list("pods", &[]);
+    bench.answer_all(true);
+    let totals = bench.totals("test");
+    assert_eq!((totals.agree, totals.untimed), (1, 1));
+}
+
+/// A watch with a selector says of an object that does not match any more that it is deleted.
+#[test]
+fn an_object_that_leaves_a_selector_is_not_known_to_be_deleted() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    let mut selected = manifest();
+    selected.watches[0].label_selector = "app=web".into();
+    bench.apply(vec![DesiredController {
+        stable: revision("one", selected),
+        ..desired("one", compared())
+    }]);
+    bench.list("pods", &["planned", "left"]);
+    while let Some(call) = bench.calls.pop_front() {
+        bench.answer(&call, call.items[0].key == "ns/planned");
+    }
+    for pod in ["planned", "left"] {
+        bench.gone(pod);
+        let call = bench.calls.pop_front().expect("the change is news");
+        assert!(!reads(&call, pod), "it is not held");
+        bench.answer(&call, false);
+    }
+    bench.pass(600 * SECOND);
+    let totals = bench.totals("test");
+    assert_eq!(
+        (totals.agree, totals.only_davit, totals.only_cluster),
+        (0, 0, 0)
+    );
+    assert_eq!(totals.unknown, 2);
+}
+
+/// The revision before read it as it was, and has made what it liked of it.
+#[test]
+fn another_revision_is_called_about_what_was_held() {
+    let mut bench = running();
+    bench.gone("a");
+    bench.answer_all(false);
+    bench.apply(vec![desired("two", compared())]);
+    bench.pass(Duration::ZERO);
+    assert!(bench.called().contains(&("two", "ns/a")));
+    assert!(bench.calls.iter().all(|call| !reads(call, "a")));
 }

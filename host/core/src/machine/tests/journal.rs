@@ -158,3 +158,114 @@ fn an_answer_that_came_too_late_says_so() {
     });
     assert_eq!(is_void.collect::<Vec<_>>(), [true]);
 }
+
+/// The keys of the pods that the guest of a call reads.
+fn keys(
+    snapshot: &crate::store::Snapshot,
+    views: &BTreeMap<String, crate::store::ViewId>,
+) -> Vec<String> {
+    let view = snapshot.view(views["pods"]).unwrap();
+    let keys = view.keys(0, 100).items.into_iter();
+    keys.map(std::borrow::Cow::into_owned).collect()
+}
+
+/// A machine with a journal, whose controller is compared with the cluster.
+fn compared() -> Bench {
+    let mut bench = Bench::new();
+    bench.machine.start_journal(bench.now);
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", super::compared::compared())]);
+    bench.list("pods", &["a", "b", "c", "d"]);
+    bench.answer_all(false);
+    bench
+}
+
+/// Calls that read held objects, in the order in which they end, and what they read.
+fn calls_that_read_held(bench: &mut Bench) -> Vec<(CallId, Vec<String>)> {
+    let mut read = Vec::new();
+    for (pod, decides) in [("b", false), ("a", false), ("a", true), ("c", true)] {
+        if decides {
+            let again = bench.object(pod);
+            bench.update("pods", Update::Apply(again));
+        } else {
+            let gone = bench.object(pod);
+            bench.update("pods", Update::Delete(gone));
+        }
+        while let Some(call) = bench.calls.pop_front() {
+            read.push((call.id, keys(&call.snapshot, &call.views)));
+            let mut answer = answered(&call, decides);
+            if let Input::Answered { result, copy, .. } = &mut answer {
+                *copy = Some(AnswerCopy::of(result, SnapshotReads::default()).into());
+            }
+            bench.input(answer);
+        }
+    }
+    bench.pass(400 * SECOND);
+    read
+}
+
+#[test]
+fn a_call_is_made_again_with_the_objects_that_were_held_for_it() {
+    let mut bench = compared();
+    let before = entries(&mut bench);
+    let read = calls_that_read_held(&mut bench);
+    assert!(read.iter().any(|(_, keys)| keys.len() == 4));
+    let after = entries(&mut bench);
+    let ends = outcomes(before.into_iter().chain(after).collect());
+    let again: BTreeMap<CallId, Vec<String>> = ends
+        .into_iter()
+        .filter_map(|outcome| match outcome {
+            ReplayOutcome::Call(call) => {
+                Some((call.id, keys(&call.snapshot, &call.revision.views)))
+            }
+            ReplayOutcome::Skip { .. } => None,
+        })
+        .collect();
+    for (call, keys) in read {
+        assert_eq!(again.get(&call), Some(&keys), "{call:?}");
+    }
+}
+
+/// Reading may start at any keyframe.
+#[test]
+fn a_keyframe_has_what_is_held() {
+    let mut bench = compared();
+    let gone = bench.object("b");
+    bench.update("pods", Update::Delete(gone));
+    let call = bench.calls.pop_front().expect("the change is news");
+    bench.answer(&call, false);
+    entries(&mut bench);
+    bench.machine.add_keyframe(bench.now);
+    let other = bench.object("e");
+    bench.update("pods", Update::Apply(other));
+    let call = bench.calls.pop_front().expect("the change is news");
+    bench.input(answered_with_copy(&call));
+    let outcomes = outcomes(entries(&mut bench));
+    let [ReplayOutcome::Call(again)] = &outcomes[..] else {
+        panic!("{outcomes:?}");
+    };
+    let read = keys(&call.snapshot, &call.views);
+    assert!(read.contains(&"ns/b".to_owned()), "{read:?}");
+    assert_eq!(keys(&again.snapshot, &again.revision.views), read);
+}
+
+/// Before that, `davit why` shows nothing of them.
+#[test]
+fn the_rulings_on_held_objects_are_recorded() {
+    let mut bench = compared();
+    let gone = bench.object("b");
+    bench.update("pods", Update::Delete(gone));
+    let call = bench.calls.pop_front().expect("the change is news");
+    assert!(call.is_recorded);
+    entries(&mut bench);
+    bench.input(answered_with_copy(&call));
+    let kinds = entries(&mut bench).into_iter();
+    let kinds: Vec<&str> = kinds
+        .filter_map(|record| match record.entry {
+            Entry::Answer(_) => Some("answer"),
+            Entry::Ruling(_) => Some("ruling"),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(kinds, ["answer", "ruling"]);
+}

@@ -2,6 +2,7 @@
 
 mod changes;
 mod compared;
+mod compared_ends;
 mod journal;
 mod profile;
 mod starts;
@@ -23,7 +24,7 @@ use crate::gate::{Mode, Ruling};
 use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::{Discovery, ServedResource};
 use crate::object::{ApiResource, ObjectRef, ProjectedObject, Uid};
-use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
+use crate::plan::{Command, Decision, DeleteOptions, Plan, Step, Verdict};
 use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::stream::{Batch, StreamId, StreamSpec, Update};
