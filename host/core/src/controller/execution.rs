@@ -51,8 +51,9 @@ pub(super) struct ItemExecution {
     pub(super) plans: VecDeque<Arc<Plan>>,
     /// The snapshot that the decision was made from.
     pub(super) decided_on: Snapshot,
-    /// Whether a page of the decision was made from objects in a former state.
-    has_read_former: bool,
+    /// The most that its plans may do: no more than a dry run if a page of the decision was made
+    /// from objects in a former state.
+    most: Mode,
     /// The number of plans in flight.
     pub(super) in_flight: u32,
     /// Whether the item is in the list of those with plans that can go to the gate.
@@ -103,7 +104,11 @@ impl ItemExecution {
         Self {
             decision,
             plans: plans.into(),
-            has_read_former: decided_on.has_former(),
+            most: if decided_on.has_former() {
+                Mode::DryRun
+            } else {
+                Mode::Enforce
+            },
             decided_on,
             in_flight: 0,
             is_listed: false,
@@ -133,7 +138,7 @@ impl ItemExecution {
         self.plans = page.plans;
         self.decided_on = page.decided_on;
         // A cursor may carry what the guest has counted.
-        self.has_read_former |= page.has_read_former;
+        self.most = self.mode(page.most);
         self.parallel = page.parallel;
         self.verdict = page.verdict;
         self.next_page = page.next_page;
@@ -144,7 +149,7 @@ impl ItemExecution {
     /// may be gone are never executed.
     pub(super) fn mode(&self, mode: Mode) -> Mode {
         match mode {
-            Mode::Enforce if self.has_read_former => Mode::DryRun,
+            Mode::Enforce => self.most,
             mode => mode,
         }
     }
