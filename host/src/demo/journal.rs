@@ -69,7 +69,7 @@ impl Archive {
             command.extend(pair);
         }
         match Arguments::try_parse_from(command)?.command {
-            Command::Backtest(arguments) => backtest::report(*arguments).await,
+            Command::Backtest(arguments) => Box::pin(backtest::report(*arguments)).await,
             _ => bail!("that is no backtest"),
         }
     }

@@ -14,8 +14,8 @@
 //! - The garbage collector leaves no trace on the object: its owners are gone.
 //!
 //! A controller of Davit that replaces one of these sets the same marks. The managers of fields
-//! say who has set the reason of the condition; any other field that Davit has written says
-//! nothing about who sets a mark.
+//! say who has set the reason of the condition; any other field that Davit has written
+//! proves nothing about who sets a mark.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::entry::{ControllerEntry, Entry, HeldEntry, Record};
-use super::recorder::HeldByController;
 use crate::api::ControllerSpec;
 use crate::coverage::UnlistedResourcesByView;
 use crate::mapping::Mapping;
-use crate::store::StoreKeyframe;
+use crate::object::Uid;
+use crate::store::{Object, StoreKeyframe};
 use crate::time::Now;
+
+/// Objects in a former state, by the controllers whose calls read them and by uid.
+pub(super) type HeldByController = BTreeMap<Arc<str>, BTreeMap<Uid, Arc<Object>>>;
 
 /// What a host gives to its journal, in order.
 #[derive(Debug)]

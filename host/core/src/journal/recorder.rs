@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, HeldEntry, Record};
-use super::keyframe::{JournalItem, Keyframe, spec_entry};
+use super::keyframe::{HeldByController, JournalItem, Keyframe, spec_entry};
 use super::reads::{AnswerCopy, LiveRead};
 use super::strip;
 use crate::api::ControllerSpec;
@@ -36,9 +36,6 @@ pub(crate) struct Recorder {
     /// Whether one of them was a Secret, whose data is left out.
     is_held_stripped: bool,
 }
-
-/// Objects in a former state, by the controllers whose calls read them and by uid.
-pub(super) type HeldByController = BTreeMap<Arc<str>, BTreeMap<Uid, Arc<Object>>>;
 
 /// A call without an answer.
 #[derive(Debug)]

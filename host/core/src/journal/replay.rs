@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry};
+use super::keyframe::HeldByController;
 use super::reads::{LiveRead, SnapshotReads};
-use super::recorder::HeldByController;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, DecisionId, Notes};
 use crate::coverage::UnlistedResourcesByView;

@@ -90,8 +90,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// A stream of a segment has delivered something. Returns for how long none had. That a
-    /// watch was interrupted is no sign of life.
+    /// A stream of a segment has delivered something. Returns for how long none had. The
+    /// interruption of a watch delivers nothing.
     pub(super) fn heard(
         &mut self,
         segment: SegmentId,

@@ -170,7 +170,7 @@ fn a_deletion_in_a_gap_of_the_watch_has_no_time() {
     assert_eq!(totals.delays.median(), None);
 }
 
-/// The end of a watch is no sign of life.
+/// The end of a watch delivers nothing.
 #[test]
 fn an_interruption_does_not_shorten_the_gap() {
     let mut bench = running();
