@@ -97,8 +97,10 @@ impl Cluster {
                 } = &claim;
                 format!("get v1 PersistentVolumeClaim {namespace}/{name}")
             })?;
-            if found.is_some_and(|found| text_at(&found, "/metadata/uid") == claim.uid) {
-                restorable.bind_volume(&claim);
+            let volume = text_at(&restorable.object, "/metadata/name");
+            match claim.why_unbound(found.as_ref(), volume) {
+                None => restorable.bind_volume(&claim),
+                Some(why) => restorable.reserve_volume(&claim, &why),
             }
         }
         Ok(())
@@ -211,7 +213,7 @@ fn resource_text(resource: &ApiResource) -> String {
     }
 }
 
-fn is_being_deleted(object: &Value) -> bool {
+pub(super) fn is_being_deleted(object: &Value) -> bool {
     !part(object, "/metadata/deletionTimestamp").is_null()
 }
 

@@ -2,12 +2,14 @@
 //!
 //! The volume controller of Kubernetes takes a volume whose `spec.claimRef` has the uid of a claim
 //! that is gone for released, and executes its reclaim policy: `Delete` deletes the storage.
-//! Without a uid, the volume is reserved for the claim of that name. A claim whose binding is
+//! The same holds for a claim that is being deleted, or that names another volume. Without a uid, the
+//! volume is reserved for the claim of that name. A claim whose binding is
 //! annotated as completed is lost if its volume names another uid; without the annotations, it
 //! binds again to `spec.volumeName`.
 
 use serde_json::Value;
 
+use super::cluster::is_being_deleted;
 use super::object::Restorable;
 use crate::commands::print::text_at;
 
@@ -24,6 +26,27 @@ pub(super) struct Claim {
     pub(super) uid: String,
 }
 
+impl Claim {
+    /// Why a volume cannot be bound to this claim by its uid; none if it can. Takes the claim
+    /// that has its name now.
+    pub(super) fn why_unbound(&self, found: Option<&Value>, volume: &str) -> Option<String> {
+        let Some(found) = found else {
+            return Some("it is gone".to_owned());
+        };
+        let uid = text_at(found, "/metadata/uid");
+        if uid != self.uid {
+            return Some(format!(
+                "it is gone, and another claim, {uid}, has its name"
+            ));
+        }
+        if is_being_deleted(found) {
+            return Some("it is being deleted".to_owned());
+        }
+        let other = text_at(found, "/spec/volumeName");
+        (!other.is_empty() && other != volume).then(|| format!("it names the volume {other}"))
+    }
+}
+
 impl Restorable {
     /// Leaves out what binds a volume or a claim to an object that may be gone.
     pub(super) fn unbind(&mut self) {
@@ -34,7 +57,7 @@ impl Restorable {
         }
     }
 
-    /// The claim that the volume was bound to still exists: it is bound to it again.
+    /// The claim that the volume was bound to still exists, and can bind to it again.
     pub(super) fn bind_volume(&mut self, claim: &Claim) {
         if let Some(reference) = self.map("/spec/claimRef") {
             reference.insert("uid".to_owned(), Value::from(claim.uid.as_str()));
@@ -46,6 +69,18 @@ impl Restorable {
         } = claim;
         self.notes.push(format!(
             "kept after all: spec.claimRef.uid: the claim {namespace}/{name} ({uid}) still exists"
+        ));
+    }
+
+    /// The volume is not bound to the claim that it was bound to: why.
+    pub(super) fn reserve_volume(&mut self, claim: &Claim, why: &str) {
+        let Claim {
+            namespace,
+            name,
+            uid,
+        } = claim;
+        self.notes.push(format!(
+            "spec.claimRef.uid stays left out: the claim {namespace}/{name} ({uid}): {why}"
         ));
     }
 
@@ -69,8 +104,8 @@ impl Restorable {
         } = &claim;
         self.notes.push(format!(
             "left out: spec.claimRef.uid and resourceVersion: the volume is reserved for the claim \
-             {namespace}/{name} and binds to it again; with the uid of a claim that is gone, it \
-             would be released, and its reclaim policy executed"
+             {namespace}/{name} and binds to it again; with the uid of a claim that cannot \
+             bind to it, it would be released, and its reclaim policy executed"
         ));
         self.claim = Some(claim);
     }
@@ -134,6 +169,28 @@ mod tests {
         assert_eq!(claim.uid, "c-1");
         restorable.bind_volume(&claim);
         assert_eq!(restorable.object["spec"]["claimRef"]["uid"], "c-1");
+    }
+
+    #[test]
+    fn a_volume_is_bound_by_uid_only_to_a_claim_that_can_bind_to_it() {
+        let claim = Claim {
+            namespace: "shop".to_owned(),
+            name: "data".to_owned(),
+            uid: "c-1".to_owned(),
+        };
+        let why = |found: &Value| claim.why_unbound(Some(found), "pv");
+        let found =
+            |volume: &str| json!({"metadata": {"uid": "c-1"}, "spec": {"volumeName": volume}});
+        assert_eq!(why(&json!({"metadata": {"uid": "c-1"}})), None);
+        assert_eq!(why(&found("")), None);
+        assert_eq!(why(&found("pv")), None);
+        assert_eq!(why(&found("other")).unwrap(), "it names the volume other");
+        let mut dying = found("pv");
+        dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        assert_eq!(why(&dying).unwrap(), "it is being deleted");
+        let other = json!({"metadata": {"uid": "c-2"}});
+        assert!(why(&other).unwrap().contains("another claim, c-2"));
+        assert_eq!(claim.why_unbound(None, "pv").unwrap(), "it is gone");
     }
 
     #[test]
