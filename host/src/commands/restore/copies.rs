@@ -5,6 +5,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use davit_core::journal::{Entry, KeptEntry, decode};
 use davit_core::object::ObjectRef;
 use davit_journal::{Error, Query, Reader};
+use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::commands::journal::time as time_text;
@@ -116,6 +117,31 @@ impl Copies {
         Some(before.unwrap_or(last))
     }
 
+    /// A note if a newer copy of the same object has another content than the chosen one. Its
+    /// generation does not say so: the start of a deletion increments it.
+    pub(super) fn check_newest(
+        &self,
+        chosen: &Copy,
+        object: &Value,
+        reader: &Reader,
+    ) -> Option<String> {
+        let newest = self.all.last()?;
+        if newest.time == chosen.time || newest.kept.target.uid != chosen.kept.target.uid {
+            return None;
+        }
+        let difference = match newest.read(reader) {
+            Ok(newest) if content(&newest) == content(object) => return None,
+            Ok(_) => "has another content".to_owned(),
+            Err(error) => davit_core::failure::chain(error.as_ref()),
+        };
+        // The text of a report has milliseconds, and --at takes copies up to its time.
+        let time = Timestamp::from_microsecond(newest.time).unwrap_or_default();
+        Some(format!(
+            "a newer copy, kept when the object was being deleted already: {difference}: --at \
+             {time} chooses it"
+        ))
+    }
+
     /// What cannot be read; none if everything can.
     pub(super) fn problem(&self) -> Option<String> {
         let skipped = self.skipped.first().map(|first| match self.skipped_count {
@@ -175,6 +201,16 @@ fn object(kept: &KeptEntry) -> Result<Value> {
         );
     }
     Ok(object)
+}
+
+/// An object without its metadata and its status.
+fn content(object: &Value) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("metadata");
+        fields.remove("status");
+    }
+    object
 }
 
 fn is_dying(object: &Value) -> bool {
@@ -321,5 +357,26 @@ mod tests {
             "2",
             "u-0 is another object"
         );
+    }
+
+    #[test]
+    fn a_newer_copy_with_another_content_is_named() {
+        let check = |replicas: [u32; 2]| {
+            let directory = tempfile::tempdir().unwrap();
+            let payloads = [(replicas[0], false), (replicas[1], true)].map(|(replicas, dying)| {
+                let mut object = pod("u-1", "1", dying);
+                object["spec"] = json!({"replicas": replicas});
+                object["metadata"]["generation"] = if dying { 2 } else { 1 }.into();
+                entry("u-1", object.to_string().as_bytes())
+            });
+            let reader = journal(directory.path(), &payloads);
+            let copies = read(&reader, i64::MAX);
+            let chosen = &copies.all[copies.choose(false).unwrap()];
+            let object = chosen.read(&reader).unwrap();
+            copies.check_newest(chosen, &object, &reader)
+        };
+        assert_eq!(check([1, 1]), None);
+        let note = check([1, 3]).unwrap();
+        assert!(note.contains("--at 1970-01-01T00:00:02Z"), "{note}");
     }
 }

@@ -1,10 +1,13 @@
 //! Creating an object, whose reply may be lost: then the cluster says whether the object is there.
 
+use std::error::Error;
+use std::io;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
 use davit_core::request::{path, with_query};
 use hyper::Request;
+use kube::core::response::StatusSummary;
 use serde_json::Value;
 use tokio::time::sleep;
 
@@ -14,9 +17,12 @@ use crate::resource::describe;
 
 /// Who creates the object, in its managed fields.
 const MANAGER: &str = "davit-restore";
-/// How often a creation is sent at most. A second one cannot create a second object: the name is
-/// taken then.
+/// How often a creation is sent at most. It is sent again only if the one before was not sent or was
+/// certainly not executed. The name alone does not prevent a second object: the first one may be
+/// created and deleted again within the pause, and its work would run twice.
 const MOST_ATTEMPTS: u32 = 3;
+/// The reason that kube gives an answer without a status of the API server.
+const NO_STATUS: &str = "Failed to parse error data";
 /// The pause before the name is looked up: a request whose reply was lost may still be under way.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -36,9 +42,11 @@ enum Reply {
     Refused,
     /// The name is taken: perhaps by a creation whose reply was lost.
     Taken,
-    /// The API server failed. It may have created the object before.
+    /// The API server failed, and says so itself: it has not created the object.
     Failed,
-    /// There was no reply, or a part of it.
+    /// There was no connection: nothing was sent.
+    Unsent,
+    /// There was no reply, a part of it, or one that does not say whether the object was created.
     Lost,
 }
 
@@ -57,55 +65,57 @@ impl Cluster {
     /// The API server checks the object, and stores nothing. Returns what it would store.
     pub(super) async fn dry_run(&self, object: &Value) -> Result<Value> {
         let checked = self.post(object, "All").await?;
-        checked.or_else(|error| bail!(refusal(&error)))
+        checked.or_else(|error| match Reply::of(&error) {
+            Reply::Refused | Reply::Taken => bail!(refusal(&error)),
+            Reply::Failed | Reply::Unsent | Reply::Lost => {
+                bail!(
+                    "the API server did not check the object: {}",
+                    describe(&error)
+                )
+            }
+        })
     }
 
     /// Creates the object. Fails if it is certainly not created.
     pub(super) async fn create(&self, object: &Value) -> Result<Creation> {
-        let mut lost: Option<String> = None;
-        let mut replies = Vec::new();
-        let mut is_absent = false;
-        for attempt in 0..MOST_ATTEMPTS {
+        let mut was_sent = false;
+        let mut is_absent = true;
+        let mut said = String::new();
+        for attempt in 1..=MOST_ATTEMPTS {
             let error = match self.post(object, "").await? {
                 Ok(created) => return Ok(Creation::Created(created)),
                 Err(error) => error,
             };
             let reply = Reply::of(&error);
-            if lost.is_none() && matches!(reply, Reply::Refused | Reply::Taken) {
+            if !was_sent && matches!(reply, Reply::Refused | Reply::Taken) {
                 bail!(refusal(&error));
             }
-            replies.push(reply);
-            let said = lost.get_or_insert_with(|| describe(&error)).clone();
-            sleep(PAUSE * (attempt + 1)).await;
+            said = describe(&error);
+            was_sent |= reply != Reply::Unsent;
+            sleep(PAUSE * attempt).await;
+            if !was_sent {
+                continue;
+            }
             let found = self.look(object).await;
             is_absent = matches!(found, Ok(NameOwner::Nothing));
-            match found {
-                Ok(NameOwner::Sent(created)) => return Ok(Creation::Created(created)),
-                Ok(NameOwner::Changed(uid)) => {
-                    return Ok(Creation::Unknown(format!(
-                        "the reply was lost ({said}), and the object that has the name now, \
-                         {uid}, differs from what was sent"
-                    )));
-                }
-                Ok(NameOwner::Other(uid)) => bail!(
-                    "the reply was lost ({said}), and the name belongs to another object, {uid}, \
-                     that davit restore has not created"
-                ),
-                Ok(NameOwner::Nothing) | Err(_) => {}
+            if let Some(known) = of_owner(found, &said)? {
+                return Ok(known);
             }
-            if reply == Reply::Refused {
-                break;
+            match reply {
+                Reply::Refused if is_absent => bail!(refusal(&error)),
+                Reply::Refused | Reply::Taken | Reply::Lost => {
+                    return Ok(Creation::Unknown(not_found(&said, is_absent)));
+                }
+                Reply::Failed | Reply::Unsent => {}
             }
         }
-        let said = lost.unwrap_or_default();
-        if is_absent && replies.iter().all(|reply| *reply != Reply::Lost) {
+        if !was_sent {
+            bail!("nothing was sent to the API server: {said}");
+        }
+        if is_absent {
             bail!("the API server has failed ({said}), and the object is not there");
         }
-        Ok(Creation::Unknown(if is_absent {
-            format!("the reply was lost ({said}), and the object is not there yet")
-        } else {
-            format!("the reply was lost ({said}), and the name cannot be looked up")
-        }))
+        Ok(Creation::Unknown(not_found(&said, is_absent)))
     }
 
     /// The inner error is that of the request.
@@ -141,16 +151,73 @@ impl Cluster {
 
 impl Reply {
     fn of(error: &kube::Error) -> Self {
-        match error {
-            kube::Error::Api(status) => match status.code {
-                409 if status.reason == "AlreadyExists" => Self::Taken,
-                500.. => Self::Failed,
-                // Without a status of the API server, somebody in between has answered.
-                0..400 => Self::Lost,
-                _ => Self::Refused,
-            },
+        let status = match error {
+            kube::Error::Api(status) => status,
+            error if is_unsent(error) => return Self::Unsent,
+            _ => return Self::Lost,
+        };
+        // A limit of the traffic, which may have no status: nothing was executed.
+        if status.code == 429 {
+            return Self::Failed;
+        }
+        // Somebody in between has answered.
+        if status.status != Some(StatusSummary::Failure) || status.reason == NO_STATUS {
+            return Self::Lost;
+        }
+        match (status.code, status.reason.as_str()) {
+            (409, "AlreadyExists") => Self::Taken,
+            (400..500, _) => Self::Refused,
+            // A timeout of etcd has the code 500 and another reason or none: it may have been
+            // executed.
+            (500, "InternalError") => Self::Failed,
             _ => Self::Lost,
         }
+    }
+}
+
+/// Whether a request was certainly not sent, because there was no connection.
+fn is_unsent(error: &(dyn Error + 'static)) -> bool {
+    let causes = std::iter::successors(Some(error), |error| behind(*error));
+    let mut causes = causes.filter_map(|cause| cause.downcast_ref());
+    causes.any(hyper_util::client::legacy::Error::is_connect)
+}
+
+/// The cause of an error. An I/O error hides the one that it contains.
+fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    let io = error.downcast_ref::<io::Error>();
+    match io.and_then(io::Error::get_ref) {
+        Some(inner) => Some(inner),
+        None => error.source(),
+    }
+}
+
+/// What the object of the name says about a creation; none if it says nothing. Fails if somebody
+/// else has created that object.
+fn of_owner(found: Result<NameOwner>, said: &str) -> Result<Option<Creation>> {
+    Ok(match found {
+        Ok(NameOwner::Sent(created)) => Some(Creation::Created(created)),
+        Ok(NameOwner::Changed(uid)) => Some(Creation::Unknown(format!(
+            "the API server did not confirm the creation ({said}), and the object that has the name now, {uid}, differs \
+             from what was sent"
+        ))),
+        Ok(NameOwner::Other(uid)) => bail!(
+            "the API server did not confirm the creation ({said}), and the name belongs to another object, {uid}, that davit \
+             restore has not created"
+        ),
+        Ok(NameOwner::Nothing) | Err(_) => None,
+    })
+}
+
+fn not_found(said: &str, is_absent: bool) -> String {
+    if is_absent {
+        format!(
+            "the API server did not confirm the creation ({said}), and the object is not there: it may be created later, or \
+             was created and deleted again"
+        )
+    } else {
+        format!(
+            "the API server did not confirm the creation ({said}), and the name cannot be looked up"
+        )
     }
 }
 
@@ -221,11 +288,43 @@ mod tests {
         }
     }
 
+    /// It may have been created and deleted again: its work would run twice.
     #[tokio::test(start_paused = true)]
-    async fn a_creation_that_was_lost_on_its_way_is_sent_again() {
-        let server = Server::new([Fault::LostBefore]);
-        assert!(matches!(created(&server).await, Ok(Creation::Created(_))));
-        assert_eq!(server.posts(), 2);
+    async fn a_creation_whose_reply_was_lost_is_not_sent_again() {
+        for fault in [
+            Fault::LostBefore,
+            Fault::FailedWith(500),
+            Fault::FailedWith(502),
+            Fault::FailedWith(503),
+            Fault::FailedWith(504),
+            Fault::Plain(403),
+            Fault::Plain(500),
+        ] {
+            let server = Server::new([fault]);
+            let Creation::Unknown(why) = created(&server).await.unwrap() else {
+                panic!("{fault:?}: nobody knows");
+            };
+            assert!(why.contains("the object is not there"), "{fault:?}: {why}");
+            assert_eq!(server.posts(), 1, "{fault:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_creation_that_was_not_executed_is_sent_again() {
+        for fault in [Fault::Unsent, Fault::FailedBefore, Fault::Plain(429)] {
+            let server = Server::new([fault]);
+            let created = created(&server).await;
+            assert!(matches!(created, Ok(Creation::Created(_))), "{fault:?}");
+            assert_eq!(server.posts(), 2, "{fault:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_any_connection_nothing_is_created() {
+        let server = Server::new([Fault::Unsent; 9]);
+        let error = created(&server).await.unwrap_err().to_string();
+        assert!(error.contains("nothing was sent"), "{error}");
+        assert_eq!(server.posts(), MOST_ATTEMPTS);
     }
 
     /// The first creation arrives late: the second one finds the name taken, by the first.
@@ -237,13 +336,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_creation_without_any_reply_is_unknown() {
-        let server = Server::new([Fault::LostBefore; 9]);
-        let Creation::Unknown(why) = created(&server).await.unwrap() else {
-            panic!("nobody knows");
-        };
-        assert!(why.contains("not there yet"), "{why}");
-        assert_eq!(server.posts(), MOST_ATTEMPTS);
+    async fn a_dry_run_without_an_answer_is_no_refusal() {
+        for (fault, is_refused) in [
+            (Fault::LostBefore, false),
+            (Fault::FailedBefore, false),
+            (Fault::FailedWith(503), false),
+            (Fault::FailedWith(422), true),
+        ] {
+            let error = Server::new([fault]).cluster().dry_run(&map()).await;
+            let error = error.unwrap_err().to_string();
+            assert_eq!(error.contains("refuses"), is_refused, "{fault:?}: {error}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -37,7 +37,10 @@ pub async fn restore(arguments: RestoreArguments) -> Result<()> {
     let Some((position, chosen)) = chosen.and_then(|at| Some((at, copies.all.get(at)?))) else {
         return Err(absent(&arguments, problem));
     };
-    let mut restorable = Restorable::of(chosen.read(&reader)?);
+    let object = chosen.read(&reader)?;
+    let newer = copies.check_newest(chosen, &object, &reader);
+    let mut restorable = Restorable::of(object);
+    restorable.notes.extend(newer);
     let server = ask(&arguments, chosen, &mut restorable).await;
     let others = copies.all.iter().enumerate().rev();
     let others = others.filter(|(at, _)| *at != position);

@@ -1,14 +1,18 @@
 //! An API server in the process that loses replies.
 
+use std::future::ready;
 use std::io;
 use std::sync::{Arc, Mutex};
 
 use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::ApiResource;
 use http_body_util::BodyExt as _;
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::Client;
 use kube::client::Body;
 use serde_json::{Value, json};
+use tokio::net::TcpStream;
 
 use super::cluster::Cluster;
 
@@ -19,7 +23,7 @@ pub(super) enum Fault {
     LostBefore,
     /// The connection breaks after the creation.
     LostAfter,
-    /// The connection breaks, and the server creates the object when the next request arrives.
+    /// The answer is 500, and the server creates the object when the next request arrives.
     Late,
     /// The object is created, and a part of the reply arrives.
     Torn,
@@ -29,6 +33,10 @@ pub(super) enum Fault {
     FailedBefore,
     /// Nothing is created, and the answer has this code.
     FailedWith(u16),
+    /// Nothing is created, and the answer has this code and no status of the API server.
+    Plain(u16),
+    /// There is no connection.
+    Unsent,
 }
 
 #[derive(Default)]
@@ -83,10 +91,16 @@ impl Server {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect().await.unwrap().to_bytes();
-                let (code, body) = state.lock().unwrap().answer(&head.method, &body)?;
+                let answer = state.lock().unwrap().answer(&head.method, &body);
+                let (code, body) = match answer {
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(no_connection().await);
+                    }
+                    answer => answer?,
+                };
                 let mut response = http::Response::new(Body::from(body.into_bytes()));
                 *response.status_mut() = code.try_into().unwrap();
-                io::Result::Ok(response)
+                Ok::<_, tower::BoxError>(response)
             }
         });
         Cluster::new(Client::new(service, "default"), discovery())
@@ -154,10 +168,24 @@ impl State {
             None => Ok((201, text)),
             Some(Fault::Torn) => Ok((201, text[..text.len() / 2].to_owned())),
             Some(Fault::Code(code) | Fault::FailedWith(code)) => Ok((code, status(code, "Failed"))),
-            Some(Fault::FailedBefore) => Ok((500, status(500, "InternalError"))),
-            Some(Fault::LostBefore | Fault::LostAfter | Fault::Late) => lost(),
+            Some(Fault::Plain(code)) => Ok((code, "<html>a proxy</html>".to_owned())),
+            Some(Fault::Unsent) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Some(Fault::FailedBefore | Fault::Late) => Ok((500, status(500, "InternalError"))),
+            Some(Fault::LostBefore | Fault::LostAfter) => lost(),
         }
     }
+}
+
+/// The error of a client whose connector fails.
+async fn no_connection() -> tower::BoxError {
+    let connector = tower::service_fn(|_: http::Uri| {
+        ready(Err::<TokioIo<TcpStream>, _>(io::Error::from(
+            io::ErrorKind::ConnectionRefused,
+        )))
+    });
+    let client = legacy::Client::builder(TokioExecutor::new()).build(connector);
+    let request = http::Request::get("http://example.com").body(String::new());
+    client.request(request.unwrap()).await.unwrap_err().into()
 }
 
 fn status(code: u16, reason: &str) -> String {

@@ -43,7 +43,7 @@ pub(super) fn text(report: &Report) -> Result<String> {
     Ok(lines.collect::<Vec<_>>().join("\n"))
 }
 
-/// `2026-11-25T08:00:00.000Z v1 Pod default/web-0 (UID): deleted by podgc, orphaned`
+/// `2026-11-25T08:00:00.000Z v1 Pod default/web-0 (UID): kept before a deletion by podgc (…): orphaned`
 fn copy(copy: &CopyReport) -> String {
     let CopyReport {
         kept_at,
@@ -59,8 +59,8 @@ fn copy(copy: &CopyReport) -> String {
     };
     let (version, kind, uid) = (&object.api_version, &object.kind, &object.uid);
     format!(
-        "{kept_at} {version} {kind} {key} ({uid}): kept before {controller} ({revision}) deleted \
-         it: {reason}{}",
+        "{kept_at} {version} {kind} {key} ({uid}): kept before a deletion by {controller} \
+         ({revision}): {reason}{}",
         if *being_deleted {
             " (it was being deleted already)"
         } else {
