@@ -392,6 +392,8 @@ pub(crate) struct Setup {
     /// The directory of the built-in guests; that of the tests if none.
     pub(crate) guests: Option<PathBuf>,
     pub(crate) rates: ClientConfig,
+    /// Whether it records. Its end then takes seconds of virtual time.
+    pub(crate) records_journal: bool,
 }
 
 impl Default for Setup {
@@ -401,6 +403,7 @@ impl Default for Setup {
             cache: None,
             guests: None,
             rates: ClientConfig::default(),
+            records_journal: true,
         }
     }
 }
@@ -429,6 +432,7 @@ impl RunningHost {
             cache,
             guests,
             rates,
+            records_journal,
         } = setup;
         // A replay needs the modules when the test is over.
         let has_lasting_modules = cache.is_none() && guests.is_none();
@@ -448,7 +452,7 @@ impl RunningHost {
         };
         let (metrics, health) = (Arc::clone(&options.metrics), Arc::clone(&options.health));
         health.set_declared();
-        if has_lasting_modules {
+        if records_journal && has_lasting_modules {
             options.journal = journals::open(&metrics, &health);
         }
         let host = Host::start(options);
@@ -464,6 +468,7 @@ impl RunningHost {
 
     pub(crate) async fn apply(&self, config: &str) {
         let mut controllers = parse(config).controllers.unwrap();
+        journals::add_modules(&controllers);
         if self.has_accounts {
             deploy::set_accounts(&mut controllers);
         }

@@ -1,14 +1,17 @@
 //! The journals of a test's hosts. Every decision in them is made again when the test is over.
 
 use std::cell::RefCell;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use davit::config::ControllerConfig;
 use davit::health::Health;
 use davit::journal::{Journal, JournalSettings};
 use davit::metrics::HostMetrics;
+use davit_core::api::ModuleSource;
 use davit_core::journal::Profile;
 use tempfile::TempDir;
 
@@ -16,6 +19,8 @@ use tempfile::TempDir;
 const PATIENCE: Duration = Duration::from_secs(60);
 
 thread_local! {
+    /// The files of the modules that the test has named.
+    static MODULES: RefCell<BTreeSet<PathBuf>> = const { RefCell::new(BTreeSet::new()) };
     /// The journals of the test that runs in this thread; none if its hosts record nothing.
     static JOURNALS: RefCell<Option<Vec<TempDir>>> = const { RefCell::new(None) };
 }
@@ -23,6 +28,7 @@ thread_local! {
 /// Runs a test whose hosts record, and replays their journals.
 pub(super) fn replayed(test: impl FnOnce()) {
     JOURNALS.set(Some(Vec::new()));
+    MODULES.take();
     test();
     for journal in JOURNALS.take().into_iter().flatten() {
         replay(journal.path());
@@ -50,13 +56,27 @@ pub(super) fn open(metrics: &HostMetrics, health: &Arc<Health>) -> Option<Journa
     })
 }
 
+/// Notes the files that the modules of these controllers are in.
+pub(super) fn add_modules(controllers: &[ControllerConfig]) {
+    let sources = controllers.iter().map(|one| &one.spec.module.source);
+    let files = sources.filter_map(|source| match source {
+        ModuleSource::File(path) => Some(PathBuf::from(path)),
+        _ => None,
+    });
+    MODULES.with_borrow_mut(|modules| modules.extend(files));
+}
+
 fn replay(journal: &Path) {
     wait_for(journal);
+    let modules = MODULES.with_borrow(Clone::clone).into_iter();
     let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
     davit.arg("replay").arg(journal);
     davit
         .arg("--cache")
         .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules"));
+    for module in modules.filter(|module| module.exists()) {
+        davit.arg("--module").arg(module);
+    }
     let output = davit.output().unwrap();
     let text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);

@@ -191,7 +191,7 @@ fn behind<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'stat
     }
 }
 
-/// What the object of the name says about a creation; none if it says nothing. Fails if somebody
+/// What the object of the name says about a creation; none if it proves nothing. Fails if somebody
 /// else has created that object.
 fn of_owner(found: Result<NameOwner>, said: &str) -> Result<Option<Creation>> {
     Ok(match found {

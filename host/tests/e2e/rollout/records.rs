@@ -65,6 +65,7 @@ impl Resource {
         let client = deploy::davit_through(bench.sim(), service);
         let setup = Setup {
             records: Arc::new(Records::cluster(client.clone(), NAMESPACE)),
+            records_journal: false,
             ..Setup::default()
         };
         let running = RunningHost::start_with(client, setup);
