@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
 /// What a guest is built and tested with: the SDK, the interface, and the crates that
-/// the SDK's harness drives.
-const DAVIT: [&str; 9] = [
+/// the SDK's harness uses.
+const DAVIT: [&str; 11] = [
+    "guests/kinds/Cargo.toml",
+    "guests/kinds/src",
     "guests/sdk/Cargo.toml",
     "guests/sdk/src",
     "host/core/Cargo.toml",

@@ -2,6 +2,7 @@
 
 mod chart;
 mod image;
+mod kinds;
 mod lint;
 mod sbom;
 mod supply;
@@ -59,6 +60,13 @@ enum Task {
     },
     /// Writes the definition of the custom resource to deploy/crds.
     Crds,
+    /// Writes the fields of Kubernetes' built-in kinds to guests/kinds.
+    Kinds {
+        /// What `kubectl get --raw /openapi/v2` prints. The API server should serve every
+        /// version: `--runtime-config=api/all=true`.
+        #[arg(long)]
+        openapi: PathBuf,
+    },
     /// Measures an optimised build, and prints the figures.
     Bench,
     /// Checks the dependencies against deny.toml with cargo-deny.
@@ -104,6 +112,7 @@ fn main() -> Result<()> {
         Task::Lint => lint::check(&workspace),
         Task::Simulate { release, arguments } => simulate(&workspace, release, &arguments),
         Task::Crds => crds(&workspace),
+        Task::Kinds { openapi } => kinds::write(&workspace, &openapi),
         Task::Bench => bench(&workspace),
         Task::Supply { require_advisories } => supply::check(&workspace, require_advisories),
         Task::Sbom { output, target } => {

@@ -33,6 +33,7 @@ mod cluster;
 mod config;
 mod driver;
 mod faults;
+mod kinds;
 mod lag;
 mod metrics;
 mod native;
@@ -80,11 +81,19 @@ pub struct Execution {
 impl<C: Controller> Harness<C> {
     /// Loads a guest with an operator's configuration, and starts it. Its ticks are due
     /// immediately.
+    ///
+    /// # Panics
+    ///
+    /// If the manifest is not valid, or if a watch of a built-in kind reads a field that
+    /// the kind does not have.
     pub fn new(config: &Value) -> Result<Self, ConfigError> {
         let instance = Instance::new();
         let manifest = instance.describe(&msgpack::encode(config))?;
         let guest = Native::of(instance, manifest.clone());
         let guest = guest.unwrap_or_else(|problem| panic!("the manifest is not valid: {problem}"));
+        if let Some(problem) = kinds::unknown_field(&manifest) {
+            panic!("{problem}");
+        }
         Ok(Self {
             manifest,
             driver: RefCell::new(Driver::new(guest)),
