@@ -93,6 +93,35 @@ impl<'a> Context<'a> {
         }
     }
 
+    /// The cached objects of a watch whose name follows from the configuration.
+    #[must_use]
+    pub fn watch_named<T>(&self, name: &'a str) -> Cache<'a, T> {
+        Cache {
+            host: self.host,
+            watch: name,
+            view: PhantomData,
+        }
+    }
+
+    /// Reads these fields of objects from the API server in parallel, like
+    /// [`live_get`](Self::live_get).
+    #[must_use]
+    pub fn live_get_fields<T: DeserializeOwned>(
+        &self,
+        targets: &[ObjectRef],
+        fields: &[String],
+    ) -> Vec<Result<Object<T>, Failure>> {
+        let requests: Vec<GetRequest> = targets
+            .iter()
+            .map(|target| GetRequest {
+                target: target.clone(),
+                fields: fields.to_vec(),
+            })
+            .collect();
+        let results = self.host.live_get(&requests);
+        results.into_iter().map(|it| it.map(decode)).collect()
+    }
+
     /// Reads objects from the API server in parallel. Returns one result for
     /// each target, in the order of the targets. The call waits for the answer.
     /// Needs the permission `get`.
@@ -101,16 +130,7 @@ impl<'a> Context<'a> {
         &self,
         targets: &[ObjectRef],
     ) -> Vec<Result<Object<T>, Failure>> {
-        let fields = fields_of::<T>();
-        let requests: Vec<GetRequest> = targets
-            .iter()
-            .map(|target| GetRequest {
-                target: target.clone(),
-                fields: fields.clone(),
-            })
-            .collect();
-        let results = self.host.live_get(&requests);
-        results.into_iter().map(|it| it.map(decode)).collect()
+        self.live_get_fields(targets, &fields_of::<T>())
     }
 
     /// Lists a resource at the API server, with the fields of the view. Needs
@@ -119,10 +139,19 @@ impl<'a> Context<'a> {
         &self,
         request: ListRequest,
     ) -> Result<Vec<Object<T>>, Failure> {
-        let objects = self.host.live_list(&ListRequest {
+        self.live_list_fields(&ListRequest {
             fields: fields_of::<T>(),
             ..request
-        })?;
+        })
+    }
+
+    /// Lists a resource at the API server, with the fields of the request, like
+    /// [`live_list`](Self::live_list).
+    pub fn live_list_fields<T: DeserializeOwned>(
+        &self,
+        request: &ListRequest,
+    ) -> Result<Vec<Object<T>>, Failure> {
+        let objects = self.host.live_list(request)?;
         Ok(objects.into_iter().map(decode).collect())
     }
 
@@ -163,7 +192,7 @@ impl<'a> Context<'a> {
 /// needed.
 pub struct Cache<'a, T> {
     host: &'a dyn Host,
-    watch: &'static str,
+    watch: &'a str,
     view: PhantomData<fn() -> T>,
 }
 
@@ -283,6 +312,15 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     #[must_use]
     pub fn unlisted(&self) -> Vec<UnlistedResource> {
         self.host.unlisted(self.watch)
+    }
+
+    /// One page of all objects of the watch: at most `limit`, from `cursor` on (0 for the
+    /// first page). Also returns where the next page starts.
+    #[must_use]
+    pub fn scan_page(&self, cursor: u64, limit: u32) -> (Vec<Object<T>>, Option<u64>) {
+        let page = self.host.scan(self.watch, cursor, limit);
+        let objects = page.objects.into_iter().map(decode).collect();
+        (objects, page.next)
     }
 
     /// All objects of the watch. It copies every object: prefer an index.

@@ -14,6 +14,7 @@ mod config;
 mod context;
 mod decision;
 pub mod duration;
+pub mod dynamic;
 mod fields;
 mod manifest;
 mod msgpack;

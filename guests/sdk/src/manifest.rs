@@ -91,6 +91,22 @@ impl Watch {
         }
     }
 
+    /// Watches fields of one resource in all namespaces that follow from the
+    /// configuration, such as `spec.nodeName`.
+    #[must_use]
+    pub fn of_fields(name: &str, resource: ApiResource, fields: Vec<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            source: Source::One(resource),
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields,
+            indexes: Vec::new(),
+            optional: false,
+        }
+    }
+
     /// Only the objects of this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {

@@ -436,7 +436,8 @@ struct Entries<'a, 'de> {
 
 impl<'de> Entries<'_, 'de> {
     /// The name of the next entry with a value. Null is the same as an absent
-    /// field in Kubernetes.
+    /// field in Kubernetes. In a map of a configuration it is a value: it may
+    /// mean that something is removed.
     fn next_name(&mut self) -> Result<Option<&'de str>, Error> {
         while self.left > 0 {
             self.left -= 1;
@@ -450,7 +451,8 @@ impl<'de> Entries<'_, 'de> {
             {
                 return Err(Error::unknown_field(name, fields));
             }
-            if !self.reader.skip_nil() {
+            let keeps_null = self.fields.is_none() && self.reader.strict;
+            if keeps_null || !self.reader.skip_nil() {
                 return Ok(Some(name));
             }
         }

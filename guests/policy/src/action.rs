@@ -1,0 +1,392 @@
+//! What a rule does with an object.
+
+use std::time::Duration;
+
+use davit_guest::dynamic::Value;
+use davit_guest::{ApiResource, ConfigError, DeleteOptions, Object, Patch, Permission, Plan};
+
+use crate::cel::{Expression, Scope};
+use crate::config::{ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig};
+use crate::evaluate::Evaluator;
+use crate::pointer::{self, Operation};
+use crate::rule::error;
+use crate::template::Template;
+
+/// What a rule does: changes first, then the event, then the end.
+#[derive(Clone, Debug)]
+pub(crate) struct Actions {
+    /// Labels, annotations and the operator's own merge patch, as one merge patch.
+    merge: Option<Template>,
+    taint: Option<TaintConfig>,
+    operations: Vec<Operation>,
+    event: Option<Event>,
+    end: Option<End>,
+}
+
+#[derive(Clone, Debug)]
+struct Event {
+    config: EventConfig,
+    message: Template,
+}
+
+/// How an object ends.
+#[derive(Clone, Debug)]
+enum End {
+    Delete(DeleteConfig),
+    Evict(EvictConfig),
+}
+
+/// The reporting component of the events.
+const COMPONENT: &str = "davit-policy";
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+const PROPAGATIONS: [&str; 4] = ["", "Background", "Foreground", "Orphan"];
+
+impl Actions {
+    pub(crate) fn compile(
+        path: &str,
+        config: &ActionsConfig,
+        resource: &ApiResource,
+        scope: &Scope<'_>,
+    ) -> Result<Self, ConfigError> {
+        let actions = Self {
+            merge: merge_patch(path, config, scope)?,
+            taint: taint(path, config, resource)?,
+            operations: config
+                .json_patch
+                .iter()
+                .enumerate()
+                .map(|(index, it)| {
+                    Operation::compile(&format!("{path}.jsonPatch[{index}]"), it, scope)
+                })
+                .collect::<Result<_, _>>()?,
+            event: event(path, config, scope)?,
+            end: end(path, config, resource)?,
+        };
+        if !actions.changes() && actions.event.is_none() && actions.end.is_none() {
+            let known = "delete, evict, label, annotate, taint, mergePatch, jsonPatch or event";
+            return Err(error(path, format!("say what is done: {known}")));
+        }
+        Ok(actions)
+    }
+
+    /// Whether it changes objects, beside ending them.
+    fn changes(&self) -> bool {
+        self.merge.is_some() || self.taint.is_some() || !self.operations.is_empty()
+    }
+
+    /// Whether nothing happens to the object: it only gets an event.
+    pub(crate) fn is_only_event(&self) -> bool {
+        !self.changes() && self.end.is_none()
+    }
+
+    /// After how long a refused eviction becomes a deletion, if ever.
+    pub(crate) fn eviction_deadline(&self) -> Option<Duration> {
+        match &self.end {
+            Some(End::Evict(evict)) if !evict.then_delete_after.is_zero() => {
+                Some(evict.then_delete_after)
+            }
+            _ => None,
+        }
+    }
+
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let operations = self.operations.iter().flat_map(Operation::expressions);
+        let merge = self.merge.iter().flat_map(Template::expressions);
+        let event = self.event.iter().flat_map(|it| it.message.expressions());
+        merge.chain(operations).chain(event)
+    }
+
+    /// The fields that it changes: it has to know whether they are as they should be.
+    pub(crate) fn fields(&self) -> Vec<String> {
+        let mut fields = Vec::new();
+        if let Some(merge) = &self.merge {
+            leaves(merge, &crate::cel::path::Path::default(), &mut fields);
+        }
+        if self.taint.is_some() {
+            fields.push("spec.taints".to_owned());
+        }
+        fields.extend(self.operations.iter().filter_map(Operation::field));
+        fields
+    }
+
+    /// What it needs to be allowed.
+    pub(crate) fn permissions(&self, resource: &ApiResource) -> Vec<Permission> {
+        let group = resource.group.as_str();
+        let plural = resource.plural.as_str();
+        let mut permissions = Vec::new();
+        if self.changes() {
+            permissions.push(Permission::new("patch", group, plural));
+        }
+        if self.event.is_some() {
+            permissions.push(Permission::new("create", "", "events"));
+        }
+        match &self.end {
+            Some(End::Delete(_)) => permissions.push(Permission::new("delete", group, plural)),
+            Some(End::Evict(evict)) => {
+                permissions.push(Permission::new("create", "", "pods/eviction"));
+                if !evict.then_delete_after.is_zero() {
+                    permissions.push(Permission::new("delete", "", "pods"));
+                }
+            }
+            None => {}
+        }
+        permissions
+    }
+
+    /// The plan for an object; none if it is as it should be already. A pod whose eviction was
+    /// refused for too long is deleted.
+    pub(crate) fn plan(
+        &self,
+        evaluator: &Evaluator<'_>,
+        object: &Object<Value>,
+        reason: &str,
+        message: String,
+        is_overdue: bool,
+    ) -> Result<Option<Plan>, String> {
+        let mut plan = Plan::new(object.reference.clone(), reason, message);
+        if let Some(merge) = &self.merge {
+            let patch = merge.render(evaluator)?;
+            if differs(Some(&object.view), &patch) {
+                plan = plan.patch(Patch::merge(&patch));
+            }
+        }
+        if let Some(patch) = self.taint.as_ref().and_then(|it| taint_patch(it, object)) {
+            plan = plan.patch(Patch::merge(&patch));
+        }
+        if let Some(patch) = pointer::patch(&self.operations, evaluator, &object.view)? {
+            plan = plan.patch(patch);
+        }
+        let has_changed = !plan.steps.is_empty();
+        if !has_changed && self.changes() && self.end.is_none() {
+            return Ok(None);
+        }
+        if let Some(event) = &self.event {
+            let text = event.message.render_text(evaluator)?;
+            let kind = match event.config.event_type.as_str() {
+                "" => "Normal",
+                kind => kind,
+            };
+            plan = plan.event(kind, &event.config.reason, &text, COMPONENT);
+        }
+        plan = match &self.end {
+            None => plan,
+            Some(End::Delete(delete)) => plan.delete(options(
+                object,
+                delete.grace_period_seconds,
+                &delete.propagation_policy,
+                has_changed,
+            )),
+            Some(End::Evict(evict)) => {
+                let options = options(object, evict.grace_period_seconds, "", has_changed);
+                if is_overdue {
+                    plan.delete(options)
+                } else {
+                    plan.evict(options)
+                }
+            }
+        };
+        Ok(Some(plan))
+    }
+}
+
+/// The version that the rule has judged is a precondition of the end: what was annotated to be
+/// kept meanwhile is kept. A plan that changes the object first has the precondition there.
+fn options(
+    object: &Object<Value>,
+    grace_period_seconds: Option<i64>,
+    propagation_policy: &str,
+    has_changed: bool,
+) -> DeleteOptions {
+    let options = DeleteOptions {
+        grace_period_seconds,
+        ..DeleteOptions::new()
+    };
+    let options = options.propagation(propagation_policy);
+    if has_changed {
+        options
+    } else {
+        options.only_version(&object.resource_version)
+    }
+}
+
+fn merge_patch(
+    path: &str,
+    config: &ActionsConfig,
+    scope: &Scope<'_>,
+) -> Result<Option<Template>, ConfigError> {
+    let mut patch = config.merge_patch.clone();
+    if !matches!(patch, Value::Null | Value::Map(_)) {
+        return Err(error(format!("{path}.mergePatch"), "it is a map of fields"));
+    }
+    for (name, entries) in [("labels", &config.label), ("annotations", &config.annotate)] {
+        for (key, value) in entries {
+            let value = value.as_deref().map_or(Value::Null, Value::from);
+            insert(&mut patch, &["metadata", name, key], value);
+        }
+    }
+    if patch.is_null() {
+        return Ok(None);
+    }
+    Template::compile(&patch, scope)
+        .map(Some)
+        .map_err(|mistake| error(path, mistake.to_string()))
+}
+
+/// Sets a value at a path of keys; maps appear where there are none.
+fn insert(at: &mut Value, path: &[&str], value: Value) {
+    let [key, rest @ ..] = path else {
+        *at = value;
+        return;
+    };
+    if !matches!(at, Value::Map(_)) {
+        *at = Value::Map(Vec::new());
+    }
+    let Value::Map(entries) = at else { return };
+    let position = entries.iter().position(|(name, _)| name == key);
+    let position = position.unwrap_or_else(|| {
+        entries.push(((*key).to_owned(), Value::Null));
+        entries.len() - 1
+    });
+    if let Some((_, below)) = entries.get_mut(position) {
+        insert(below, rest, value);
+    }
+}
+
+fn taint(
+    path: &str,
+    config: &ActionsConfig,
+    resource: &ApiResource,
+) -> Result<Option<TaintConfig>, ConfigError> {
+    let Some(taint) = &config.taint else {
+        return Ok(None);
+    };
+    let path = format!("{path}.taint");
+    if !resource.group.is_empty() || resource.plural != "nodes" {
+        return Err(error(path, "only nodes have taints"));
+    }
+    if taint.key.is_empty() {
+        return Err(error(format!("{path}.key"), "it must be set"));
+    }
+    if !EFFECTS.contains(&taint.effect.as_str()) {
+        let message = format!("it is one of {}", EFFECTS.join(", "));
+        return Err(error(format!("{path}.effect"), message));
+    }
+    Ok(Some(taint.clone()))
+}
+
+fn event(
+    path: &str,
+    config: &ActionsConfig,
+    scope: &Scope<'_>,
+) -> Result<Option<Event>, ConfigError> {
+    let Some(event) = &config.event else {
+        return Ok(None);
+    };
+    let path = format!("{path}.event");
+    if !matches!(event.event_type.as_str(), "" | "Normal" | "Warning") {
+        return Err(error(format!("{path}.type"), "it is Normal or Warning"));
+    }
+    if event.reason.is_empty() {
+        return Err(error(format!("{path}.reason"), "it must be set"));
+    }
+    let message = Template::text(&event.message, scope)
+        .map_err(|mistake| error(format!("{path}.message"), mistake.to_string()))?;
+    Ok(Some(Event {
+        config: event.clone(),
+        message,
+    }))
+}
+
+fn end(
+    path: &str,
+    config: &ActionsConfig,
+    resource: &ApiResource,
+) -> Result<Option<End>, ConfigError> {
+    match (&config.delete, &config.evict) {
+        (Some(_), Some(_)) => Err(error(path, "write either delete or evict")),
+        (None, None) => Ok(None),
+        (Some(delete), None) => {
+            if !PROPAGATIONS.contains(&delete.propagation_policy.as_str()) {
+                let message = "it is Background, Foreground or Orphan";
+                return Err(error(format!("{path}.delete.propagationPolicy"), message));
+            }
+            check_grace(&format!("{path}.delete"), delete.grace_period_seconds)?;
+            Ok(Some(End::Delete(delete.clone())))
+        }
+        (None, Some(evict)) => {
+            if !resource.group.is_empty() || resource.plural != "pods" {
+                return Err(error(format!("{path}.evict"), "only pods can be evicted"));
+            }
+            check_grace(&format!("{path}.evict"), evict.grace_period_seconds)?;
+            Ok(Some(End::Evict(evict.clone())))
+        }
+    }
+}
+
+fn check_grace(path: &str, seconds: Option<i64>) -> Result<(), ConfigError> {
+    match seconds {
+        Some(seconds) if seconds < 0 => Err(error(
+            format!("{path}.gracePeriodSeconds"),
+            "it must not be negative",
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// The paths that a merge patch sets.
+fn leaves(template: &Template, path: &crate::cel::path::Path, fields: &mut Vec<String>) {
+    match template {
+        Template::Map(entries) => {
+            for (key, value) in entries {
+                leaves(value, &path.key(key), fields);
+            }
+        }
+        _ if !path.is_root() => fields.push(path.declared()),
+        _ => {}
+    }
+}
+
+/// Whether a merge patch would change a value.
+fn differs(current: Option<&Value>, patch: &Value) -> bool {
+    match patch {
+        Value::Null => current.is_some_and(|current| !current.is_null()),
+        Value::Map(entries) => entries
+            .iter()
+            .any(|(key, value)| differs(current.and_then(|it| it.get(key)), value)),
+        value => current != Some(value),
+    }
+}
+
+/// The node's taints with this one; none if it has it. The version makes sure that nobody
+/// else's taint is lost.
+fn taint_patch(taint: &TaintConfig, node: &Object<Value>) -> Option<Value> {
+    let text = |text: &str| Value::from(text);
+    let is_same = |other: &Value, name: &str, value: &str| {
+        other.get(name).and_then(Value::as_text).unwrap_or_default() == value
+    };
+    let mut taints: Vec<Value> = match node.view.at(["spec", "taints"]) {
+        Some(Value::List(taints)) => taints.clone(),
+        _ => Vec::new(),
+    };
+    let same = taints
+        .iter()
+        .position(|it| is_same(it, "key", &taint.key) && is_same(it, "effect", &taint.effect));
+    let mut wanted = vec![
+        ("key".to_owned(), text(&taint.key)),
+        ("effect".to_owned(), text(&taint.effect)),
+    ];
+    if !taint.value.is_empty() {
+        wanted.insert(1, ("value".to_owned(), text(&taint.value)));
+    }
+    match same.and_then(|at| taints.get_mut(at)) {
+        Some(same) if is_same(same, "value", &taint.value) => return None,
+        Some(same) => *same = Value::Map(wanted),
+        None => taints.push(Value::Map(wanted)),
+    }
+    let mut patch = Value::Null;
+    let version = text(&node.resource_version);
+    insert(&mut patch, &["metadata", "resourceVersion"], version);
+    insert(&mut patch, &["spec", "taints"], Value::List(taints));
+    Some(patch)
+}

@@ -1,0 +1,317 @@
+//! The functions of the expressions: those of the library, and Davit's own.
+
+use std::sync::Arc;
+
+use kube_cel::KubeCelExt;
+use kube_cel::cel::extractors::Arguments;
+use kube_cel::cel::objects::{Key, Map};
+use kube_cel::cel::{Context, ExecutionError, Value};
+
+use super::{Type, clock};
+
+/// What an expression lowers to, beside the functions that a rule names.
+pub(super) mod lowered {
+    /// A comparison with `now`: operator, signs, right side, terms.
+    pub(crate) const CLOCK: &str = "@clock";
+    /// A field of a value: `null` if it has none.
+    pub(crate) const FIELD: &str = "@field";
+    /// An element of a list, or the value of a key.
+    pub(crate) const INDEX: &str = "@index";
+    /// What a loop visits: counted, and in order.
+    pub(crate) const RANGE: &str = "@range";
+    /// The number of elements; 0 of what an object does not have.
+    pub(crate) const SIZE: &str = "@size";
+    /// The condition of a type.
+    pub(crate) const CONDITION: &str = "@condition";
+    /// When a pod or a job ended.
+    pub(crate) const FINISHED: &str = "@finishedAt";
+}
+
+/// The names that a rule may call, with the type of the result.
+const KNOWN: &[(&str, Type)] = &[
+    ("contains", Type::Bool),
+    ("startsWith", Type::Bool),
+    ("endsWith", Type::Bool),
+    ("matches", Type::Bool),
+    ("string", Type::Text),
+    ("bytes", Type::Any),
+    ("double", Type::Number),
+    ("int", Type::Number),
+    ("uint", Type::Number),
+    ("duration", Type::Duration),
+    ("timestamp", Type::Time),
+    ("getFullYear", Type::Number),
+    ("getMonth", Type::Number),
+    ("getDayOfYear", Type::Number),
+    ("getDayOfMonth", Type::Number),
+    ("getDate", Type::Number),
+    ("getDayOfWeek", Type::Number),
+    ("getHours", Type::Number),
+    ("getMinutes", Type::Number),
+    ("getSeconds", Type::Number),
+    ("getMilliseconds", Type::Number),
+    ("max", Type::Any),
+    ("min", Type::Any),
+    ("indexOf", Type::Number),
+    ("lastIndexOf", Type::Number),
+    ("isGreaterThan", Type::Bool),
+    ("isLessThan", Type::Bool),
+    ("compareTo", Type::Number),
+    ("ip", Type::Any),
+    ("reverse", Type::Any),
+    ("base64.decode", Type::Any),
+    ("base64.encode", Type::Text),
+    ("format", Type::Text),
+    ("isIP", Type::Bool),
+    ("ip.isCanonical", Type::Bool),
+    ("family", Type::Number),
+    ("isLoopback", Type::Bool),
+    ("isUnspecified", Type::Bool),
+    ("isLinkLocalMulticast", Type::Bool),
+    ("isLinkLocalUnicast", Type::Bool),
+    ("isGlobalUnicast", Type::Bool),
+    ("cidr", Type::Any),
+    ("isCIDR", Type::Bool),
+    ("containsIP", Type::Bool),
+    ("containsCIDR", Type::Bool),
+    ("prefixLength", Type::Number),
+    ("masked", Type::Any),
+    ("jsonpatch.escapeKey", Type::Text),
+    ("isSorted", Type::Bool),
+    ("sum", Type::Any),
+    ("slice", Type::List),
+    ("sort", Type::List),
+    ("flatten", Type::List),
+    ("distinct", Type::List),
+    ("first", Type::Any),
+    ("last", Type::Any),
+    ("lists.range", Type::List),
+    ("math.ceil", Type::Number),
+    ("math.floor", Type::Number),
+    ("math.round", Type::Number),
+    ("math.trunc", Type::Number),
+    ("math.abs", Type::Number),
+    ("math.sign", Type::Number),
+    ("math.isInf", Type::Bool),
+    ("math.isNaN", Type::Bool),
+    ("math.isFinite", Type::Bool),
+    ("math.sqrt", Type::Number),
+    ("math.greatest", Type::Number),
+    ("math.least", Type::Number),
+    ("quantity", Type::Any),
+    ("isQuantity", Type::Bool),
+    ("isInteger", Type::Bool),
+    ("asInteger", Type::Number),
+    ("asApproximateFloat", Type::Number),
+    ("sign", Type::Number),
+    ("add", Type::Any),
+    ("sub", Type::Any),
+    ("find", Type::Text),
+    ("findAll", Type::List),
+    ("semver", Type::Any),
+    ("isSemver", Type::Bool),
+    ("major", Type::Number),
+    ("minor", Type::Number),
+    ("patch", Type::Number),
+    ("sets.contains", Type::Bool),
+    ("sets.equivalent", Type::Bool),
+    ("sets.intersects", Type::Bool),
+    ("charAt", Type::Text),
+    ("lowerAscii", Type::Text),
+    ("upperAscii", Type::Text),
+    ("replace", Type::Text),
+    ("split", Type::List),
+    ("substring", Type::Text),
+    ("trim", Type::Text),
+    ("join", Type::Text),
+    ("strings.quote", Type::Text),
+    ("url", Type::Any),
+    ("isURL", Type::Bool),
+    ("getScheme", Type::Text),
+    ("getHost", Type::Text),
+    ("getHostname", Type::Text),
+    ("getPort", Type::Text),
+    ("getEscapedPath", Type::Text),
+    ("getQuery", Type::Map),
+];
+
+/// The type of a function's result; none if no function has this name.
+pub(super) fn result_of(name: &str) -> Option<Type> {
+    KNOWN
+        .iter()
+        .find(|(known, _)| *known == name)
+        .map(|(_, result)| *result)
+}
+
+/// The names that a rule may call.
+pub(super) fn names() -> impl Iterator<Item = &'static str> {
+    let own = ["age", "condition", "finishedAt", "size", "has"];
+    KNOWN.iter().map(|(name, _)| *name).chain(own)
+}
+
+/// The functions, once for an instance.
+pub(crate) fn context() -> Context<'static> {
+    let mut context = Context::default().with_all();
+    context.add_function(lowered::CLOCK, compare);
+    context.add_function(lowered::FIELD, |Arguments(args): Arguments| field(&args));
+    context.add_function(lowered::INDEX, |Arguments(args): Arguments| index(&args));
+    context.add_function(lowered::RANGE, |Arguments(args): Arguments| range(&args));
+    context.add_function(lowered::SIZE, |Arguments(args): Arguments| size(&args));
+    context.add_function(lowered::CONDITION, |Arguments(args): Arguments| {
+        condition(&args)
+    });
+    context.add_function(lowered::FINISHED, |Arguments(args): Arguments| {
+        finished(&args)
+    });
+    context
+}
+
+fn wrong(function: &str, message: impl ToString) -> ExecutionError {
+    ExecutionError::function_error(function.trim_start_matches('@'), message)
+}
+
+fn compare(Arguments(args): Arguments) -> Result<Value, ExecutionError> {
+    match &args[..] {
+        [
+            Value::String(operator),
+            Value::String(signs),
+            right,
+            terms @ ..,
+        ] => clock::compare(operator, signs, right, terms).map(Value::Bool),
+        _ => Err(wrong(lowered::CLOCK, "wrong arguments")),
+    }
+}
+
+fn lookup<'a>(map: &'a Map, name: &Arc<String>) -> Option<&'a Value> {
+    map.map.get(&Key::String(Arc::clone(name)))
+}
+
+fn field(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Null, _] => Ok(Value::Null),
+        [Value::Map(map), Value::String(name)] => {
+            Ok(lookup(map, name).cloned().unwrap_or(Value::Null))
+        }
+        [_, Value::String(name)] => Err(wrong(
+            "field",
+            format!("only an object has a field \"{name}\""),
+        )),
+        _ => Err(wrong("field", "wrong arguments")),
+    }
+}
+
+fn index(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Null, _] => Ok(Value::Null),
+        [Value::Map(map), Value::String(name)] => {
+            Ok(lookup(map, name).cloned().unwrap_or(Value::Null))
+        }
+        [Value::List(list), Value::Int(at)] => usize::try_from(*at)
+            .ok()
+            .and_then(|at| list.get(at))
+            .cloned()
+            .ok_or_else(|| wrong("[]", format!("the list has no element {at}"))),
+        _ => Err(wrong("[]", "only lists and maps have elements")),
+    }
+}
+
+/// The elements of a list, or the keys of a map in their order.
+fn range(args: &[Value]) -> Result<Value, ExecutionError> {
+    let list = match args {
+        [Value::Null] => Arc::default(),
+        [Value::List(list)] => Arc::clone(list),
+        [Value::Map(map)] => {
+            let mut keys: Vec<&Key> = map.map.keys().collect();
+            keys.sort();
+            Arc::new(keys.into_iter().map(Value::from).collect())
+        }
+        _ => return Err(wrong("loop", "only lists and maps have elements")),
+    };
+    clock::count(list.len())?;
+    Ok(Value::List(list))
+}
+
+fn size(args: &[Value]) -> Result<Value, ExecutionError> {
+    let size = match args {
+        [Value::Null] => 0,
+        [Value::List(list)] => list.len(),
+        [Value::Map(map)] => map.map.len(),
+        [Value::String(text)] => text.chars().count(),
+        [Value::Bytes(bytes)] => bytes.len(),
+        _ => return Err(wrong("size", "only lists, maps and texts have a size")),
+    };
+    Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+fn text_of<'a>(element: &'a Value, name: &str) -> Option<&'a Value> {
+    match element {
+        Value::Map(map) => map.map.get(&Key::String(Arc::new(name.to_owned()))),
+        _ => None,
+    }
+}
+
+fn condition(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Null, Value::String(_)] => Ok(Value::Null),
+        [Value::List(conditions), Value::String(kind)] => Ok(conditions
+            .iter()
+            .find(|it| text_of(it, "type") == Some(&Value::String(Arc::clone(kind))))
+            .cloned()
+            .unwrap_or(Value::Null)),
+        _ => Err(wrong(
+            "condition",
+            "it takes an object and the type of a condition",
+        )),
+    }
+}
+
+/// When a pod or a job ended; `null` while it has not.
+///
+/// Of a pod, the latest end of a container; an evicted pod may have none, then the latest
+/// transition of a condition. Of a job, its completion, or since when it has failed.
+fn finished(args: &[Value]) -> Result<Value, ExecutionError> {
+    let [phase, containers, init_containers, completion, conditions] = args else {
+        return Err(wrong("finishedAt", "it takes one object"));
+    };
+    let is_pod = *phase != Value::Null;
+    let has_ended = ["Succeeded", "Failed"]
+        .iter()
+        .any(|ended| *phase == Value::from(*ended));
+    if is_pod && !has_ended {
+        return Ok(Value::Null);
+    }
+    let elements = |list: &Value| match list {
+        Value::List(list) => list.to_vec(),
+        _ => Vec::new(),
+    };
+    let mut ends = Vec::new();
+    for container in elements(containers)
+        .iter()
+        .chain(&elements(init_containers))
+    {
+        let terminated = text_of(container, "state").and_then(|it| text_of(it, "terminated"));
+        if let Some(end) = terminated.and_then(|it| text_of(it, "finishedAt")) {
+            ends.push(clock::time(end)?);
+        }
+    }
+    if ends.is_empty() && *completion != Value::Null {
+        ends.push(clock::time(completion)?);
+    }
+    if ends.is_empty() {
+        for condition in elements(conditions) {
+            if !is_pod && !is_end_of_job(&condition) {
+                continue;
+            }
+            match text_of(&condition, "lastTransitionTime") {
+                None | Some(Value::Null) => {}
+                Some(time) => ends.push(clock::time(time)?),
+            }
+        }
+    }
+    Ok(ends.into_iter().max().map_or(Value::Null, Value::Timestamp))
+}
+
+fn is_end_of_job(condition: &Value) -> bool {
+    let is = |name, text: &str| text_of(condition, name) == Some(&Value::from(text));
+    is("status", "True") && (is("type", "Complete") || is("type", "Failed"))
+}

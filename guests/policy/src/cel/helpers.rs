@@ -1,0 +1,145 @@
+//! What Davit adds to CEL: comparisons with `now`, `condition(…)` and `finishedAt(…)`.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
+
+use super::expand::{call_of, node};
+use super::functions::lowered;
+use super::lower::{Lowered, Lowering, Origin, string};
+use super::path::Path;
+use super::{Mistake, Type};
+
+impl Lowering<'_> {
+    /// The terms of `now - a + b`, with their signs; none if it is anything else.
+    pub(super) fn terms_of_now<'e>(&self, expr: &'e IdedExpr) -> Option<Vec<(char, &'e IdedExpr)>> {
+        match &expr.expr {
+            Expr::Ident(name) if name == "now" && !self.is_local(name) => Some(Vec::new()),
+            Expr::Call(call) => {
+                let [left, right] = call.args.as_slice() else {
+                    return None;
+                };
+                let sign = match call.func_name.as_str() {
+                    operators::ADD => '+',
+                    operators::SUBSTRACT => '-',
+                    _ => return None,
+                };
+                let mut terms = self.terms_of_now(left)?;
+                terms.push((sign, right));
+                Some(terms)
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_local(&self, name: &str) -> bool {
+        self.locals.iter().any(|(local, _)| local == name)
+    }
+
+    pub(super) fn clock(
+        &mut self,
+        operator: &str,
+        terms: &[(char, &IdedExpr)],
+        right: &IdedExpr,
+    ) -> Result<Lowered, Mistake> {
+        let signs: String = terms.iter().map(|(sign, _)| *sign).collect();
+        let (right, right_type) = self.value(right)?;
+        let mut is_duration = false;
+        let mut args = vec![string(operator.trim_matches('_')), string(&signs), right];
+        for (sign, term) in terms {
+            let (arg, result) = self.value(term)?;
+            match (sign, result) {
+                ('-', Type::Time | Type::Text) if !is_duration => is_duration = true,
+                (_, Type::Any | Type::Duration | Type::Null) => {}
+                _ => {
+                    return Err(Mistake::whole(format!(
+                        "it computes with now and {result}: only a time or a duration can be"
+                    )));
+                }
+            }
+            args.push(arg);
+        }
+        let fits = match right_type {
+            Type::Any | Type::Null => true,
+            Type::Duration => is_duration || !terms.is_empty(),
+            Type::Time | Type::Text => !is_duration,
+            _ => false,
+        };
+        if !fits {
+            return Err(Mistake::whole(format!(
+                "it compares {} with {right_type}",
+                if is_duration { "a duration" } else { "a time" }
+            )));
+        }
+        Ok(Lowered::of(call_of(lowered::CLOCK, args), Type::Bool))
+    }
+
+    pub(super) fn condition(&mut self, of: &IdedExpr, kind: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.lower(of)?;
+        let status = self.field(of, "status")?;
+        let conditions = self.field(status, "conditions")?;
+        let Some(origin) = conditions.origin.clone() else {
+            return Err(self.mistake("condition", "condition(…) takes an object"));
+        };
+        let elements = Origin {
+            path: origin.path.elements(),
+            schema: origin.schema.element(),
+            binding: origin.binding.clone(),
+        };
+        self.declare(&Origin {
+            path: elements.path.key("type"),
+            ..elements.clone()
+        });
+        let kind = self.value(kind)?.0;
+        let (conditions, _) = self.materialized(conditions);
+        Ok(Lowered {
+            expr: Some(call_of(lowered::CONDITION, vec![conditions, kind])),
+            origin: Some(elements),
+            result: Type::Any,
+        })
+    }
+
+    pub(super) fn finished_at(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.lower(of)?;
+        let Some(root) = of.origin.filter(|it| it.path.is_root()) else {
+            return Err(self.mistake("finishedAt", "finishedAt(…) takes an object"));
+        };
+        let Some(known) = root.schema.ends() else {
+            return Err(self.mistake(
+                "finishedAt",
+                "finishedAt(…) takes a pod or a job: compare the time of this kind itself",
+            ));
+        };
+        let parts: [(&str, &[&str]); 5] = [
+            ("phase", &[""]),
+            ("containerStatuses", &["[*].state.terminated.finishedAt"]),
+            (
+                "initContainerStatuses",
+                &["[*].state.terminated.finishedAt"],
+            ),
+            ("completionTime", &[""]),
+            (
+                "conditions",
+                &["[*].lastTransitionTime", "[*].status", "[*].type"],
+            ),
+        ];
+        let status = Path::default().key("status");
+        let mut args = Vec::new();
+        for (name, below) in parts {
+            if !known.contains(&name) {
+                args.push(node(Expr::Literal(LiteralValue::Null)));
+                continue;
+            }
+            let path = status.key(name);
+            let schema = root.schema.field("status").and_then(|it| it.field(name));
+            let declared = path.declared();
+            let fields = self.fields.entry(root.binding.clone()).or_default();
+            fields.extend(below.iter().map(|below| format!("{declared}{below}")));
+            args.push(self.slot(Origin {
+                binding: root.binding.clone(),
+                path,
+                schema: schema.unwrap_or_default(),
+            }));
+        }
+        Ok(Lowered::of(call_of(lowered::FINISHED, args), Type::Time))
+    }
+}

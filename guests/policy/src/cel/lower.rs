@@ -1,0 +1,543 @@
+//! Lowers an expression: reads of objects become slots, comparisons with `now` become calls that
+//! know when they change, and whatever an object lacks becomes `null`.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue,
+    MapEntryExpr, MapExpr, SelectExpr, operators,
+};
+
+use super::expand::{Variables, call_of, ident, node};
+use super::functions::{self, lowered};
+use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
+use super::path::{Path, covers};
+use super::{Expression, Mistake, Slot, Type, text};
+use crate::schema::{Schema, did_you_mean};
+
+/// What an expression may read.
+pub(crate) struct Scope<'a> {
+    /// The objects by name, with what is known of them.
+    pub(crate) bindings: BTreeMap<&'a str, Schema>,
+    /// The rule's variables.
+    pub(crate) variables: &'a Variables,
+}
+
+/// The namespaces of functions: `sets.contains` is one name.
+const NAMESPACES: [&str; 8] = [
+    "base64",
+    "format",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "sets",
+    "strings",
+];
+
+/// Where a value comes from: a path below an object.
+#[derive(Clone, Debug)]
+pub(super) struct Origin {
+    pub(super) binding: String,
+    pub(super) path: Path,
+    pub(super) schema: Schema,
+}
+
+/// A lowered expression. Without `expr` it is a path that nothing has read yet.
+pub(super) struct Lowered {
+    pub(super) expr: Option<IdedExpr>,
+    pub(super) origin: Option<Origin>,
+    pub(super) result: Type,
+}
+
+impl Lowered {
+    pub(super) fn of(expr: IdedExpr, result: Type) -> Self {
+        Self {
+            expr: Some(expr),
+            origin: None,
+            result,
+        }
+    }
+}
+
+pub(super) fn lower(
+    expr: &IdedExpr,
+    source: &str,
+    scope: &Scope<'_>,
+) -> Result<Expression, Mistake> {
+    let mut lowering = Lowering {
+        source,
+        scope,
+        locals: Vec::new(),
+        slots: Vec::new(),
+        fields: BTreeMap::new(),
+        is_periodic: false,
+    };
+    let (ast, result) = lowering.value(expr)?;
+    Ok(Expression {
+        ast,
+        slots: lowering.slots,
+        fields: lowering.fields,
+        result,
+        is_periodic: lowering.is_periodic,
+    })
+}
+
+pub(super) struct Lowering<'a> {
+    source: &'a str,
+    scope: &'a Scope<'a>,
+    /// The variables of the loops around, with where their elements come from.
+    pub(super) locals: Vec<(String, Option<Origin>)>,
+    slots: Vec<Slot>,
+    pub(super) fields: BTreeMap<String, BTreeSet<String>>,
+    is_periodic: bool,
+}
+
+impl Lowering<'_> {
+    pub(super) fn mistake(&self, word: &str, message: impl Into<String>) -> Mistake {
+        Mistake {
+            column: text::column_of(self.source, word),
+            message: message.into(),
+        }
+    }
+
+    /// Lowers an expression that is read as a value.
+    pub(super) fn value(&mut self, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
+        let lowered = self.lower(expr)?;
+        self.read(lowered)
+    }
+
+    fn values(&mut self, exprs: &[IdedExpr]) -> Result<Vec<IdedExpr>, Mistake> {
+        exprs.iter().map(|expr| Ok(self.value(expr)?.0)).collect()
+    }
+
+    /// Reads a value: whatever is below its path is declared.
+    fn read(&mut self, lowered: Lowered) -> Result<(IdedExpr, Type), Mistake> {
+        let Some(origin) = &lowered.origin else {
+            let expr = lowered.expr.unwrap_or_default();
+            return Ok((expr, lowered.result));
+        };
+        if origin.path.is_root() && origin.schema.is_list() {
+            return Ok(self.materialized(lowered));
+        }
+        if origin.path.is_root() {
+            let name = &origin.binding;
+            return Err(self.mistake(
+                name,
+                format!(
+                    "\"{name}\" is a whole object: name a field of it, or compare it with null"
+                ),
+            ));
+        }
+        self.declare(&origin.clone());
+        Ok(self.materialized(lowered))
+    }
+
+    /// The expression of a value, without declaring what is below its path.
+    pub(super) fn materialized(&mut self, lowered: Lowered) -> (IdedExpr, Type) {
+        match (lowered.expr, lowered.origin) {
+            (Some(expr), _) => (expr, lowered.result),
+            (None, Some(origin)) => (self.slot(origin), lowered.result),
+            (None, None) => (IdedExpr::default(), lowered.result),
+        }
+    }
+
+    pub(super) fn slot(&mut self, origin: Origin) -> IdedExpr {
+        let slot = Slot {
+            binding: origin.binding,
+            path: origin.path,
+            schema: origin.schema,
+        };
+        let known = self.slots.iter().position(|it| *it == slot);
+        let index = known.unwrap_or_else(|| {
+            self.slots.push(slot);
+            self.slots.len() - 1
+        });
+        ident(&format!("@{index}"))
+    }
+
+    pub(super) fn declare(&mut self, origin: &Origin) {
+        let fields = self.fields.entry(origin.binding.clone()).or_default();
+        let path = origin.path.declared();
+        if fields.iter().any(|field| covers(field, &path)) {
+            return;
+        }
+        fields.retain(|field| !covers(&path, field));
+        fields.insert(path);
+    }
+
+    pub(super) fn lower(&mut self, expr: &IdedExpr) -> Result<Lowered, Mistake> {
+        match &expr.expr {
+            Expr::Literal(literal) => Ok(Lowered::of(expr.clone(), type_of(literal))),
+            Expr::Ident(name) => self.ident(name),
+            Expr::Select(select) => self.select(select),
+            Expr::Call(call) => self.call(call),
+            Expr::Comprehension(comprehension) => self.comprehension(comprehension),
+            Expr::List(list) => {
+                let elements = self.values(&list.elements)?;
+                Ok(Lowered::of(
+                    node(Expr::List(ListExpr::new(elements))),
+                    Type::List,
+                ))
+            }
+            Expr::Map(map) => self.map(map),
+            Expr::Struct(_) | Expr::Unspecified => {
+                Err(Mistake::whole("messages cannot be built here"))
+            }
+        }
+    }
+
+    fn map(&mut self, map: &MapExpr) -> Result<Lowered, Mistake> {
+        let mut entries = Vec::new();
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(it) = &entry.expr else {
+                return Err(Mistake::whole("messages cannot be built here"));
+            };
+            entries.push(IdedEntryExpr {
+                id: entry.id,
+                expr: EntryExpr::MapEntry(MapEntryExpr {
+                    key: self.value(&it.key)?.0,
+                    value: self.value(&it.value)?.0,
+                    optional: false,
+                }),
+            });
+        }
+        Ok(Lowered::of(node(Expr::Map(MapExpr { entries })), Type::Map))
+    }
+
+    fn ident(&mut self, name: &str) -> Result<Lowered, Mistake> {
+        let local = self.locals.iter().rev().find(|(local, _)| local == name);
+        if let Some((_, origin)) = local {
+            let result = origin.as_ref().map_or(Type::Any, |it| it.schema.result());
+            return Ok(Lowered {
+                expr: Some(ident(name)),
+                origin: origin.clone(),
+                result,
+            });
+        }
+        if name == "now" {
+            self.is_periodic = true;
+            return Ok(Lowered::of(ident("@now"), Type::Time));
+        }
+        let Some(schema) = self.scope.bindings.get(name) else {
+            let known = self
+                .scope
+                .bindings
+                .keys()
+                .copied()
+                .chain(["now", "variables"]);
+            return Err(self.mistake(
+                name,
+                format!("there is no \"{name}\" here{}", did_you_mean(name, known)),
+            ));
+        };
+        Ok(Lowered {
+            expr: None,
+            origin: Some(Origin {
+                binding: name.to_owned(),
+                path: Path::default(),
+                schema: schema.clone(),
+            }),
+            result: Type::Map,
+        })
+    }
+
+    fn select(&mut self, select: &SelectExpr) -> Result<Lowered, Mistake> {
+        let operand = self.lower(&select.operand)?;
+        let field = self.field(operand, &select.field)?;
+        if !select.test {
+            return Ok(field);
+        }
+        let (value, _) = self.read(field)?;
+        let null = node(Expr::Literal(LiteralValue::Null));
+        Ok(Lowered::of(
+            call_of(operators::NOT_EQUALS, vec![value, null]),
+            Type::Bool,
+        ))
+    }
+
+    /// A field of a value, or the value of a literal key.
+    pub(super) fn field(&mut self, operand: Lowered, name: &str) -> Result<Lowered, Mistake> {
+        let key = || node(Expr::Literal(LiteralValue::String(name.to_owned().into())));
+        let Some(origin) = operand.origin else {
+            let (expr, _) = self.materialized(Lowered {
+                origin: None,
+                ..operand
+            });
+            return Ok(Lowered::of(
+                call_of(lowered::FIELD, vec![expr, key()]),
+                Type::Any,
+            ));
+        };
+        let schema = origin.schema.field(name).map_err(|suggestion| {
+            let of = if origin.path.is_root() {
+                origin.binding.clone()
+            } else {
+                format!("{}{}", origin.binding, origin.path.below())
+            };
+            self.mistake(name, format!("{of} has no field \"{name}\"{suggestion}"))
+        })?;
+        let result = schema.result();
+        let origin = Origin {
+            binding: origin.binding,
+            path: origin.path.key(name),
+            schema,
+        };
+        let expr = operand
+            .expr
+            .map(|expr| call_of(lowered::FIELD, vec![expr, key()]));
+        Ok(Lowered {
+            expr,
+            origin: Some(origin),
+            result,
+        })
+    }
+
+    /// An element of a list, or the value of a key that an expression computes.
+    fn index(&mut self, operand: &IdedExpr, index: &IdedExpr) -> Result<Lowered, Mistake> {
+        let operand = self.lower(operand)?;
+        if let Expr::Literal(LiteralValue::String(key)) = &index.expr {
+            return self.field(operand, key.inner());
+        }
+        let (index, kind) = self.value(index)?;
+        let origin = match operand.origin.clone() {
+            Some(origin) if kind == Type::Number || origin.schema.is_list() => Some(Origin {
+                path: origin.path.elements(),
+                schema: origin.schema.element(),
+                binding: origin.binding,
+            }),
+            Some(_) => {
+                let (expr, _) = self.read(operand)?;
+                return Ok(Lowered::of(
+                    call_of(lowered::INDEX, vec![expr, index]),
+                    Type::Any,
+                ));
+            }
+            None => None,
+        };
+        let result = origin.as_ref().map_or(Type::Any, |it| it.schema.result());
+        let (expr, _) = self.materialized(operand);
+        Ok(Lowered {
+            expr: Some(call_of(lowered::INDEX, vec![expr, index])),
+            origin,
+            result,
+        })
+    }
+
+    fn comprehension(&mut self, it: &ComprehensionExpr) -> Result<Lowered, Mistake> {
+        if it.iter_var2.is_some() {
+            return Err(Mistake::whole("loops with two variables are not supported"));
+        }
+        let range = self.lower(&it.iter_range)?;
+        let origin = range.origin.clone();
+        let elements = origin
+            .clone()
+            .filter(|it| !it.schema.is_map())
+            .map(|it| Origin {
+                path: it.path.elements(),
+                schema: it.schema.element(),
+                binding: it.binding,
+            });
+        let range = if elements.is_some() {
+            if origin.as_ref().is_some_and(|it| it.path.is_root()) {
+                return self
+                    .read(range)
+                    .map(|(expr, result)| Lowered::of(expr, result));
+            }
+            self.materialized(range).0
+        } else {
+            self.read(range)?.0
+        };
+        let filtered = filter_of(it);
+        let accu_init = self.value(&it.accu_init)?;
+        self.locals.push((it.accu_var.clone(), None));
+        self.locals.push((it.iter_var.clone(), elements.clone()));
+        let body = self.body(it, filtered);
+        self.locals.pop();
+        let loop_cond = self.value(&it.loop_cond)?.0;
+        let result = self.value(&it.result)?.0;
+        self.locals.pop();
+        let lowered = node(Expr::Comprehension(Box::new(ComprehensionExpr {
+            iter_range: call_of(lowered::RANGE, vec![range]),
+            iter_var: it.iter_var.clone(),
+            iter_var2: None,
+            accu_var: it.accu_var.clone(),
+            accu_init: accu_init.0,
+            loop_cond,
+            loop_step: body?,
+            result,
+        })));
+        self.declare_list(origin.as_ref(), elements.as_ref());
+        Ok(Lowered {
+            expr: Some(lowered),
+            // The elements of a filtered list come from where those of the list come from.
+            origin: origin.filter(|_| filtered.is_some() && elements.is_some()),
+            result: accu_init.1,
+        })
+    }
+
+    /// A loop that reads no field of its elements still reads the list.
+    fn declare_list(&mut self, list: Option<&Origin>, elements: Option<&Origin>) {
+        if let (Some(list), Some(elements)) = (list.filter(|it| !it.path.is_root()), elements) {
+            let below = elements.path.declared();
+            let fields = self.fields.get(&list.binding);
+            let is_read = fields.is_some_and(|fields| {
+                fields
+                    .iter()
+                    .any(|field| covers(&below, field) || covers(field, &below))
+            });
+            if !is_read {
+                self.declare(list);
+            }
+        }
+    }
+
+    fn body(
+        &mut self,
+        it: &ComprehensionExpr,
+        filtered: Option<&IdedExpr>,
+    ) -> Result<IdedExpr, Mistake> {
+        let Some(condition) = filtered else {
+            return Ok(self.value(&it.loop_step)?.0);
+        };
+        // Appending an element reads none of its fields.
+        let condition = self.value(condition)?.0;
+        let mut step = it.loop_step.clone();
+        if let Expr::Call(call) = &mut step.expr
+            && let Some(first) = call.args.first_mut()
+        {
+            *first = condition;
+        }
+        Ok(step)
+    }
+
+    fn call(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
+        let args = &call.args;
+        match (call.func_name.as_str(), args.as_slice(), &call.target) {
+            (operators::INDEX, [operand, index], None) => self.index(operand, index),
+            (
+                name @ (operators::LESS
+                | operators::LESS_EQUALS
+                | operators::GREATER
+                | operators::GREATER_EQUALS),
+                [left, right],
+                None,
+            ) => self.comparison(name, left, right),
+            (name @ (operators::EQUALS | operators::NOT_EQUALS), [left, right], None) => {
+                self.equality(name, left, right)
+            }
+            (operators::OPT_INDEX | operators::OPT_SELECT, ..) => Err(Mistake::whole(
+                "what an object lacks is null here: write \".\" instead of \".?\"",
+            )),
+            (name, ..) if is_operator(name) => self.operator(call),
+            ("size", [of], None) => self.size(of),
+            ("size", [], Some(of)) => self.size(of),
+            ("condition", [of, kind], None) => self.condition(of, kind),
+            ("finishedAt", [of], None) => self.finished_at(of),
+            _ => self.function(call),
+        }
+    }
+
+    fn operator(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
+        let mut args = Vec::new();
+        let mut results = Vec::new();
+        for arg in &call.args {
+            let (arg, result) = self.value(arg)?;
+            args.push(arg);
+            results.push(result);
+        }
+        let result = operator_result(&call.func_name, &results).map_err(Mistake::whole)?;
+        Ok(Lowered::of(call_of(&call.func_name, args), result))
+    }
+
+    /// `object == null` asks whether there is an object; anything else compares values.
+    fn equality(
+        &mut self,
+        name: &str,
+        left: &IdedExpr,
+        right: &IdedExpr,
+    ) -> Result<Lowered, Mistake> {
+        let left = self.lower(left)?;
+        let (right, right_type) = self.value(right)?;
+        let is_object = left.origin.as_ref().is_some_and(|it| it.path.is_root());
+        let (left, left_type) = if is_object && right_type == Type::Null {
+            self.materialized(left)
+        } else {
+            self.read(left)?
+        };
+        if !left_type.meets(right_type) {
+            return Err(Mistake::whole(format!(
+                "it compares {left_type} with {right_type}"
+            )));
+        }
+        Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
+    }
+
+    fn comparison(
+        &mut self,
+        name: &str,
+        left: &IdedExpr,
+        right: &IdedExpr,
+    ) -> Result<Lowered, Mistake> {
+        if let Some(terms) = self.terms_of_now(left) {
+            return self.clock(name, &terms, right);
+        }
+        if let Some(terms) = self.terms_of_now(right) {
+            return self.clock(swapped(name), &terms, left);
+        }
+        let (left, left_type) = self.value(left)?;
+        let (right, right_type) = self.value(right)?;
+        let ordered = |it| !matches!(it, Type::Bool | Type::List | Type::Map);
+        if !left_type.meets(right_type) || !ordered(left_type) || !ordered(right_type) {
+            return Err(Mistake::whole(format!(
+                "it compares {left_type} with {right_type}"
+            )));
+        }
+        Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
+    }
+
+    fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.value(of)?.0;
+        Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
+    }
+
+    fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
+        let namespace = call.target.as_ref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) => Some(name.as_str()),
+            _ => None,
+        });
+        let name = match namespace {
+            Some(namespace) if !self.is_local(namespace) => {
+                format!("{namespace}.{}", call.func_name)
+            }
+            _ => call.func_name.clone(),
+        };
+        let Some(result) = functions::result_of(&name) else {
+            return Err(self.mistake(
+                &call.func_name,
+                format!(
+                    "there is no function \"{name}\"{}",
+                    did_you_mean(&name, functions::names())
+                ),
+            ));
+        };
+        let target = match &call.target {
+            Some(target) if name == call.func_name => Some(Box::new(self.value(target)?.0)),
+            target => target.clone(),
+        };
+        let args = self.values(&call.args)?;
+        Ok(Lowered::of(
+            node(Expr::Call(CallExpr {
+                func_name: call.func_name.clone(),
+                target,
+                args,
+            })),
+            result,
+        ))
+    }
+}
+
+pub(super) fn string(text: &str) -> IdedExpr {
+    node(Expr::Literal(LiteralValue::String(text.to_owned().into())))
+}

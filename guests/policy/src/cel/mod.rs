@@ -1,0 +1,255 @@
+//! Expressions in CEL, as `kube-cel` evaluates them, over objects of which only the fields
+//! that the expressions read are known.
+//!
+//! [`Expression::compile`] lowers a text: every read of an object (`object.status.phase`) becomes a
+//! *slot*, whose path the watch declares, so that nothing is read that is not declared and no
+//! object is converted as a whole. What an object lacks is `null`: it equals nothing but `null`,
+//! and anything else that is done with it is an error. Comparisons with `now` note when their
+//! result changes next ([`clock`]).
+
+pub(crate) mod clock;
+pub(crate) mod expand;
+pub(crate) mod functions;
+mod helpers;
+mod lower;
+mod operators;
+pub(crate) mod path;
+#[cfg(test)]
+mod tests;
+pub(crate) mod text;
+mod types;
+pub(crate) mod value;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use chrono::{DateTime, FixedOffset};
+use kube_cel::cel;
+use kube_cel::cel::context::VariableResolver;
+use kube_cel::cel::{Context, IdedExpr, Value};
+
+pub(crate) use lower::Scope;
+pub(crate) use types::Type;
+
+use davit_guest::dynamic;
+
+use crate::schema::Schema;
+use path::Path;
+
+/// How many elements the loops of one evaluation may visit together.
+pub(crate) const MAX_ITERATIONS: u64 = 10_000;
+
+/// How many bytes an expression may have.
+pub(crate) const MAX_BYTES: usize = 4096;
+
+/// How many nodes an expression may have after its variables were put in.
+pub(crate) const MAX_NODES: usize = 5000;
+
+/// A mistake in an expression: where, and what.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mistake {
+    /// Counted from 1, in characters; 0 if it is the expression as a whole.
+    pub(crate) column: usize,
+    pub(crate) message: String,
+}
+
+impl Mistake {
+    pub(crate) fn whole(message: impl Into<String>) -> Self {
+        Self {
+            column: 0,
+            message: message.into(),
+        }
+    }
+}
+
+impl fmt::Display for Mistake {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.column > 0 {
+            write!(f, "column {}: ", self.column)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+/// Something that an expression reads: a field of an object, or a number that the guest
+/// counts.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Slot {
+    /// `object`, `node`, …
+    pub(crate) binding: String,
+    pub(crate) path: Path,
+    /// Which texts below the path are times.
+    pub(crate) schema: Schema,
+}
+
+/// An expression that is ready to be evaluated.
+#[derive(Clone, Debug)]
+pub(crate) struct Expression {
+    ast: IdedExpr,
+    slots: Vec<Slot>,
+    /// The fields that it reads, by binding, as paths of a watch.
+    pub(crate) fields: BTreeMap<String, BTreeSet<String>>,
+    pub(crate) result: Type,
+    /// Whether its result can change with time in another way than by a comparison with
+    /// `now`: then it has to be evaluated again and again.
+    pub(crate) is_periodic: bool,
+}
+
+/// Why an evaluation has no result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It compares or computes with something that the object does not have: its path.
+    Absent(String),
+    /// Anything else.
+    Error(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(path) => write!(f, "{path} is not set"),
+            Self::Error(message) => f.write_str(message),
+        }
+    }
+}
+
+/// The objects of one evaluation, by binding. A binding without an object is `null`.
+pub(crate) type Objects<'a> = BTreeMap<&'a str, Option<&'a dynamic::Value>>;
+
+impl Expression {
+    /// Compiles a text. The scope says which objects it may read.
+    pub(crate) fn compile(source: &str, scope: &Scope<'_>) -> Result<Self, Mistake> {
+        if source.len() > MAX_BYTES {
+            return Err(Mistake::whole(format!(
+                "it is longer than {MAX_BYTES} bytes"
+            )));
+        }
+        let parsed = text::parse(source)?;
+        let expanded = expand::expand(parsed, scope.variables)?;
+        lower::lower(&expanded, source, scope)
+    }
+
+    /// Evaluates it at a time (milliseconds since the epoch). Also returns when the result can
+    /// change next; none if only a change of an object changes it.
+    pub(crate) fn evaluate(
+        &self,
+        functions: &Context<'_>,
+        objects: &Objects<'_>,
+        now: i64,
+    ) -> (Result<Value, Failure>, Option<i64>) {
+        let clock = clock::start(now, MAX_ITERATIONS);
+        let reader = Reader {
+            slots: &self.slots,
+            objects,
+            now,
+            absent: Absent::default(),
+        };
+        let mut context = functions.new_inner_scope();
+        context.set_variable_resolver(&reader);
+        let result = cel::Value::resolve(&self.ast, &context);
+        let next = clock.next_change();
+        let result = result.map_err(|error| match reader.absent.first() {
+            Some(slot) => Failure::Absent(self.name_of(slot)),
+            None => Failure::Error(in_words(&error)),
+        });
+        (result, next)
+    }
+
+    fn name_of(&self, slot: usize) -> String {
+        let slot = self.slots.get(slot);
+        slot.map(|slot| format!("{}{}", slot.binding, slot.path.below()))
+            .unwrap_or_default()
+    }
+
+    /// The objects that it reads: `object`, `node`, …
+    pub(crate) fn bindings(&self) -> impl Iterator<Item = &str> {
+        self.slots.iter().map(|slot| slot.binding.as_str())
+    }
+
+    /// Whether it reads this object.
+    pub(crate) fn reads(&self, binding: &str) -> bool {
+        self.bindings().any(|it| it == binding)
+    }
+
+    /// Whether it is one field of an object and nothing else.
+    pub(crate) fn is_a_field(&self) -> bool {
+        matches!(&self.ast.expr, cel::common::ast::Expr::Ident(name) if name == "@0")
+    }
+
+    pub(crate) fn ast(&self) -> &IdedExpr {
+        &self.ast
+    }
+
+    pub(crate) fn slots(&self) -> &[Slot] {
+        &self.slots
+    }
+}
+
+/// The library's text, without its type names.
+fn in_words(error: &cel::ExecutionError) -> String {
+    let mut text = error.to_string();
+    if text.len() > 200 {
+        let end = (0..=200).rev().find(|&at| text.is_char_boundary(at));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
+}
+
+/// Which slot was read as `null` first, if any.
+///
+/// The library wants resolvers that threads may share. An evaluation has one thread.
+#[derive(Default)]
+struct Absent(std::sync::atomic::AtomicUsize);
+
+impl Absent {
+    fn note(&self, slot: usize) {
+        let _ = self.0.compare_exchange(
+            0,
+            slot + 1,
+            std::sync::atomic::Ordering::Relaxed,
+            std::sync::atomic::Ordering::Relaxed,
+        );
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.0
+            .load(std::sync::atomic::Ordering::Relaxed)
+            .checked_sub(1)
+    }
+}
+
+/// Reads the slots of an expression.
+struct Reader<'a> {
+    slots: &'a [Slot],
+    objects: &'a Objects<'a>,
+    now: i64,
+    absent: Absent,
+}
+
+impl VariableResolver for Reader<'_> {
+    fn resolve(&self, name: &str) -> Option<Value> {
+        let name = name.strip_prefix('@')?;
+        if name == "now" {
+            return Some(Value::Timestamp(at(self.now)));
+        }
+        let index: usize = name.parse().ok()?;
+        let slot = self.slots.get(index)?;
+        let object = self.objects.get(slot.binding.as_str()).copied().flatten();
+        let found = object.and_then(|object| object.at(slot.path.keys()));
+        match found {
+            None | Some(dynamic::Value::Null) => {
+                self.absent.note(index);
+                Some(Value::Null)
+            }
+            Some(found) => Some(value::to_cel(found, &slot.schema)),
+        }
+    }
+}
+
+/// A time of CEL from milliseconds since the epoch.
+pub(crate) fn at(millis: i64) -> DateTime<FixedOffset> {
+    DateTime::from_timestamp_millis(millis)
+        .unwrap_or_default()
+        .fixed_offset()
+}

@@ -1,0 +1,104 @@
+//! The operators of CEL: the types of their results, and the shape of a filter.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{ComprehensionExpr, Expr, LiteralValue, operators};
+
+use super::Type;
+use super::expand::is_ident;
+
+pub(super) fn type_of(literal: &LiteralValue) -> Type {
+    match literal {
+        LiteralValue::Boolean(_) => Type::Bool,
+        LiteralValue::Bytes(_) => Type::Any,
+        LiteralValue::Double(_) | LiteralValue::Int(_) | LiteralValue::UInt(_) => Type::Number,
+        LiteralValue::Null => Type::Null,
+        LiteralValue::String(_) => Type::Text,
+    }
+}
+
+pub(super) fn swapped(operator: &str) -> &'static str {
+    match operator {
+        operators::LESS => operators::GREATER,
+        operators::LESS_EQUALS => operators::GREATER_EQUALS,
+        operators::GREATER => operators::LESS,
+        _ => operators::LESS_EQUALS,
+    }
+}
+
+pub(super) fn is_operator(name: &str) -> bool {
+    matches!(
+        name,
+        operators::CONDITIONAL
+            | operators::LOGICAL_AND
+            | operators::LOGICAL_OR
+            | operators::LOGICAL_NOT
+            | operators::ADD
+            | operators::SUBSTRACT
+            | operators::MULTIPLY
+            | operators::DIVIDE
+            | operators::MODULO
+            | operators::NEGATE
+            | operators::IN
+            | operators::NOT_STRICTLY_FALSE
+    )
+}
+
+/// The type of an operator's result, or why its operands do not fit.
+pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, String> {
+    match (name, operands) {
+        (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
+            match operands.iter().find(|it| !it.meets(Type::Bool)) {
+                Some(other) => Err(format!("it takes {other} for a boolean")),
+                None => Ok(Type::Bool),
+            }
+        }
+        (operators::NOT_STRICTLY_FALSE, _)
+        | (operators::IN, [_, Type::Any | Type::List | Type::Map | Type::Null]) => Ok(Type::Bool),
+        (operators::IN, [_, other]) => Err(format!("\"in\" looks into a list, not into {other}")),
+        (operators::CONDITIONAL, [_, one, other]) if one == other => Ok(*one),
+        (operators::ADD | operators::SUBSTRACT, [one, other]) => sum(name, *one, *other),
+        _ => Ok(Type::Any),
+    }
+}
+
+fn sum(name: &str, one: Type, other: Type) -> Result<Type, String> {
+    Ok(match (one, other) {
+        (Type::Time, Type::Duration) | (Type::Duration, Type::Time) if name == operators::ADD => {
+            Type::Time
+        }
+        (Type::Time, Type::Duration) => Type::Time,
+        (Type::Time, Type::Time) if name == operators::SUBSTRACT => Type::Duration,
+        (Type::Any | Type::Null, _) | (_, Type::Any | Type::Null) => Type::Any,
+        (one, other) if one == other => one,
+        (one, other) => return Err(format!("it computes with {one} and {other}")),
+    })
+}
+
+/// The condition of a filter: `list.filter(x, condition)`.
+pub(super) fn filter_of(it: &ComprehensionExpr) -> Option<&IdedExpr> {
+    let Expr::Call(step) = &it.loop_step.expr else {
+        return None;
+    };
+    let [condition, append, keep] = step.args.as_slice() else {
+        return None;
+    };
+    let Expr::Call(append) = &append.expr else {
+        return None;
+    };
+    let [accu, appended] = append.args.as_slice() else {
+        return None;
+    };
+    let Expr::List(appended) = &appended.expr else {
+        return None;
+    };
+    let appends_element = matches!(
+        appended.elements.as_slice(),
+        [element] if is_ident(element, &it.iter_var)
+    );
+    (step.func_name == operators::CONDITIONAL
+        && append.func_name == operators::ADD
+        && is_ident(accu, &it.accu_var)
+        && is_ident(keep, &it.accu_var)
+        && appends_element)
+        .then_some(condition)
+}

@@ -1,0 +1,263 @@
+use std::collections::BTreeMap;
+
+use davit_guest::dynamic;
+use kube_cel::cel::Value;
+use serde_json::json;
+
+use super::expand::Variables;
+use super::{Expression, Failure, Mistake, Objects, Scope, functions, text};
+use crate::schema::Schema;
+
+fn compile(source: &str) -> Result<Expression, Mistake> {
+    compile_with(source, &Variables::new())
+}
+
+fn compile_with(source: &str, variables: &Variables) -> Result<Expression, Mistake> {
+    let scope = Scope {
+        bindings: BTreeMap::from([("object", schema("pods")), ("node", schema("nodes"))]),
+        variables,
+    };
+    Expression::compile(source, &scope)
+}
+
+fn schema(plural: &str) -> Schema {
+    Schema::of(&davit_guest::ApiResource::new("", "v1", plural))
+}
+
+/// The start of the tests' time: 2026-01-01T00:00:00Z.
+const START: i64 = 1_767_225_600_000;
+
+fn evaluate(source: &str, object: serde_json::Value) -> (Result<Value, Failure>, Option<i64>) {
+    let object: dynamic::Value = serde_json::from_value(object).unwrap();
+    let objects: Objects<'_> = BTreeMap::from([("object", Some(&object)), ("node", None)]);
+    let expression = compile(source).unwrap_or_else(|mistake| panic!("{source}: {mistake}"));
+    let context = functions::context();
+    let (result, next) = expression.evaluate(&context, &objects, START);
+    (result, next.map(|next| next - START))
+}
+
+fn holds(source: &str, object: serde_json::Value) -> bool {
+    match evaluate(source, object).0 {
+        Ok(Value::Bool(value)) => value,
+        other => panic!("{source}: {other:?}"),
+    }
+}
+
+#[test]
+fn what_an_object_lacks_is_null() {
+    let pod = || json!({"metadata": {"labels": {"app": "web"}}, "status": {"phase": "Failed"}});
+    for (source, expected) in [
+        ("object.status.phase == 'Failed'", true),
+        ("object.metadata.annotations['keep'] == 'true'", false),
+        ("object.metadata.labels['team'] != 'prod'", true),
+        ("has(object.metadata.labels.app)", true),
+        ("has(object.metadata.labels.team)", false),
+        ("object.spec.nodeName == null", true),
+        ("size(object.metadata.finalizers) == 0", true),
+        (
+            "object.status.conditions.exists(c, c.type == 'Ready')",
+            false,
+        ),
+        ("condition(object, 'Ready').status == 'True'", false),
+        ("node == null", true),
+        ("object.metadata.labels.exists(k, k == 'app')", true),
+        ("'app' in object.metadata.labels", true),
+    ] {
+        assert_eq!(holds(source, pod()), expected, "{source}");
+    }
+}
+
+#[test]
+fn anything_else_that_is_done_with_what_an_object_lacks_fails() {
+    let (result, _) = evaluate("object.spec.priority > 3", json!({}));
+    assert_eq!(
+        result,
+        Err(Failure::Absent("object.spec.priority".to_owned()))
+    );
+}
+
+#[test]
+fn a_comparison_with_now_knows_when_it_changes() {
+    let pod = || json!({"status": {"phase": "Failed", "startTime": "2025-12-31T23:59:00Z"}});
+    for (source, expected, next) in [
+        (
+            "now - object.status.startTime > duration('5m')",
+            false,
+            Some(240_001),
+        ),
+        (
+            "now - object.status.startTime > duration('1m')",
+            false,
+            Some(1),
+        ),
+        (
+            "now - object.status.startTime >= duration('1m')",
+            true,
+            Some(1),
+        ),
+        (
+            "now - object.status.startTime > duration('30s')",
+            true,
+            None,
+        ),
+        (
+            "duration('5m') < now - object.status.startTime",
+            false,
+            Some(240_001),
+        ),
+        (
+            "now > timestamp('2026-01-01T01:00:00Z')",
+            false,
+            Some(3_600_001),
+        ),
+        (
+            "now - duration('1h') > object.status.startTime",
+            false,
+            Some(3_540_001),
+        ),
+        (
+            "object.status.phase == 'Running' && now - object.status.startTime > duration('5m')",
+            false,
+            None,
+        ),
+        (
+            "object.status.phase == 'Running' || now - object.status.startTime > duration('5m')",
+            false,
+            Some(240_001),
+        ),
+    ] {
+        let (result, change) = evaluate(source, pod());
+        assert_eq!(result, Ok(Value::Bool(expected)), "{source}");
+        assert_eq!(change, next, "{source}");
+        assert!(!compile(source).unwrap().is_periodic, "{source}");
+    }
+    assert!(compile("now.getHours() == 3").unwrap().is_periodic);
+}
+
+#[test]
+fn fields_are_derived_from_what_is_read() {
+    let fields = |source: &str| -> Vec<String> {
+        let expression = compile(source).unwrap();
+        expression
+            .fields
+            .get("object")
+            .into_iter()
+            .flatten()
+            .cloned()
+            .collect()
+    };
+    assert_eq!(
+        fields("object.status.phase == 'x' && object.metadata.labels['a/b'] == 'y'"),
+        ["metadata.labels[\"a/b\"]", "status.phase"]
+    );
+    assert_eq!(
+        fields(
+            "object.status.conditions.exists(c, c.type == 'Ready' && now - c.lastTransitionTime > duration('1m'))"
+        ),
+        [
+            "status.conditions[*].lastTransitionTime",
+            "status.conditions[*].type"
+        ]
+    );
+    assert_eq!(
+        fields("object.status.conditions.filter(c, c.type == 'Ready')[0].status == 'x'"),
+        ["status.conditions[*].status", "status.conditions[*].type"]
+    );
+    assert_eq!(
+        fields("object.spec.tolerations.exists(t, true)"),
+        ["spec.tolerations"]
+    );
+    assert_eq!(
+        fields("age(object) > duration('1h')"),
+        ["metadata.creationTimestamp"]
+    );
+    assert_eq!(
+        fields("condition(object, 'Ready').status == 'x'"),
+        ["status.conditions[*].status", "status.conditions[*].type"]
+    );
+}
+
+#[test]
+fn mistakes_are_refused_with_their_place() {
+    for (source, column, words) in [
+        ("object.status.phase = 'x'", 21, ""),
+        ("objct.status.phase == 'x'", 1, "did you mean \"object\"?"),
+        (
+            "object.status.phase.startWith('x')",
+            21,
+            "did you mean \"startsWith\"?",
+        ),
+        ("1 + 'x' == 2", 0, "a number and a text"),
+        ("'x' > 3", 0, "compares a text with a number"),
+        ("object == 'x'", 1, "whole object"),
+        (
+            "now - object.status.startTime > 5",
+            0,
+            "compares a duration with a number",
+        ),
+        ("variables.old", 0, "no variable \"old\""),
+        (
+            "object.status.fase == 'x'",
+            15,
+            "object.status has no field \"fase\"; did you mean \"phase\"?",
+        ),
+        (
+            "object.status.phase == 5",
+            0,
+            "compares a text with a number",
+        ),
+        (
+            "object.spec.containers.exists(c, c.imag == 'x')",
+            36,
+            "did you mean \"image\"?",
+        ),
+        (
+            "object.status.phase > object.status.startTime",
+            0,
+            "compares a text with a time",
+        ),
+    ] {
+        let mistake = compile(source).unwrap_err();
+        assert_eq!(mistake.column, column, "{source}: {mistake}");
+        assert!(mistake.message.contains(words), "{source}: {mistake}");
+    }
+}
+
+#[test]
+fn variables_stand_for_their_expressions() {
+    let variables = Variables::from([
+        (
+            "old".to_owned(),
+            text::parse("variables.age > duration('1h')").unwrap(),
+        ),
+        ("age".to_owned(), text::parse("age(object)").unwrap()),
+        ("loop".to_owned(), text::parse("variables.loop").unwrap()),
+    ]);
+    let expression = compile_with("variables.old", &variables).unwrap();
+    assert!(!expression.is_periodic);
+    assert!(expression.fields["object"].contains("metadata.creationTimestamp"));
+    let mistake = compile_with("variables.loop", &variables).unwrap_err();
+    assert!(mistake.message.contains("contains itself"), "{mistake}");
+}
+
+#[test]
+fn loops_are_bounded() {
+    let nested = "[1,2,3,4,5,6,7,8,9,10].all(a, [1,2,3,4,5,6,7,8,9,10].all(b, [1,2,3,4,5,6,7,8,9,10].all(c, [1,2,3,4,5,6,7,8,9,10].all(d, true))))";
+    let (result, _) = evaluate(nested, json!({}));
+    assert!(matches!(result, Err(Failure::Error(text)) if text.contains("more than 10000")));
+}
+
+#[test]
+fn a_pod_has_finished_only_when_it_has_ended() {
+    let pod = |phase: &str| {
+        json!({"status": {"phase": phase, "containerStatuses": [
+            {"state": {"terminated": {"finishedAt": "2025-12-31T23:00:00Z"}}}
+        ]}})
+    };
+    let source = "now - finishedAt(object) > duration('30m')";
+    assert!(holds(source, pod("Failed")));
+    assert!(matches!(
+        evaluate(source, pod("Running")).0,
+        Err(Failure::Absent(_))
+    ));
+}

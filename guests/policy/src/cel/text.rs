@@ -1,0 +1,199 @@
+//! The text of an expression: parsing, its clauses, and where a word stands in it.
+
+use kube_cel::cel::{IdedExpr, parser::Parser};
+
+use super::Mistake;
+
+/// How deep an expression may nest.
+const MAX_DEPTH: u16 = 48;
+
+/// Parses a text.
+pub(crate) fn parse(source: &str) -> Result<IdedExpr, Mistake> {
+    if source.trim().is_empty() {
+        return Err(Mistake::whole("it is empty"));
+    }
+    check_brackets(source)?;
+    let parser = Parser::new().max_recursion_depth(MAX_DEPTH);
+    parser.parse(source).map_err(|errors| {
+        let Some(error) = errors.errors.first() else {
+            return Mistake::whole("it is no expression");
+        };
+        let (line, column) = error.pos;
+        Mistake {
+            column: column_in(source, line, column),
+            message: first_line(&error.msg),
+        }
+    })
+}
+
+/// Nesting is bounded before the parser sees the text: its own bound comes too late for the
+/// stack of a guest.
+fn check_brackets(source: &str) -> Result<(), Mistake> {
+    let mut depth = 0_u16;
+    for token in Tokens::new(source) {
+        match token.text {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth > MAX_DEPTH {
+            return Err(Mistake {
+                column: token.column,
+                message: format!("brackets nest deeper than {MAX_DEPTH}"),
+            });
+        }
+    }
+    Ok(())
+}
+
+fn column_in(source: &str, line: isize, column: isize) -> usize {
+    let before: usize = source
+        .lines()
+        .take(usize::try_from(line - 1).unwrap_or_default())
+        .map(|line| line.chars().count() + 1)
+        .sum();
+    before + usize::try_from(column).unwrap_or_default()
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The column of the first occurrence of a word outside of texts; 0 if it has none.
+pub(crate) fn column_of(source: &str, word: &str) -> usize {
+    Tokens::new(source)
+        .find(|token| token.text == word || token.text.trim_matches(['\'', '"']) == word)
+        .map_or(0, |token| token.column)
+}
+
+/// The parts of a text between the `&&` that bind weakest; the whole text if it has none, or
+/// something that binds weaker still.
+pub(crate) fn clauses(source: &str) -> Vec<&str> {
+    let mut depth = 0_i32;
+    let mut cuts = Vec::new();
+    for token in Tokens::new(source) {
+        match token.text {
+            "(" | "[" | "{" => depth += 1,
+            ")" | "]" | "}" => depth -= 1,
+            "&&" if depth == 0 => cuts.push(token.start),
+            "||" | "?" if depth == 0 => return vec![source.trim()],
+            _ => {}
+        }
+    }
+    let mut from = 0;
+    let mut clauses = Vec::new();
+    for cut in cuts {
+        clauses.push(source[from..cut].trim());
+        from = cut + 2;
+    }
+    clauses.push(source[from..].trim());
+    clauses
+}
+
+/// A piece of a text: a word, a number, a text in quotes, a sign.
+struct Token<'a> {
+    text: &'a str,
+    /// In bytes.
+    start: usize,
+    /// In characters, from 1.
+    column: usize,
+}
+
+struct Tokens<'a> {
+    source: &'a str,
+    at: usize,
+}
+
+impl<'a> Tokens<'a> {
+    fn new(source: &'a str) -> Self {
+        Self { source, at: 0 }
+    }
+
+    fn length(rest: &str) -> usize {
+        let bytes = rest.as_bytes();
+        match bytes.first() {
+            Some(&quote @ (b'\'' | b'"')) => quoted(bytes, quote),
+            Some(b'/') if bytes.get(1) == Some(&b'/') => rest.find('\n').unwrap_or(rest.len()),
+            Some(b'&' | b'|') if bytes.get(1) == bytes.first() => 2,
+            Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => rest
+                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                .unwrap_or(rest.len()),
+            _ => rest.chars().next().map_or(0, char::len_utf8),
+        }
+    }
+}
+
+/// The length of a text in quotes, also of one in three quotes.
+fn quoted(bytes: &[u8], quote: u8) -> usize {
+    let end = if bytes.starts_with(&[quote; 3]) {
+        &[quote; 3][..]
+    } else {
+        &[quote; 1][..]
+    };
+    let mut at = end.len();
+    while let Some(rest) = bytes.get(at..).filter(|rest| !rest.is_empty()) {
+        if rest.starts_with(end) {
+            return at + end.len();
+        }
+        at += if rest.starts_with(b"\\") { 2 } else { 1 };
+    }
+    bytes.len()
+}
+
+impl<'a> Iterator for Tokens<'a> {
+    type Item = Token<'a>;
+
+    fn next(&mut self) -> Option<Token<'a>> {
+        loop {
+            let rest = &self.source[self.at..];
+            let space = rest.len() - rest.trim_start().len();
+            self.at += space;
+            let rest = &self.source[self.at..];
+            if rest.is_empty() {
+                return None;
+            }
+            let length = Self::length(rest);
+            let start = self.at;
+            self.at += length;
+            let text = &self.source[start..self.at];
+            if !text.starts_with("//") {
+                let column = self.source[..start].chars().count() + 1;
+                return Some(Token {
+                    text,
+                    start,
+                    column,
+                });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clauses_are_the_parts_between_the_outermost_ands() {
+        assert_eq!(
+            clauses("a == 'x && y' && (b && c) && d"),
+            ["a == 'x && y'", "(b && c)", "d"]
+        );
+        assert_eq!(clauses("a && b || c"), ["a && b || c"]);
+        assert_eq!(clauses("a ? b : c && d"), ["a ? b : c && d"]);
+        assert_eq!(clauses("a.exists(x, x && y)"), ["a.exists(x, x && y)"]);
+    }
+
+    #[test]
+    fn a_syntax_error_names_its_column() {
+        let mistake = parse("object.a == ").unwrap_err();
+        assert!(mistake.column >= 12, "{mistake}");
+        assert!(parse(&"(".repeat(100)).is_err());
+        assert!(parse(" ").is_err());
+    }
+
+    #[test]
+    fn a_word_is_found_outside_of_texts() {
+        assert_eq!(column_of("'phase x' == object.phase", "phase"), 21);
+        assert_eq!(column_of("a // phase\n + phase", "phase"), 15);
+    }
+}

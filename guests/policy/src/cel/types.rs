@@ -1,0 +1,44 @@
+//! What is known of a value before it exists.
+
+use std::fmt;
+
+/// A type, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// Anything.
+    Any,
+    Bool,
+    /// A number, with or without a fraction.
+    Number,
+    Text,
+    Time,
+    Duration,
+    List,
+    Map,
+    Null,
+}
+
+impl Type {
+    /// Whether two values of these types can be equal or compared.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self == other
+            || matches!(self, Self::Any | Self::Null)
+            || matches!(other, Self::Any | Self::Null)
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Any => "a value",
+            Self::Bool => "a boolean",
+            Self::Number => "a number",
+            Self::Text => "a text",
+            Self::Time => "a time",
+            Self::Duration => "a duration",
+            Self::List => "a list",
+            Self::Map => "a map",
+            Self::Null => "null",
+        })
+    }
+}

@@ -1,0 +1,209 @@
+//! The operator's configuration: the rules.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use davit_guest::{LabelSelector, dynamic};
+use serde::Deserialize;
+
+/// The rules, and what they count.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Config {
+    /// In their order: the first rule that acts on an object is the one that does.
+    pub rules: Vec<RuleConfig>,
+    /// Numbers of objects, as `counts.NAME` in the expression `hold` of a rule.
+    pub counts: BTreeMap<String, CountConfig>,
+    /// How often an object is looked at again that a rule has acted on, that a rule holds, or
+    /// whose rule reads the time in a way that is no comparison with `now`.
+    #[serde(with = "davit_guest::duration")]
+    pub every: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            rules: Vec::new(),
+            counts: BTreeMap::new(),
+            every: Duration::from_secs(60),
+        }
+    }
+}
+
+/// One rule: which objects, when, and what is done with them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RuleConfig {
+    /// A short word: the reason of the plans, in metrics and logs.
+    pub name: String,
+    /// Which objects.
+    #[serde(rename = "match")]
+    pub matches: MatchConfig,
+    /// Expressions by name: `variables.NAME` stands for one.
+    pub variables: BTreeMap<String, String>,
+    /// Other objects that the rule reads, by name.
+    pub related: BTreeMap<String, RelatedConfig>,
+    /// A boolean expression: whether the rule acts on an object.
+    pub when: String,
+    /// A boolean expression: the objects that it spares after all.
+    pub unless: String,
+    /// How many of those objects it spares.
+    pub keep: Option<KeepConfig>,
+    /// A boolean expression over `counts` and `now`: while it is true, the rule waits.
+    pub hold: String,
+    /// What is done.
+    #[serde(rename = "do")]
+    pub actions: ActionsConfig,
+    /// What has to agree before the rule acts: the cache, or the API server.
+    pub proof: Proof,
+    /// A sentence for an operator, with `${expression}` in it; by default what `when` says.
+    pub message: String,
+}
+
+/// What has to agree before a rule acts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Proof {
+    /// The cache. The object's version is a precondition of its deletion.
+    #[default]
+    Cache,
+    /// The object, and what is related to it, read from the API server.
+    Live,
+}
+
+/// Which objects a rule is about.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct MatchConfig {
+    /// `pods`, `jobs.batch`, `widgets.v1.example.com`.
+    pub resource: String,
+    /// Their namespaces; empty for all.
+    pub namespaces: Vec<String>,
+    /// The labels of their namespaces.
+    pub namespace_selector: Option<LabelSelector>,
+    /// As kubectl's `--selector`.
+    pub label_selector: String,
+    /// As kubectl's `--field-selector`.
+    pub field_selector: String,
+}
+
+/// Other objects that a rule reads.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct RelatedConfig {
+    /// Their resource.
+    pub resource: String,
+    /// The path of a field of theirs; without it, the owner that controls the object.
+    pub by: String,
+    /// What that field has to be: a field of the object. They are in the object's namespace, if
+    /// both have one.
+    pub is: String,
+}
+
+/// How many of the objects that a rule selects it spares.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct KeepConfig {
+    /// Spares this many of the newest.
+    pub newest: Option<u32>,
+    /// Spares this many of the oldest.
+    pub oldest: Option<u32>,
+    /// Does nothing until there are more than this many; then as many as above are spared.
+    pub above: Option<u32>,
+    /// `namespace`, `owner`, `node`, or the path of a field: as many of each.
+    pub per: String,
+    /// The time by which they are ordered; the creation by default.
+    pub by: String,
+}
+
+/// What is done with an object. Changes come first, then the event, then its end.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct ActionsConfig {
+    /// Deletes it.
+    pub delete: Option<DeleteConfig>,
+    /// Evicts it, so that disruption budgets hold.
+    pub evict: Option<EvictConfig>,
+    /// Sets labels; null removes one.
+    pub label: BTreeMap<String, Option<String>>,
+    /// Sets annotations; null removes one.
+    pub annotate: BTreeMap<String, Option<String>>,
+    /// Taints a node.
+    pub taint: Option<TaintConfig>,
+    /// A JSON merge patch (RFC 7396).
+    pub merge_patch: dynamic::Value,
+    /// A JSON patch (RFC 6902).
+    pub json_patch: Vec<PatchConfig>,
+    /// Records an event.
+    pub event: Option<EventConfig>,
+}
+
+/// How an object is deleted.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct DeleteConfig {
+    /// Seconds; the object's own by default.
+    pub grace_period_seconds: Option<i64>,
+    /// `Background`, `Foreground` or `Orphan`; the kind's own by default.
+    pub propagation_policy: String,
+}
+
+/// How a pod is evicted.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EvictConfig {
+    /// Seconds; the pod's own by default.
+    pub grace_period_seconds: Option<i64>,
+    /// Deletes the pod if its budget has refused for so long; never by default.
+    #[serde(with = "davit_guest::duration")]
+    pub then_delete_after: Duration,
+}
+
+/// A taint of a node.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct TaintConfig {
+    /// Its key.
+    pub key: String,
+    /// Its value.
+    pub value: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    pub effect: String,
+}
+
+/// One operation of a JSON patch.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct PatchConfig {
+    /// `add`, `replace`, `remove` or `test`.
+    pub op: String,
+    /// A JSON pointer.
+    pub path: String,
+    /// The value, with `${expression}` in its texts.
+    pub value: dynamic::Value,
+}
+
+/// An event.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct EventConfig {
+    /// `Normal`, by default, or `Warning`.
+    #[serde(rename = "type")]
+    pub event_type: String,
+    /// A word such as `CleanedUp`.
+    pub reason: String,
+    /// A sentence, with `${expression}` in it.
+    pub message: String,
+}
+
+/// A number of objects.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct CountConfig {
+    /// Their resource.
+    pub resource: String,
+    /// As kubectl's `--selector`.
+    pub label_selector: String,
+    /// A boolean expression; all of them by default.
+    pub when: String,
+}

@@ -1,0 +1,174 @@
+//! How many of the objects that a rule selects it spares.
+
+use std::collections::BTreeMap;
+
+use davit_guest::{ConfigError, Object, dynamic};
+
+use crate::cel::path::Path;
+use crate::cel::{Expression, Scope, Type};
+use crate::config::KeepConfig;
+use crate::related::controller_of;
+use crate::rule::{OBJECT, error, text_at};
+
+/// How many are spared, of what, and which.
+#[derive(Clone, Debug)]
+pub(crate) struct Keep {
+    /// How many.
+    pub(crate) count: usize,
+    /// Nothing happens until there are more than this many.
+    pub(crate) above: usize,
+    is_newest: bool,
+    pub(crate) per: Per,
+    /// The time by which they are ordered; none for their creation.
+    pub(crate) by: Option<Expression>,
+}
+
+/// What objects have in common that are counted together.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Per {
+    /// Nothing: all are counted together.
+    Cluster,
+    /// The owner that controls them.
+    Owner,
+    /// The value of a field.
+    Field(Path),
+}
+
+impl Keep {
+    pub(crate) fn compile(
+        path: &str,
+        config: &KeepConfig,
+        scope: &Scope<'_>,
+    ) -> Result<Self, ConfigError> {
+        let (count, is_newest) = match (config.newest, config.oldest) {
+            (Some(count), None) => (count, true),
+            (None, Some(count)) => (count, false),
+            _ => return Err(error(path, "write either newest or oldest")),
+        };
+        let above = config.above.unwrap_or(count);
+        if above < count {
+            let message = format!("it must not be less than the {count} that are kept");
+            return Err(error(format!("{path}.above"), message));
+        }
+        let metadata = Path::default().key("metadata");
+        let per = match config.per.as_str() {
+            "" => Per::Cluster,
+            "owner" => Per::Owner,
+            "namespace" => Per::Field(metadata.key("namespace")),
+            "node" => Per::Field(Path::default().key("spec").key("nodeName")),
+            field => Per::Field(field_of(&format!("{path}.per"), field, scope)?),
+        };
+        let by = match config.by.as_str() {
+            "" => None,
+            source => Some(time(&format!("{path}.by"), source, scope)?),
+        };
+        Ok(Self {
+            count: usize::try_from(count).unwrap_or(usize::MAX),
+            above: usize::try_from(above).unwrap_or(usize::MAX),
+            is_newest,
+            per,
+            by,
+        })
+    }
+
+    /// The fields of the object that it reads, beside those of its expression.
+    pub(crate) fn fields(&self) -> Vec<String> {
+        let mut fields = vec!["metadata.creationTimestamp".to_owned()];
+        match &self.per {
+            Per::Cluster => {}
+            Per::Owner => fields.extend(
+                ["controller", "uid"].map(|it| format!("metadata.ownerReferences[*].{it}")),
+            ),
+            Per::Field(path) => fields.push(path.declared()),
+        }
+        fields
+    }
+
+    /// The path of the index over the groups; none if all are one group.
+    pub(crate) fn index_path(&self) -> Option<String> {
+        match &self.per {
+            Per::Cluster => None,
+            Per::Owner => Some("metadata.ownerReferences[*].uid".to_owned()),
+            Per::Field(path) => Some(path.declared()),
+        }
+    }
+
+    /// The group of an object; none if it is in none, so that the rule spares it.
+    pub(crate) fn group_of(&self, object: &dynamic::Value) -> Option<String> {
+        match &self.per {
+            Per::Cluster => Some(String::new()),
+            Per::Owner => {
+                let uid = controller_of(object)?.get("uid")?;
+                uid.as_text().map(str::to_owned)
+            }
+            Per::Field(path) => text_at(object, path),
+        }
+    }
+
+    /// The time of an object that has none: it is kept before others.
+    pub(crate) fn without_time(&self) -> i64 {
+        if self.is_newest { i64::MAX } else { i64::MIN }
+    }
+
+    /// Of a group's objects with their times, those that the rule does not spare: what it
+    /// spares least comes first. Name and namespace break ties.
+    pub(crate) fn excess(&self, mut objects: Vec<Ordered>) -> Vec<Object<dynamic::Value>> {
+        if objects.len() <= self.above {
+            return Vec::new();
+        }
+        objects.sort_by(|one, other| {
+            let by_time = one.at.cmp(&other.at);
+            let by_time = if self.is_newest {
+                by_time
+            } else {
+                by_time.reverse()
+            };
+            let name = |it: &Ordered| {
+                let reference = &it.object.reference;
+                (reference.namespace.clone(), reference.name.clone())
+            };
+            by_time.then_with(|| name(one).cmp(&name(other)))
+        });
+        let excess = objects.len() - self.count;
+        objects
+            .into_iter()
+            .take(excess)
+            .map(|it| it.object)
+            .collect()
+    }
+}
+
+/// An object, and the time by which it is ordered.
+pub(crate) struct Ordered {
+    pub(crate) at: i64,
+    pub(crate) object: Object<dynamic::Value>,
+}
+
+fn time(path: &str, source: &str, scope: &Scope<'_>) -> Result<Expression, ConfigError> {
+    let expression =
+        Expression::compile(source, scope).map_err(|mistake| error(path, mistake.to_string()))?;
+    if !expression.result.meets(Type::Time) {
+        let result = expression.result;
+        return Err(error(path, format!("it is {result}, not a time")));
+    }
+    Ok(expression)
+}
+
+/// A field by its path: `metadata.labels["app"]`.
+fn field_of(path: &str, source: &str, scope: &Scope<'_>) -> Result<Path, ConfigError> {
+    let variables = BTreeMap::new();
+    let bindings = scope.bindings.get(OBJECT).cloned();
+    let scope = Scope {
+        bindings: BTreeMap::from([(OBJECT, bindings.unwrap_or_default())]),
+        variables: &variables,
+    };
+    let expression = Expression::compile(&format!("object.{source}"), &scope)
+        .map_err(|mistake| error(path, mistake.message))?;
+    match (expression.slots(), expression.is_a_field()) {
+        ([slot], true) => Ok(slot.path.clone()),
+        _ => Err(error(
+            path,
+            "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
+        )),
+    }
+}

@@ -1,0 +1,131 @@
+//! Rules in CEL as a Davit guest: its policy is its configuration.
+//!
+//! A rule says which objects it is about (`match`), when it acts (`when`), what it spares
+//! (`unless`, `keep`), when it waits (`hold`) and what it does (`do`). The watches, the fields, the
+//! indexes and the permissions follow from the rules. `docs/policies.md` explains them to operators.
+//!
+//! An object is judged when a field that a rule reads has changed, or something related to it,
+//! and at the moment at which a comparison with `now` changes: never in between. What fails does
+//! not act.
+
+mod action;
+mod call;
+mod cel;
+mod config;
+mod evaluate;
+mod keep;
+mod live;
+mod pointer;
+mod related;
+mod report;
+mod resource;
+mod rule;
+mod schema;
+mod simple;
+mod sources;
+mod template;
+
+use std::fmt;
+use std::time::Duration;
+
+use davit_guest::{ConfigError, Context, Controller, Decision, Manifest, WorkItem};
+
+pub use config::{
+    ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
+    MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig,
+};
+pub use evaluate::Outcome;
+
+use call::Call;
+use rule::{Count, Rule};
+use sources::{EVICTIONS, GROUPS, PASSES, Source, Sources};
+
+/// The rules, compiled.
+pub struct Policy {
+    rules: Vec<Rule>,
+    counts: Vec<Count>,
+    sources: Sources,
+    functions: kube_cel::cel::Context<'static>,
+    every: Duration,
+}
+
+impl fmt::Debug for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Policy")
+            .field("rules", &self.rules)
+            .field("counts", &self.counts)
+            .field("every", &self.every)
+            .finish_non_exhaustive()
+    }
+}
+
+davit_guest::export!(Policy);
+
+impl Policy {
+    fn rules_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a Rule> {
+        source
+            .rules
+            .iter()
+            .filter_map(|index| self.rules.get(*index))
+    }
+
+    fn decide(&self, call: &Call<'_>, item: &WorkItem) -> Decision {
+        let queue = item.queue.as_str();
+        match queue {
+            GROUPS => call.group(&item.key),
+            EVICTIONS => call.eviction(&item.key, call.cx.since(item.created_at)),
+            PASSES => match self.source(&item.key) {
+                Some(source) => call.pass(source, &item.cursor),
+                None => Decision::done(),
+            },
+            _ => match (self.source(queue), self.related(queue)) {
+                (Some(source), _) => call.object(source, &item.key),
+                (None, Some(watch)) => call.related_changed(watch, &item.key),
+                (None, None) => Decision::done(),
+            },
+        }
+    }
+
+    fn source(&self, name: &str) -> Option<&Source> {
+        self.sources.matched.iter().find(|it| it.name == name)
+    }
+
+    fn related(&self, name: &str) -> Option<&sources::RelatedWatch> {
+        self.sources.related.iter().find(|it| it.name == name)
+    }
+}
+
+impl Controller for Policy {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        let (rules, counts) = rule::compile(&config)?;
+        Ok(Self {
+            sources: Sources::of(&rules),
+            functions: cel::functions::context(),
+            every: config.every,
+            rules,
+            counts,
+        })
+    }
+
+    fn manifest(&self) -> Manifest {
+        sources::manifest(&self.rules, &self.counts, &self.sources, self.every)
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        let mut decisions = self.reconcile_batch(cx, std::slice::from_ref(item));
+        decisions.pop().unwrap_or_else(Decision::done)
+    }
+
+    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+        let call = Call::new(self, cx);
+        let mut decisions: Vec<Decision> =
+            items.iter().map(|item| self.decide(&call, item)).collect();
+        let report = call.report.into_inner().commands(cx);
+        if let Some(first) = decisions.first_mut() {
+            first.commands.extend(report);
+        }
+        decisions
+    }
+}

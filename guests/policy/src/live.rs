@@ -1,0 +1,127 @@
+//! Proof by the API server: the object, and what is related to it, read again before a rule acts.
+
+use davit_guest::dynamic::Value;
+use davit_guest::{Failure, ListRequest, Object, ObjectRef};
+
+use crate::call::Call;
+use crate::evaluate::{Evaluator, Outcome};
+use crate::related::{Link, Related};
+use crate::rule::Rule;
+
+/// An object that a rule selects, as the API server has it.
+pub(crate) struct Proven<'r> {
+    object: Object<Value>,
+    related: Vec<(&'r str, Option<Value>)>,
+}
+
+impl Proven<'_> {
+    /// Evaluates with what was read.
+    pub(crate) fn with<R>(
+        &self,
+        call: &Call<'_>,
+        then: impl FnOnce(&Evaluator<'_>, &Object<Value>) -> R,
+    ) -> R {
+        then(&self.evaluator(call), &self.object)
+    }
+
+    fn evaluator<'a>(&'a self, call: &'a Call<'_>) -> Evaluator<'a> {
+        let functions = &call.policy.functions;
+        let mut evaluator = Evaluator::new(functions, call.cx.now(), &self.object.view);
+        for (name, value) in &self.related {
+            evaluator.objects.insert(name, value.as_ref());
+        }
+        evaluator
+    }
+}
+
+/// Reads an object and what is related to it. None if the rule does not select it any more; an
+/// error if something cannot be read.
+pub(crate) fn prove<'r>(
+    call: &Call<'_>,
+    rule: &'r Rule,
+    object: &Object<Value>,
+) -> Result<Option<Proven<'r>>, String> {
+    let fields: Vec<String> = rule.fields().into_iter().collect();
+    let Some(object) = get(call, &object.reference, &fields)? else {
+        return Ok(None);
+    };
+    let mut related = Vec::new();
+    for it in &rule.related {
+        related.push((it.name.as_str(), read(call, rule, it, &object)?));
+    }
+    let proven = Proven { object, related };
+    let evaluator = proven.evaluator(call);
+    let evaluation = evaluator.own_clauses(rule);
+    let evaluation = evaluation.unwrap_or_else(|| evaluator.rule(rule));
+    let is_selected = evaluation.outcome == Outcome::Selected;
+    Ok(is_selected.then_some(proven))
+}
+
+fn get(
+    call: &Call<'_>,
+    target: &ObjectRef,
+    fields: &[String],
+) -> Result<Option<Object<Value>>, String> {
+    let mut results = call
+        .cx
+        .live_get_fields(std::slice::from_ref(target), fields);
+    match results.pop() {
+        Some(Ok(object)) => Ok(Some(object)),
+        Some(Err(failure)) if is_gone(&failure) => Ok(None),
+        Some(Err(failure)) => Err(unreadable(&failure)),
+        None => Err("the host answered no read".to_owned()),
+    }
+}
+
+fn is_gone(failure: &Failure) -> bool {
+    matches!(failure.class.as_str(), "not-found" | "uid-mismatch")
+}
+
+fn unreadable(failure: &Failure) -> String {
+    format!("{}: {}", failure.class, failure.message)
+}
+
+fn read(
+    call: &Call<'_>,
+    rule: &Rule,
+    related: &Related,
+    object: &Object<Value>,
+) -> Result<Option<Value>, String> {
+    let fields = fields_of(rule, related);
+    match &related.link {
+        Link::Name(_) | Link::Owner => match related.target(call.cx, &object.view) {
+            None => Ok(None),
+            Some(target) => Ok(get(call, &target, &fields)?.map(|it| it.view)),
+        },
+        Link::Field { by, .. } => {
+            let Some(value) = related.value_of(call.cx, &object.view) else {
+                return Ok(Some(Value::List(Vec::new())));
+            };
+            let request = ListRequest {
+                resource: related.resource.clone(),
+                namespace: object.reference.namespace.clone(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields: fields.into_iter().chain([by.clone()]).collect(),
+            };
+            let objects = call.cx.live_list_fields::<Value>(&request);
+            let objects = objects.map_err(|failure| unreadable(&failure))?;
+            let linked = objects.into_iter().map(|it| it.view).filter(|it| {
+                let mut found = Vec::new();
+                crate::related::values_at(it, by, &mut found);
+                found.contains(&value)
+            });
+            Ok(Some(Value::List(linked.collect())))
+        }
+    }
+}
+
+fn fields_of(rule: &Rule, related: &Related) -> Vec<String> {
+    rule.expressions()
+        .filter_map(|expression| expression.fields.get(&related.name))
+        .flatten()
+        .map(|field| field.trim_start_matches("[*]").trim_start_matches('.'))
+        .filter(|field| !field.is_empty())
+        .map(str::to_owned)
+        .collect()
+}

@@ -1,0 +1,224 @@
+//! Objects that a rule reads beside the object that it is about.
+
+use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, dynamic};
+
+use crate::cel::expand::Variables;
+use crate::cel::path::Path;
+use crate::cel::{Expression, Scope};
+use crate::config::RelatedConfig;
+use crate::resource;
+use crate::rule::{OBJECT, error, text_at};
+use crate::schema::{self, Schema};
+
+/// Objects that are related to the object of a rule.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Related {
+    /// Their name in expressions.
+    pub(crate) name: String,
+    pub(crate) resource: ApiResource,
+    pub(crate) link: Link,
+}
+
+/// How an object leads to them.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Link {
+    /// The object of a cluster-scoped resource whose name this field of the object is.
+    Name(Path),
+    /// The owner that controls the object, if it is of the resource.
+    Owner,
+    /// The objects of which a field has the value that a field of the object has.
+    Field {
+        /// The path of their field, as a watch declares it.
+        by: String,
+        /// The object's field.
+        is: Path,
+    },
+}
+
+impl Related {
+    /// What every rule may read: the node of a pod, and the namespace of an object.
+    pub(crate) fn built_in(resource: &ApiResource) -> Vec<Self> {
+        let mut related = Vec::new();
+        let named = |name: &str, plural: &str, path: Path| Self {
+            name: name.to_owned(),
+            resource: ApiResource::new("", "v1", plural),
+            link: Link::Name(path),
+        };
+        if resource.group.is_empty() && resource.plural == "pods" {
+            let node = Path::default().key("spec").key("nodeName");
+            related.push(named("node", "nodes", node));
+        }
+        if schema::is_namespaced(resource) != Some(false) {
+            let namespace = Path::default().key("metadata").key("namespace");
+            related.push(named("namespaceObject", "namespaces", namespace));
+        }
+        related
+    }
+
+    pub(crate) fn compile(
+        path: &str,
+        name: &str,
+        config: &RelatedConfig,
+        of: &ApiResource,
+    ) -> Result<Self, ConfigError> {
+        if matches!(name, "object" | "now" | "variables" | "counts") {
+            return Err(error(path, format!("\"{name}\" has a meaning already")));
+        }
+        let resource = resource::parse(&config.resource)
+            .map_err(|message| error(format!("{path}.resource"), message))?;
+        let link = match (config.by.as_str(), config.is.as_str()) {
+            ("", "") => Link::Owner,
+            ("", _) => return Err(error(format!("{path}.by"), "name a field of theirs")),
+            (_, "") => return Err(error(format!("{path}.is"), "name a field of the object")),
+            (by, is) => Link::Field {
+                by: by.to_owned(),
+                is: own_field(&format!("{path}.is"), is, of)?,
+            },
+        };
+        if let Link::Field { by, .. } = &link
+            && let Some(kind) =
+                davit_kinds::kind_at(&resource.group, &resource.version, &resource.plural)
+        {
+            kind.check(by)
+                .map_err(|unknown| error(format!("{path}.by"), unknown.to_string()))?;
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            resource,
+            link,
+        })
+    }
+
+    /// What is known of them.
+    pub(crate) fn schema(&self) -> Schema {
+        let schema = Schema::of(&self.resource);
+        match self.link {
+            Link::Field { .. } => Schema::List(Box::new(schema)),
+            Link::Name(_) | Link::Owner => schema,
+        }
+    }
+
+    /// Whether there may be several.
+    pub(crate) fn is_list(&self) -> bool {
+        matches!(self.link, Link::Field { .. })
+    }
+
+    /// The field of the object that leads to them, as a watch declares it.
+    pub(crate) fn own_path(&self) -> String {
+        match &self.link {
+            Link::Name(path) | Link::Field { is: path, .. } => path.declared(),
+            Link::Owner => "metadata.ownerReferences".to_owned(),
+        }
+    }
+
+    /// The path of the object that finds it when they change.
+    pub(crate) fn index_path(&self) -> String {
+        match &self.link {
+            Link::Name(path) | Link::Field { is: path, .. } => path.declared(),
+            Link::Owner => "metadata.ownerReferences[*].uid".to_owned(),
+        }
+    }
+
+    /// The value that leads to them: a name, a uid, the value of a field; none if the object
+    /// has none.
+    pub(crate) fn value_of(&self, cx: &Context<'_>, object: &dynamic::Value) -> Option<String> {
+        match &self.link {
+            Link::Name(path) | Link::Field { is: path, .. } => {
+                text_at(object, path).filter(|value| !value.is_empty())
+            }
+            Link::Owner => {
+                let owner = controller_of(object)?;
+                let field = |name| owner.get(name).and_then(dynamic::Value::as_text);
+                let found = cx.lookup(field("apiVersion")?, field("kind")?)?;
+                let is_of_resource = found.resource.group == self.resource.group
+                    && found.resource.plural == self.resource.plural;
+                is_of_resource
+                    .then(|| field("uid").map(str::to_owned))
+                    .flatten()
+            }
+        }
+    }
+
+    /// What a live read asks for; none for a list, or if the object leads nowhere.
+    pub(crate) fn target(&self, cx: &Context<'_>, object: &dynamic::Value) -> Option<ObjectRef> {
+        let api_version = match self.resource.group.as_str() {
+            "" => self.resource.version.clone(),
+            group => format!("{group}/{}", self.resource.version),
+        };
+        match &self.link {
+            Link::Field { .. } => None,
+            Link::Name(_) => {
+                let name = self.value_of(cx, object)?;
+                let kind = davit_kinds::kind_at("", "v1", &self.resource.plural)?.kind;
+                Some(ObjectRef::named(&api_version, kind, "", &name))
+            }
+            Link::Owner => {
+                let uid = self.value_of(cx, object)?;
+                let owner = controller_of(object)?;
+                let field = |name| owner.get(name).and_then(dynamic::Value::as_text);
+                let found = cx.lookup(field("apiVersion")?, field("kind")?)?;
+                let namespace = object.at(["metadata", "namespace"]);
+                let namespace = match namespace.and_then(dynamic::Value::as_text) {
+                    Some(namespace) if found.namespaced => namespace,
+                    _ => "",
+                };
+                let target = ObjectRef::named(
+                    field("apiVersion")?,
+                    field("kind")?,
+                    namespace,
+                    field("name")?,
+                );
+                Some(ObjectRef { uid, ..target })
+            }
+        }
+    }
+}
+
+/// The owner reference of the controller of an object.
+pub(crate) fn controller_of(object: &dynamic::Value) -> Option<&dynamic::Value> {
+    object
+        .at(["metadata", "ownerReferences"])?
+        .elements()
+        .find(|owner| owner.get("controller") == Some(&dynamic::Value::Bool(true)))
+}
+
+/// A field of the object: `object.metadata.name`.
+pub(crate) fn own_field(path: &str, source: &str, of: &ApiResource) -> Result<Path, ConfigError> {
+    let variables = Variables::new();
+    let scope = Scope {
+        bindings: [(OBJECT, Schema::of(of))].into(),
+        variables: &variables,
+    };
+    let expression =
+        Expression::compile(source, &scope).map_err(|mistake| error(path, mistake.to_string()))?;
+    match (expression.slots(), expression.is_a_field()) {
+        ([slot], true) => Ok(slot.path.clone()),
+        _ => Err(error(path, "name one field, such as object.metadata.name")),
+    }
+}
+
+/// The texts at a path that a watch declares, also through lists: `spec.volumes[*].name`.
+pub(crate) fn values_at(value: &dynamic::Value, path: &str, found: &mut Vec<String>) {
+    if path.is_empty() {
+        if let dynamic::Value::Text(text) = value {
+            found.push(text.clone());
+        }
+        return;
+    }
+    if let Some(rest) = path.strip_prefix("[*]") {
+        for element in value.elements() {
+            values_at(element, rest, found);
+        }
+        return;
+    }
+    let path = path.strip_prefix('.').unwrap_or(path);
+    let (key, rest) = if let Some(quoted) = path.strip_prefix("[\"") {
+        quoted.split_once("\"]").unwrap_or((quoted, ""))
+    } else {
+        let end = path.find(['.', '[']).unwrap_or(path.len());
+        path.split_at(end)
+    };
+    if let Some(below) = value.get(key) {
+        values_at(below, rest, found);
+    }
+}

@@ -1,0 +1,69 @@
+//! What failed: counted by rule, logged, and shown in the Controller's status with an example.
+
+use std::collections::BTreeMap;
+
+use davit_guest::{Command, Context, Level, Measure, ObjectRef};
+use serde::{Deserialize, Serialize};
+
+use crate::sources::FAILURES;
+
+/// What failed in one call.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    failures: BTreeMap<String, Failures>,
+    /// Commands that belong to no item of their own.
+    pub(crate) commands: Vec<Command>,
+}
+
+/// What failed of a rule.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Failures {
+    /// Since the host's start.
+    count: u64,
+    example: String,
+}
+
+impl Report {
+    /// An expression failed for an object.
+    pub(crate) fn failed(
+        &mut self,
+        rule: &str,
+        object: &ObjectRef,
+        expression: &str,
+        message: &str,
+    ) {
+        self.note(rule, format!("{object}: {expression} fails: {message}"));
+    }
+
+    /// An expression failed that is about no object.
+    pub(crate) fn failed_alone(&mut self, rule: &str, expression: &str, message: &str) {
+        self.note(rule, format!("{expression} fails: {message}"));
+    }
+
+    fn note(&mut self, rule: &str, example: String) {
+        let failures = self.failures.entry(rule.to_owned()).or_default();
+        failures.count += 1;
+        failures.example = example;
+    }
+
+    /// What the host is asked to count and to show.
+    pub(crate) fn commands(self, cx: &Context<'_>) -> Vec<Command> {
+        let mut commands = self.commands;
+        for (rule, failures) in self.failures {
+            #[allow(clippy::cast_precision_loss, reason = "the number of one call's items")]
+            let number = failures.count as f64;
+            commands.push(Command::Measure(Measure::add(FAILURES, &[&rule], number)));
+            let fields = [("rule", rule.as_str()), ("example", &failures.example)];
+            cx.log(Level::Warn, "a rule could not be evaluated", &fields);
+            let key = format!("status/{rule}");
+            let before: Failures = cx.note(&key).unwrap_or_default();
+            let all = Failures {
+                count: before.count.saturating_add(failures.count),
+                ..failures
+            };
+            commands.push(Command::set_note(&key, Some(&all)));
+        }
+        commands
+    }
+}

@@ -1,0 +1,362 @@
+//! Rules, compiled from the configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use davit_guest::{ApiResource, ConfigError, LabelSelector, dynamic};
+
+use crate::action::Actions;
+use crate::cel::expand::Variables;
+use crate::cel::{Expression, Mistake, Scope, Type, text};
+use crate::config::{Config, CountConfig, Proof, RuleConfig};
+use crate::keep::Keep;
+use crate::related::Related;
+use crate::resource;
+use crate::schema::Schema;
+use crate::simple::Simple;
+use crate::template::Template;
+
+/// How many rules a configuration may have.
+const MAX_RULES: usize = 100;
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(crate) struct Rule {
+    pub(crate) name: String,
+    pub(crate) resource: ApiResource,
+    pub(crate) matches: Match,
+    pub(crate) clauses: Vec<Clause>,
+    pub(crate) unless: Option<Expression>,
+    pub(crate) keep: Option<Keep>,
+    pub(crate) hold: Option<Expression>,
+    pub(crate) actions: Actions,
+    pub(crate) related: Vec<Related>,
+    pub(crate) proof: Proof,
+    pub(crate) message: Template,
+}
+
+/// Which objects a rule is about.
+#[derive(Clone, Debug)]
+pub(crate) struct Match {
+    pub(crate) namespaces: BTreeSet<String>,
+    pub(crate) namespace_selector: Option<LabelSelector>,
+    pub(crate) label_selector: String,
+    pub(crate) field_selector: String,
+}
+
+/// A part of `when`: all of them have to be true.
+#[derive(Clone, Debug)]
+pub(crate) struct Clause {
+    pub(crate) text: String,
+    pub(crate) expression: Expression,
+    pub(crate) simple: Option<Simple>,
+}
+
+/// A number of objects.
+#[derive(Clone, Debug)]
+pub(crate) struct Count {
+    pub(crate) name: String,
+    pub(crate) resource: ApiResource,
+    pub(crate) label_selector: String,
+    pub(crate) when: Option<Expression>,
+}
+
+/// The name of the object that a rule is about.
+pub(crate) const OBJECT: &str = "object";
+/// The name of the numbers of objects.
+pub(crate) const COUNTS: &str = "counts";
+
+/// What makes a configuration unusable, with the path of the wrong value.
+pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
+    ConfigError {
+        field: field.into(),
+        message: message.into(),
+    }
+}
+
+fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {
+    result.map_err(|mistake| error(field, mistake.to_string()))
+}
+
+/// The rules and the counts of a configuration.
+pub(crate) fn compile(config: &Config) -> Result<(Vec<Rule>, Vec<Count>), ConfigError> {
+    if config.rules.is_empty() {
+        return Err(error("rules", "write at least one rule"));
+    }
+    if config.rules.len() > MAX_RULES {
+        return Err(error("rules", format!("write {MAX_RULES} rules at most")));
+    }
+    if config.every < Duration::from_secs(1) {
+        return Err(error("every", "it must be at least 1s"));
+    }
+    let mut names = BTreeSet::new();
+    let mut rules = Vec::new();
+    for (index, rule) in config.rules.iter().enumerate() {
+        let path = format!("rules[{index}]");
+        if !is_name(&rule.name) {
+            let message =
+                "write a short word for metrics and logs: small letters, digits and \"-\"";
+            return Err(error(format!("{path}.name"), message));
+        }
+        if !names.insert(&rule.name) {
+            let message = format!("another rule is called \"{}\" too", rule.name);
+            return Err(error(format!("{path}.name"), message));
+        }
+        rules.push(Compiler { path, rule, config }.rule()?);
+    }
+    let counts = config
+        .counts
+        .iter()
+        .map(|(name, it)| count(name, it))
+        .collect::<Result<_, _>>()?;
+    Ok((rules, counts))
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !name.is_empty() && name.len() <= 63 && name.chars().all(is_letter)
+}
+
+fn count(name: &str, config: &CountConfig) -> Result<Count, ConfigError> {
+    let path = format!("counts.{name}");
+    let resource = resource::parse(&config.resource)
+        .map_err(|message| error(format!("{path}.resource"), message))?;
+    let variables = Variables::new();
+    let scope = Scope {
+        bindings: BTreeMap::from([(OBJECT, Schema::of(&resource))]),
+        variables: &variables,
+    };
+    let when = match config.when.as_str() {
+        "" => None,
+        source => Some(boolean(&format!("{path}.when"), source, &scope)?),
+    };
+    Ok(Count {
+        name: name.to_owned(),
+        resource,
+        label_selector: config.label_selector.clone(),
+        when,
+    })
+}
+
+/// An expression that is true or false.
+fn boolean(field: &str, source: &str, scope: &Scope<'_>) -> Result<Expression, ConfigError> {
+    let expression = at(field, Expression::compile(source, scope))?;
+    if !expression.result.meets(Type::Bool) {
+        let result = expression.result;
+        return Err(error(field, format!("it is {result}, not a boolean")));
+    }
+    Ok(expression)
+}
+
+struct Compiler<'a> {
+    path: String,
+    rule: &'a RuleConfig,
+    config: &'a Config,
+}
+
+impl Compiler<'_> {
+    fn field(&self, name: &str) -> String {
+        format!("{}.{name}", self.path)
+    }
+
+    fn rule(&self) -> Result<Rule, ConfigError> {
+        let rule = self.rule;
+        let resource = resource::parse(&rule.matches.resource)
+            .map_err(|message| error(self.field("match.resource"), message))?;
+        let related = self.related(&resource)?;
+        let variables = self.variables()?;
+        let mut bindings = BTreeMap::from([(OBJECT, Schema::of(&resource))]);
+        for it in &related {
+            bindings.insert(it.name.as_str(), it.schema());
+        }
+        let scope = Scope {
+            bindings,
+            variables: &variables,
+        };
+        let clauses = self.clauses(&scope)?;
+        let unless = self.optional("unless", &rule.unless, &scope)?;
+        let counts = Schema::Any;
+        let hold_scope = Scope {
+            bindings: BTreeMap::from([(COUNTS, counts)]),
+            variables: &variables,
+        };
+        let hold = self.optional("hold", &rule.hold, &hold_scope)?;
+        self.check_counts(hold.as_ref())?;
+        let keep = match &rule.keep {
+            Some(keep) => Some(Keep::compile(&self.field("keep"), keep, &scope)?),
+            None => None,
+        };
+        let actions = Actions::compile(&self.field("do"), &rule.actions, &resource, &scope)?;
+        if keep.is_some() && actions.eviction_deadline().is_some() {
+            let message =
+                "thenDeleteAfter counts for each pod alone: it cannot be combined with keep";
+            return Err(error(self.field("do.evict.thenDeleteAfter"), message));
+        }
+        let message = at(
+            &self.field("message"),
+            Template::text(&rule.message, &scope),
+        )?;
+        let mut rule = Rule {
+            name: rule.name.clone(),
+            matches: self.matches(&resource)?,
+            resource,
+            clauses,
+            unless,
+            keep,
+            hold,
+            actions,
+            related: Vec::new(),
+            proof: rule.proof,
+            message,
+        };
+        // What no expression reads need not be watched.
+        let used: Vec<Related> = related
+            .iter()
+            .filter(|it| {
+                rule.expressions()
+                    .any(|expression| expression.reads(&it.name))
+            })
+            .cloned()
+            .collect();
+        rule.related = used;
+        Ok(rule)
+    }
+
+    fn matches(&self, resource: &ApiResource) -> Result<Match, ConfigError> {
+        let matches = &self.rule.matches;
+        let names_namespaces =
+            !matches.namespaces.is_empty() || matches.namespace_selector.is_some();
+        if names_namespaces && crate::schema::is_namespaced(resource) == Some(false) {
+            let message = format!("{} are in no namespace", resource.plural);
+            return Err(error(self.field("match"), message));
+        }
+        Ok(Match {
+            namespaces: matches.namespaces.iter().cloned().collect(),
+            namespace_selector: matches.namespace_selector.clone(),
+            label_selector: matches.label_selector.clone(),
+            field_selector: matches.field_selector.clone(),
+        })
+    }
+
+    fn related(&self, resource: &ApiResource) -> Result<Vec<Related>, ConfigError> {
+        let mut related = Related::built_in(resource);
+        for (name, config) in &self.rule.related {
+            let path = self.field(&format!("related.{name}"));
+            let it = Related::compile(&path, name, config, resource)?;
+            related.retain(|other| other.name != *name);
+            related.push(it);
+        }
+        Ok(related)
+    }
+
+    fn variables(&self) -> Result<Variables, ConfigError> {
+        let mut variables = Variables::new();
+        for (name, source) in &self.rule.variables {
+            let path = self.field(&format!("variables.{name}"));
+            variables.insert(name.clone(), at(&path, text::parse(source))?);
+        }
+        Ok(variables)
+    }
+
+    fn clauses(&self, scope: &Scope<'_>) -> Result<Vec<Clause>, ConfigError> {
+        let when = &self.rule.when;
+        let field = self.field("when");
+        if when.trim().is_empty() {
+            return Err(error(field, "say when the rule acts; true for always"));
+        }
+        // A mistake's column counts from the start of `when`, not of the clause.
+        boolean(&field, when, scope)?;
+        let mut clauses = Vec::new();
+        for text in text::clauses(when) {
+            let expression = boolean(&field, text, scope)?;
+            clauses.push(Clause {
+                text: text.to_owned(),
+                simple: Simple::of(&expression),
+                expression,
+            });
+        }
+        // Their order does not change the result: what costs least comes first, and what reads
+        // only the object comes before what reads other objects.
+        clauses.sort_by_key(|clause| {
+            let reads_others = clause.expression.bindings().any(|it| it != OBJECT);
+            (clause.simple.is_none(), reads_others)
+        });
+        Ok(clauses)
+    }
+
+    fn optional(
+        &self,
+        name: &str,
+        source: &str,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Expression>, ConfigError> {
+        if source.trim().is_empty() {
+            return Ok(None);
+        }
+        boolean(&self.field(name), source, scope).map(Some)
+    }
+
+    fn check_counts(&self, hold: Option<&Expression>) -> Result<(), ConfigError> {
+        for slot in hold.into_iter().flat_map(Expression::slots) {
+            let name = slot.path.keys().next().unwrap_or_default();
+            if !self.config.counts.contains_key(name) {
+                let known = self.config.counts.keys().map(String::as_str);
+                let hint = crate::schema::did_you_mean(name, known);
+                let message = format!("nothing counts \"{name}\"{hint}: add it under counts");
+                return Err(error(self.field("hold"), message));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Rule {
+    /// The expressions that read an object, and what is related to it.
+    pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
+        let clauses = self.clauses.iter().map(|clause| &clause.expression);
+        let keep = self.keep.as_ref().and_then(|keep| keep.by.as_ref());
+        clauses
+            .chain(&self.unless)
+            .chain(keep)
+            .chain(self.actions.expressions())
+            .chain(self.message.expressions())
+    }
+
+    /// Whether time can change its result in a way that no comparison with `now` announces.
+    pub(crate) fn is_periodic(&self) -> bool {
+        let decisive = self.clauses.iter().map(|clause| &clause.expression);
+        decisive.chain(&self.unless).any(|it| it.is_periodic)
+    }
+
+    /// The fields of the object that it reads.
+    pub(crate) fn fields(&self) -> BTreeSet<String> {
+        let mut fields: BTreeSet<String> = self
+            .expressions()
+            .filter_map(|expression| expression.fields.get(OBJECT))
+            .flatten()
+            .cloned()
+            .collect();
+        fields.extend(self.related.iter().map(Related::own_path));
+        fields.extend(self.actions.fields());
+        if let Some(keep) = &self.keep {
+            fields.extend(keep.fields());
+        }
+        fields
+    }
+
+    /// What an operator is told by default.
+    pub(crate) fn when(&self) -> String {
+        let clauses: Vec<&str> = self.clauses.iter().map(|it| it.text.as_str()).collect();
+        clauses.join(" && ")
+    }
+}
+
+/// The value at a path that a watch declares, for paths through maps only.
+pub(crate) fn text_at(object: &dynamic::Value, path: &crate::cel::path::Path) -> Option<String> {
+    match object.at(path.keys())? {
+        dynamic::Value::Text(text) => Some(text.clone()),
+        dynamic::Value::Int(number) => Some(number.to_string()),
+        dynamic::Value::Bool(value) => Some(value.to_string()),
+        _ => None,
+    }
+}

@@ -1,0 +1,332 @@
+//! The watches that the rules need, and everything else of the manifest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use davit_guest::{
+    ApiResource, Index, Manifest, Metric, Permission, QueueSpec, Tick, Trigger, TriggerKey, Watch,
+};
+
+use crate::cel::path::covers;
+use crate::config::Proof;
+use crate::keep::Keep;
+use crate::related::{Link, Related};
+use crate::resource;
+use crate::rule::{Count, OBJECT, Rule};
+
+/// The queue of the groups of which some objects are kept.
+pub(crate) const GROUPS: &str = "groups";
+/// The queue of the objects whose eviction becomes a deletion after a while.
+pub(crate) const EVICTIONS: &str = "evictions";
+/// The queue of the passes over the objects of rules whose time is no comparison with `now`.
+pub(crate) const PASSES: &str = "passes";
+/// How many expressions failed, by rule.
+pub(crate) const FAILURES: &str = "policy_evaluation_failures_total";
+
+/// The first back-off after a failure.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest: an eviction that a budget refuses is tried again this often.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// How often an eviction is tried that a budget refuses.
+pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(10);
+/// How many objects one page of a pass has.
+pub(crate) const PAGE: u32 = 2000;
+/// How many objects one call judges. An object takes some microseconds.
+const BATCH: u32 = 500;
+
+/// Objects that rules are about: one watch, and the queue of the same name.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) name: String,
+    resource: ApiResource,
+    namespace: String,
+    label_selector: String,
+    field_selector: String,
+    fields: BTreeSet<String>,
+    /// The rules about them, in their order.
+    pub(crate) rules: Vec<usize>,
+    /// The paths of its indexes.
+    indexes: BTreeSet<String>,
+    pub(crate) is_periodic: bool,
+}
+
+/// The watch of related objects.
+#[derive(Clone, Debug)]
+pub(crate) struct RelatedWatch {
+    pub(crate) name: String,
+    pub(crate) related: Related,
+    fields: BTreeSet<String>,
+    /// The sources whose objects read them.
+    pub(crate) sources: BTreeSet<usize>,
+}
+
+/// All watches.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sources {
+    pub(crate) matched: Vec<Source>,
+    pub(crate) related: Vec<RelatedWatch>,
+    /// The source of each rule.
+    pub(crate) of_rule: Vec<usize>,
+}
+
+impl Sources {
+    pub(crate) fn of(rules: &[Rule]) -> Self {
+        let mut sources = Self::default();
+        for (index, rule) in rules.iter().enumerate() {
+            let source = sources.source_of(rule);
+            sources.of_rule.push(source);
+            if let Some(it) = sources.matched.get_mut(source) {
+                it.rules.push(index);
+                it.fields.extend(rule.fields());
+                it.is_periodic |= rule.is_periodic();
+                let keep = rule.keep.as_ref().and_then(Keep::index_path);
+                it.indexes.extend(keep);
+                it.indexes
+                    .extend(rule.related.iter().map(Related::index_path));
+            }
+            for related in &rule.related {
+                sources.relate(rule, related, source);
+            }
+            if rule.matches.namespace_selector.is_some() {
+                sources.select_namespaces(source);
+            }
+        }
+        sources
+    }
+
+    fn source_of(&mut self, rule: &Rule) -> usize {
+        let matches = &rule.matches;
+        let mut namespaces = matches.namespaces.iter();
+        let namespace = match (namespaces.next(), namespaces.next()) {
+            (Some(namespace), None) => namespace.clone(),
+            _ => String::new(),
+        };
+        let found = self.matched.iter().position(|it| {
+            it.resource == rule.resource
+                && it.namespace == namespace
+                && it.label_selector == matches.label_selector
+                && it.field_selector == matches.field_selector
+        });
+        found.unwrap_or_else(|| {
+            let name = resource::name(&rule.resource);
+            let same = self
+                .matched
+                .iter()
+                .filter(|it| it.resource == rule.resource);
+            let name = match same.count() {
+                0 => name,
+                count => format!("{name}-{}", count + 1),
+            };
+            self.matched.push(Source {
+                name,
+                resource: rule.resource.clone(),
+                namespace,
+                label_selector: matches.label_selector.clone(),
+                field_selector: matches.field_selector.clone(),
+                fields: BTreeSet::new(),
+                rules: Vec::new(),
+                indexes: BTreeSet::new(),
+                is_periodic: false,
+            });
+            self.matched.len() - 1
+        })
+    }
+
+    fn relate(&mut self, rule: &Rule, related: &Related, source: usize) {
+        let fields = rule
+            .expressions()
+            .filter_map(|expression| expression.fields.get(&related.name))
+            .flatten()
+            .map(|field| field.trim_start_matches("[*]").trim_start_matches('.'))
+            .filter(|field| !field.is_empty())
+            .map(str::to_owned);
+        self.watch_related(related.clone(), fields.collect(), source);
+    }
+
+    /// The labels of the namespaces decide which objects a rule is about.
+    fn select_namespaces(&mut self, source: usize) {
+        let resource = self.matched.get(source).map(|it| it.resource.clone());
+        let related = resource.iter().flat_map(Related::built_in);
+        let namespace = related.filter(|it| it.name == NAMESPACE);
+        for related in namespace.collect::<Vec<_>>() {
+            let path = related.index_path();
+            if let Some(source) = self.matched.get_mut(source) {
+                source.fields.insert(path.clone());
+                source.indexes.insert(path);
+            }
+            let labels = BTreeSet::from(["metadata.labels".to_owned()]);
+            self.watch_related(related, labels, source);
+        }
+    }
+
+    fn watch_related(&mut self, related: Related, fields: BTreeSet<String>, source: usize) {
+        let found = self
+            .related
+            .iter_mut()
+            .find(|it| it.related.resource == related.resource && it.related.link == related.link);
+        if let Some(watch) = found {
+            watch.fields.extend(fields);
+            watch.sources.insert(source);
+            return;
+        }
+        self.related.push(RelatedWatch {
+            name: format!("related-{}-{}", self.related.len(), related.name),
+            related,
+            fields,
+            sources: BTreeSet::from([source]),
+        });
+    }
+
+    /// The watch of related objects.
+    pub(crate) fn watch_of(&self, related: &Related) -> Option<&RelatedWatch> {
+        self.related
+            .iter()
+            .find(|it| it.related.resource == related.resource && it.related.link == related.link)
+    }
+}
+
+/// The name of an object's namespace in expressions.
+pub(crate) const NAMESPACE: &str = "namespaceObject";
+
+/// The name of the watch of a count.
+pub(crate) fn count_watch(count: &Count) -> String {
+    format!("count-{}", count.name)
+}
+
+/// The manifest of some rules.
+pub(crate) fn manifest(
+    rules: &[Rule],
+    counts: &[Count],
+    sources: &Sources,
+    every: Duration,
+) -> Manifest {
+    let summary = "Acts on objects by rules in CEL: its policy is its configuration.";
+    let mut manifest = Manifest {
+        queues: vec![
+            queue(GROUPS, 50),
+            queue(EVICTIONS, 50),
+            queue(PASSES, 1).retry(every, every),
+        ],
+        permissions: permissions(rules),
+        metrics: vec![Metric::counter(
+            FAILURES,
+            "Expressions that failed, so that their rule did not act, by rule.",
+            &["rule"],
+        )],
+        config_schema: include_str!("../config.schema.json").to_owned(),
+        ..Manifest::new("policy", env!("CARGO_PKG_VERSION"), summary)
+    };
+    for source in &sources.matched {
+        manifest.watches.push(source.watch());
+        manifest.queues.push(queue(&source.name, BATCH));
+        manifest.triggers.push(Trigger {
+            watch: source.name.clone(),
+            queue: source.name.clone(),
+            key: TriggerKey::OwnKey,
+        });
+        if source.is_periodic {
+            manifest.ticks.push(Tick::new(PASSES, &source.name, every));
+        }
+    }
+    for watch in &sources.related {
+        manifest.watches.push(watch.watch());
+        manifest.queues.push(queue(&watch.name, 50));
+        manifest.triggers.push(Trigger {
+            watch: watch.name.clone(),
+            queue: watch.name.clone(),
+            key: watch.trigger_key(),
+        });
+    }
+    for count in counts {
+        manifest.watches.push(watch_of_count(count));
+    }
+    manifest
+}
+
+fn queue(name: &str, batch: u32) -> QueueSpec {
+    QueueSpec {
+        batch,
+        ..QueueSpec::new(name).retry(FIRST_RETRY, LAST_RETRY)
+    }
+}
+
+impl Source {
+    fn watch(&self) -> Watch {
+        let fields = reduced(&self.fields);
+        let mut watch = Watch::of_fields(&self.name, self.resource.clone(), fields)
+            .namespace(&self.namespace)
+            .select(&self.label_selector, &self.field_selector);
+        for path in &self.indexes {
+            watch = watch.index(Index::new(path, path));
+        }
+        watch
+    }
+}
+
+impl RelatedWatch {
+    fn watch(&self) -> Watch {
+        let fields = reduced(&self.fields);
+        let watch = Watch::of_fields(&self.name, self.related.resource.clone(), fields);
+        match &self.related.link {
+            Link::Field { by, .. } => watch.index(Index::new(by, by)),
+            Link::Name(_) | Link::Owner => watch,
+        }
+    }
+
+    /// What finds the objects that read a related one.
+    fn trigger_key(&self) -> TriggerKey {
+        match &self.related.link {
+            Link::Name(_) => TriggerKey::OwnKey,
+            Link::Owner => TriggerKey::OwnUid,
+            Link::Field { by, .. } => TriggerKey::Index(by.clone()),
+        }
+    }
+}
+
+fn watch_of_count(count: &Count) -> Watch {
+    let fields = count.when.iter().filter_map(|it| it.fields.get(OBJECT));
+    let fields: BTreeSet<String> = fields.flatten().cloned().collect();
+    Watch::of_fields(
+        &count_watch(count),
+        count.resource.clone(),
+        reduced(&fields),
+    )
+    .select(&count.label_selector, "")
+}
+
+/// The paths without those that others contain.
+fn reduced(fields: &BTreeSet<String>) -> Vec<String> {
+    fields
+        .iter()
+        .filter(|field| {
+            !fields
+                .iter()
+                .any(|other| other != *field && covers(other, field))
+        })
+        .cloned()
+        .collect()
+}
+
+fn permissions(rules: &[Rule]) -> Vec<Permission> {
+    let mut permissions: BTreeMap<(String, String, String), Permission> = BTreeMap::new();
+    let mut add = |it: Permission| {
+        let key = (it.group.clone(), it.resource.clone(), it.verb.clone());
+        permissions.insert(key, it);
+    };
+    for rule in rules {
+        for permission in rule.actions.permissions(&rule.resource) {
+            add(permission);
+        }
+        if rule.proof == Proof::Live {
+            let own = std::iter::once((&rule.resource, "get"));
+            let related = rule.related.iter().map(|it| match it.link {
+                Link::Field { .. } => (&it.resource, "list"),
+                Link::Name(_) | Link::Owner => (&it.resource, "get"),
+            });
+            for (resource, verb) in own.chain(related) {
+                add(Permission::new(verb, &resource.group, &resource.plural));
+            }
+        }
+    }
+    permissions.into_values().collect()
+}

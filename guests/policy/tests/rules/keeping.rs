@@ -1,0 +1,108 @@
+//! How many of the objects that a rule selects it spares, and when it waits.
+
+use davit_guest::testing::Harness;
+use policy::Policy;
+use serde_json::{Value, json};
+
+use crate::support::{HOUR, failed, rules};
+
+fn pod(namespace: &str, name: &str, minute: u32, owner: &str) -> Value {
+    let mut pod = failed(namespace, name);
+    pod["metadata"]["creationTimestamp"] = json!(format!("2023-11-14T22:{minute:02}:00Z"));
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": owner, "uid": owner, "controller": true,
+    }]);
+    pod
+}
+
+fn keep(keep: Value) -> Harness<Policy> {
+    rules(json!([{
+        "name": "keep",
+        "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed'",
+        "keep": keep,
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]))
+}
+
+#[test]
+fn the_newest_of_each_owner_are_kept() {
+    let mut harness = keep(json!({"newest": 2, "per": "owner"}));
+    for (name, minute, owner) in [("a", 1, "x"), ("b", 3, "x"), ("c", 2, "x"), ("d", 0, "y")] {
+        harness.put(pod("ci", name, minute, owner));
+    }
+    harness.put(failed("ci", "of-nobody"));
+    harness.advance(HOUR);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/b", "ci/c", "ci/d", "ci/of-nobody"]
+    );
+    harness.put(pod("ci", "e", 4, "x"));
+    harness.advance(HOUR);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/b", "ci/d", "ci/e", "ci/of-nobody"]
+    );
+}
+
+#[test]
+fn above_a_high_mark_all_go_down_to_the_low_one() {
+    let mut harness = keep(json!({"newest": 1, "above": 3, "per": "namespace"}));
+    for (name, minute) in [("a", 1), ("b", 2), ("c", 3)] {
+        harness.put(pod("ci", name, minute, "x"));
+    }
+    harness.put(pod("shop", "z", 1, "x"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod").len(), 4);
+    harness.put(pod("ci", "d", 4, "x"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/d", "shop/z"]);
+}
+
+#[test]
+fn the_oldest_are_kept_across_the_cluster_by_another_time() {
+    let mut harness = keep(json!({"oldest": 1, "by": "finishedAt(object)"}));
+    let mut early = pod("shop", "early", 9, "x");
+    early["status"]["containerStatuses"][0]["state"]["terminated"]["finishedAt"] =
+        json!("2023-11-14T21:00:00Z");
+    harness.put(early);
+    harness.put(pod("ci", "late", 1, "x"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["shop/early"]);
+}
+
+#[test]
+fn a_rule_waits_while_too_many_nodes_are_unreachable() {
+    let config = json!({
+        "counts": {
+            "nodes": {"resource": "nodes"},
+            "unreachable": {"resource": "nodes",
+                "when": "object.spec.taints.exists(t, t.key == 'node.kubernetes.io/unreachable')"},
+        },
+        "rules": [{
+            "name": "failed",
+            "match": {"resource": "pods"},
+            "when": "object.status.phase == 'Failed'",
+            "hold": "counts.unreachable * 10 > counts.nodes * 3",
+            "do": {"delete": {}},
+        }],
+    });
+    let mut harness = Harness::<Policy>::new(&config).unwrap();
+    let node = |name: &str, unreachable: bool| {
+        let taints = if unreachable {
+            json!([{"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"}])
+        } else {
+            json!([])
+        };
+        json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+               "spec": {"taints": taints}})
+    };
+    harness.put(node("n1", true));
+    harness.put(node("n2", false));
+    harness.put(failed("ci", "a"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    harness.put(node("n1", false));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}

@@ -1,0 +1,15 @@
+//! Rules over objects on an API server in memory, on virtual time.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::needless_pass_by_value,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "in a test, a panic is a failure; objects are written as JSON where they are used"
+)]
+
+mod acting;
+mod keeping;
+mod mistakes;
+mod related;
+mod support;

@@ -1,0 +1,121 @@
+//! Mistakes are refused with the rule, the place and what was meant.
+
+use serde_json::{Value, json};
+
+use crate::support::refusal;
+
+fn with(changes: Value) -> (String, String) {
+    let mut rule = json!({
+        "name": "a",
+        "match": {"resource": "pods"},
+        "when": "true",
+        "do": {"delete": {}},
+    });
+    let rule_fields = rule.as_object_mut().unwrap();
+    rule_fields.extend(changes.as_object().unwrap().clone());
+    refusal(json!([rule]))
+}
+
+#[test]
+fn mistakes_are_refused_by_name() {
+    for (changes, field, words) in [
+        (json!({"name": "A b"}), "rules[0].name", "short word"),
+        (
+            json!({"match": {"resource": "pod"}}),
+            "rules[0].match.resource",
+            "did you mean \"pods\"?",
+        ),
+        (
+            json!({"match": {"resource": "widgets.example.com"}}),
+            "rules[0].match.resource",
+            "widgets.v1.example.com",
+        ),
+        (
+            json!({"match": {"resource": "nodes", "namespaces": ["a"]}}),
+            "rules[0].match",
+            "in no namespace",
+        ),
+        (json!({"when": ""}), "rules[0].when", "say when"),
+        (
+            json!({"when": "object.status.phase"}),
+            "rules[0].when",
+            "it is a text, not a boolean",
+        ),
+        (
+            json!({"when": "true && object.status.fase == 'x'"}),
+            "rules[0].when",
+            "column 23: object.status has no field \"fase\"; did you mean \"phase\"?",
+        ),
+        (
+            json!({"when": "node.spec.unschedulabel"}),
+            "rules[0].when",
+            "did you mean \"unschedulable\"?",
+        ),
+        (json!({"unless": "1 +"}), "rules[0].unless", "column"),
+        (
+            json!({"hold": "counts.nodes > 1"}),
+            "rules[0].hold",
+            "nothing counts \"nodes\"",
+        ),
+        (
+            json!({"keep": {"newest": 3, "oldest": 1}}),
+            "rules[0].keep",
+            "either",
+        ),
+        (
+            json!({"keep": {"newest": 3, "above": 1}}),
+            "rules[0].keep.above",
+            "less than",
+        ),
+        (
+            json!({"keep": {"newest": 3, "per": "metadata.lables"}}),
+            "rules[0].keep.per",
+            "did you mean \"labels\"?",
+        ),
+        (json!({"do": {}}), "rules[0].do", "say what is done"),
+        (
+            json!({"do": {"delete": {}, "evict": {}}}),
+            "rules[0].do",
+            "either",
+        ),
+        (
+            json!({"do": {"delete": {"propagationPolicy": "Later"}}}),
+            "rules[0].do.delete.propagationPolicy",
+            "Foreground",
+        ),
+        (
+            json!({"do": {"taint": {"key": "a", "effect": "NoExecute"}}}),
+            "rules[0].do.taint",
+            "only nodes",
+        ),
+        (
+            json!({"do": {"label": {"a": "${object.metadata.nam}"}}}),
+            "rules[0].do",
+            "did you mean \"name\"?",
+        ),
+        (
+            json!({"do": {"jsonPatch": [{"op": "move", "path": "/a"}]}}),
+            "rules[0].do.jsonPatch[0].op",
+            "add",
+        ),
+        (
+            json!({"related": {"job": {"resource": "jobs.batch", "by": "spec.nope", "is": "object.metadata.name"}}}),
+            "rules[0].related.job.by",
+            "no field",
+        ),
+        (json!({"wen": "true"}), "rules[0].wen", "unknown field"),
+    ] {
+        let (found, message) = with(changes.clone());
+        assert_eq!(found, field, "{changes}: {message}");
+        assert!(message.contains(words), "{changes}: {message}");
+    }
+}
+
+#[test]
+fn rules_have_names_of_their_own() {
+    let rule =
+        json!({"name": "a", "match": {"resource": "pods"}, "when": "true", "do": {"delete": {}}});
+    let (field, message) = refusal(json!([rule, rule]));
+    assert_eq!(field, "rules[1].name", "{message}");
+    assert_eq!(refusal(json!([])).0, "rules");
+}

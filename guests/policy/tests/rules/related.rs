@@ -1,0 +1,152 @@
+//! Objects that a rule reads beside its own.
+
+use serde_json::{Value, json};
+
+use crate::support::{HOUR, failed, rules};
+
+fn node(labels: Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}})
+}
+
+fn on_n1() -> Value {
+    let mut pod = failed("ci", "a");
+    pod["spec"] = json!({"nodeName": "n1"});
+    pod
+}
+
+#[test]
+fn a_change_of_the_node_is_seen_by_its_pods() {
+    let mut harness = rules(json!([{
+        "name": "fenced",
+        "match": {"resource": "pods"},
+        "when": "node.metadata.labels.fenced == 'true'",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    harness.put(node(json!({})));
+    harness.put(on_n1());
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    harness.put(node(json!({"fenced": "true"})));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn what_cannot_be_known_is_not_acted_on() {
+    let mut harness = rules(json!([{
+        "name": "orphans",
+        "match": {"resource": "pods"},
+        "when": "object.spec.nodeName != null && node == null",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    harness.put(node(json!({})));
+    harness.run();
+    harness.interrupt("Node");
+    harness.hide("Node", "n1");
+    harness.put(on_n1());
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+}
+
+#[test]
+fn a_live_proof_prevents_what_a_stale_cache_would_do() {
+    let rule = |proof: &str| {
+        json!([{
+            "name": "orphans",
+            "match": {"resource": "pods"},
+            "when": "object.spec.nodeName != null && node == null",
+            "proof": proof,
+            "do": {"delete": {"gracePeriodSeconds": 0}},
+        }])
+    };
+    for (proof, left) in [("cache", 0), ("live", 1)] {
+        let mut harness = rules(rule(proof));
+        harness.put_on_server(node(json!({})));
+        harness.put(on_n1());
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod").len(), left, "{proof}");
+    }
+    let mut harness = rules(rule("live"));
+    harness.put(on_n1());
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), [""; 0], "the node does not exist");
+}
+
+#[test]
+fn the_owner_that_controls_an_object_is_read() {
+    let mut harness = rules(json!([{
+        "name": "of-suspended",
+        "match": {"resource": "pods"},
+        "related": {"job": {"resource": "jobs.batch"}},
+        "when": "job.spec.suspend == true",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    let job = |suspend: bool| {
+        json!({"apiVersion": "batch/v1", "kind": "Job",
+            "metadata": {"namespace": "ci", "name": "j", "uid": "u-j"},
+            "spec": {"suspend": suspend}})
+    };
+    harness.put(job(false));
+    let mut pod = failed("ci", "a");
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": true,
+    }]);
+    harness.put(pod);
+    harness.put(failed("ci", "free"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod").len(), 2);
+    harness.put(job(true));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["ci/free"]);
+}
+
+#[test]
+fn objects_that_refer_to_an_object_are_counted() {
+    let mut harness = rules(json!([{
+        "name": "unused",
+        "match": {"resource": "configmaps", "labelSelector": "release"},
+        "related": {"users": {"resource": "pods", "by": "spec.volumes[*].configMap.name",
+                              "is": "object.metadata.name"}},
+        "when": "size(users) == 0",
+        "do": {"delete": {}},
+    }]));
+    let config_map = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "ci", "name": name, "labels": {"release": "1"}}})
+    };
+    let user = |namespace: &str, config_map: &str| {
+        let mut pod = failed(namespace, &format!("uses-{config_map}"));
+        pod["spec"] = json!({"volumes": [{"name": "v", "configMap": {"name": config_map}}]});
+        pod
+    };
+    harness.put(user("ci", "used"));
+    harness.put(user("shop", "elsewhere"));
+    harness.put(config_map("used"));
+    harness.put(config_map("elsewhere"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("ConfigMap"), ["ci/used"]);
+    harness.remove("Pod", "ci/uses-used");
+    harness.run();
+    assert_eq!(harness.keys("ConfigMap"), [""; 0]);
+}
+
+#[test]
+fn namespaces_are_selected_by_their_labels() {
+    let mut harness = rules(json!([{
+        "name": "of-team",
+        "match": {"resource": "pods", "namespaceSelector": {"matchLabels": {"team": "ci"}}},
+        "when": "object.status.phase == 'Failed'",
+        "do": {"delete": {}},
+    }]));
+    let namespace = |team: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "ci", "labels": {"team": team}}})
+    };
+    harness.put(namespace("shop"));
+    harness.put(failed("ci", "a"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    harness.put(namespace("ci"));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
