@@ -8,8 +8,8 @@ use davit_guest::{ApiResource, ConfigError, DeleteOptions, Object, Patch, Permis
 use crate::cel::{Expression, Scope};
 use crate::config::{ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig};
 use crate::evaluate::Evaluator;
+use crate::mistake::error;
 use crate::pointer::{self, Operation};
-use crate::rule::error;
 use crate::template::Template;
 
 /// What a rule does: changes first, then the event, then the end.

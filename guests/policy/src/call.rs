@@ -1,5 +1,7 @@
 //! One call: the rules over the objects that the host has.
 
+mod live;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,11 +12,13 @@ use davit_guest::{Command, Context, Decision, Object, Plan};
 use kube_cel::cel;
 
 use crate::Policy;
+use crate::cel::OBJECT;
 use crate::config::Proof;
-use crate::evaluate::{Evaluation, Evaluator, Outcome};
+use crate::evaluate::Evaluator;
+use crate::judge::{Evaluation, Outcome};
 use crate::related::{Link, Related};
 use crate::report::Report;
-use crate::rule::{COUNTS, OBJECT, Rule};
+use crate::rule::{COUNTS, Rule};
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
 
 /// A call, with what was read in it: all of it belongs to one state of the cluster.
@@ -387,7 +391,7 @@ impl<'a> Call<'a> {
             Proof::Cache => self.judge(rule, object, |evaluator, _| {
                 plan(rule, evaluator, object, is_overdue)
             }),
-            Proof::Live => match crate::live::prove(self, rule, object) {
+            Proof::Live => match live::prove(self, rule, object) {
                 Ok(Some(proven)) => proven.with(self, |evaluator, object| {
                     plan(rule, evaluator, object, is_overdue)
                 }),

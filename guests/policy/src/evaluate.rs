@@ -1,74 +1,9 @@
-//! Whether a rule acts on an object, and why.
-
-use std::fmt;
+//! The values of expressions for one object.
 
 use davit_guest::dynamic;
 use kube_cel::cel::{Context as Functions, Value};
 
-use crate::cel::{Expression, Failure, Objects};
-use crate::rule::{OBJECT, Rule};
-use crate::template;
-
-/// What comes of a rule for an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Its namespace is not among the rule's.
-    OtherNamespace,
-    /// This clause of `when` is not true.
-    Not {
-        /// The clause's text.
-        clause: String,
-        /// What the object lacks, if that is why.
-        absent: Option<String>,
-    },
-    /// `unless` spares it.
-    Spared {
-        /// What the object lacks, if that is why: what cannot be ruled out spares.
-        absent: Option<String>,
-    },
-    /// An expression fails. The rule does not act.
-    Failed {
-        /// Its text, or its name.
-        expression: String,
-        /// Why.
-        message: String,
-    },
-    /// The rule selects it.
-    Selected,
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::OtherNamespace => f.write_str("its namespace does not match"),
-            Self::Not {
-                clause,
-                absent: None,
-            } => write!(f, "not {clause}"),
-            Self::Not {
-                clause,
-                absent: Some(path),
-            } => write!(f, "not {clause}: {path} is not set"),
-            Self::Spared { absent: None } => f.write_str("spared by unless"),
-            Self::Spared { absent: Some(path) } => {
-                write!(f, "spared by unless: {path} is not set")
-            }
-            Self::Failed {
-                expression,
-                message,
-            } => write!(f, "{expression} fails: {message}"),
-            Self::Selected => f.write_str("selected"),
-        }
-    }
-}
-
-/// The outcome, and when time alone can change it.
-#[derive(Clone, Debug)]
-pub(crate) struct Evaluation {
-    pub(crate) outcome: Outcome,
-    /// Milliseconds since the epoch; none if only a change of an object changes it.
-    pub(crate) next: Option<i64>,
-}
+use crate::cel::{Expression, Failure, OBJECT, Objects, value};
 
 /// Evaluates the expressions of a rule for one object.
 pub(crate) struct Evaluator<'a> {
@@ -92,7 +27,11 @@ impl<'a> Evaluator<'a> {
         }
     }
 
-    fn evaluate(&self, expression: &Expression) -> (Result<Value, Failure>, Option<i64>) {
+    /// The result of an expression, and when time alone can change it.
+    pub(crate) fn evaluate(
+        &self,
+        expression: &Expression,
+    ) -> (Result<Value, Failure>, Option<i64>) {
         expression.evaluate(self.functions, &self.objects, self.now)
     }
 
@@ -100,7 +39,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn value(&self, expression: &Expression) -> Result<dynamic::Value, String> {
         let (result, _) = self.evaluate(expression);
         let value = result.map_err(|failure| failure.to_string())?;
-        template::api_value(&value)
+        value::from_cel(&value).ok_or_else(|| "its value has no form in JSON".to_owned())
     }
 
     /// A time in milliseconds; none if it is not set or no time.
@@ -109,86 +48,5 @@ impl<'a> Evaluator<'a> {
             Value::Timestamp(time) => Some(time.timestamp_millis()),
             _ => None,
         }
-    }
-
-    /// The clauses that read only the object; none if all of them hold.
-    pub(crate) fn own_clauses(&self, rule: &Rule) -> Option<Evaluation> {
-        self.clauses(rule, false)
-    }
-
-    /// Everything: what is related has been read.
-    pub(crate) fn rule(&self, rule: &Rule) -> Evaluation {
-        if let Some(evaluation) = self.clauses(rule, true) {
-            return evaluation;
-        }
-        match &rule.unless {
-            None => Evaluation {
-                outcome: Outcome::Selected,
-                next: None,
-            },
-            Some(unless) => self.unless(unless),
-        }
-    }
-
-    fn clauses(&self, rule: &Rule, with_related: bool) -> Option<Evaluation> {
-        let object = self.objects.get(OBJECT).copied().flatten()?;
-        // As in CEL, a part that is false decides even if another part fails.
-        let mut failure = None;
-        for clause in &rule.clauses {
-            let reads_others = clause.expression.bindings().any(|it| it != OBJECT);
-            if reads_others != with_related {
-                continue;
-            }
-            if let Some(simple) = &clause.simple {
-                if simple.holds(object) {
-                    continue;
-                }
-                return Some(Evaluation {
-                    outcome: not(&clause.text, None),
-                    next: None,
-                });
-            }
-            let (result, next) = self.evaluate(&clause.expression);
-            let outcome = match result {
-                Ok(Value::Bool(true)) => continue,
-                Ok(Value::Bool(false)) => not(&clause.text, None),
-                Ok(_) => failed(&clause.text, "it is no boolean"),
-                Err(Failure::Absent(path)) => not(&clause.text, Some(path)),
-                Err(Failure::Error(message)) => failed(&clause.text, &message),
-            };
-            let evaluation = Evaluation { outcome, next };
-            if matches!(evaluation.outcome, Outcome::Failed { .. }) {
-                failure.get_or_insert(evaluation);
-            } else {
-                return Some(evaluation);
-            }
-        }
-        failure
-    }
-
-    fn unless(&self, unless: &Expression) -> Evaluation {
-        let (result, next) = self.evaluate(unless);
-        let outcome = match result {
-            Ok(Value::Bool(true)) => Outcome::Spared { absent: None },
-            Ok(Value::Bool(false)) => Outcome::Selected,
-            Ok(_) => failed("unless", "it is no boolean"),
-            Err(Failure::Absent(path)) => Outcome::Spared { absent: Some(path) },
-            Err(Failure::Error(message)) => failed("unless", &message),
-        };
-        Evaluation { outcome, next }
-    }
-}
-
-fn not(clause: &str, absent: Option<String>) -> Outcome {
-    Outcome::Not {
-        clause: clause.to_owned(),
-        absent,
-    }
-}
-
-fn failed(expression: &str, message: &str) -> Outcome {
-    Outcome::Failed {
-        expression: expression.to_owned(),
-        message: message.to_owned(),
     }
 }

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 
 use davit_guest::{ConfigError, Object, dynamic};
 
+use crate::cel::OBJECT;
 use crate::cel::path::Path;
+use crate::cel::path::text_at;
 use crate::cel::{Expression, Scope, Type};
 use crate::config::KeepConfig;
+use crate::mistake::error;
 use crate::related::controller_of;
-use crate::rule::{OBJECT, error, text_at};
 
 /// How many are spared, of what, and which.
 #[derive(Clone, Debug)]

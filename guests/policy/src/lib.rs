@@ -13,14 +13,14 @@ mod call;
 mod cel;
 mod config;
 mod evaluate;
+mod judge;
 mod keep;
-mod live;
+mod mistake;
 mod pointer;
 mod related;
 mod report;
 mod resource;
 mod rule;
-mod schema;
 mod simple;
 mod sources;
 mod template;
@@ -34,7 +34,7 @@ pub use config::{
     ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
     MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig,
 };
-pub use evaluate::Outcome;
+pub use judge::Outcome;
 
 use call::Call;
 use rule::{Count, Rule};

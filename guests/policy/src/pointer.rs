@@ -7,7 +7,7 @@ use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
 use crate::config::PatchConfig;
 use crate::evaluate::Evaluator;
-use crate::rule::error;
+use crate::mistake::error;
 use crate::template::Template;
 
 /// One operation.

@@ -2,13 +2,15 @@
 
 use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, dynamic};
 
+use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::path::Path;
+use crate::cel::path::text_at;
+use crate::cel::schema::{self, Schema};
 use crate::cel::{Expression, Scope};
 use crate::config::RelatedConfig;
+use crate::mistake::error;
 use crate::resource;
-use crate::rule::{OBJECT, error, text_at};
-use crate::schema::{self, Schema};
 
 /// Objects that are related to the object of a rule.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,11 +12,11 @@ pub(crate) fn parse(text: &str) -> Result<ApiResource, String> {
     if is_version(first) {
         return Ok(ApiResource::new(group, first, plural));
     }
-    crate::schema::built_in(rest, plural).ok_or_else(|| {
+    crate::cel::schema::built_in(rest, plural).ok_or_else(|| {
         format!(
             "\"{text}\" is no built-in resource{}: write one of another kind with its version, \
              such as widgets.v1.example.com",
-            crate::schema::similar_resource(plural)
+            crate::cel::schema::similar_resource(plural)
         )
     })
 }

@@ -3,16 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::{ApiResource, ConfigError, LabelSelector, dynamic};
+use davit_guest::{ApiResource, ConfigError, LabelSelector};
 
 use crate::action::Actions;
+use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
+use crate::cel::schema::Schema;
 use crate::cel::{Expression, Mistake, Scope, Type, text};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
+use crate::mistake::error;
 use crate::related::Related;
 use crate::resource;
-use crate::schema::Schema;
 use crate::simple::Simple;
 use crate::template::Template;
 
@@ -61,18 +63,8 @@ pub(crate) struct Count {
     pub(crate) when: Option<Expression>,
 }
 
-/// The name of the object that a rule is about.
-pub(crate) const OBJECT: &str = "object";
 /// The name of the numbers of objects.
 pub(crate) const COUNTS: &str = "counts";
-
-/// What makes a configuration unusable, with the path of the wrong value.
-pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
-    ConfigError {
-        field: field.into(),
-        message: message.into(),
-    }
-}
 
 fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {
     result.map_err(|mistake| error(field, mistake.to_string()))
@@ -226,7 +218,7 @@ impl Compiler<'_> {
         let matches = &self.rule.matches;
         let names_namespaces =
             !matches.namespaces.is_empty() || matches.namespace_selector.is_some();
-        if names_namespaces && crate::schema::is_namespaced(resource) == Some(false) {
+        if names_namespaces && crate::cel::schema::is_namespaced(resource) == Some(false) {
             let message = format!("{} are in no namespace", resource.plural);
             return Err(error(self.field("match"), message));
         }
@@ -301,7 +293,7 @@ impl Compiler<'_> {
             let name = slot.path.keys().next().unwrap_or_default();
             if !self.config.counts.contains_key(name) {
                 let known = self.config.counts.keys().map(String::as_str);
-                let hint = crate::schema::did_you_mean(name, known);
+                let hint = crate::cel::schema::did_you_mean(name, known);
                 let message = format!("nothing counts \"{name}\"{hint}: add it under counts");
                 return Err(error(self.field("hold"), message));
             }
@@ -348,15 +340,5 @@ impl Rule {
     pub(crate) fn when(&self) -> String {
         let clauses: Vec<&str> = self.clauses.iter().map(|it| it.text.as_str()).collect();
         clauses.join(" && ")
-    }
-}
-
-/// The value at a path that a watch declares, for paths through maps only.
-pub(crate) fn text_at(object: &dynamic::Value, path: &crate::cel::path::Path) -> Option<String> {
-    match object.at(path.keys())? {
-        dynamic::Value::Text(text) => Some(text.clone()),
-        dynamic::Value::Int(number) => Some(number.to_string()),
-        dynamic::Value::Bool(value) => Some(value.to_string()),
-        _ => None,
     }
 }

@@ -7,12 +7,13 @@ use davit_guest::{
     ApiResource, Index, Manifest, Metric, Permission, QueueSpec, Tick, Trigger, TriggerKey, Watch,
 };
 
+use crate::cel::OBJECT;
 use crate::cel::path::covers;
 use crate::config::Proof;
 use crate::keep::Keep;
 use crate::related::{Link, Related};
 use crate::resource;
-use crate::rule::{Count, OBJECT, Rule};
+use crate::rule::{Count, Rule};
 
 /// The queue of the groups of which some objects are kept.
 pub(crate) const GROUPS: &str = "groups";

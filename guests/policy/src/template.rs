@@ -2,7 +2,7 @@
 
 use davit_guest::dynamic::Value;
 
-use crate::cel::{Expression, Mistake, Scope, value};
+use crate::cel::{Expression, Mistake, Scope};
 use crate::evaluate::Evaluator;
 
 /// A value whose texts may contain expressions.
@@ -173,9 +173,4 @@ fn end_of(rest: &str) -> Option<usize> {
         }
     }
     None
-}
-
-/// A value of CEL as the API has it.
-pub(crate) fn api_value(value: &kube_cel::cel::Value) -> Result<Value, String> {
-    value::from_cel(value).ok_or_else(|| "its value has no form in JSON".to_owned())
 }

@@ -115,7 +115,7 @@ impl Expansion<'_> {
             let known: Vec<&str> = self.variables.keys().map(String::as_str).collect();
             return Err(Mistake::whole(format!(
                 "the rule has no variable \"{name}\"{}",
-                crate::schema::did_you_mean(name, known)
+                super::schema::did_you_mean(name, known)
             )));
         };
         if self.stack.iter().any(|it| it == name) {

@@ -13,8 +13,8 @@ use super::expand::{Variables, call_of, ident, node};
 use super::functions::{self, lowered};
 use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
 use super::path::{Path, covers};
+use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, text};
-use crate::schema::{Schema, did_you_mean};
 
 /// What an expression may read.
 pub(crate) struct Scope<'a> {

@@ -14,6 +14,7 @@ mod helpers;
 mod lower;
 mod operators;
 pub(crate) mod path;
+pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
@@ -33,8 +34,8 @@ pub(crate) use types::Type;
 
 use davit_guest::dynamic;
 
-use crate::schema::Schema;
 use path::Path;
+use schema::Schema;
 
 /// How many elements the loops of one evaluation may visit together.
 pub(crate) const MAX_ITERATIONS: u64 = 10_000;
@@ -44,6 +45,9 @@ pub(crate) const MAX_BYTES: usize = 4096;
 
 /// How many nodes an expression may have after its variables were put in.
 pub(crate) const MAX_NODES: usize = 5000;
+
+/// The name of the object that a rule is about.
+pub(crate) const OBJECT: &str = "object";
 
 /// A mistake in an expression: where, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use davit_guest::dynamic;
+
 /// One step of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
@@ -71,6 +73,16 @@ fn is_plain(key: &str) -> bool {
 pub(crate) fn covers(declared: &str, path: &str) -> bool {
     path.strip_prefix(declared)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The value at a path that a watch declares, for paths through maps only.
+pub(crate) fn text_at(object: &dynamic::Value, path: &Path) -> Option<String> {
+    match object.at(path.keys())? {
+        dynamic::Value::Text(text) => Some(text.clone()),
+        dynamic::Value::Int(number) => Some(number.to_string()),
+        dynamic::Value::Bool(value) => Some(value.to_string()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,8 @@ use kube_cel::cel::Value;
 use serde_json::json;
 
 use super::expand::Variables;
+use super::schema::Schema;
 use super::{Expression, Failure, Mistake, Objects, Scope, functions, text};
-use crate::schema::Schema;
 
 fn compile(source: &str) -> Result<Expression, Mistake> {
     compile_with(source, &Variables::new())

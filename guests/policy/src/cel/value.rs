@@ -8,7 +8,7 @@ use davit_guest::dynamic;
 use kube_cel::cel::Value;
 use kube_cel::cel::objects::{Key, Map};
 
-use crate::schema::Schema;
+use super::schema::Schema;
 
 /// A value of the API as one of CEL: a text that the schema calls a time is a time.
 pub(crate) fn to_cel(value: &dynamic::Value, schema: &Schema) -> Value {

@@ -42,7 +42,11 @@ fn kind_of(source: &Source) -> Option<Kind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ApiResource, Identity, Index, WatchName};
+    use crate::testing::Harness;
+    use crate::{
+        ApiResource, ConfigError, Context, Controller, Decision, Identity, Index, WatchName,
+        WorkItem,
+    };
 
     const PODS: WatchName<Identity> = WatchName::new("pods");
 
@@ -106,5 +110,32 @@ mod tests {
             problem.contains("an object's metadata has no field"),
             "{problem}"
         );
+    }
+
+    struct Misspelled;
+
+    impl Controller for Misspelled {
+        type Config = Identity;
+
+        fn new(_: Identity) -> Result<Self, ConfigError> {
+            Ok(Self)
+        }
+
+        fn manifest(&self) -> Manifest {
+            Manifest {
+                watches: vec![watch("", "v1", "pods", &["spec.nodName"])],
+                ..Manifest::new("misspelled", "1", "Reads a field that no pod has.")
+            }
+        }
+
+        fn reconcile(&self, _: &Context<'_>, _: &WorkItem) -> Decision {
+            Decision::done()
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "did you mean \"spec.nodeName\"?")]
+    fn a_harness_refuses_a_guest_that_reads_an_unknown_field() {
+        drop(Harness::<Misspelled>::new(&serde_json::Value::Null));
     }
 }

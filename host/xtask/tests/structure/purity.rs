@@ -64,6 +64,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
         "davit-guest",
         &["davit-core", "davit-kinds", "davit-sim", "davit-simulation"],
     ),
+    // Its rules are checked against the fields of the kinds when they are configured.
+    ("policy", &["davit-guest", "davit-kinds"]),
     ("xtask", &[]),
     (
         "davit",
@@ -73,6 +75,8 @@ const ARROWS: [(&str, &[&str]); 11] = [
             "davit-cluster",
             "davit-journal",
             "davit-sim",
+            // For `davit policy`, which judges objects by rules without a component.
+            "policy",
         ],
     ),
 ];

@@ -3,8 +3,9 @@
 use davit_guest::dynamic::Value;
 use davit_guest::{Failure, ListRequest, Object, ObjectRef};
 
-use crate::call::Call;
-use crate::evaluate::{Evaluator, Outcome};
+use super::Call;
+use crate::evaluate::Evaluator;
+use crate::judge::Outcome;
 use crate::related::{Link, Related};
 use crate::rule::Rule;
 

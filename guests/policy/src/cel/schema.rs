@@ -3,7 +3,7 @@
 use davit_guest::ApiResource;
 use davit_kinds::{Kind, Type as Known};
 
-use crate::cel::Type;
+use super::Type;
 
 /// What is known of the values at a path.
 #[derive(Clone, Debug, Default, PartialEq)]
