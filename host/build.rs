@@ -4,10 +4,12 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What a guest is built and tested with: the SDK, the interface, and the crates that
+/// What a guest is built and tested with: the SDK with its derive macro, the interface, and the crates that
 /// the SDK's harness drives.
-const DAVIT: [&str; 9] = [
+const DAVIT: [&str; 11] = [
     "guests/sdk/Cargo.toml",
+    "guests/sdk/derive/Cargo.toml",
+    "guests/sdk/derive/src",
     "guests/sdk/src",
     "host/core/Cargo.toml",
     "host/core/src",

@@ -65,7 +65,7 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
         return again;
     }
     if is_unproven(item) {
-        let zone = zone::name(&node.view.metadata.labels);
+        let zone = zone::name(&node.view.labels);
         return Decision::done().commands([pass::queue(&item.key, &zone)]);
     }
     match health::is_current(cx, &node) {
@@ -160,7 +160,7 @@ fn to_evict(cx: &Context<'_>, node: &Object<Node>) -> Vec<Object<Pod>> {
     pods.filter(|pod| {
         let metadata = &pod.view.metadata;
         let is_going = metadata.deletion_timestamp.is_some();
-        !is_going && metadata.annotations.mirror.is_none() && !daemon_sets.run(pod)
+        !is_going && metadata.mirror.is_none() && !daemon_sets.run(pod)
     })
     .collect()
 }
@@ -202,7 +202,7 @@ fn announce(cx: &Context<'_>, node: &Object<Node>, pods: usize) -> Plan {
         "evicting the pods of a node that is down",
         &fields,
     );
-    let zone = zone::name(&node.view.metadata.labels);
+    let zone = zone::name(&node.view.labels);
     let message = format!("Node {name} event: Deleting all Pods from Node {name}.");
     Plan::new(node.reference.clone(), "down", "its pods are evicted")
         .event("Normal", "DeletingAllPods", &message, COMPONENT)

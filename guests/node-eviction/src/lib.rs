@@ -101,7 +101,7 @@ impl Controller for NodeEviction {
 
 /// Whether taint-based eviction handles this node.
 fn is_left_to_taints(config: &Config, node: &Object<Node>) -> bool {
-    let mut taints = node.view.spec.taints.iter();
+    let mut taints = node.view.taints.iter();
     config.skip_tainted_nodes
         && taints.any(|it| it.effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&&*it.key))
 }

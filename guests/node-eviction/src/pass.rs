@@ -66,7 +66,7 @@ impl Pass {
             None
         };
         let health = health::judge(config, cx, node, former.as_ref());
-        let labels = &node.view.metadata.labels;
+        let labels = &node.view.labels;
         let zone = zone::name(labels);
         let tally = self.tallies.entry(zone.clone()).or_default();
         if labels.exclude_disruption.is_none() {

@@ -217,7 +217,7 @@ fn has_ended(pod: &Object<Pod>) -> bool {
 fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
     is_marked(&pod.view.status)
         && !is_terminating(pod)
-        && cx.watch(NODE_NAMES).get(&pod.view.spec.node_name).is_none()
+        && cx.watch(NODE_NAMES).get(&pod.view.node_name).is_none()
 }
 
 /// The order in which pods are deleted.

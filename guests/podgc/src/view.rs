@@ -2,8 +2,7 @@
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{Identity, Time, WatchName};
-use serde::Deserialize;
+use davit_guest::{Identity, Time, View, WatchName};
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node; pods without one under the empty string.
@@ -27,16 +26,15 @@ pub(crate) const BY_TAINT: &str = "taint";
 /// deletion of a node trigger a reconcile.
 pub(crate) const NODE_NAMES: WatchName<Identity> = WatchName::new("node-names");
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Pod {
     pub(crate) metadata: PodMetadata,
-    pub(crate) spec: PodSpec,
+    #[view(path = "spec.nodeName")]
+    pub(crate) node_name: String,
     pub(crate) status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 pub(crate) struct PodMetadata {
     pub(crate) generation: i64,
     /// RFC 3339 in UTC and whole seconds: it sorts as text.
@@ -44,20 +42,8 @@ pub(crate) struct PodMetadata {
     pub(crate) deletion_timestamp: Option<Time>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct PodSpec {
-    pub(crate) node_name: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Node {
-    pub(crate) status: NodeStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeStatus {
+    #[view(path = "status.conditions")]
     pub(crate) conditions: Vec<NodeCondition>,
 }

@@ -8,6 +8,9 @@
 //! The SDK re-exports the types of the contract (`wit/`) and adds constructors.
 //! Their fields are the contract's own.
 
+// The code of `#[derive(View)]` names the crate, also here.
+extern crate self as davit_guest;
+
 pub mod bindings;
 pub mod component;
 mod config;
@@ -26,6 +29,8 @@ mod selector;
 pub mod testing;
 mod time;
 pub mod toleration;
+#[doc(hidden)]
+pub mod view;
 
 use serde::de::DeserializeOwned;
 
@@ -44,6 +49,7 @@ pub use bindings::davit::controller::mapping::{ResourceMapping, UnlistedResource
 pub use bindings::davit::controller::queue::PendingItem;
 pub use bindings::davit::controller::types::{ApiResource, Failure, Instant, ObjectRef};
 pub use context::{Cache, Context};
+pub use davit_guest_derive::View;
 pub use fields::fields_of;
 pub use manifest::WatchName;
 pub use object::{Identity, Object};

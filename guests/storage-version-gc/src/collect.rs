@@ -100,7 +100,7 @@ fn plan(
         ..version.view.status
     };
     let now = Time::from_instant(cx.now());
-    status.set_common_encoding_version(version.view.metadata.generation, now);
+    status.set_common_encoding_version(version.view.generation, now);
     let patch = Patch::merge(&StatusPatch {
         metadata: Precondition {
             uid: &version.reference.uid,

@@ -68,5 +68,5 @@ fn judge(answer: Result<Object<Lease>, Failure>) -> Server {
 }
 
 fn is_api_servers(lease: &Object<Lease>) -> bool {
-    lease.view.metadata.labels.identity == IDENTITY
+    lease.view.identity == IDENTITY
 }

@@ -1,7 +1,6 @@
 //! What the collector reads of leases and storage versions.
 
-use davit_guest::WatchName;
-use serde::Deserialize;
+use davit_guest::{View, WatchName};
 
 use crate::status::Status;
 
@@ -15,34 +14,15 @@ pub(crate) const VERSIONS: WatchName<StorageVersion> = WatchName::new("storageve
 pub(crate) const BY_SERVER: &str = "server";
 
 /// A lease without its renewal times: a renewal triggers no reconcile.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Lease {
-    pub(crate) metadata: LeaseMetadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LeaseMetadata {
-    pub(crate) labels: LeaseLabels,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LeaseLabels {
-    #[serde(rename = "apiserver.kubernetes.io/identity")]
+    #[view(path = "metadata.labels[\"apiserver.kubernetes.io/identity\"]")]
     pub(crate) identity: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct StorageVersion {
-    pub(crate) metadata: Metadata,
-    pub(crate) status: Status,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Metadata {
+    #[view(path = "metadata.generation")]
     pub(crate) generation: i64,
+    pub(crate) status: Status,
 }

@@ -117,7 +117,7 @@ fn plan(
 /// The patch that adds the condition; none if the pod has it.
 fn mark(cx: &Context<'_>, pod: &Object<PodWithStatus>) -> Option<Patch> {
     let old = PodStatus {
-        conditions: pod.view.status.conditions.clone(),
+        conditions: pod.view.conditions.clone(),
         ..PodStatus::default()
     };
     let mut new = old.clone();

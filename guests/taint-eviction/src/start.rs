@@ -44,7 +44,7 @@ fn added_at(cx: &Context<'_>, node: &NodeTaints, taint: &Taint, pod: &str) -> Op
 /// When the pod was bound to its node, according to the API server, or created
 /// there.
 fn came_at(pod: &PodWithStatus) -> Option<Time> {
-    let mut conditions = pod.status.conditions.iter();
+    let mut conditions = pod.conditions.iter();
     let bound = conditions.find(|it| it.r#type == "PodScheduled" && it.status == "True");
     let bound = bound.and_then(|it| it.last_transition_time);
     bound.max(pod.metadata.creation_timestamp)

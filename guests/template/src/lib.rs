@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use davit_guest::{
     ApiResource, ConfigError, Context, Controller, Decision, DeleteOptions, Index, Manifest,
-    Object, Permission, Plan, QueueSpec, Tick, Time, Watch, WatchName, WorkItem,
+    Object, Permission, Plan, QueueSpec, Tick, Time, View, Watch, WatchName, WorkItem,
 };
 use serde::Deserialize;
 
@@ -48,42 +48,23 @@ impl Default for Config {
 
 /// The fields that the guest reads of a pod. The host caches only these fields.
 /// An update outside of them triggers no reconcile.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 struct Pod {
-    metadata: PodMetadata,
+    #[view(path = "metadata.creationTimestamp")]
+    creation_timestamp: Option<Time>,
     status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodMetadata {
-    creation_timestamp: Option<Time>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 struct PodStatus {
     phase: String,
     reason: String,
     container_statuses: Vec<ContainerStatus>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 struct ContainerStatus {
-    state: ContainerState,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    terminated: Option<TerminatedState>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct TerminatedState {
+    #[view(path = "state.terminated.finishedAt")]
     finished_at: Option<Time>,
 }
 
@@ -160,8 +141,8 @@ impl Policy {
 /// creation time is the best known time.
 fn failed_at(pod: &Pod) -> Option<Time> {
     let containers = pod.status.container_statuses.iter();
-    let ends = containers.filter_map(|it| it.state.terminated.as_ref()?.finished_at);
-    ends.max().or(pod.metadata.creation_timestamp)
+    let ends = containers.filter_map(|it| it.finished_at);
+    ends.max().or(pod.creation_timestamp)
 }
 
 /// The order in which pods are deleted: evicted pods first, then by age. Names
@@ -171,7 +152,7 @@ fn age(pod: &Object<Pod>) -> impl Ord + '_ {
     let evicted = status.phase == "Failed" && status.reason == "Evicted";
     (
         !evicted,
-        pod.view.metadata.creation_timestamp,
+        pod.view.creation_timestamp,
         pod.reference.name.as_str(),
         pod.reference.namespace.as_str(),
         pod.reference.uid.as_str(),
