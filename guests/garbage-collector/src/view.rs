@@ -1,13 +1,13 @@
 //! What the collector reads of an object: the metadata about ownership.
 
-use davit_guest::{Object, View, WatchName};
+use davit_guest::{IndexName, Object, View, WatchName};
 use serde::Serialize;
 
 /// Every object that can be deleted, by its uid.
 pub(crate) const OBJECTS: WatchName<Meta> = WatchName::new("objects");
 
 /// The index of [`OBJECTS`] from an owner's uid to its dependents.
-pub(crate) const BY_OWNER: &str = "owner";
+pub(crate) const BY_OWNER: IndexName<Meta> = IndexName::new("owner");
 /// The path of that index.
 pub(crate) const OWNER_UIDS: &str = "metadata.ownerReferences[*].uid";
 

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Failure, Instant, Object, ObjectRef, Time, View};
+use davit_guest::{Command, Context, Instant, Object, ObjectRef, Retry, Time, View};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
@@ -159,10 +159,11 @@ pub(crate) fn judge(
 
 /// Whether the API server has the same state of the node as the cache. If not,
 /// the cache lags, and silence proves nothing.
-pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Failure> {
+pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Retry> {
     let name = &node.reference.name;
     let lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", LEASE_NAMESPACE, name);
     let targets = [node.reference.clone(), lease];
+    let [_, lease] = &targets;
     let mut answers = cx.live_get::<Signs>(&targets).into_iter();
     let (Some(live), Some(renewed)) = (answers.next(), answers.next()) else {
         return Ok(false);
@@ -170,15 +171,13 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
     let live = match live {
         Ok(live) => live.view,
         // The node is gone, so the question is void.
-        Err(failure) if matches!(&*failure.class, "not-found" | "uid-mismatch") => {
-            return Ok(false);
-        }
-        Err(failure) => return Err(failure),
+        Err(failure) if failure.is_gone() => return Ok(false),
+        Err(failure) => return Err(failure.of_read(&node.reference)),
     };
     let renewed = match renewed {
         Ok(lease) => Some(lease.view.renew_time),
-        Err(failure) if failure.class == "not-found" => None,
-        Err(failure) => return Err(failure),
+        Err(failure) if failure.is_gone() => None,
+        Err(failure) => return Err(failure.of_read(lease)),
     };
     let lease = cx.watch(LEASES).get(&lease_key(node));
     let mut conditions = live.conditions.into_iter();

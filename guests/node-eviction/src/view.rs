@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{LabelSelector, Time, View, WatchName};
+use davit_guest::{IndexName, LabelSelector, Time, View, WatchName};
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 
@@ -20,11 +20,11 @@ pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node.
-pub(crate) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 
 pub(crate) const DAEMON_SETS: WatchName<DaemonSet> = WatchName::new("daemonsets");
 /// `DaemonSet`s by their namespace.
-pub(crate) const BY_NAMESPACE: &str = "namespace";
+pub(crate) const BY_NAMESPACE: IndexName<DaemonSet> = IndexName::new("namespace");
 
 #[derive(Debug, Default, View)]
 pub(crate) struct Node {

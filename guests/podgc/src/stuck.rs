@@ -11,7 +11,7 @@ use std::ops::Bound;
 use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
 use davit_guest::{Context, Place};
 
-use crate::deletion::Reason;
+use crate::deletion;
 use crate::plans::Plans;
 use crate::terminated::{key, turn};
 use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
@@ -68,10 +68,10 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
         let node = &pod.view.node_name;
         let (reason, message) = if node.is_empty() {
             let message = "it is terminating and was never scheduled".to_owned();
-            (Reason::Unscheduled, message)
+            (deletion::UNSCHEDULED, message)
         } else {
             let message = format!("its node {node} is out of service and not ready");
-            (Reason::OutOfService, message)
+            (deletion::OUT_OF_SERVICE, message)
         };
         plans.add(cx, pod, reason, message);
     }

@@ -2,25 +2,25 @@
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{Identity, Time, View, WatchName};
+use davit_guest::{Identity, IndexName, Time, View, WatchName};
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node; pods without one under the empty string.
-pub(crate) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 /// Pods that have ended, by creation time: pods with a phase under `true`, pods
 /// without one under the empty string.
-pub(crate) const ENDED: &str = "ended";
+pub(crate) const ENDED: IndexName<Pod> = IndexName::new("ended");
 /// Pods with the reason `Evicted`, by creation time.
-pub(crate) const EVICTED: &str = "evicted";
+pub(crate) const EVICTED: IndexName<Pod> = IndexName::new("evicted");
 /// Pods that the collector has marked because their node is missing; pods that
 /// are not terminating yet come first.
-pub(crate) const MARKED: &str = "marked";
+pub(crate) const MARKED: IndexName<Pod> = IndexName::new("marked");
 /// Terminating pods, by the name of their node; pods without one come first.
-pub(crate) const TERMINATING: &str = "terminating";
+pub(crate) const TERMINATING: IndexName<Pod> = IndexName::new("terminating");
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 /// Nodes by the keys of their taints.
-pub(crate) const BY_TAINT: &str = "taint";
+pub(crate) const BY_TAINT: IndexName<Node> = IndexName::new("taint");
 
 /// The nodes that exist. A watch of its own, so that only the creation and the
 /// deletion of a node trigger a reconcile.

@@ -91,7 +91,7 @@ pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
                 uid: metadata.uid,
             },
             resource_version: object.resource_version,
-            changed_at: object.changed_at,
+            changed_at: Instant::from_millis(object.changed_at),
             view,
         },
         Err(error) => undecodable(&object.kind, &metadata.name, &error),

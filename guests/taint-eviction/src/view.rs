@@ -2,13 +2,13 @@
 
 use davit_guest::pod::PodCondition;
 use davit_guest::toleration::{Taint, Toleration};
-use davit_guest::{Time, View, WatchName};
+use davit_guest::{IndexName, Time, View, WatchName};
 
 /// The fields of a pod that decide whether it may stay: a change of any other
 /// field triggers no reconcile.
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node.
-pub(crate) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 
 /// Pods with the further fields that an eviction needs. No trigger uses it.
 pub(crate) const PODS_WITH_STATUS: WatchName<PodWithStatus> = WatchName::new("pods-with-status");

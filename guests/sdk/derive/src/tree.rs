@@ -26,8 +26,8 @@ impl<'a> Level<'a> {
             if let Some(ident) = &field.ident {
                 let path = path::of_field(field, ident)?;
                 root.add(path.as_slice(), ident).map_err(|message| {
-                    let text = format!("{}: {message}", shown(&path));
-                    Error::new(path::span(field), text)
+                    let message = format!("{}: {message}", text(&path));
+                    Error::new(path::span(field), message)
                 })?;
             }
         }
@@ -56,6 +56,6 @@ impl<'a> Level<'a> {
     }
 }
 
-fn shown(path: &Path) -> String {
+fn text(path: &Path) -> String {
     path.join(".")
 }

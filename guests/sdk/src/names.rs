@@ -1,0 +1,140 @@
+//! Names that a manifest declares and a decision uses: constants, so that a typo does not
+//! compile.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::{Mutex, PoisonError};
+
+/// The name of a queue: the same constant declares the queue, enqueues items and matches
+/// them.
+///
+/// ```
+/// use davit_guest::{QueueName, WorkItem};
+///
+/// const PASSES: QueueName = QueueName::new("passes");
+/// const NODES: QueueName = QueueName::new("nodes");
+///
+/// fn subject(item: &WorkItem) -> String {
+///     match item.queue {
+///         NODES => format!("the node {}", item.key),
+///         _ => "the cluster".to_owned(),
+///     }
+/// }
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct QueueName(&'static str);
+
+impl QueueName {
+    /// Names a queue.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        Self(name)
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+
+    /// The queue of an item from the host. It is one of the manifest's, so there are few.
+    pub(crate) fn of_item(name: &str) -> Self {
+        static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(name) = known.get(name) {
+            return Self(name);
+        }
+        let name: &'static str = name.to_owned().leak();
+        known.insert(name);
+        Self(name)
+    }
+}
+
+impl fmt::Display for QueueName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// Why a plan is made, in a short word for metrics and logs: `orphaned`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reason(&'static str);
+
+impl Reason {
+    /// Names a reason.
+    #[must_use]
+    pub const fn new(word: &'static str) -> Self {
+        Self(word)
+    }
+
+    /// The word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.0
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+/// The name of a watch, with the view of its objects: the same constant
+/// declares the watch and reads it.
+#[derive(Debug)]
+pub struct WatchName<T> {
+    name: &'static str,
+    view: PhantomData<fn() -> T>,
+}
+
+/// The name of an index over objects of a view. It fits only a watch with this view.
+#[derive(Debug)]
+pub struct IndexName<T> {
+    name: &'static str,
+    view: PhantomData<fn() -> T>,
+}
+
+macro_rules! name_of_objects {
+    ($name:ident, $what:literal) => {
+        impl<T> Clone for $name<T> {
+            fn clone(&self) -> Self {
+                *self
+            }
+        }
+
+        impl<T> Copy for $name<T> {}
+
+        impl<T> $name<T> {
+            #[doc = concat!("Names ", $what, ".")]
+            #[must_use]
+            pub const fn new(name: &'static str) -> Self {
+                let view = PhantomData;
+                Self { name, view }
+            }
+
+            /// The name.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                self.name
+            }
+        }
+    };
+}
+
+name_of_objects!(WatchName, "a watch");
+name_of_objects!(IndexName, "an index");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queue_of_an_item_matches_its_constant() {
+        const PODS: QueueName = QueueName::new("pods");
+        let name = String::from("pods");
+        assert!(matches!(QueueName::of_item(&name), PODS));
+        assert!(!matches!(QueueName::of_item("nodes"), PODS));
+    }
+}
