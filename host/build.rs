@@ -4,12 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
-/// What a guest is built and tested with: the SDK, the interface, and the crates that
-/// the SDK's harness uses.
-const DAVIT: [&str; 11] = [
+/// What a guest is built and tested with: the SDK with its derive macro, the interface, and
+/// the crates that the SDK's harness uses.
+const DAVIT: [&str; 13] = [
     "guests/kinds/Cargo.toml",
     "guests/kinds/src",
     "guests/sdk/Cargo.toml",
+    "guests/sdk/derive/Cargo.toml",
+    "guests/sdk/derive/src",
     "guests/sdk/src",
     "host/core/Cargo.toml",
     "host/core/src",

@@ -3,17 +3,25 @@
 
 use std::rc::Rc;
 
-use davit_guest::{Context, Decision, DeleteOptions, Level, Object, Plan, WorkItem};
+use davit_guest::{
+    Context, Decision, DeleteOptions, FailureClass, Level, Object, Plan, Propagation, Reason,
+    Retry, WorkItem,
+};
 
 use crate::config::Config;
 use crate::cycle;
 use crate::memory;
 use crate::namespace;
-use crate::owner::{self, Finding, Obstacle, Owners, Standing};
+use crate::owner::{Finding, Obstacle, Owners, Standing};
 use crate::patch::{self, PatchForm, PatchVersion};
 use crate::spread::now;
 use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
 use crate::{DEPENDENTS, OWNERS};
+
+const WRONG_NAMESPACE: Reason = Reason::new("wrong-namespace");
+const DROP_OWNERS: Reason = Reason::new("drop-owners");
+const OWNERS_GONE: Reason = Reason::new("owners-gone");
+const BREAK_CYCLE: Reason = Reason::new("break-cycle");
 
 /// The attempt at which the log warns about an object that cannot be decided:
 /// it has then been retried for about a minute.
@@ -25,7 +33,11 @@ const RESTLESS_ATTEMPT: u32 = 3;
 
 /// Decides about the items of one call together: one batch holds all live
 /// reads, and each owner is read once.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+pub(crate) fn reconcile(
+    config: &Config,
+    cx: &Context<'_>,
+    items: &[WorkItem],
+) -> Vec<Result<Decision, Retry>> {
     let mut owners = Owners::new(config, cx);
     let subjects = subjects(cx, &mut owners, items);
     let findings: Vec<Vec<Finding>> = subjects
@@ -33,26 +45,30 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -
         .map(|subject| find_owners(&mut owners, subject))
         .collect();
     let learnt = owners.read();
-    let mut decisions: Vec<Decision> = items
+    let mut decisions: Vec<Result<Decision, Retry>> = items
         .iter()
         .zip(subjects)
         .zip(findings)
         .map(|((item, subject), findings)| match subject {
-            Subject::Missing => of_missing(cx, &item.key),
-            Subject::Gone => Decision::done(),
-            Subject::Unread(why) => Decision::retry(why),
-            Subject::Item { object, deleted_by } => Judge {
-                cx,
-                item,
-                object: &object,
-                deleted_by,
-                owners: &mut owners,
+            Subject::Missing => Ok(of_missing(cx, &item.key)),
+            Subject::Gone => Ok(Decision::done()),
+            Subject::Unread(why) => Err(why),
+            Subject::Item { object, deleted_by } => {
+                let judge = Judge {
+                    cx,
+                    item,
+                    object: &object,
+                    deleted_by,
+                    owners: &mut owners,
+                };
+                Ok(judge.decide(&findings))
             }
-            .decide(&findings),
         })
         .collect();
     if let Some(first) = decisions.first_mut() {
-        first.commands.extend(learnt);
+        let decision = std::mem::replace(first, Ok(Decision::done()));
+        let decision = decision.unwrap_or_else(Decision::from);
+        *first = Ok(decision.commands(learnt));
     }
     decisions
 }
@@ -64,7 +80,7 @@ enum Subject {
     /// The API server does not have it. The cache will observe that soon.
     Gone,
     /// It has changed since the cache's state, and the live read failed.
-    Unread(String),
+    Unread(Retry),
     Item {
         object: Rc<Item>,
         deleted_by: Precondition,
@@ -115,12 +131,9 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
                     deleted_by: precondition(item, &object, &live),
                     object: Rc::new(live),
                 },
-                Some(Err(failure)) if owner::means_gone(&failure) => Subject::Gone,
-                Some(Err(failure)) => {
-                    let what = &object.reference;
-                    Subject::Unread(format!("{what} could not be read: {}", failure.message))
-                }
-                None => Subject::Unread("the host gave no answer".to_owned()),
+                Some(Err(failure)) if failure.is_gone() => Subject::Gone,
+                Some(Err(failure)) => Subject::Unread(failure.of_read(&object.reference)),
+                None => Subject::Unread(Retry::new("the host gave no answer")),
             },
         })
         .collect()
@@ -144,7 +157,7 @@ fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
 /// on.
 pub(crate) fn met_conflict(item: &WorkItem) -> bool {
     let mut failures = item.failures.iter();
-    failures.any(|it| it.uid == item.key && it.failure.class == "conflict")
+    failures.any(|it| it.uid == item.key && it.failure.class == FailureClass::Conflict)
 }
 
 /// What is known of each owner of an object; nothing for a terminating object,
@@ -254,7 +267,7 @@ impl<'a> Judge<'a, '_> {
             .collect();
         if lost.is_empty() {
             let event = namespace::event(self.object, self.owners);
-            let plan = event.map(|event| self.plan("wrong-namespace", "").step(event));
+            let plan = event.map(|event| self.plan(WRONG_NAMESPACE, "").event(event));
             let decision = if sorted.unobserved {
                 Decision::retry("an owner is not in the cache yet")
             } else {
@@ -266,7 +279,7 @@ impl<'a> Judge<'a, '_> {
             let message = format!("{} of its owners are deleted or being deleted", lost.len());
             let patch =
                 patch::drop_references(self.object, self.form(), PatchVersion::ThisVersion, &lost);
-            let plan = self.plan("drop-owners", &message).patch(patch);
+            let plan = self.plan(DROP_OWNERS, &message).patch(patch);
             return self.with_event(plan);
         }
         if sorted.waiting.is_empty() || !self.has_dependents() {
@@ -276,7 +289,10 @@ impl<'a> Judge<'a, '_> {
             // The deletion follows when the cache has observed this.
             return self.with_event(plan);
         }
-        self.delete("Foreground", "its owner is deleted in the foreground")
+        self.delete(
+            Propagation::Foreground,
+            "its owner is deleted in the foreground",
+        )
     }
 
     /// An object that cannot be decided stays. It is retried until it can be,
@@ -294,7 +310,7 @@ impl<'a> Judge<'a, '_> {
             Obstacle::NoNamespace => {
                 let event = namespace::event(self.object, self.owners);
                 if let Some(event) = event {
-                    return Decision::done().plans([self.plan("wrong-namespace", "").step(event)]);
+                    return Decision::done().plans([self.plan(WRONG_NAMESPACE, "").event(event)]);
                 }
                 format!("its owner {owner} is namespaced, but the object is cluster-scoped")
             }
@@ -314,13 +330,13 @@ impl<'a> Judge<'a, '_> {
         Decision::retry(why)
     }
 
-    fn delete(&mut self, policy: &str, message: &str) -> Decision {
+    fn delete(&mut self, policy: Propagation, message: &str) -> Decision {
         let options = DeleteOptions::new().propagation(policy);
         let options = match self.deleted_by {
             Precondition::Version => options.only_version(&self.object.resource_version),
             Precondition::Uid => options,
         };
-        let plan = self.plan("owners-gone", message).delete(options);
+        let plan = self.plan(OWNERS_GONE, message).delete(options);
         self.with_event(plan)
     }
 
@@ -328,7 +344,7 @@ impl<'a> Judge<'a, '_> {
     /// namespaces.
     fn with_event(&mut self, plan: Plan) -> Decision {
         let plan = match namespace::event(self.object, self.owners) {
-            Some(event) => plan.step(event),
+            Some(event) => plan.event(event),
             None => plan,
         };
         Decision::done().plans([plan])
@@ -339,20 +355,20 @@ impl<'a> Judge<'a, '_> {
         PatchForm::of(self.cx, self.object, &self.item.failures)
     }
 
-    fn plan(&self, reason: &str, message: &str) -> Plan {
+    fn plan(&self, reason: Reason, message: &str) -> Plan {
         Plan::new(self.object.reference.clone(), reason, message)
     }
 
     /// The propagation policy that the object itself asks for, by a finalizer
     /// that was set before its deletion.
-    fn policy(&self) -> &'static str {
+    fn policy(&self) -> Propagation {
         let metadata = &self.object.view.metadata;
         if metadata.has_finalizer(ORPHAN) {
-            "Orphan"
+            Propagation::Orphan
         } else if metadata.has_finalizer(FOREGROUND) {
-            "Foreground"
+            Propagation::Foreground
         } else {
-            "Background"
+            Propagation::Background
         }
     }
 
@@ -374,6 +390,6 @@ impl<'a> Judge<'a, '_> {
         }
         let patch = patch::unblock(self.object, self.form(), |it| closing.contains(&it));
         let message = "the object and its owners would wait for each other";
-        Some(self.plan("break-cycle", message).patch(patch))
+        Some(self.plan(BREAK_CYCLE, message).patch(patch))
     }
 }

@@ -5,15 +5,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_guest::{Context, Decision, Level, ObjectRef, Plan, WorkItem};
+use davit_guest::{Context, Decision, Level, ObjectRef, Plan, Reason, Retry, WorkItem};
 
 use crate::config::Config;
 use crate::dependent::met_conflict;
 use crate::memory;
-use crate::owner::{self, Owners};
+use crate::owner::Owners;
 use crate::patch::{self, PatchForm, PatchVersion};
 use crate::unlisted::UnlistedResources;
 use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
+
+/// The reason of the plan for an owner that waits no longer.
+const RELEASE_OWNER: Reason = Reason::new("release-owner");
+/// The reason of the plan for a dependent that stays.
+const ORPHANED: Reason = Reason::new("orphan");
 
 /// How many dependents of one owner one decision orphans. The next decision
 /// finds the rest.
@@ -31,35 +36,33 @@ const RECHECK_PERIOD: Duration = Duration::from_secs(5);
 const WARN_AFTER: Duration = Duration::from_mins(1);
 
 /// Does what an owner waits for. Releases the owner if it waits for nothing.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn reconcile(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+) -> Result<Decision, Retry> {
     let Some(cached) = cx.watch(OBJECTS).get(&item.key) else {
-        return memory::expire(cx, item);
+        return Ok(memory::expire(cx, item));
     };
-    match current(cx, item, cached) {
-        Ok(Some(owner)) => WaitingOwner {
-            config,
-            cx,
-            item,
-            owner: &owner,
-        }
-        .decide(),
-        Ok(None) => Decision::done(),
-        Err(why) => Decision::retry(why),
-    }
+    let Some(owner) = current(cx, item, cached)? else {
+        return Ok(Decision::done());
+    };
+    let owner = WaitingOwner {
+        config,
+        cx,
+        item,
+        owner: &owner,
+    };
+    Ok(owner.decide())
 }
 
 /// The current owner: read live if its last patch met a newer version. None if
 /// it is gone.
-fn current(cx: &Context<'_>, item: &WorkItem, cached: Item) -> Result<Option<Item>, String> {
-    if !met_conflict(item) {
-        return Ok(Some(cached));
-    }
-    let target = cached.reference;
-    match cx.live_get::<Meta>(std::slice::from_ref(&target)).pop() {
-        Some(Ok(live)) => Ok(Some(live)),
-        Some(Err(failure)) if owner::means_gone(&failure) => Ok(None),
-        Some(Err(failure)) => Err(format!("{target} could not be read: {}", failure.message)),
-        None => Err("the host gave no answer".to_owned()),
+fn current(cx: &Context<'_>, item: &WorkItem, cached: Item) -> Result<Option<Item>, Retry> {
+    if met_conflict(item) {
+        cx.live::<Meta>(&cached.reference)
+    } else {
+        Ok(Some(cached))
     }
 }
 
@@ -180,7 +183,7 @@ impl WaitingOwner<'_> {
         let patch = patch::release(self.owner, finalizer);
         let message = "it waits for no dependents any more";
         let target = self.owner.reference.clone();
-        Decision::done().plans([Plan::new(target, "release-owner", message).patch(patch)])
+        Decision::done().plans([Plan::new(target, RELEASE_OWNER, message).patch(patch)])
     }
 }
 
@@ -188,7 +191,7 @@ fn orphan(dependent: &Item, owner: &ObjectRef, form: PatchForm) -> Plan {
     let references = dependent.view.metadata.owner_references.iter();
     let dropped: Vec<_> = references.filter(|it| it.uid == owner.uid).collect();
     let message = format!("its owner {owner} is deleted and orphans it");
-    Plan::new(dependent.reference.clone(), "orphan", message).patch(patch::drop_references(
+    Plan::new(dependent.reference.clone(), ORPHANED, message).patch(patch::drop_references(
         dependent,
         form,
         PatchVersion::AnyVersion,

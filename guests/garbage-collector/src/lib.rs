@@ -26,22 +26,25 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, Manifest, Metric, Permission, QueueSpec,
-    Trigger, TriggerKey, Watch, WorkItem,
+    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
+    SyncErrors, Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::{Config, GroupResource};
 
 /// The queue of the objects to decide as dependents, by uid. Its name is
 /// kube-controller-manager's.
-pub const OBJECTS_QUEUE: &str = "garbage_collector_attempt_to_delete";
+pub const OBJECTS_QUEUE: QueueName = QueueName::new("garbage_collector_attempt_to_delete");
 /// The queue of the owners that may wait for their dependents, by uid.
-pub const OWNERS: &str = "garbage_collector_owners";
+pub const OWNERS: QueueName = QueueName::new("garbage_collector_owners");
 /// The queue of the owners whose dependents must all be enqueued.
-pub const DEPENDENTS: &str = "garbage_collector_dependents";
+pub const DEPENDENTS: QueueName = QueueName::new("garbage_collector_dependents");
 
 /// The host increments it, under kube-controller-manager's name.
-const SYNC_ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
+const SYNC_ERRORS: SyncErrors = SyncErrors::new(
+    "garbagecollector_controller_resources_sync_error_total",
+    "Number of garbage collector resources sync errors",
+);
 
 /// How many objects one call decides about at most.
 const BATCH: u32 = 250;
@@ -75,51 +78,43 @@ impl Controller for GarbageCollector {
         let watch = Watch::every_deletable(view::OBJECTS, self.config.ignored())
             .index(Index::new(view::BY_OWNER, view::OWNER_UIDS));
         let queue = |name| QueueSpec::new(name).retry(FIRST_RETRY, LONGEST_RETRY);
-        let by_owner = TriggerKey::Index(view::BY_OWNER.to_owned());
-        Manifest {
-            watches: vec![watch],
-            triggers: vec![
-                Trigger::new(view::OBJECTS, OBJECTS_QUEUE, TriggerKey::OwnUid),
-                Trigger::new(view::OBJECTS, OWNERS, by_owner),
-            ],
-            queues: vec![
+        Manifest::new("garbage-collector", env!("CARGO_PKG_VERSION"), summary)
+            .watch(watch)
+            .trigger(Trigger::own_uid(view::OBJECTS, OBJECTS_QUEUE))
+            .trigger(Trigger::by_index(view::OBJECTS, view::BY_OWNER, OWNERS))
+            .queue(
                 queue(OBJECTS_QUEUE)
                     .workers(self.config.concurrent_syncs)
                     .batch(BATCH),
-                queue(OWNERS).workers(OWNER_WORKERS),
-                // Facts about an owner must be recorded before they are lost.
-                queue(DEPENDENTS).workers(OWNER_WORKERS).priority(1),
-            ],
-            permissions: vec![
-                Permission::new("get", "*", "*"),
-                Permission::new("patch", "*", "*"),
-                Permission::new("delete", "*", "*"),
-                Permission::new("create", "", "events"),
-            ],
-            metrics: vec![Metric::sync_errors(
-                SYNC_ERRORS,
-                "Number of garbage collector resources sync errors",
-            )],
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new("garbage-collector", env!("CARGO_PKG_VERSION"), summary)
-        }
+            )
+            .queue(queue(OWNERS).workers(OWNER_WORKERS))
+            // Facts about an owner must be recorded before they are lost.
+            .queue(queue(DEPENDENTS).workers(OWNER_WORKERS).priority(1))
+            .reads_live(resources::ALL)
+            .patches(resources::ALL)
+            .deletes(resources::ALL)
+            .records_events()
+            .metric(SYNC_ERRORS)
+            .config_schema(include_str!("../config.schema.json"))
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
-        match item.queue.as_str() {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+        match item.queue {
             OWNERS => finalizer::reconcile(&self.config, cx, item),
-            DEPENDENTS => spread::reconcile(&self.config, cx, &item.key),
-            _ => {
-                let mut decisions =
-                    dependent::reconcile(&self.config, cx, std::slice::from_ref(item));
-                decisions.pop().unwrap_or_else(Decision::done)
-            }
+            DEPENDENTS => Ok(spread::reconcile(&self.config, cx, &item.key)),
+            _ => dependent::reconcile(&self.config, cx, std::slice::from_ref(item))
+                .pop()
+                .unwrap_or_else(|| Ok(Decision::done())),
         }
     }
 
     /// All items of a call belong to one queue. Objects are decided about
     /// together, so that an owner that many of them name is read once.
-    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    fn reconcile_batch(
+        &self,
+        cx: &Context<'_>,
+        items: &[WorkItem],
+    ) -> Vec<Result<Decision, Retry>> {
         match items.first() {
             Some(first) if first.queue == OBJECTS_QUEUE => {
                 dependent::reconcile(&self.config, cx, items)

@@ -1,7 +1,7 @@
 //! Owner references across namespaces. They have no effect: an owner must be in
 //! its dependent's namespace, or be cluster-scoped.
 
-use davit_guest::{Event, Step};
+use davit_guest::Event;
 
 use crate::owner::Owners;
 use crate::view::Item;
@@ -11,7 +11,7 @@ const COMPONENT: &str = "garbage-collector-controller";
 
 /// The event about the first reference of an object to an owner in another
 /// namespace.
-pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Step> {
+pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Event> {
     let namespace = &item.reference.namespace;
     let mut references = item.view.metadata.owner_references.iter();
     let wrong = references.find(|reference| {
@@ -26,10 +26,9 @@ pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Step> {
          \"{namespace}\"",
         wrong.api_version, wrong.kind, wrong.name, wrong.uid
     );
-    Some(Step::Event(Event {
-        event_type: "Warning".to_owned(),
-        reason: "OwnerRefInvalidNamespace".to_owned(),
+    Some(Event::warning(
+        "OwnerRefInvalidNamespace",
         message,
-        component: COMPONENT.to_owned(),
-    }))
+        COMPONENT,
+    ))
 }

@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use davit_guest::{Command, Context, Failure, Object, ObjectRef, ResourceMapping};
+use davit_guest::{Command, Context, Failure, FailureClass, Object, ObjectRef, ResourceMapping};
 
 use crate::config::Config;
 use crate::memory::{Fact, Facts, Lesson, Source};
@@ -139,7 +139,7 @@ impl<'a> Owners<'a> {
         self.answers = self.cx.live_get(&self.targets);
         let mut lesson = Lesson::default();
         for (target, answer) in self.targets.iter().zip(&self.answers) {
-            if answer.as_ref().is_err_and(means_gone) {
+            if answer.as_ref().is_err_and(Failure::is_gone) {
                 lesson.learn(&target.uid, &Fact::Absent(target));
             }
         }
@@ -159,12 +159,11 @@ impl<'a> Owners<'a> {
         let observed = self.cached(&reference.uid).is_some();
         match self.answers.get(number) {
             Some(Ok(owner)) => Ok(standing(&owner.view, observed)),
-            Some(Err(failure)) if means_gone(failure) => Ok(Standing::Dangling),
-            Some(Err(failure)) if failure.class == "unmappable" => self.unserved(reference),
-            Some(Err(failure)) => {
-                let why = format!("{}: {}", failure.class, failure.message);
-                Err(Obstacle::Unread(why))
+            Some(Err(failure)) if failure.is_gone() => Ok(Standing::Dangling),
+            Some(Err(failure)) if failure.class == FailureClass::Unmappable => {
+                self.unserved(reference)
             }
+            Some(Err(failure)) => Err(Obstacle::Unread(failure.to_string())),
             None => Err(Obstacle::Unread("the host gave no answer".to_owned())),
         }
     }
@@ -251,9 +250,4 @@ fn standing(owner: &Meta, observed: bool) -> Standing {
         true => Standing::Solid,
         false => Standing::SolidUnobserved,
     }
-}
-
-/// Whether a read proves that the object does not exist.
-pub(crate) fn means_gone(failure: &Failure) -> bool {
-    matches!(&*failure.class, "not-found" | "uid-mismatch")
 }

@@ -5,7 +5,7 @@
 //! merge patch of the whole list, which must carry the version that it was made
 //! from.
 
-use davit_guest::{Context, ObjectRef, Patch, PlanFailure};
+use davit_guest::{Context, FailureClass, ObjectRef, Patch, PlanFailure};
 use serde::Serialize;
 
 use crate::memory;
@@ -131,7 +131,7 @@ pub(crate) fn was_refused(item: &Item, failures: &[PlanFailure]) -> bool {
     let uid = &item.reference.uid;
     failures
         .iter()
-        .any(|it| it.uid == *uid && it.failure.class == "unsupported-media")
+        .any(|it| it.uid == *uid && it.failure.class == FailureClass::UnsupportedMedia)
 }
 
 /// A patch's body. The host adds the uid.

@@ -4,9 +4,8 @@
 //! dependents fits into calls of bounded size.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision};
+use davit_guest::{Command, Context, Decision, Enqueue, QueueName};
 
 use crate::config::Config;
 use crate::memory::{Fact, Lesson, Source};
@@ -38,8 +37,8 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decisio
 }
 
 /// Enqueues an item that is due now.
-pub(crate) fn now(queue: &str, key: &str) -> Command {
-    Command::enqueue(queue, key, Duration::ZERO)
+pub(crate) fn now(queue: QueueName, key: &str) -> Command {
+    Enqueue::new(queue, key).into()
 }
 
 /// The facts to record about an owner that disappeared from the cache a moment

@@ -1,13 +1,13 @@
 //! What the collector reads of an object: the metadata about ownership.
 
-use davit_guest::{Object, WatchName};
-use serde::{Deserialize, Serialize};
+use davit_guest::{IndexName, Object, View, WatchName};
+use serde::Serialize;
 
 /// Every object that can be deleted, by its uid.
 pub(crate) const OBJECTS: WatchName<Meta> = WatchName::new("objects");
 
 /// The index of [`OBJECTS`] from an owner's uid to its dependents.
-pub(crate) const BY_OWNER: &str = "owner";
+pub(crate) const BY_OWNER: IndexName<Meta> = IndexName::new("owner");
 /// The path of that index.
 pub(crate) const OWNER_UIDS: &str = "metadata.ownerReferences[*].uid";
 
@@ -20,14 +20,12 @@ pub(crate) const ORPHAN: &str = "orphan";
 /// An object, as the collector reads it.
 pub(crate) type Item = Object<Meta>;
 
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, View)]
 pub(crate) struct Meta {
     pub(crate) metadata: Metadata,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub(crate) struct Metadata {
     pub(crate) owner_references: Vec<OwnerReference>,
     pub(crate) finalizers: Vec<String>,
@@ -35,8 +33,8 @@ pub(crate) struct Metadata {
 }
 
 /// Kubernetes' `OwnerReference` with all fields: a merge patch writes it back.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct OwnerReference {
     pub(crate) api_version: String,
     pub(crate) kind: String,

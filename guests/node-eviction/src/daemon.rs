@@ -40,7 +40,7 @@ impl<'a> DaemonSets<'a> {
             .or_insert_with(|| {
                 let sets = cx.watch(DAEMON_SETS);
                 let sets = sets.by_index(BY_NAMESPACE, namespace);
-                sets.map(|set| set.view.spec.selector).collect()
+                sets.map(|set| set.view.selector).collect()
             })
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use davit_guest::pod::{PodCondition, status_patch};
 use davit_guest::{
-    Command, Context, Decision, DeleteOptions, Failure, Level, Measure, Object, ObjectRef, Plan,
-    Time, WorkItem,
+    Command, Context, Decision, DeleteOptions, Enqueue, Event, Level, Object, ObjectRef, Plan,
+    Reason, Retry, Time, When, WorkItem,
 };
 
 use crate::daemon::DaemonSets;
@@ -20,27 +20,32 @@ const COMPONENT: &str = "node-controller";
 /// The reason in the status of a pod whose node does not respond.
 const NODE_LOST: &str = "NodeLost";
 
+/// The reason of the plan for a node.
+const DOWN: Reason = Reason::new("down");
+/// The reason of the plan for a pod.
+const LOST: Reason = Reason::new("node-lost");
+
 /// How many pods one call reads live at most; the host allows 10,000. The next
 /// reconcile of the node reads the rest.
 const MAX_PODS: usize = 1_000;
 
 /// A node whose turn in its zone has come.
-pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn queued(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+) -> Result<Decision, Retry> {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
-        return Decision::done();
+        return Ok(Decision::done());
     };
     if turn(config, cx, &node) != Turn::Now {
-        return Decision::done();
+        return Ok(Decision::done());
     }
-    if !to_evict(cx, &node).is_empty() {
-        match health::is_current(cx, &node) {
-            Ok(true) => {}
-            Ok(false) => return Decision::requeue_after(config.node_monitor_period),
-            Err(why) => return unread(&node.reference, &why),
-        }
+    if !to_evict(cx, &node).is_empty() && !health::is_current(cx, &node)? {
+        return Ok(Decision::requeue_after(config.node_monitor_period));
     }
     let begin = Command::enqueue(EVICTED, &item.key, Duration::ZERO);
-    Decision::done().commands([begin])
+    Ok(Decision::done().commands([begin]))
 }
 
 /// A node that had its turn and is still down. It evicts the node's pods, and
@@ -50,49 +55,51 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
 /// The item stays as long as its plans are executed. A dry run evicts no pod:
 /// then only the item remains that was enqueued with the plans, and the node
 /// waits for another turn.
-pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn evicted(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+) -> Result<Decision, Retry> {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
-        return Decision::done();
+        return Ok(Decision::done());
     };
     let again = Decision::requeue_after(config.node_monitor_period);
     match turn(config, cx, &node) {
         Turn::Now => {}
-        Turn::NotNow => return again,
-        Turn::Never => return Decision::done(),
+        Turn::NotNow => return Ok(again),
+        Turn::Never => return Ok(Decision::done()),
     }
     let pods = to_evict(cx, &node);
     if pods.is_empty() {
-        return again;
+        return Ok(again);
     }
     if is_unproven(item) {
-        let zone = zone::name(&node.view.metadata.labels);
-        return Decision::done().commands([pass::queue(&item.key, &zone)]);
+        let zone = zone::name(&node.view.labels);
+        return Ok(Decision::done().commands([pass::queue(&item.key, &zone)]));
     }
-    match health::is_current(cx, &node) {
-        Ok(true) => {}
-        Ok(false) => return again,
-        Err(why) => return unread(&node.reference, &why),
+    if !health::is_current(cx, &node)? {
+        return Ok(again);
     }
     let announcement = is_first(cx, &node, item).then(|| announce(cx, &node, pods.len()));
     let (plans, unknown) = evict_all(config, cx, &node, pods);
     let decision = match unknown {
-        Some((pod, why)) => unread(&pod, &why),
+        Some(why) => why.into(),
         // The cache does not show yet that they are gone.
-        None if plans.is_empty() => return again,
+        None if plans.is_empty() => return Ok(again),
         None => Decision::requeue_when_observed(),
     };
     let unproven = unproven(config, cx, &item.key);
-    decision
+    Ok(decision
         .plans(announcement)
         .plans(plans)
-        .commands([unproven])
+        .commands([unproven]))
 }
 
 /// Whether the node has just had its turn: the item was not requeued since, not
 /// even within the same instant, in which case pods would have been evicted.
 fn is_first(cx: &Context<'_>, node: &Object<Node>, item: &WorkItem) -> bool {
     let mut pods = cx.watch(PODS).by_index(BY_NODE, &node.reference.name);
-    let begun = Time::from_instant(item.created_at);
+    let begun = Time::from(item.created_at);
     let is_evicted = |pod: Object<Pod>| {
         let going = pod.view.metadata.deletion_timestamp;
         going >= Some(begun) && pod.view.status.reason == NODE_LOST
@@ -104,22 +111,16 @@ fn is_first(cx: &Context<'_>, node: &Object<Node>, item: &WorkItem) -> bool {
 /// executed. If they are executed, the other item stays, with its creation
 /// time.
 fn unproven(config: &Config, cx: &Context<'_>, node: &str) -> Command {
-    let mut command = Command::enqueue(EVICTED, node, config.node_monitor_period);
-    if let Command::Enqueue(item) = &mut command {
-        item.created_at = Some(cx.now().saturating_add(timer::FAR_FUTURE));
-    }
-    command
+    Enqueue::new(EVICTED, node)
+        .after(config.node_monitor_period)
+        .created_at(cx.now() + timer::FAR_FUTURE)
+        .into()
 }
 
 /// Whether an item proves no execution: its creation time is after its due
 /// time.
 fn is_unproven(item: &WorkItem) -> bool {
     item.created_at > item.due_at
-}
-
-fn unread(object: &ObjectRef, why: &Failure) -> Decision {
-    let (class, message) = (&why.class, &why.message);
-    Decision::retry(format!("{object} could not be read: {class}: {message}"))
 }
 
 /// Whether a node's pods may be evicted.
@@ -160,12 +161,12 @@ fn to_evict(cx: &Context<'_>, node: &Object<Node>) -> Vec<Object<Pod>> {
     pods.filter(|pod| {
         let metadata = &pod.view.metadata;
         let is_going = metadata.deletion_timestamp.is_some();
-        !is_going && metadata.annotations.mirror.is_none() && !daemon_sets.run(pod)
+        !is_going && metadata.mirror.is_none() && !daemon_sets.run(pod)
     })
     .collect()
 }
 
-/// The plans that evict pods, and a pod that could not be read, if any.
+/// The plans that evict pods, and why a pod could not be read, if any.
 ///
 /// Each pod is read live: the reply to an earlier deletion may be lost, and the
 /// cache may not show the deletion yet. At a zone's rate this costs little.
@@ -174,7 +175,7 @@ fn evict_all(
     cx: &Context<'_>,
     node: &Object<Node>,
     pods: Vec<Object<Pod>>,
-) -> (Vec<Plan>, Option<(ObjectRef, Failure)>) {
+) -> (Vec<Plan>, Option<Retry>) {
     let pods = pods.into_iter().map(|pod| pod.reference);
     let pods: Vec<ObjectRef> = pods.take(MAX_PODS).collect();
     let mut plans = Vec::new();
@@ -185,8 +186,8 @@ fn evict_all(
                 plans.push(evict(config, cx, &live, &node.reference.name));
             }
             Ok(_) => {}
-            Err(why) if matches!(&*why.class, "not-found" | "uid-mismatch") => {}
-            Err(why) => unread = Some((pod.clone(), why)),
+            Err(failure) if failure.is_gone() => {}
+            Err(failure) => unread = Some(failure.of_read(pod)),
         }
     }
     (plans, unread)
@@ -202,11 +203,11 @@ fn announce(cx: &Context<'_>, node: &Object<Node>, pods: usize) -> Plan {
         "evicting the pods of a node that is down",
         &fields,
     );
-    let zone = zone::name(&node.view.metadata.labels);
+    let zone = zone::name(&node.view.labels);
     let message = format!("Node {name} event: Deleting all Pods from Node {name}.");
-    Plan::new(node.reference.clone(), "down", "its pods are evicted")
-        .event("Normal", "DeletingAllPods", &message, COMPONENT)
-        .measure("succeeded", Measure::add(zone::EVICTIONS, &[&zone], 1.0))
+    Plan::new(node.reference.clone(), DOWN, "its pods are evicted")
+        .event(Event::normal("DeletingAllPods", message, COMPONENT))
+        .measure(When::Succeeded, zone::EVICTIONS.add([&zone], 1.0))
 }
 
 /// The plan that writes the reason into the pod's status, deletes the pod, and
@@ -221,21 +222,20 @@ fn evict(config: &Config, cx: &Context<'_>, pod: &Object<Pod>, node: &str) -> Pl
     }
     if config.disruption_target {
         let condition = disruption_target(metadata.generation);
-        lost.update_condition(condition, Time::from_instant(cx.now()));
+        lost.update_condition(condition, Time::from(cx.now()));
     }
     let reason = format!("its node {node} is unresponsive or not ready");
-    let plan = Plan::new(pod.reference.clone(), "node-lost", reason);
+    let plan = Plan::new(pod.reference.clone(), LOST, reason);
     match status_patch(&pod.reference.uid, status, &lost) {
         Some(patch) => plan.patch(patch),
         None => plan,
     }
     .delete(DeleteOptions::new())
-    .event(
-        "Normal",
+    .event(Event::normal(
         "NodeControllerEviction",
-        &format!("Marking for deletion Pod {name} from Node {node}"),
+        format!("Marking for deletion Pod {name} from Node {node}"),
         COMPONENT,
-    )
+    ))
 }
 
 fn disruption_target(generation: i64) -> PodCondition {

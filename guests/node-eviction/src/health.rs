@@ -10,12 +10,12 @@
 
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Failure, Instant, Object, ObjectRef, Time};
+use davit_guest::{Command, Context, Instant, Object, ObjectRef, Retry, Time, View};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
 use crate::timer;
-use crate::view::{HEARTBEATS, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
+use crate::view::{HEARTBEATS, LEASE_NAMESPACE, LEASES, Node};
 
 /// The record of a node that is not plainly healthy: a note, from the pass that
 /// first saw it to the pass that finds the node healthy. Two timers hold its
@@ -159,54 +159,47 @@ pub(crate) fn judge(
 
 /// Whether the API server has the same state of the node as the cache. If not,
 /// the cache lags, and silence proves nothing.
-pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Failure> {
+pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Retry> {
     let name = &node.reference.name;
     let lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", LEASE_NAMESPACE, name);
     let targets = [node.reference.clone(), lease];
+    let [_, lease] = &targets;
     let mut answers = cx.live_get::<Signs>(&targets).into_iter();
     let (Some(live), Some(renewed)) = (answers.next(), answers.next()) else {
         return Ok(false);
     };
     let live = match live {
-        Ok(live) => live.view.status,
+        Ok(live) => live.view,
         // The node is gone, so the question is void.
-        Err(failure) if matches!(&*failure.class, "not-found" | "uid-mismatch") => {
-            return Ok(false);
-        }
-        Err(failure) => return Err(failure),
+        Err(failure) if failure.is_gone() => return Ok(false),
+        Err(failure) => return Err(failure.of_read(&node.reference)),
     };
     let renewed = match renewed {
-        Ok(lease) => Some(lease.view.spec),
-        Err(failure) if failure.class == "not-found" => None,
-        Err(failure) => return Err(failure),
+        Ok(lease) => Some(lease.view.renew_time),
+        Err(failure) if failure.is_gone() => None,
+        Err(failure) => return Err(failure.of_read(lease)),
     };
     let lease = cx.watch(LEASES).get(&lease_key(node));
     let mut conditions = live.conditions.into_iter();
     let ready = conditions
         .find(|condition| condition.r#type == "Ready")
         .unwrap_or_default();
-    Ok(renewed == lease.map(|lease| lease.view.spec)
+    Ok(renewed == lease.map(|lease| lease.view.renew_time)
         && ready.last_heartbeat_time == times(cx, node).heartbeat
         && ready.status == ready_status(node))
 }
 
 /// The fields of a node or of its lease that show whether it is alive: one view
 /// for both, to read them together.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 struct Signs {
-    spec: LeaseSpec,
-    status: SignsInStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct SignsInStatus {
+    #[view(path = "spec.renewTime")]
+    renew_time: String,
+    #[view(path = "status.conditions")]
     conditions: Vec<SignInCondition>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 struct SignInCondition {
     r#type: String,
     status: String,
@@ -258,7 +251,7 @@ fn times(cx: &Context<'_>, node: &Object<Node>) -> Times {
             changed_at: node.changed_at,
         };
     };
-    let mut conditions = beats.view.status.conditions.iter();
+    let mut conditions = beats.view.conditions.iter();
     let ready = conditions.find(|condition| condition.r#type == "Ready");
     Times {
         heartbeat: ready.and_then(|ready| ready.last_heartbeat_time),
@@ -269,7 +262,7 @@ fn times(cx: &Context<'_>, node: &Object<Node>) -> Times {
 
 /// The status of the first condition `Ready`; empty if there is none.
 fn ready_status(node: &Object<Node>) -> &str {
-    let mut conditions = node.view.status.conditions.iter();
+    let mut conditions = node.view.conditions.iter();
     let ready = conditions.find(|condition| condition.r#type == "Ready");
     ready.map_or("", |condition| &condition.status)
 }

@@ -22,23 +22,23 @@ mod view;
 mod zone;
 
 use davit_guest::{
-    ApiResource, ConfigError, Context, Controller, Decision, Index, Manifest, Object, Permission,
-    QueueSpec, Tick, Watch, WorkItem,
+    ConfigError, Context, Controller, Decision, Index, Manifest, Object, QueueName, QueueSpec,
+    Retry, Watch, WorkItem, resources,
 };
 
 pub use config::Config;
 use view::Node;
 
 /// The queue of the pass over all nodes.
-pub const MONITOR: &str = "node_monitor";
+pub const MONITOR: QueueName = QueueName::new("node_monitor");
 /// The key of the pass over all nodes.
 pub const PASS: &str = "pass";
 /// The queue of the nodes that wait for their turn in their zone.
-pub const QUEUED: &str = "node_evictions";
+pub const QUEUED: QueueName = QueueName::new("node_evictions");
 /// The queue of the nodes that had their turn and are still down.
-pub const EVICTED: &str = "evicted_nodes";
+pub const EVICTED: QueueName = QueueName::new("evicted_nodes");
 /// The queue of recorded times: its items are never due.
-pub const TIMERS: &str = "node_timers";
+pub const TIMERS: QueueName = QueueName::new("node_timers");
 
 /// The taints that node-lifecycle sets for taint-based eviction.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -64,59 +64,46 @@ impl Controller for NodeEviction {
         let summary = "Evicts the pods of nodes that have not responded for some minutes, at a \
                        rate that depends on how much of their zone is down.";
         let period = self.config.node_monitor_period;
-        Manifest {
-            watches: watches(),
+        let pods_by_node = Index::new(view::BY_NODE, "spec.nodeName");
+        let by_namespace = Index::new(view::BY_NAMESPACE, "metadata.namespace");
+        Manifest::new("node-eviction", env!("CARGO_PKG_VERSION"), summary)
             // No trigger: silence is not a change.
-            triggers: Vec::new(),
-            queues: vec![
-                QueueSpec::new(MONITOR).priority(1).retry(period, period),
-                QueueSpec::new(QUEUED).workers(4),
-                QueueSpec::new(EVICTED).workers(4),
-                QueueSpec::new(TIMERS),
-            ],
-            ticks: vec![Tick::new(MONITOR, PASS, period)],
-            permissions: vec![
-                Permission::new("get", "", "nodes"),
-                Permission::new("get", "coordination.k8s.io", "leases"),
-                Permission::new("get", "", "pods"),
-                Permission::new("patch", "", "pods/status"),
-                Permission::new("delete", "", "pods"),
-                Permission::new("create", "", "events"),
-            ],
-            metrics: zone::metrics(),
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new("node-eviction", env!("CARGO_PKG_VERSION"), summary)
-        }
+            .watch(Watch::of(view::NODES, resources::NODES))
+            .watch(Watch::of(view::HEARTBEATS, resources::NODES))
+            .watch(Watch::of(view::LEASES, resources::LEASES).namespace(view::LEASE_NAMESPACE))
+            .watch(Watch::of(view::PODS, resources::PODS).index(pods_by_node))
+            .watch(Watch::of(view::DAEMON_SETS, resources::DAEMON_SETS).index(by_namespace))
+            .queue(QueueSpec::new(MONITOR).priority(1).retry(period, period))
+            .queue(QueueSpec::new(QUEUED).workers(4))
+            .queue(QueueSpec::new(EVICTED).workers(4))
+            .queue(QueueSpec::new(TIMERS))
+            .tick(MONITOR, PASS, period)
+            .reads_live(resources::NODES)
+            .reads_live(resources::LEASES)
+            .reads_live(resources::PODS)
+            .patches_status(resources::PODS)
+            .deletes(resources::PODS)
+            .records_events()
+            .metric(zone::HEALTH)
+            .metric(zone::SIZE)
+            .metric(zone::UNHEALTHY)
+            .metric(zone::EVICTIONS)
+            .config_schema(include_str!("../config.schema.json"))
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
-        match item.queue.as_str() {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+        match item.queue {
             QUEUED => evict::queued(&self.config, cx, item),
             EVICTED => evict::evicted(&self.config, cx, item),
-            TIMERS => Decision::requeue_after(timer::NEVER),
-            _ => pass::reconcile(&self.config, cx),
+            TIMERS => Ok(Decision::requeue_after(timer::NEVER)),
+            _ => Ok(pass::reconcile(&self.config, cx)),
         }
     }
 }
 
 /// Whether taint-based eviction handles this node.
 fn is_left_to_taints(config: &Config, node: &Object<Node>) -> bool {
-    let mut taints = node.view.spec.taints.iter();
+    let mut taints = node.view.taints.iter();
     config.skip_tainted_nodes
         && taints.any(|it| it.effect == "NoExecute" && [NOT_READY, UNREACHABLE].contains(&&*it.key))
-}
-
-fn watches() -> Vec<Watch> {
-    let nodes = || ApiResource::new("", "v1", "nodes");
-    let leases = ApiResource::new("coordination.k8s.io", "v1", "leases");
-    let daemon_sets = ApiResource::new("apps", "v1", "daemonsets");
-    vec![
-        Watch::of(view::NODES, nodes()),
-        Watch::of(view::HEARTBEATS, nodes()),
-        Watch::of(view::LEASES, leases).namespace(view::LEASE_NAMESPACE),
-        Watch::of(view::PODS, ApiResource::new("", "v1", "pods"))
-            .index(Index::new(view::BY_NODE, "spec.nodeName")),
-        Watch::of(view::DAEMON_SETS, daemon_sets)
-            .index(Index::new(view::BY_NAMESPACE, "metadata.namespace")),
-    ]
 }

@@ -2,9 +2,8 @@
 //! down, and which nodes to evict.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, Level, Measure, Object};
+use davit_guest::{Command, Context, Decision, Enqueue, Gauge, Level, Object};
 
 use crate::health::{self, Health};
 use crate::view::{NODES, Node};
@@ -66,7 +65,7 @@ impl Pass {
             None
         };
         let health = health::judge(config, cx, node, former.as_ref());
-        let labels = &node.view.metadata.labels;
+        let labels = &node.view.labels;
         let zone = zone::name(labels);
         let tally = self.tallies.entry(zone.clone()).or_default();
         if labels.exclude_disruption.is_none() {
@@ -115,7 +114,7 @@ impl Pass {
         }
         for (zone, tally) in &self.tallies {
             let rate = zones.rate(config, zone, *tally);
-            let set = |metric, number| Command::Measure(Measure::set(metric, &[zone], number));
+            let set = |metric: Gauge<1>, number| Command::Measure(metric.set([zone], number));
             self.commands.extend([
                 Command::set_rate(QUEUED, zone, rate, 1),
                 set(zone::SIZE, tally.size().into()),
@@ -143,11 +142,7 @@ impl Pass {
 
 /// Enqueues a node for its turn in its zone.
 pub(crate) fn queue(node: &str, zone: &str) -> Command {
-    let mut command = Command::enqueue(QUEUED, node, Duration::ZERO);
-    if let Command::Enqueue(item) = &mut command {
-        zone.clone_into(&mut item.group);
-    }
-    command
+    Enqueue::new(QUEUED, node).group(zone).into()
 }
 
 fn is_due(config: &Config, cx: &Context<'_>, down: &UnreadyNode, zones: &Zones) -> bool {

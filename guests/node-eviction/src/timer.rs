@@ -14,8 +14,8 @@ use crate::TIMERS;
 /// The end of time.
 pub(crate) const NEVER: Duration = Duration::MAX;
 
-/// Later than anything that is due, in milliseconds: more than a hundred years.
-pub(crate) const FAR_FUTURE: Instant = 1 << 42;
+/// Later than anything that is due: more than a hundred years.
+pub(crate) const FAR_FUTURE: Duration = Duration::from_millis(1 << 42);
 
 /// The recorded time, if there is one.
 pub(crate) fn since(cx: &Context<'_>, key: &str) -> Option<Instant> {
@@ -24,11 +24,8 @@ pub(crate) fn since(cx: &Context<'_>, key: &str) -> Option<Instant> {
 
 /// Records another time.
 pub(crate) fn start(key: &str, since: Instant) -> [Command; 2] {
-    let mut begin = Command::enqueue(TIMERS, key, NEVER);
-    if let Command::Enqueue(Enqueue { created_at, .. }) = &mut begin {
-        *created_at = Some(since);
-    }
-    [stop(key), begin]
+    let begin = Enqueue::new(TIMERS, key).after(NEVER).created_at(since);
+    [stop(key), begin.into()]
 }
 
 /// Deletes the recorded time.

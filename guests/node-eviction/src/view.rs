@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{LabelSelector, Time, WatchName};
-use serde::Deserialize;
+use davit_guest::{IndexName, LabelSelector, Time, View, WatchName};
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 
@@ -21,132 +20,86 @@ pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node.
-pub(crate) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 
 pub(crate) const DAEMON_SETS: WatchName<DaemonSet> = WatchName::new("daemonsets");
 /// `DaemonSet`s by their namespace.
-pub(crate) const BY_NAMESPACE: &str = "namespace";
+pub(crate) const BY_NAMESPACE: IndexName<DaemonSet> = IndexName::new("namespace");
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Node {
-    pub(crate) metadata: NodeMetadata,
-    pub(crate) spec: NodeSpec,
-    pub(crate) status: NodeStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeMetadata {
+    #[view(path = "metadata.labels")]
     pub(crate) labels: NodeLabels,
+    #[view(path = "spec.taints")]
+    pub(crate) taints: Vec<Taint>,
+    #[view(path = "status.conditions")]
+    pub(crate) conditions: Vec<NodeCondition>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct NodeLabels {
-    #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
+    #[view(rename = "failure-domain.beta.kubernetes.io/region")]
     pub(crate) beta_region: String,
-    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
+    #[view(rename = "failure-domain.beta.kubernetes.io/zone")]
     pub(crate) beta_zone: String,
-    #[serde(rename = "topology.kubernetes.io/region")]
+    #[view(rename = "topology.kubernetes.io/region")]
     pub(crate) region: String,
-    #[serde(rename = "topology.kubernetes.io/zone")]
+    #[view(rename = "topology.kubernetes.io/zone")]
     pub(crate) zone: String,
-    #[serde(rename = "node.kubernetes.io/exclude-disruption")]
+    #[view(rename = "node.kubernetes.io/exclude-disruption")]
     pub(crate) exclude_disruption: Option<String>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeSpec {
-    pub(crate) taints: Vec<Taint>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Taint {
     pub(crate) key: String,
     pub(crate) effect: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeStatus {
-    pub(crate) conditions: Vec<NodeCondition>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Heartbeats {
-    pub(crate) status: HeartbeatStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct HeartbeatStatus {
+    #[view(path = "status.conditions")]
     pub(crate) conditions: Vec<Heartbeat>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 pub(crate) struct Heartbeat {
     pub(crate) r#type: String,
     pub(crate) last_heartbeat_time: Option<Time>,
     pub(crate) last_transition_time: Option<Time>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Lease {
-    pub(crate) spec: LeaseSpec,
-}
-
-#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct LeaseSpec {
+    #[view(path = "spec.renewTime")]
     pub(crate) renew_time: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Pod {
     pub(crate) metadata: PodMetadata,
     pub(crate) status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 pub(crate) struct PodMetadata {
-    pub(crate) annotations: PodAnnotations,
+    /// Only the API server's copy of a static pod has it.
+    #[view(path = "annotations[\"kubernetes.io/config.mirror\"]")]
+    pub(crate) mirror: Option<String>,
     pub(crate) deletion_timestamp: Option<Time>,
     pub(crate) generation: i64,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) owner_references: Vec<Owner>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct PodAnnotations {
-    /// Only the API server's copy of a static pod has it.
-    #[serde(rename = "kubernetes.io/config.mirror")]
-    pub(crate) mirror: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Owner {
     pub(crate) controller: bool,
     pub(crate) kind: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct DaemonSet {
-    pub(crate) spec: DaemonSetSpec,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct DaemonSetSpec {
+    #[view(path = "spec.selector")]
     pub(crate) selector: LabelSelector,
 }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Command, Context, Instant, Metric};
+use davit_guest::{Command, Context, Counter, Gauge, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
@@ -15,39 +15,31 @@ pub(crate) const NOTE: &str = "zones";
 /// The timer that records when the last outage of all zones ended.
 const RESUMED: &str = "resumed";
 
-/// The percentage of healthy nodes in each zone.
-pub(crate) const HEALTH: &str = "node_collector_zone_health";
+/// The percentage of healthy nodes in each zone. The names of the metrics are
+/// kube-controller-manager's.
+pub(crate) const HEALTH: Gauge<1> = Gauge::new(
+    "node_collector_zone_health",
+    "Gauge measuring percentage of healthy nodes per zone.",
+    ["zone"],
+);
 /// The number of nodes in each zone.
-pub(crate) const SIZE: &str = "node_collector_zone_size";
+pub(crate) const SIZE: Gauge<1> = Gauge::new(
+    "node_collector_zone_size",
+    "Gauge measuring number of registered Nodes per zones.",
+    ["zone"],
+);
 /// The number of nodes that are not ready in each zone.
-pub(crate) const UNHEALTHY: &str = "node_collector_unhealthy_nodes_in_zone";
+pub(crate) const UNHEALTHY: Gauge<1> = Gauge::new(
+    "node_collector_unhealthy_nodes_in_zone",
+    "Gauge measuring number of not Ready Nodes per zones.",
+    ["zone"],
+);
 /// The number of nodes whose pods were evicted.
-pub(crate) const EVICTIONS: &str = "node_collector_evictions_total";
-
-/// The metrics, under kube-controller-manager's names.
-pub(crate) fn metrics() -> Vec<Metric> {
-    let gauge = |name, help| Metric::gauge(name, help, &["zone"]);
-    vec![
-        gauge(
-            HEALTH,
-            "Gauge measuring percentage of healthy nodes per zone.",
-        ),
-        gauge(
-            SIZE,
-            "Gauge measuring number of registered Nodes per zones.",
-        ),
-        gauge(
-            UNHEALTHY,
-            "Gauge measuring number of not Ready Nodes per zones.",
-        ),
-        Metric::counter(
-            EVICTIONS,
-            "Number of Node evictions that happened since current instance of NodeController \
-             started.",
-            &["zone"],
-        ),
-    ]
-}
+pub(crate) const EVICTIONS: Counter<1> = Counter::new(
+    "node_collector_evictions_total",
+    "Number of Node evictions that happened since current instance of NodeController started.",
+    ["zone"],
+);
 
 /// The zone of a node in kube-controller-manager's format: region and zone,
 /// either of which may be missing; empty without both.

@@ -1,52 +1,32 @@
 //! How a pod is deleted, and how deletions are counted.
 
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
-use davit_guest::{Context, DeleteOptions, Measure, Metric, Object, Plan, Time};
+use davit_guest::{Context, Counter, DeleteOptions, Object, Plan, Reason, Time, When};
 
 use crate::view::Pod;
 
-const DELETIONS: &str = "pod_gc_collector_force_delete_pods_total";
-const ERRORS: &str = "pod_gc_collector_force_delete_pod_errors_total";
-/// The reason in the condition of an orphaned pod.
-pub(crate) const DELETION_BY_POD_GC: &str = "DeletionByPodGC";
+/// The collector's metrics, under kube-controller-manager's names.
+pub(crate) const DELETIONS: Counter<2> = Counter::new(
+    "pod_gc_collector_force_delete_pods_total",
+    "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
+    LABELS,
+);
+pub(crate) const ERRORS: Counter<2> = Counter::new(
+    "pod_gc_collector_force_delete_pod_errors_total",
+    "Number of errors encountered when forcefully deleting the pods since the Pod GC \
+     Controller started.",
+    LABELS,
+);
 const LABELS: [&str; 2] = ["namespace", "reason"];
 
-/// Why a pod is deleted: a label of the metrics.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
-    Terminated,
-    OutOfService,
-    Orphaned,
-    Unscheduled,
-}
+/// The reason in the condition of an orphaned pod.
+pub(crate) const DELETION_BY_POD_GC: &str = "DeletionByPodGC";
 
-impl Reason {
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Terminated => "terminated",
-            Self::OutOfService => "out-of-service",
-            Self::Orphaned => "orphaned",
-            Self::Unscheduled => "unscheduled",
-        }
-    }
-}
-
-/// The collector's metrics, under kube-controller-manager's names.
-pub(crate) fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::counter(
-            DELETIONS,
-            "Number of pods that are being forcefully deleted since the Pod GC Controller started.",
-            &LABELS,
-        ),
-        Metric::counter(
-            ERRORS,
-            "Number of errors encountered when forcefully deleting the pods since the Pod GC \
-             Controller started.",
-            &LABELS,
-        ),
-    ]
-}
+/// Why a pod is deleted: also a label of the metrics.
+pub(crate) const TERMINATED: Reason = Reason::new("terminated");
+pub(crate) const OUT_OF_SERVICE: Reason = Reason::new("out-of-service");
+pub(crate) const ORPHANED: Reason = Reason::new("orphaned");
+pub(crate) const UNSCHEDULED: Reason = Reason::new("unscheduled");
 
 /// The plan that marks a pod as failed, unless the pod has ended, and then
 /// force-deletes it. If the mark fails, the pod stays.
@@ -60,20 +40,20 @@ pub(crate) fn plan(cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: 
         let mut failed = pod.view.status.clone();
         "Failed".clone_into(&mut failed.phase);
         failed.observed_generation = pod.view.metadata.generation;
-        if reason == Reason::Orphaned {
+        if reason == ORPHANED {
             let condition = disruption_target(pod.view.metadata.generation);
-            failed.update_condition(condition, Time::from_instant(cx.now()));
+            failed.update_condition(condition, Time::from(cx.now()));
         }
         status_patch(&pod.reference.uid, &pod.view.status, &failed)
     };
-    let count = |metric| {
+    let count = |metric: Counter<2>| {
         let labels = [pod.reference.namespace.as_str(), reason.as_str()];
-        Measure::add(metric, &labels, 1.0)
+        metric.add(labels, 1.0)
     };
     let (deletions, errors) = (count(DELETIONS), count(ERRORS));
-    let plan = Plan::new(pod.reference, reason.as_str(), message)
-        .measure("attempted", deletions)
-        .measure("failed", errors);
+    let plan = Plan::new(pod.reference, reason, message)
+        .measure(When::Attempted, deletions)
+        .measure(When::Failed, errors);
     match mark {
         Some(patch) => plan.patch(patch),
         None => plan,

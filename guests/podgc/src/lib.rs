@@ -24,19 +24,19 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ApiResource, ConfigError, Context, Controller, Decision, Index, Manifest, Permission,
-    QueueSpec, Tick, Trigger, TriggerKey, Watch, WorkItem,
+    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
+    Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::Config;
 
 /// The queue of the periodic pass.
-pub const PASSES: &str = "podgc";
+pub const PASSES: QueueName = QueueName::new("podgc");
 /// The key of the periodic pass.
 pub const PASS: &str = "pass";
 /// The queue of the nodes that pods name and that may be missing. Its name is
 /// kube-controller-manager's.
-pub const ORPHANED: &str = "orphaned_pods_nodes";
+pub const ORPHANED: QueueName = QueueName::new("orphaned_pods_nodes");
 
 /// The first back-off after a node could not be read.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -60,66 +60,65 @@ impl Controller for PodGc {
     fn manifest(&self) -> Manifest {
         let summary = "Deletes terminated pods above a threshold, and pods that are stuck \
                        because their node is missing, out of service or was never chosen.";
-        Manifest {
-            watches: watches(),
+        Manifest::new("podgc", env!("CARGO_PKG_VERSION"), summary)
+            .watch(pods())
+            .watch(nodes())
+            .watch(Watch::of(view::NODE_NAMES, resources::NODES))
             // A node that disappears starts its quarantine immediately; a node
             // that comes back ends it.
-            triggers: vec![Trigger::new(view::NODE_NAMES, ORPHANED, TriggerKey::OwnKey)],
-            queues: vec![
-                // A failed pass is retried with the next one.
-                QueueSpec::new(PASSES).retry(self.config.period, self.config.period),
+            .trigger(Trigger::own_key(view::NODE_NAMES, ORPHANED))
+            // A failed pass is retried with the next one.
+            .queue(QueueSpec::new(PASSES).retry(self.config.period, self.config.period))
+            .queue(
                 QueueSpec::new(ORPHANED)
                     .workers(4)
                     .retry(FIRST_RETRY, FIRST_RETRY.max(self.config.quarantine)),
-            ],
-            ticks: vec![Tick::new(PASSES, PASS, self.config.period)],
-            permissions: vec![
-                Permission::new("get", "", "nodes"),
-                Permission::new("patch", "", "pods/status"),
-                Permission::new("delete", "", "pods"),
-            ],
-            metrics: deletion::metrics(),
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new("podgc", env!("CARGO_PKG_VERSION"), summary)
-        }
+            )
+            .tick(PASSES, PASS, self.config.period)
+            .reads_live(resources::NODES)
+            .patches_status(resources::PODS)
+            .deletes(resources::PODS)
+            .metric(deletion::DELETIONS)
+            .metric(deletion::ERRORS)
+            .config_schema(include_str!("../config.schema.json"))
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
-        match item.queue.as_str() {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+        match item.queue {
             ORPHANED => orphan::reconcile(&self.config, cx, item),
-            _ => pass::reconcile(&self.config, cx, item),
+            _ => Ok(pass::reconcile(&self.config, cx, item)),
         }
     }
 }
 
-fn watches() -> Vec<Watch> {
-    let nodes = || ApiResource::new("", "v1", "nodes");
-    vec![
-        Watch::of(view::PODS, ApiResource::new("", "v1", "pods"))
-            .index(Index::new(view::BY_NODE, "spec.nodeName").unset())
-            .index(
-                Index::new(view::ENDED, "status.phase")
-                    .except(&terminated::ALIVE)
-                    .presence()
-                    .unset()
-                    .order_by("metadata.creationTimestamp"),
-            )
-            .index(
-                Index::new(view::EVICTED, "status.reason")
-                    .only(&[terminated::EVICTED_REASON])
-                    .order_by("metadata.creationTimestamp"),
-            )
-            .index(
-                Index::new(view::MARKED, "status.conditions[*].reason")
-                    .only(&[deletion::DELETION_BY_POD_GC])
-                    .order_by("metadata.deletionTimestamp"),
-            )
-            .index(
-                Index::new(view::TERMINATING, "metadata.deletionTimestamp")
-                    .presence()
-                    .order_by("spec.nodeName"),
-            ),
-        Watch::of(view::NODES, nodes()).index(Index::new(view::BY_TAINT, "spec.taints[*].key")),
-        Watch::of(view::NODE_NAMES, nodes()),
-    ]
+fn pods() -> Watch<view::Pod> {
+    Watch::of(view::PODS, resources::PODS)
+        .index(Index::new(view::BY_NODE, "spec.nodeName").unset())
+        .index(
+            Index::new(view::ENDED, "status.phase")
+                .except(&terminated::ALIVE)
+                .presence()
+                .unset()
+                .order_by("metadata.creationTimestamp"),
+        )
+        .index(
+            Index::new(view::EVICTED, "status.reason")
+                .only(&[terminated::EVICTED_REASON])
+                .order_by("metadata.creationTimestamp"),
+        )
+        .index(
+            Index::new(view::MARKED, "status.conditions[*].reason")
+                .only(&[deletion::DELETION_BY_POD_GC])
+                .order_by("metadata.deletionTimestamp"),
+        )
+        .index(
+            Index::new(view::TERMINATING, "metadata.deletionTimestamp")
+                .presence()
+                .order_by("spec.nodeName"),
+        )
+}
+
+fn nodes() -> Watch<view::Node> {
+    let by_taint = Index::new(view::BY_TAINT, "spec.taints[*].key");
+    Watch::of(view::NODES, resources::NODES).index(by_taint)
 }

@@ -1,9 +1,9 @@
 //! Pods whose node is missing. The work items are nodes' names.
 
-use davit_guest::{Context, Decision, Identity, Level, ObjectRef, Verdict, WorkItem};
+use davit_guest::{Context, Decision, Identity, Level, ObjectRef, Retry, WorkItem};
 
 use crate::Config;
-use crate::deletion::{self, Reason};
+use crate::deletion;
 use crate::view::{BY_NODE, NODE_NAMES, PODS};
 
 /// How many pods one call decides about at most, so that its memory is bounded.
@@ -16,23 +16,27 @@ const PAGE: u32 = 1_000;
 /// is done as soon as the node is back, so that the next quarantine starts from
 /// zero. It is requeued as long as the node is missing and has pods, so that a
 /// pod that appears late does not wait again.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn reconcile(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+) -> Result<Decision, Retry> {
     let node = &item.key;
     let exists = cx.watch(NODE_NAMES).get(node).is_some();
     if exists || cx.watch(PODS).index_count(BY_NODE, node) == 0 {
-        return Decision::done();
+        return Ok(Decision::done());
     }
     let rest = config.quarantine.saturating_sub(cx.since(item.created_at));
     if !rest.is_zero() {
-        return Decision::requeue_after(rest);
+        return Ok(Decision::requeue_after(rest));
     }
-    match is_gone(cx, node) {
-        Ok(true) => delete_pods(config, cx, item),
+    let live = cx.live::<Identity>(&ObjectRef::named("v1", "Node", "", node))?;
+    Ok(match live {
+        None => delete_pods(config, cx, item),
         // The cache lags. If the node is deleted after all, a pass finds it
         // missing.
-        Ok(false) => Decision::done(),
-        Err(why) => Decision::retry(format!("the node {node} could not be read: {why}")),
-    }
+        Some(_) => Decision::done(),
+    })
 }
 
 /// Deletes the page of pods that the item's cursor names. A pod that gets an
@@ -45,7 +49,7 @@ fn delete_pods(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
         .into_iter()
         .map(|pod| {
             let message = format!("its node {node} no longer exists");
-            deletion::plan(cx, pod, Reason::Orphaned, message)
+            deletion::plan(cx, pod, deletion::ORPHANED, message)
         })
         .collect();
     let count = plans.len().to_string();
@@ -54,20 +58,9 @@ fn delete_pods(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
         "deleting the pods of a node that no longer exists",
         &[("node", node), ("pods", &count)],
     );
-    let mut decision = Decision::requeue_after(config.period);
-    if let Some(next) = next {
-        decision.verdict = Verdict::ContinueFrom(next.to_string());
-    }
+    let decision = match next {
+        Some(next) => Decision::continue_from(next.to_string()),
+        None => Decision::requeue_after(config.period),
+    };
     decision.plans(plans).parallel(config.max_parallel_deletes)
-}
-
-/// Whether the API server does not have the node.
-fn is_gone(cx: &Context<'_>, node: &str) -> Result<bool, String> {
-    let target = ObjectRef::named("v1", "Node", "", node);
-    match cx.live_get::<Identity>(&[target]).pop() {
-        Some(Ok(_)) => Ok(false),
-        Some(Err(failure)) if failure.class == "not-found" => Ok(true),
-        Some(Err(failure)) => Err(format!("{}: {}", failure.class, failure.message)),
-        None => Err("the host gave no answer".to_owned()),
-    }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use davit_guest::{Command, Context, Decision, Level, Verdict, WorkItem};
+use davit_guest::{Command, Context, Decision, Level, WorkItem};
 
 use crate::plans::Plans;
 use crate::view::{BY_NODE, NODE_NAMES, PODS};
@@ -31,13 +31,10 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
     }
     let missing = missing.iter();
-    Decision {
-        verdict: next.verdict(),
-        ..Decision::done()
-    }
-    .plans(plans)
-    .commands(missing.map(|node| Command::enqueue(ORPHANED, node, config.quarantine)))
-    .parallel(config.max_parallel_deletes)
+    next.decision()
+        .plans(plans)
+        .commands(missing.map(|node| Command::enqueue(ORPHANED, node, config.quarantine)))
+        .parallel(config.max_parallel_deletes)
 }
 
 /// Enqueues missing nodes, then deletes stuck pods. Returns the missing nodes,
@@ -81,13 +78,13 @@ impl Rest {
         }
     }
 
-    fn verdict(self) -> Verdict {
+    fn decision(self) -> Decision {
         match (self.terminated, self.others) {
-            (None, None) => Verdict::Done,
-            (Some(terminated), None) => Verdict::ContinueFrom(terminated),
+            (None, None) => Decision::done(),
+            (Some(terminated), None) => Decision::continue_from(terminated),
             (terminated, Some(others)) => {
                 let terminated = terminated.unwrap_or_default();
-                Verdict::ContinueFrom(format!("{terminated}{SEPARATOR}{others}"))
+                Decision::continue_from(format!("{terminated}{SEPARATOR}{others}"))
             }
         }
     }

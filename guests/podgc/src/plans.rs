@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use davit_guest::{Context, Object, Plan};
+use davit_guest::{Context, Object, Plan, Reason};
 
-use crate::deletion::{self, Reason};
+use crate::deletion;
 use crate::view::Pod;
 
 /// The pass's plans, one for each pod.

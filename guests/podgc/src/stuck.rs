@@ -11,7 +11,7 @@ use std::ops::Bound;
 use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
 use davit_guest::{Context, Place};
 
-use crate::deletion::Reason;
+use crate::deletion;
 use crate::plans::Plans;
 use crate::terminated::{key, turn};
 use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
@@ -46,7 +46,7 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
             break;
         }
         read += 1;
-        let node = &pod.view.spec.node_name;
+        let node = &pod.view.node_name;
         if nodes.contains(node) {
             place = Place {
                 order: node.clone(),
@@ -65,13 +65,13 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
     }
     taken.sort_by(|one, other| turn(one).cmp(&turn(other)));
     for pod in taken {
-        let node = &pod.view.spec.node_name;
+        let node = &pod.view.node_name;
         let (reason, message) = if node.is_empty() {
             let message = "it is terminating and was never scheduled".to_owned();
-            (Reason::Unscheduled, message)
+            (deletion::UNSCHEDULED, message)
         } else {
             let message = format!("its node {node} is out of service and not ready");
-            (Reason::OutOfService, message)
+            (deletion::OUT_OF_SERVICE, message)
         };
         plans.add(cx, pod, reason, message);
     }
@@ -82,7 +82,7 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
 /// name stands for pods without a node.
 fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
     let tainted = cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE);
-    let dead = tainted.filter(|node| !is_node_ready(&node.view.status.conditions));
+    let dead = tainted.filter(|node| !is_node_ready(&node.view.conditions));
     let mut nodes: BTreeSet<String> = dead.map(|node| node.reference.name).collect();
     if cx.watch(PODS).index_count(BY_NODE, "") > 0 {
         nodes.insert(String::new());

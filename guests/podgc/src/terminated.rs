@@ -10,7 +10,7 @@ use std::fmt;
 
 use davit_guest::{Context, Object, Place};
 
-use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked, is_terminating};
+use crate::deletion::{DELETION_BY_POD_GC, TERMINATED, is_marked, is_terminating};
 use crate::plans::Plans;
 use crate::view::{ENDED, EVICTED, MARKED, NODE_NAMES, PODS, Pod};
 
@@ -82,7 +82,7 @@ pub(crate) fn decide(
         last = Some((evicted, place(&pod)));
         if is_in_turn(cx, evicted, &pod) {
             taken += 1;
-            plans.add(cx, pod, Reason::Terminated, message.clone());
+            plans.add(cx, pod, TERMINATED, message.clone());
         }
     }
     None
@@ -125,7 +125,7 @@ impl Rest {
     fn parse(cursor: &str) -> Option<Self> {
         let mut fields = cursor.splitn(4, '/');
         let count = fields.next()?.parse().ok()?;
-        let evicted = fields.next()? == EVICTED;
+        let evicted = fields.next()? == EVICTED.as_str();
         let order = fields.next()?.to_owned();
         let key = fields.next()?.to_owned();
         Some(Self {
@@ -141,6 +141,7 @@ impl fmt::Display for Rest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = if self.evicted { EVICTED } else { ENDED };
         let Place { order, key } = &self.place;
+        let stage = stage.as_str();
         write!(f, "{}/{stage}/{order}/{key}", self.count)
     }
 }
@@ -217,7 +218,7 @@ fn has_ended(pod: &Object<Pod>) -> bool {
 fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
     is_marked(&pod.view.status)
         && !is_terminating(pod)
-        && cx.watch(NODE_NAMES).get(&pod.view.spec.node_name).is_none()
+        && cx.watch(NODE_NAMES).get(&pod.view.node_name).is_none()
 }
 
 /// The order in which pods are deleted.

@@ -2,41 +2,39 @@
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{Identity, Time, WatchName};
-use serde::Deserialize;
+use davit_guest::{Identity, IndexName, Time, View, WatchName};
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods by the name of their node; pods without one under the empty string.
-pub(crate) const BY_NODE: &str = "node";
+pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 /// Pods that have ended, by creation time: pods with a phase under `true`, pods
 /// without one under the empty string.
-pub(crate) const ENDED: &str = "ended";
+pub(crate) const ENDED: IndexName<Pod> = IndexName::new("ended");
 /// Pods with the reason `Evicted`, by creation time.
-pub(crate) const EVICTED: &str = "evicted";
+pub(crate) const EVICTED: IndexName<Pod> = IndexName::new("evicted");
 /// Pods that the collector has marked because their node is missing; pods that
 /// are not terminating yet come first.
-pub(crate) const MARKED: &str = "marked";
+pub(crate) const MARKED: IndexName<Pod> = IndexName::new("marked");
 /// Terminating pods, by the name of their node; pods without one come first.
-pub(crate) const TERMINATING: &str = "terminating";
+pub(crate) const TERMINATING: IndexName<Pod> = IndexName::new("terminating");
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 /// Nodes by the keys of their taints.
-pub(crate) const BY_TAINT: &str = "taint";
+pub(crate) const BY_TAINT: IndexName<Node> = IndexName::new("taint");
 
 /// The nodes that exist. A watch of its own, so that only the creation and the
 /// deletion of a node trigger a reconcile.
 pub(crate) const NODE_NAMES: WatchName<Identity> = WatchName::new("node-names");
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Pod {
     pub(crate) metadata: PodMetadata,
-    pub(crate) spec: PodSpec,
+    #[view(path = "spec.nodeName")]
+    pub(crate) node_name: String,
     pub(crate) status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 pub(crate) struct PodMetadata {
     pub(crate) generation: i64,
     /// RFC 3339 in UTC and whole seconds: it sorts as text.
@@ -44,20 +42,8 @@ pub(crate) struct PodMetadata {
     pub(crate) deletion_timestamp: Option<Time>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-pub(crate) struct PodSpec {
-    pub(crate) node_name: String,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Node {
-    pub(crate) status: NodeStatus,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct NodeStatus {
+    #[view(path = "status.conditions")]
     pub(crate) conditions: Vec<NodeCondition>,
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{ApiResource, ConfigError, DeleteOptions, Object, Patch, Permission, Plan};
+use davit_guest::{
+    ApiResource, ConfigError, DeleteOptions, Object, Patch, Permission, Plan, Reason,
+};
 
 use crate::cel::{Expression, Scope};
 use crate::config::{ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig};
@@ -116,17 +118,17 @@ impl Actions {
         let plural = resource.plural.as_str();
         let mut permissions = Vec::new();
         if self.changes() {
-            permissions.push(Permission::new("patch", group, plural));
+            permissions.push(permission("patch", group, plural));
         }
         if self.event.is_some() {
-            permissions.push(Permission::new("create", "", "events"));
+            permissions.push(permission("create", "", "events"));
         }
         match &self.end {
-            Some(End::Delete(_)) => permissions.push(Permission::new("delete", group, plural)),
+            Some(End::Delete(_)) => permissions.push(permission("delete", group, plural)),
             Some(End::Evict(evict)) => {
-                permissions.push(Permission::new("create", "", "pods/eviction"));
+                permissions.push(permission("create", "", "pods/eviction"));
                 if !evict.then_delete_after.is_zero() {
-                    permissions.push(Permission::new("delete", "", "pods"));
+                    permissions.push(permission("delete", "", "pods"));
                 }
             }
             None => {}
@@ -140,7 +142,7 @@ impl Actions {
         &self,
         evaluator: &Evaluator<'_>,
         object: &Object<Value>,
-        reason: &str,
+        reason: Reason,
         message: String,
         is_overdue: bool,
     ) -> Result<Option<Plan>, String> {
@@ -163,11 +165,11 @@ impl Actions {
         }
         if let Some(event) = &self.event {
             let text = event.message.render_text(evaluator)?;
-            let kind = match event.config.event_type.as_str() {
-                "" => "Normal",
-                kind => kind,
-            };
-            plan = plan.event(kind, &event.config.reason, &text, COMPONENT);
+            let reason = &event.config.reason;
+            plan = plan.event(match event.config.event_type.as_str() {
+                "Warning" => davit_guest::Event::warning(reason, text, COMPONENT),
+                _ => davit_guest::Event::normal(reason, text, COMPONENT),
+            });
         }
         plan = match &self.end {
             None => plan,
@@ -200,9 +202,9 @@ fn options(
 ) -> DeleteOptions {
     let options = DeleteOptions {
         grace_period_seconds,
+        propagation_policy: propagation_policy.to_owned(),
         ..DeleteOptions::new()
     };
-    let options = options.propagation(propagation_policy);
     if has_changed {
         options
     } else {
@@ -389,4 +391,13 @@ fn taint_patch(taint: &TaintConfig, node: &Object<Value>) -> Option<Value> {
     insert(&mut patch, &["metadata", "resourceVersion"], version);
     insert(&mut patch, &["spec", "taints"], Value::List(taints));
     Some(patch)
+}
+
+/// A permission in the form of an RBAC rule.
+pub(crate) fn permission(verb: &str, group: &str, resource: &str) -> Permission {
+    Permission {
+        verb: verb.to_owned(),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+    }
 }

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Context, Decision, Object, Plan};
+use davit_guest::{Command, Context, Decision, IndexName, Object, Plan, QueueName};
 use kube_cel::cel;
 
 use crate::Policy;
@@ -31,7 +31,7 @@ pub(crate) struct Call<'a> {
 }
 
 /// A watch, and the value that leads to objects of it.
-type LinkKey = (String, String);
+type LinkKey = (QueueName, String);
 
 /// What is done about an object that a rule selects.
 pub(crate) enum Act {
@@ -54,13 +54,18 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Milliseconds since the epoch.
+    fn now(&self) -> i64 {
+        self.cx.now().as_millis()
+    }
+
     fn every(&self) -> Duration {
         self.policy.every
     }
 
     /// An object of a source, after a change or at a time: the first rule that acts on it does.
     pub(crate) fn object(&self, source: &Source, key: &str) -> Decision {
-        let cache = self.cx.watch_named::<Value>(&source.name);
+        let cache = self.cx.watch(source.name);
         let Some(object) = cache.get(key) else {
             return Decision::done().commands(self.forgotten(source, key));
         };
@@ -93,7 +98,7 @@ impl<'a> Call<'a> {
         let Some(next) = next else {
             return decision;
         };
-        let pause = u64::try_from(next.saturating_sub(self.cx.now())).unwrap_or_default();
+        let pause = u64::try_from(next.saturating_sub(self.now())).unwrap_or_default();
         let requeued = Decision::requeue_after(Duration::from_millis(pause));
         Decision {
             verdict: requeued.verdict,
@@ -105,7 +110,7 @@ impl<'a> Call<'a> {
     /// may have refused the plan.
     fn again(&self) -> i64 {
         let millis = i64::try_from(self.every().as_millis()).unwrap_or(i64::MAX);
-        self.cx.now().saturating_add(millis)
+        self.now().saturating_add(millis)
     }
 
     /// A rule that only records an event does so once for each time that it selects an object.
@@ -147,7 +152,7 @@ impl<'a> Call<'a> {
         let Some(keep) = &rule.keep else {
             return Decision::done();
         };
-        let cache = self.cx.watch_named::<Value>(&source.name);
+        let cache = self.cx.watch(source.name);
         let mut selected = Vec::new();
         let mut consider = |object: Object<Value>| {
             if keep.group_of(&object.view).as_deref() != Some(group) {
@@ -162,7 +167,9 @@ impl<'a> Call<'a> {
             }
         };
         match keep.index_path() {
-            Some(index) => cache.by_index(&index, group).for_each(&mut consider),
+            Some(index) => cache
+                .by_index(IndexName::named(&index), group)
+                .for_each(&mut consider),
             None => cache.scan().for_each(&mut consider),
         }
         let mut plans = Vec::new();
@@ -185,7 +192,7 @@ impl<'a> Call<'a> {
         let Some((rule, source, key)) = self.parse(key) else {
             return Decision::done();
         };
-        let Some(object) = self.cx.watch_named::<Value>(&source.name).get(key) else {
+        let Some(object) = self.cx.watch(source.name).get(key) else {
             return Decision::done();
         };
         let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
@@ -203,7 +210,7 @@ impl<'a> Call<'a> {
     /// A page of the objects of a source, for the rules whose result time changes in other ways
     /// than by a comparison with `now`.
     pub(crate) fn pass(&self, source: &Source, cursor: &str) -> Decision {
-        let cache = self.cx.watch_named::<Value>(&source.name);
+        let cache = self.cx.watch(source.name);
         let start = cursor.parse().unwrap_or_default();
         let (objects, next) = cache.scan_page(start, sources::PAGE);
         let mut decision = Decision::done();
@@ -215,13 +222,13 @@ impl<'a> Call<'a> {
                 .filter(|rule| rule.is_periodic())
                 .any(|rule| self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected));
             if is_due {
-                let command = Command::enqueue(&source.name, &key, Duration::ZERO);
+                let command = Command::enqueue(source.queue, &key, Duration::ZERO);
                 decision = decision.commands([command]);
             }
         }
         match next {
             Some(next) => Decision {
-                verdict: davit_guest::Verdict::ContinueFrom(next.to_string()),
+                verdict: Decision::continue_from(next.to_string()).verdict,
                 ..decision
             },
             None => decision,
@@ -231,15 +238,15 @@ impl<'a> Call<'a> {
     /// The objects that read a related one are judged again.
     pub(crate) fn related_changed(&self, watch: &RelatedWatch, key: &str) -> Decision {
         let mut decision = Decision::done();
-        let index = watch.related.index_path();
+        let index = IndexName::named(&watch.related.index_path());
         for source in &watch.sources {
             let Some(source) = self.policy.sources.matched.get(*source) else {
                 continue;
             };
-            let cache = self.cx.watch_named::<Value>(&source.name);
+            let cache = self.cx.watch(source.name);
             let commands = cache
-                .by_index(&index, key)
-                .map(|object| Command::enqueue(&source.name, &key_of(&object), Duration::ZERO));
+                .by_index(index, key)
+                .map(|object| Command::enqueue(source.queue, &key_of(&object), Duration::ZERO));
             decision = decision.commands(commands.collect::<Vec<_>>());
         }
         decision
@@ -260,7 +267,7 @@ impl<'a> Call<'a> {
         object: &Object<Value>,
         then: impl FnOnce(&Evaluator<'_>, Evaluation) -> R,
     ) -> R {
-        let mut evaluator = Evaluator::new(&self.policy.functions, self.cx.now(), &object.view);
+        let mut evaluator = Evaluator::new(&self.policy.functions, self.now(), &object.view);
         if !self.is_in_namespace(rule, object) {
             let evaluation = Evaluation {
                 outcome: Outcome::OtherNamespace,
@@ -347,7 +354,7 @@ impl<'a> Call<'a> {
             Link::Field { .. } => object.reference.namespace.as_str(),
             Link::Name(_) | Link::Owner => "",
         };
-        let key = (watch.name.clone(), format!("{namespace}|{value}"));
+        let key = (watch.queue, format!("{namespace}|{value}"));
         if let Some(known) = self.related.borrow().get(&key) {
             return Ok(known.clone());
         }
@@ -362,12 +369,12 @@ impl<'a> Call<'a> {
         namespace: &str,
         value: &str,
     ) -> Result<Option<Rc<Value>>, String> {
-        let cache = self.cx.watch_named::<Value>(&watch.name);
+        let cache = self.cx.watch(watch.name);
         let found = match &watch.related.link {
             Link::Name(_) => cache.get(value).map(|it| it.view),
             Link::Owner => cache.get_by_uid(value).map(|it| it.view),
             Link::Field { by, .. } => {
-                let objects = cache.by_index(by, value).filter(|it| {
+                let objects = cache.by_index(IndexName::named(by), value).filter(|it| {
                     namespace.is_empty()
                         || it.reference.namespace.is_empty()
                         || it.reference.namespace == namespace
@@ -427,7 +434,7 @@ impl<'a> Call<'a> {
         }
         let counts = Value::Map(counts);
         let objects = BTreeMap::from([(COUNTS, Some(&counts))]);
-        let now = self.cx.now();
+        let now = self.now();
         match hold.evaluate(&self.policy.functions, &objects, now).0 {
             Ok(cel::Value::Bool(is_held)) => is_held,
             result => {
@@ -446,15 +453,13 @@ impl<'a> Call<'a> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
             return *known;
         }
-        let watch = sources::count_watch(count);
-        let cache = self.cx.watch_named::<Value>(&watch);
+        let cache = self.cx.watch(sources::count_watch(count));
         let number = match &count.when {
             None => i64::try_from(cache.len()).unwrap_or(i64::MAX),
             Some(when) => {
                 let holds = |object: &Object<Value>| {
                     let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
-                    let (result, _) =
-                        when.evaluate(&self.policy.functions, &objects, self.cx.now());
+                    let (result, _) = when.evaluate(&self.policy.functions, &objects, self.now());
                     matches!(result, Ok(cel::Value::Bool(true)))
                 };
                 let number = cache.scan().filter(holds).count();
@@ -498,7 +503,7 @@ fn plan(
         message.push_str("; its budget has refused the eviction for too long");
     }
     let actions = &rule.actions;
-    actions.plan(evaluator, object, &rule.name, message, is_overdue)
+    actions.plan(evaluator, object, rule.reason, message, is_overdue)
 }
 
 fn failure(expression: &str, message: String) -> Evaluation {

@@ -28,7 +28,9 @@ mod template;
 use std::fmt;
 use std::time::Duration;
 
-use davit_guest::{ConfigError, Context, Controller, Decision, Manifest, WorkItem};
+use davit_guest::{
+    ConfigError, Context, Controller, Decision, Manifest, QueueName, Retry, WorkItem,
+};
 
 pub use config::{
     ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
@@ -70,15 +72,14 @@ impl Policy {
     }
 
     fn decide(&self, call: &Call<'_>, item: &WorkItem) -> Decision {
-        let queue = item.queue.as_str();
-        match queue {
+        match item.queue {
             GROUPS => call.group(&item.key),
             EVICTIONS => call.eviction(&item.key, call.cx.since(item.created_at)),
-            PASSES => match self.source(&item.key) {
+            PASSES => match self.source(QueueName::named(&item.key)) {
                 Some(source) => call.pass(source, &item.cursor),
                 None => Decision::done(),
             },
-            _ => match (self.source(queue), self.related(queue)) {
+            queue => match (self.source(queue), self.related(queue)) {
                 (Some(source), _) => call.object(source, &item.key),
                 (None, Some(watch)) => call.related_changed(watch, &item.key),
                 (None, None) => Decision::done(),
@@ -86,12 +87,12 @@ impl Policy {
         }
     }
 
-    fn source(&self, name: &str) -> Option<&Source> {
-        self.sources.matched.iter().find(|it| it.name == name)
+    fn source(&self, queue: QueueName) -> Option<&Source> {
+        self.sources.matched.iter().find(|it| it.queue == queue)
     }
 
-    fn related(&self, name: &str) -> Option<&sources::RelatedWatch> {
-        self.sources.related.iter().find(|it| it.name == name)
+    fn related(&self, queue: QueueName) -> Option<&sources::RelatedWatch> {
+        self.sources.related.iter().find(|it| it.queue == queue)
     }
 }
 
@@ -113,12 +114,16 @@ impl Controller for Policy {
         sources::manifest(&self.rules, &self.counts, &self.sources, self.every)
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
         let mut decisions = self.reconcile_batch(cx, std::slice::from_ref(item));
-        decisions.pop().unwrap_or_else(Decision::done)
+        decisions.pop().unwrap_or_else(|| Ok(Decision::done()))
     }
 
-    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    fn reconcile_batch(
+        &self,
+        cx: &Context<'_>,
+        items: &[WorkItem],
+    ) -> Vec<Result<Decision, Retry>> {
         let call = Call::new(self, cx);
         let mut decisions: Vec<Decision> =
             items.iter().map(|item| self.decide(&call, item)).collect();
@@ -126,6 +131,6 @@ impl Controller for Policy {
         if let Some(first) = decisions.first_mut() {
             first.commands.extend(report);
         }
-        decisions
+        decisions.into_iter().map(Ok).collect()
     }
 }

@@ -106,8 +106,5 @@ pub(crate) fn patch(
         }
         body.push(Value::Map(fields));
     }
-    Ok(changes.then(|| Patch {
-        kind: "json".to_owned(),
-        ..Patch::merge(&Value::List(body))
-    }))
+    Ok(changes.then(|| Patch::json(&Value::List(body))))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Command, Context, Level, Measure, ObjectRef};
+use davit_guest::{Command, Context, Level, ObjectRef};
 use serde::{Deserialize, Serialize};
 
 use crate::sources::FAILURES;
@@ -53,7 +53,7 @@ impl Report {
         for (rule, failures) in self.failures {
             #[allow(clippy::cast_precision_loss, reason = "the number of one call's items")]
             let number = failures.count as f64;
-            commands.push(Command::Measure(Measure::add(FAILURES, &[&rule], number)));
+            commands.push(Command::Measure(FAILURES.add([&rule], number)));
             let fields = [("rule", rule.as_str()), ("example", &failures.example)];
             cx.log(Level::Warn, "a rule could not be evaluated", &fields);
             let key = format!("status/{rule}");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::{ApiResource, ConfigError, LabelSelector};
+use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason};
 
 use crate::action::Actions;
 use crate::cel::OBJECT;
@@ -25,6 +25,8 @@ const MAX_RULES: usize = 100;
 #[derive(Clone, Debug)]
 pub(crate) struct Rule {
     pub(crate) name: String,
+    /// The name, as the reason of the plans.
+    pub(crate) reason: Reason,
     pub(crate) resource: ApiResource,
     pub(crate) matches: Match,
     pub(crate) clauses: Vec<Clause>,
@@ -190,6 +192,7 @@ impl Compiler<'_> {
         )?;
         let mut rule = Rule {
             name: rule.name.clone(),
+            reason: Reason::named(&rule.name),
             matches: self.matches(&resource)?,
             resource,
             clauses,

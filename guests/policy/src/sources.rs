@@ -3,10 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use davit_guest::dynamic::Value;
 use davit_guest::{
-    ApiResource, Index, Manifest, Metric, Permission, QueueSpec, Tick, Trigger, TriggerKey, Watch,
+    ApiResource, Counter, Index, IndexName, Manifest, Permission, QueueName, QueueSpec, Trigger,
+    Watch, WatchName,
 };
 
+use crate::action::permission;
 use crate::cel::OBJECT;
 use crate::cel::path::covers;
 use crate::config::Proof;
@@ -16,13 +19,17 @@ use crate::resource;
 use crate::rule::{Count, Rule};
 
 /// The queue of the groups of which some objects are kept.
-pub(crate) const GROUPS: &str = "groups";
+pub(crate) const GROUPS: QueueName = QueueName::new("groups");
 /// The queue of the objects whose eviction becomes a deletion after a while.
-pub(crate) const EVICTIONS: &str = "evictions";
+pub(crate) const EVICTIONS: QueueName = QueueName::new("evictions");
 /// The queue of the passes over the objects of rules whose time is no comparison with `now`.
-pub(crate) const PASSES: &str = "passes";
+pub(crate) const PASSES: QueueName = QueueName::new("passes");
 /// How many expressions failed, by rule.
-pub(crate) const FAILURES: &str = "policy_evaluation_failures_total";
+pub(crate) const FAILURES: Counter<1> = Counter::new(
+    "policy_evaluation_failures_total",
+    "Expressions that failed, so that their rule did not act, by rule.",
+    ["rule"],
+);
 
 /// The first back-off after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
@@ -38,7 +45,8 @@ const BATCH: u32 = 500;
 /// Objects that rules are about: one watch, and the queue of the same name.
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
-    pub(crate) name: String,
+    pub(crate) name: WatchName<Value>,
+    pub(crate) queue: QueueName,
     resource: ApiResource,
     namespace: String,
     label_selector: String,
@@ -54,7 +62,8 @@ pub(crate) struct Source {
 /// The watch of related objects.
 #[derive(Clone, Debug)]
 pub(crate) struct RelatedWatch {
-    pub(crate) name: String,
+    pub(crate) name: WatchName<Value>,
+    pub(crate) queue: QueueName,
     pub(crate) related: Related,
     fields: BTreeSet<String>,
     /// The sources whose objects read them.
@@ -119,7 +128,8 @@ impl Sources {
                 count => format!("{name}-{}", count + 1),
             };
             self.matched.push(Source {
-                name,
+                name: WatchName::named(&name),
+                queue: QueueName::named(&name),
                 resource: rule.resource.clone(),
                 namespace,
                 label_selector: matches.label_selector.clone(),
@@ -170,8 +180,10 @@ impl Sources {
             watch.sources.insert(source);
             return;
         }
+        let name = format!("related-{}-{}", self.related.len(), related.name);
         self.related.push(RelatedWatch {
-            name: format!("related-{}-{}", self.related.len(), related.name),
+            name: WatchName::named(&name),
+            queue: QueueName::named(&name),
             related,
             fields,
             sources: BTreeSet::from([source]),
@@ -190,8 +202,8 @@ impl Sources {
 pub(crate) const NAMESPACE: &str = "namespaceObject";
 
 /// The name of the watch of a count.
-pub(crate) fn count_watch(count: &Count) -> String {
-    format!("count-{}", count.name)
+pub(crate) fn count_watch(count: &Count) -> WatchName<Value> {
+    WatchName::named(&format!("count-{}", count.name))
 }
 
 /// The manifest of some rules.
@@ -203,96 +215,81 @@ pub(crate) fn manifest(
 ) -> Manifest {
     let summary = "Acts on objects by rules in CEL: its policy is its configuration.";
     let mut manifest = Manifest {
-        queues: vec![
-            queue(GROUPS, 50),
-            queue(EVICTIONS, 50),
-            queue(PASSES, 1).retry(every, every),
-        ],
         permissions: permissions(rules),
-        metrics: vec![Metric::counter(
-            FAILURES,
-            "Expressions that failed, so that their rule did not act, by rule.",
-            &["rule"],
-        )],
-        config_schema: include_str!("../config.schema.json").to_owned(),
         ..Manifest::new("policy", env!("CARGO_PKG_VERSION"), summary)
-    };
+    }
+    .config_schema(include_str!("../config.schema.json"))
+    .metric(FAILURES)
+    .queue(queue(GROUPS, 50))
+    .queue(queue(EVICTIONS, 50))
+    .queue(queue(PASSES, 1).retry(every, every));
     for source in &sources.matched {
-        manifest.watches.push(source.watch());
-        manifest.queues.push(queue(&source.name, BATCH));
-        manifest.triggers.push(Trigger {
-            watch: source.name.clone(),
-            queue: source.name.clone(),
-            key: TriggerKey::OwnKey,
-        });
+        manifest = manifest
+            .watch(source.watch())
+            .queue(queue(source.queue, BATCH))
+            .trigger(Trigger::own_key(source.name, source.queue));
         if source.is_periodic {
-            manifest.ticks.push(Tick::new(PASSES, &source.name, every));
+            manifest = manifest.tick(PASSES, source.queue.as_str(), every);
         }
     }
     for watch in &sources.related {
-        manifest.watches.push(watch.watch());
-        manifest.queues.push(queue(&watch.name, 50));
-        manifest.triggers.push(Trigger {
-            watch: watch.name.clone(),
-            queue: watch.name.clone(),
-            key: watch.trigger_key(),
-        });
+        manifest = manifest
+            .watch(watch.watch())
+            .queue(queue(watch.queue, 50))
+            .trigger(watch.trigger());
     }
     for count in counts {
-        manifest.watches.push(watch_of_count(count));
+        manifest = manifest.watch(watch_of_count(count));
     }
     manifest
 }
 
-fn queue(name: &str, batch: u32) -> QueueSpec {
-    QueueSpec {
-        batch,
-        ..QueueSpec::new(name).retry(FIRST_RETRY, LAST_RETRY)
-    }
+fn queue(name: QueueName, batch: u32) -> QueueSpec {
+    QueueSpec::new(name)
+        .batch(batch)
+        .retry(FIRST_RETRY, LAST_RETRY)
 }
 
 impl Source {
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> Watch<Value> {
         let fields = reduced(&self.fields);
-        let mut watch = Watch::of_fields(&self.name, self.resource.clone(), fields)
+        let mut watch = Watch::of_fields(self.name, self.resource.clone(), fields)
             .namespace(&self.namespace)
             .select(&self.label_selector, &self.field_selector);
         for path in &self.indexes {
-            watch = watch.index(Index::new(path, path));
+            watch = watch.index(Index::new(IndexName::named(path), path));
         }
         watch
     }
 }
 
 impl RelatedWatch {
-    fn watch(&self) -> Watch {
+    fn watch(&self) -> Watch<Value> {
         let fields = reduced(&self.fields);
-        let watch = Watch::of_fields(&self.name, self.related.resource.clone(), fields);
+        let watch = Watch::of_fields(self.name, self.related.resource.clone(), fields);
         match &self.related.link {
-            Link::Field { by, .. } => watch.index(Index::new(by, by)),
+            Link::Field { by, .. } => watch.index(Index::new(IndexName::named(by), by)),
             Link::Name(_) | Link::Owner => watch,
         }
     }
 
     /// What finds the objects that read a related one.
-    fn trigger_key(&self) -> TriggerKey {
+    fn trigger(&self) -> Trigger {
         match &self.related.link {
-            Link::Name(_) => TriggerKey::OwnKey,
-            Link::Owner => TriggerKey::OwnUid,
-            Link::Field { by, .. } => TriggerKey::Index(by.clone()),
+            Link::Name(_) => Trigger::own_key(self.name, self.queue),
+            Link::Owner => Trigger::own_uid(self.name, self.queue),
+            Link::Field { by, .. } => {
+                Trigger::by_index(self.name, IndexName::named(by), self.queue)
+            }
         }
     }
 }
 
-fn watch_of_count(count: &Count) -> Watch {
+fn watch_of_count(count: &Count) -> Watch<Value> {
     let fields = count.when.iter().filter_map(|it| it.fields.get(OBJECT));
     let fields: BTreeSet<String> = fields.flatten().cloned().collect();
-    Watch::of_fields(
-        &count_watch(count),
-        count.resource.clone(),
-        reduced(&fields),
-    )
-    .select(&count.label_selector, "")
+    Watch::of_fields(count_watch(count), count.resource.clone(), reduced(&fields))
+        .select(&count.label_selector, "")
 }
 
 /// The paths without those that others contain.
@@ -325,7 +322,7 @@ fn permissions(rules: &[Rule]) -> Vec<Permission> {
                 Link::Name(_) | Link::Owner => (&it.resource, "get"),
             });
             for (resource, verb) in own.chain(related) {
-                add(Permission::new(verb, &resource.group, &resource.plural));
+                add(permission(verb, &resource.group, &resource.plural));
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use crate::bindings::davit::controller::{decisions, types};
 use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
@@ -37,11 +38,11 @@ macro_rules! export {
                 }
 
                 fn reconcile(
-                    now: $crate::Instant,
-                    items: ::std::vec::Vec<$crate::WorkItem>,
+                    now: $crate::component::WitInstant,
+                    items: ::std::vec::Vec<$crate::component::WitItem>,
                 ) -> ::std::vec::Vec<$crate::Decision> {
                     INSTANCE.with(|instance| {
-                        instance.reconcile(&$crate::component::Imports, now, &items)
+                        instance.reconcile(&$crate::component::Imports, now, items)
                     })
                 }
             }
@@ -50,6 +51,11 @@ macro_rules! export {
         };
     };
 }
+
+#[doc(hidden)]
+pub use decisions::WorkItem as WitItem;
+#[doc(hidden)]
+pub use types::Instant as WitInstant;
 
 /// The controller of one instance of a component, once `describe` was called.
 #[doc(hidden)]
@@ -71,14 +77,22 @@ impl<C: Controller> Instance<C> {
 
     /// Decides about the items of one call. A decision too long for one answer
     /// is divided into pages.
-    pub fn reconcile(&self, host: &dyn Host, now: Instant, items: &[WorkItem]) -> Vec<Decision> {
+    pub fn reconcile(
+        &self,
+        host: &dyn Host,
+        now: WitInstant,
+        items: Vec<WitItem>,
+    ) -> Vec<Decision> {
         let Some(controller) = self.0.get() else {
             // The host broke the contract. No answer would be right: end the
             // call with a trap.
             std::process::abort();
         };
-        let decisions = controller.reconcile_batch(&Context::new(now, host), items);
-        pages::fitting(items, decisions)
+        let items: Vec<WorkItem> = items.into_iter().map(Into::into).collect();
+        let cx = Context::new(Instant::from_millis(now), host);
+        let answers = controller.reconcile_batch(&cx, &items).into_iter();
+        let decisions = answers.map(|answer| answer.unwrap_or_else(Into::into));
+        pages::fitting(&items, decisions.collect())
     }
 }
 

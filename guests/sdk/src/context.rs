@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 use crate::bindings::davit::controller::{
     cache::{KeyPage, OrderedPage, Page},
     live::GetRequest,
-    types,
+    mapping, queue, types,
 };
 use crate::object::decode;
 use crate::{
-    Failure, IndexKey, Instant, Level, ListRequest, Object, ObjectRef, PendingItem, Place,
-    ResourceMapping, UnlistedResource, WatchName, fields_of, msgpack,
+    Failure, IndexKey, IndexName, Instant, Level, ListRequest, Object, ObjectRef, PendingItem,
+    Place, QueueName, ResourceMapping, Retry, UnlistedResource, WatchName, fields_of, msgpack,
 };
 
 /// The number of objects or keys in one page from the host. A pod takes some
@@ -54,11 +54,11 @@ pub trait Host {
     ) -> Vec<IndexKey>;
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage;
     fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page;
-    fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>>;
-    fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, Failure>;
+    fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, types::Failure>>;
+    fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, types::Failure>;
     fn lookup(&self, api_version: &str, kind: &str) -> Option<ResourceMapping>;
-    fn unlisted(&self, watch: &str) -> Vec<UnlistedResource>;
-    fn pending(&self, queue: &str, key: &str) -> Option<PendingItem>;
+    fn unlisted(&self, watch: &str) -> Vec<mapping::UnlistedResource>;
+    fn pending(&self, queue: &str, key: &str) -> Option<queue::PendingItem>;
     fn note(&self, key: &str) -> Option<Vec<u8>>;
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
 }
@@ -68,8 +68,7 @@ impl<'a> Context<'a> {
         Self { now, host }
     }
 
-    /// The time of this call in milliseconds since the Unix epoch. It does not
-    /// change during the call.
+    /// The time of this call. It does not change during the call.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
@@ -78,8 +77,7 @@ impl<'a> Context<'a> {
     /// The time since an instant; zero if the instant is in the future.
     #[must_use]
     pub fn since(&self, start: Instant) -> Duration {
-        let millis = self.now.saturating_sub(start);
-        Duration::from_millis(u64::try_from(millis).unwrap_or_default())
+        self.now - start
     }
 
     /// The cached objects of a watch. All watches show one state of the
@@ -89,16 +87,6 @@ impl<'a> Context<'a> {
         Cache {
             host: self.host,
             watch: name.as_str(),
-            view: PhantomData,
-        }
-    }
-
-    /// The cached objects of a watch whose name follows from the configuration.
-    #[must_use]
-    pub fn watch_named<T>(&self, name: &'a str) -> Cache<'a, T> {
-        Cache {
-            host: self.host,
-            watch: name,
             view: PhantomData,
         }
     }
@@ -118,8 +106,10 @@ impl<'a> Context<'a> {
                 fields: fields.to_vec(),
             })
             .collect();
-        let results = self.host.live_get(&requests);
-        results.into_iter().map(|it| it.map(decode)).collect()
+        let results = self.host.live_get(&requests).into_iter();
+        results
+            .map(|it| it.map(decode).map_err(Into::into))
+            .collect()
     }
 
     /// Reads objects from the API server in parallel. Returns one result for
@@ -131,6 +121,32 @@ impl<'a> Context<'a> {
         targets: &[ObjectRef],
     ) -> Vec<Result<Object<T>, Failure>> {
         self.live_get_fields(targets, &fields_of::<T>())
+    }
+
+    /// Reads one object from the API server; none if it does not exist. The call waits
+    /// for the answer. Needs the permission `get`. Any other failure is an error that
+    /// retries the item.
+    ///
+    /// ```
+    /// # use davit_guest::{Context, Decision, Identity, ObjectRef, Retry, WorkItem};
+    /// fn reconcile(cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+    ///     let node = ObjectRef::named("v1", "Node", "", &item.key);
+    ///     if cx.live::<Identity>(&node)?.is_none() {
+    ///         // …
+    ///     }
+    ///     Ok(Decision::done())
+    /// }
+    /// ```
+    pub fn live<T: DeserializeOwned>(
+        &self,
+        target: &ObjectRef,
+    ) -> Result<Option<Object<T>>, Retry> {
+        match self.live_get(std::slice::from_ref(target)).pop() {
+            Some(Ok(object)) => Ok(Some(object)),
+            Some(Err(failure)) if failure.is_gone() => Ok(None),
+            Some(Err(failure)) => Err(failure.of_read(target)),
+            None => Err(Retry::new("the host gave no answer")),
+        }
     }
 
     /// Lists a resource at the API server, with the fields of the view. Needs
@@ -151,7 +167,7 @@ impl<'a> Context<'a> {
         &self,
         request: &ListRequest,
     ) -> Result<Vec<Object<T>>, Failure> {
-        let objects = self.host.live_list(request)?;
+        let objects = self.host.live_list(request).map_err(Failure::from)?;
         Ok(objects.into_iter().map(decode).collect())
     }
 
@@ -163,8 +179,8 @@ impl<'a> Context<'a> {
 
     /// The item with this key, if it is in the queue.
     #[must_use]
-    pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
-        self.host.pending(queue, key)
+    pub fn pending(&self, queue: QueueName, key: &str) -> Option<PendingItem> {
+        self.host.pending(queue.as_str(), key).map(Into::into)
     }
 
     /// The value that the command [`SetNote`](crate::SetNote) last wrote under
@@ -192,7 +208,7 @@ impl<'a> Context<'a> {
 /// needed.
 pub struct Cache<'a, T> {
     host: &'a dyn Host,
-    watch: &'a str,
+    watch: &'static str,
     view: PhantomData<fn() -> T>,
 }
 
@@ -225,10 +241,10 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     /// The objects that an index holds under a value.
     pub fn by_index(
         &self,
-        index: &'a str,
+        index: IndexName<T>,
         value: &'a str,
     ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
-        let (host, watch) = (self.host, self.watch);
+        let (host, watch, index) = (self.host, self.watch, index.as_str());
         pages(move |cursor| {
             let page = host.by_index(watch, index, value, cursor, PAGE);
             (page.objects, page.next)
@@ -241,11 +257,11 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     /// advances, so an iterator that ends early costs little.
     pub fn in_order(
         &self,
-        index: &'a str,
+        index: IndexName<T>,
         value: &'a str,
         after: Option<Place>,
     ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
-        let (host, watch) = (self.host, self.watch);
+        let (host, watch, index) = (self.host, self.watch, index.as_str());
         let mut rest = Some(after);
         std::iter::from_fn(move || {
             let after = rest.take()?;
@@ -264,11 +280,12 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     #[must_use]
     pub fn index_page(
         &self,
-        index: &str,
+        index: IndexName<T>,
         value: &str,
         cursor: u64,
         limit: u32,
     ) -> (Vec<Object<T>>, Option<u64>) {
+        let index = index.as_str();
         let page = self.host.by_index(self.watch, index, value, cursor, limit);
         let objects = page.objects.into_iter().map(decode).collect();
         (objects, page.next)
@@ -276,14 +293,14 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
 
     /// The number of objects that an index holds under a value.
     #[must_use]
-    pub fn index_count(&self, index: &str, value: &str) -> u32 {
-        self.host.index_count(self.watch, index, value)
+    pub fn index_count(&self, index: IndexName<T>, value: &str) -> u32 {
+        self.host.index_count(self.watch, index.as_str(), value)
     }
 
     /// The values of an index in byte order, with the number of objects for
     /// each.
-    pub fn index_keys(&self, index: &'a str) -> impl Iterator<Item = IndexKey> + use<'a, T> {
-        let (host, watch) = (self.host, self.watch);
+    pub fn index_keys(&self, index: IndexName<T>) -> impl Iterator<Item = IndexKey> + use<'a, T> {
+        let (host, watch, index) = (self.host, self.watch, index.as_str());
         let mut after: Option<String> = None;
         let mut ended = false;
         std::iter::from_fn(move || {
@@ -311,7 +328,8 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     /// them may exist even if the cache does not have it.
     #[must_use]
     pub fn unlisted(&self) -> Vec<UnlistedResource> {
-        self.host.unlisted(self.watch)
+        let resources = self.host.unlisted(self.watch).into_iter();
+        resources.map(Into::into).collect()
     }
 
     /// One page of all objects of the watch: at most `limit`, from `cursor` on (0 for the

@@ -7,8 +7,8 @@ use serde::Serialize;
 use crate::manifest::milliseconds;
 use crate::msgpack::encode;
 use crate::{
-    Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Instant, Measure, ObjectRef,
-    Patch, Plan, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict,
+    Command, Create, Decision, DeleteOptions, Enqueue, Event, Instant, Measure, ObjectRef, Patch,
+    Plan, PlanMeasure, QueueKey, QueueName, Reason, Retry, SetNote, SetRate, Step, Verdict,
 };
 
 impl Decision {
@@ -35,6 +35,13 @@ impl Decision {
     #[must_use]
     pub fn requeue_when_observed() -> Self {
         Self::with(Verdict::RequeueWhenObserved)
+    }
+
+    /// This is one page of the decision. The host asks for the next one, with this text
+    /// as the item's cursor.
+    #[must_use]
+    pub fn continue_from(cursor: impl Into<String>) -> Self {
+        Self::with(Verdict::ContinueFrom(cursor.into()))
     }
 
     fn with(verdict: Verdict) -> Self {
@@ -68,14 +75,20 @@ impl Decision {
     }
 }
 
+impl From<Retry> for Decision {
+    fn from(retry: Retry) -> Self {
+        Self::retry(retry.into_reason())
+    }
+}
+
 impl Plan {
-    /// A plan without a step. The target needs its uid. The reason is a short
-    /// word for metrics and logs, the message a sentence for an operator.
+    /// A plan without a step. The target needs its uid. The message is a sentence for an
+    /// operator.
     #[must_use]
-    pub fn new(target: ObjectRef, reason: &str, message: impl Into<String>) -> Self {
+    pub fn new(target: ObjectRef, reason: Reason, message: impl Into<String>) -> Self {
         Self {
             target,
-            reason: reason.to_owned(),
+            reason: reason.as_str().to_owned(),
             message: message.into(),
             steps: Vec::new(),
             measures: Vec::new(),
@@ -116,24 +129,18 @@ impl Plan {
         self.step(Step::Create(Create { body }))
     }
 
-    /// Records an event on the target; best effort. The manifest needs the permission
-    /// `create` on `events`.
+    /// Records an event on the target; best effort. The manifest
+    /// [records events](crate::Manifest::records_events).
     #[must_use]
-    pub fn event(self, event_type: &str, reason: &str, message: &str, component: &str) -> Self {
-        self.step(Step::Event(Event {
-            event_type: event_type.to_owned(),
-            reason: reason.to_owned(),
-            message: message.to_owned(),
-            component: component.to_owned(),
-        }))
+    pub fn event(self, event: Event) -> Self {
+        self.step(Step::Event(event))
     }
 
-    /// Records a number when the plan is executed: `attempted`, `succeeded`,
-    /// `gone` or `failed`.
+    /// Records a number when the plan is executed, not in a shadow or a dry run.
     #[must_use]
-    pub fn measure(mut self, when: &str, measure: Measure) -> Self {
+    pub fn measure(mut self, when: When, measure: Measure) -> Self {
         self.measures.push(PlanMeasure {
-            when: when.to_owned(),
+            when: when.as_str().to_owned(),
             measure,
         });
         self
@@ -142,9 +149,78 @@ impl Plan {
     /// Executes the plan only if the command `cancel` for this item, in the
     /// same decision, removed a pending item.
     #[must_use]
-    pub fn when_cancelled(mut self, queue: &str, key: &str) -> Self {
+    pub fn when_cancelled(mut self, queue: QueueName, key: &str) -> Self {
         self.when_cancelled = Some(queue_key(queue, key));
         self
+    }
+}
+
+/// The outcome of a plan that records a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum When {
+    /// Whatever the outcome.
+    Attempted,
+    /// Every step succeeded.
+    Succeeded,
+    /// The target was gone before the last step.
+    Gone,
+    /// A step failed.
+    Failed,
+}
+
+impl When {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Attempted => "attempted",
+            Self::Succeeded => "succeeded",
+            Self::Gone => "gone",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Event {
+    /// An event that informs. The component is the source that it names:
+    /// `taint-eviction-controller`.
+    #[must_use]
+    pub fn normal(reason: &str, message: impl Into<String>, component: &str) -> Self {
+        Self::new("Normal", reason, message, component)
+    }
+
+    /// An event about something that should not be so.
+    #[must_use]
+    pub fn warning(reason: &str, message: impl Into<String>, component: &str) -> Self {
+        Self::new("Warning", reason, message, component)
+    }
+
+    fn new(event_type: &str, reason: &str, message: impl Into<String>, component: &str) -> Self {
+        Self {
+            event_type: event_type.to_owned(),
+            reason: reason.to_owned(),
+            message: message.into(),
+            component: component.to_owned(),
+        }
+    }
+}
+
+/// What happens to the dependents of an object that is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+impl Propagation {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Background => "Background",
+            Self::Foreground => "Foreground",
+            Self::Orphan => "Orphan",
+        }
     }
 }
 
@@ -168,10 +244,10 @@ impl DeleteOptions {
         }
     }
 
-    /// `Background`, `Foreground` or `Orphan`.
+    /// What happens to the dependents; the kind's own default without it.
     #[must_use]
-    pub fn propagation(mut self, policy: &str) -> Self {
-        policy.clone_into(&mut self.propagation_policy);
+    pub fn propagation(mut self, policy: Propagation) -> Self {
+        policy.as_str().clone_into(&mut self.propagation_policy);
         self
     }
 
@@ -203,6 +279,12 @@ impl Patch {
         Self::new("merge", body)
     }
 
+    /// A JSON patch (RFC 6902): a list of operations.
+    #[must_use]
+    pub fn json(operations: &impl Serialize) -> Self {
+        Self::new("json", operations)
+    }
+
     fn new(kind: &str, body: &impl Serialize) -> Self {
         Self {
             kind: kind.to_owned(),
@@ -219,31 +301,77 @@ impl Patch {
     }
 }
 
-impl Command {
-    /// Enqueues an item after a pause. If the item is pending already, the
-    /// earlier of the two times applies.
+impl Enqueue {
+    /// An item that is due now. If the item is pending already, the earlier of the two
+    /// times applies, and the item keeps its creation time.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use davit_guest::{Command, Enqueue, QueueName};
+    /// const NODES: QueueName = QueueName::new("nodes");
+    ///
+    /// let command: Command = Enqueue::new(NODES, "node-1")
+    ///     .after(Duration::from_secs(40))
+    ///     .group("zone-a")
+    ///     .into();
+    /// ```
     #[must_use]
-    pub fn enqueue(queue: &str, key: &str, after: Duration) -> Self {
-        Self::Enqueue(Enqueue {
-            queue: queue.to_owned(),
+    pub fn new(queue: QueueName, key: &str) -> Self {
+        Self {
+            queue: queue.as_str().to_owned(),
             key: key.to_owned(),
-            after: milliseconds(after),
+            after: 0,
             created_at: None,
             group: String::new(),
-        })
+        }
+    }
+
+    /// The item is due after a pause.
+    #[must_use]
+    pub fn after(mut self, pause: Duration) -> Self {
+        self.after = milliseconds(pause);
+        self
+    }
+
+    /// The creation time of a new item, instead of now.
+    #[must_use]
+    pub fn created_at(mut self, time: Instant) -> Self {
+        self.created_at = Some(time.as_millis());
+        self
+    }
+
+    /// The group whose rate applies to the item.
+    #[must_use]
+    pub fn group(mut self, group: &str) -> Self {
+        group.clone_into(&mut self.group);
+        self
+    }
+}
+
+impl From<Enqueue> for Command {
+    fn from(enqueue: Enqueue) -> Self {
+        Self::Enqueue(enqueue)
+    }
+}
+
+impl Command {
+    /// Enqueues an item after a pause: see [`Enqueue::new`].
+    #[must_use]
+    pub fn enqueue(queue: QueueName, key: &str, after: Duration) -> Self {
+        Enqueue::new(queue, key).after(after).into()
     }
 
     /// Removes a pending item.
     #[must_use]
-    pub fn cancel(queue: &str, key: &str) -> Self {
+    pub fn cancel(queue: QueueName, key: &str) -> Self {
         Self::Cancel(queue_key(queue, key))
     }
 
     /// Sets how fast the host dequeues the items of a group; 0 stops the group.
     #[must_use]
-    pub fn set_rate(queue: &str, group: &str, per_second: f64, burst: u32) -> Self {
+    pub fn set_rate(queue: QueueName, group: &str, per_second: f64, burst: u32) -> Self {
         Self::SetRate(SetRate {
-            queue: queue.to_owned(),
+            queue: queue.as_str().to_owned(),
             group: group.to_owned(),
             per_second,
             burst,
@@ -260,44 +388,9 @@ impl Command {
     }
 }
 
-impl Measure {
-    /// Adds to a counter or a gauge. The values of the labels have the
-    /// manifest's order.
-    #[must_use]
-    pub fn add(metric: &str, labels: &[&str], number: f64) -> Self {
-        Self::new(metric, labels, Amount::Add(number))
-    }
-
-    /// Sets a gauge.
-    #[must_use]
-    pub fn set(metric: &str, labels: &[&str], number: f64) -> Self {
-        Self::new(metric, labels, Amount::Set(number))
-    }
-
-    /// Adds an observation to a histogram.
-    #[must_use]
-    pub fn observe(metric: &str, labels: &[&str], number: f64) -> Self {
-        Self::new(metric, labels, Amount::Observe(number))
-    }
-
-    /// Adds the seconds since that instant to a histogram.
-    #[must_use]
-    pub fn seconds_since(metric: &str, labels: &[&str], start: Instant) -> Self {
-        Self::new(metric, labels, Amount::SecondsSince(start))
-    }
-
-    fn new(metric: &str, labels: &[&str], amount: Amount) -> Self {
-        Self {
-            metric: metric.to_owned(),
-            labels: labels.iter().map(|&label| label.to_owned()).collect(),
-            amount,
-        }
-    }
-}
-
-fn queue_key(queue: &str, key: &str) -> QueueKey {
+fn queue_key(queue: QueueName, key: &str) -> QueueKey {
     QueueKey {
-        queue: queue.to_owned(),
+        queue: queue.as_str().to_owned(),
         key: key.to_owned(),
     }
 }

@@ -8,6 +8,9 @@
 //! The SDK re-exports the types of the contract (`wit/`) and adds constructors.
 //! Their fields are the contract's own.
 
+// The code of `#[derive(View)]` names the crate, also here.
+extern crate self as davit_guest;
+
 pub mod bindings;
 pub mod component;
 mod config;
@@ -15,40 +18,55 @@ mod context;
 mod decision;
 pub mod duration;
 pub mod dynamic;
+mod failure;
 mod fields;
+mod instant;
+mod item;
 mod manifest;
+mod metric;
 mod msgpack;
+mod names;
 pub mod node;
 mod object;
 mod pages;
+mod permission;
 pub mod pod;
+mod resource;
 mod selector;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod time;
 pub mod toleration;
+#[doc(hidden)]
+pub mod view;
 
 use serde::de::DeserializeOwned;
 
 pub use bindings::davit::controller::cache::{IndexKey, Place};
 pub use bindings::davit::controller::decisions::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, Patch, Plan,
-    PlanFailure, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict, WorkItem,
+    PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict,
 };
 pub use bindings::davit::controller::live::ListRequest;
 pub use bindings::davit::controller::log::Level;
 pub use bindings::davit::controller::manifests::{
-    ConfigError, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
-    Trigger, TriggerKey, Watch,
+    ConfigError, Manifest, Metric, Permission, QueueSpec, Source, Tick, Trigger, TriggerKey,
 };
-pub use bindings::davit::controller::mapping::{ResourceMapping, UnlistedResource};
-pub use bindings::davit::controller::queue::PendingItem;
-pub use bindings::davit::controller::types::{ApiResource, Failure, Instant, ObjectRef};
+pub use bindings::davit::controller::mapping::ResourceMapping;
+pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
 pub use context::{Cache, Context};
+pub use davit_guest_derive::View;
+pub use decision::{Propagation, When};
+pub use failure::{Failure, FailureClass, Retry};
 pub use fields::fields_of;
-pub use manifest::WatchName;
+pub use instant::Instant;
+pub use item::{PendingItem, PlanFailure, UnlistedResource, WorkItem};
+pub use manifest::{Index, Watch};
+pub use metric::{Counter, Gauge, Histogram, SyncErrors};
+pub use names::{IndexName, QueueName, Reason, WatchName};
 pub use object::{Identity, Object};
 pub use pages::{MAX_COMMANDS, MAX_IDENTITY_BYTES, MAX_PLANS};
+pub use resource::{Resource, resources};
 pub use selector::LabelSelector;
 pub use time::Time;
 
@@ -70,13 +88,18 @@ pub trait Controller: Sized {
     fn manifest(&self) -> Manifest;
 
     /// Decides about one key. The item identifies the key, not the change that
-    /// enqueued it: read the current state and return what to do.
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision;
+    /// enqueued it: read the current state and return what to do. An error requeues the
+    /// item after its queue's back-off; `?` turns a [`Failure`] into one.
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry>;
 
     /// Decides about the items of one call, in their order. Override it if
     /// several items are better decided together, for instance to join their
     /// live reads.
-    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    fn reconcile_batch(
+        &self,
+        cx: &Context<'_>,
+        items: &[WorkItem],
+    ) -> Vec<Result<Decision, Retry>> {
         items.iter().map(|item| self.reconcile(cx, item)).collect()
     }
 }

@@ -5,44 +5,14 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
+use crate::bindings::davit::controller::manifests::{self as wit, IndexFilter, Rate};
 use crate::{
-    ApiResource, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
-    Trigger, TriggerKey, Watch, fields_of,
+    ApiResource, IndexName, Manifest, Metric, QueueName, QueueSpec, Tick, Trigger, TriggerKey,
+    WatchName, fields_of,
 };
 
-/// The name of a watch, with the view of its objects: the same constant
-/// declares the watch and reads it.
-#[derive(Debug)]
-pub struct WatchName<T> {
-    name: &'static str,
-    view: PhantomData<fn() -> T>,
-}
-
-impl<T> Clone for WatchName<T> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<T> Copy for WatchName<T> {}
-
-impl<T> WatchName<T> {
-    /// Names a watch.
-    #[must_use]
-    pub const fn new(name: &'static str) -> Self {
-        let view = PhantomData;
-        Self { name, view }
-    }
-
-    /// The name.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        self.name
-    }
-}
-
 impl Manifest {
-    /// A controller that needs nothing yet. Fill in the lists.
+    /// A controller that needs nothing yet.
     #[must_use]
     pub fn new(name: &str, version: &str, summary: &str) -> Self {
         Self {
@@ -58,87 +28,157 @@ impl Manifest {
             config_schema: "{}".to_owned(),
         }
     }
+
+    /// Adds a watch.
+    #[must_use]
+    pub fn watch<T>(mut self, watch: Watch<T>) -> Self {
+        self.watches.push(watch.spec);
+        self
+    }
+
+    /// Adds a trigger.
+    #[must_use]
+    pub fn trigger(mut self, trigger: Trigger) -> Self {
+        self.triggers.push(trigger);
+        self
+    }
+
+    /// Adds a queue.
+    #[must_use]
+    pub fn queue(mut self, queue: QueueSpec) -> Self {
+        self.queues.push(queue);
+        self
+    }
+
+    /// Adds an item that the host enqueues at the start, and again a period of at least
+    /// 100 ms after it was last done. So a tick never overlaps itself.
+    #[must_use]
+    pub fn tick(mut self, queue: QueueName, key: &str, period: Duration) -> Self {
+        self.ticks.push(Tick {
+            queue: queue.as_str().to_owned(),
+            key: key.to_owned(),
+            period: milliseconds(period),
+        });
+        self
+    }
+
+    /// Adds a metric.
+    #[must_use]
+    pub fn metric(mut self, metric: impl Into<Metric>) -> Self {
+        self.metrics.push(metric.into());
+        self
+    }
+
+    /// The JSON Schema of the configuration: `include_str!("../config.schema.json")`.
+    #[must_use]
+    pub fn config_schema(mut self, schema: &str) -> Self {
+        schema.clone_into(&mut self.config_schema);
+        self
+    }
 }
 
-impl Watch {
+/// A watch whose objects are read through the view `T`.
+///
+/// ```
+/// use davit_guest::{Index, IndexName, View, Watch, WatchName, resources};
+///
+/// const PODS: WatchName<Pod> = WatchName::new("pods");
+/// const BY_NODE: IndexName<Pod> = IndexName::new("node");
+///
+/// #[derive(Default, View)]
+/// struct Pod {
+///     #[view(path = "spec.nodeName")]
+///     node: String,
+/// }
+///
+/// let watch = Watch::of(PODS, resources::PODS).index(Index::new(BY_NODE, "spec.nodeName"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Watch<T> {
+    spec: wit::Watch,
+    view: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Watch<T> {
     /// Watches one resource in all namespaces, with the fields that the view
     /// reads.
     #[must_use]
-    pub fn of<T: DeserializeOwned>(name: WatchName<T>, resource: ApiResource) -> Self {
-        Self::from_source(name, Source::One(resource))
+    pub fn of(name: WatchName<T>, resource: impl Into<ApiResource>) -> Self {
+        Self::from_source(name, wit::Source::One(resource.into()))
     }
 
     /// Watches the metadata of every resource that can be listed, watched and
     /// deleted, except these.
     #[must_use]
-    pub fn every_deletable<T: DeserializeOwned>(
-        name: WatchName<T>,
-        except: Vec<ApiResource>,
-    ) -> Self {
-        Self::from_source(name, Source::EveryDeletable(except))
-    }
-
-    fn from_source<T: DeserializeOwned>(name: WatchName<T>, source: Source) -> Self {
-        Self {
-            name: name.as_str().to_owned(),
-            source,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-            fields: fields_of::<T>(),
-            indexes: Vec::new(),
-            optional: false,
-        }
+    pub fn every_deletable(name: WatchName<T>, except: Vec<ApiResource>) -> Self {
+        Self::from_source(name, wit::Source::EveryDeletable(except))
     }
 
     /// Watches fields of one resource in all namespaces that follow from the
     /// configuration, such as `spec.nodeName`.
     #[must_use]
-    pub fn of_fields(name: &str, resource: ApiResource, fields: Vec<String>) -> Self {
+    pub fn of_fields(
+        name: WatchName<T>,
+        resource: impl Into<ApiResource>,
+        fields: Vec<String>,
+    ) -> Self {
+        Self::new(name, wit::Source::One(resource.into()), fields)
+    }
+
+    fn from_source(name: WatchName<T>, source: wit::Source) -> Self {
+        Self::new(name, source, fields_of::<T>())
+    }
+
+    fn new(name: WatchName<T>, source: wit::Source, fields: Vec<String>) -> Self {
         Self {
-            name: name.to_owned(),
-            source: Source::One(resource),
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-            fields,
-            indexes: Vec::new(),
-            optional: false,
+            spec: wit::Watch {
+                name: name.as_str().to_owned(),
+                source,
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields,
+                indexes: Vec::new(),
+                optional: false,
+            },
+            view: PhantomData,
         }
     }
 
     /// Only the objects of this namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
-        namespace.clone_into(&mut self.namespace);
+        namespace.clone_into(&mut self.spec.namespace);
         self
     }
 
     /// Only the objects that these selectors match; empty for all.
     #[must_use]
     pub fn select(mut self, labels: &str, fields: &str) -> Self {
-        labels.clone_into(&mut self.label_selector);
-        fields.clone_into(&mut self.field_selector);
+        labels.clone_into(&mut self.spec.label_selector);
+        fields.clone_into(&mut self.spec.field_selector);
         self
     }
 
     /// Adds an index. Its paths are added to the fields if the view does not
     /// read them.
     #[must_use]
-    pub fn index(mut self, index: Index) -> Self {
+    pub fn index(mut self, index: Index<T>) -> Self {
+        let Index { spec: index, .. } = index;
+        let fields = &mut self.spec.fields;
         for path in std::iter::once(&index.path).chain(&index.order) {
-            if !self.fields.iter().any(|field| covers(field, path)) {
-                self.fields.push(path.clone());
+            if !fields.iter().any(|field| covers(field, path)) {
+                fields.push(path.clone());
             }
         }
-        self.indexes.push(index);
+        self.spec.indexes.push(index);
         self
     }
 
     /// Lets the controller run while the resource is not served.
     #[must_use]
     pub fn optional(mut self) -> Self {
-        self.optional = true;
+        self.spec.optional = true;
         self
     }
 }
@@ -149,47 +189,59 @@ fn covers(field: &str, path: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-impl Index {
-    /// An index over the values at a path. Objects without a value are not in
-    /// it.
+/// An index over objects of the view `T`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Index<T> {
+    spec: wit::Index,
+    view: PhantomData<fn() -> T>,
+}
+
+impl<T> Index<T> {
+    /// An index over the values at a path, also through lists
+    /// (`spec.taints[*].key`). Objects without a value are not in it.
     #[must_use]
-    pub fn new(name: &str, path: &str) -> Self {
+    pub fn new(name: IndexName<T>, path: &str) -> Self {
         Self {
-            name: name.to_owned(),
-            path: path.to_owned(),
-            presence: false,
-            unset: false,
-            filter: IndexFilter::All,
-            order: None,
+            spec: wit::Index {
+                name: name.as_str().to_owned(),
+                path: path.to_owned(),
+                presence: false,
+                unset: false,
+                filter: IndexFilter::All,
+                order: None,
+            },
+            view: PhantomData,
         }
     }
 
     /// Indexes only these values.
     #[must_use]
     pub fn only(mut self, values: &[&str]) -> Self {
-        self.filter = IndexFilter::Only(values.iter().map(ToString::to_string).collect());
+        self.spec.filter = IndexFilter::Only(values.iter().map(ToString::to_string).collect());
         self
     }
 
     /// Indexes all values except these.
     #[must_use]
     pub fn except(mut self, values: &[&str]) -> Self {
-        self.filter = IndexFilter::Except(values.iter().map(ToString::to_string).collect());
+        self.spec.filter = IndexFilter::Except(values.iter().map(ToString::to_string).collect());
         self
     }
 
     /// Keeps the objects of one value in the order of the text at a path, then
-    /// of name and namespace, for [`Cache::in_order`](crate::Cache::in_order).
+    /// of name and namespace, for [`Cache::in_order`](crate::Cache::in_order). Times of the Kubernetes API
+    /// sort as text; objects without the field come first. An order costs about 100 bytes
+    /// of memory for each object in the index: combine it with a filter.
     #[must_use]
     pub fn order_by(mut self, path: &str) -> Self {
-        self.order = Some(path.to_owned());
+        self.spec.order = Some(path.to_owned());
         self
     }
 
     /// Indexes the objects that have any value, under `true`.
     #[must_use]
     pub fn presence(mut self) -> Self {
-        self.presence = true;
+        self.spec.presence = true;
         self
     }
 
@@ -197,18 +249,52 @@ impl Index {
     /// the empty string.
     #[must_use]
     pub fn unset(mut self) -> Self {
-        self.unset = true;
+        self.spec.unset = true;
         self
     }
 }
 
+/// A change in a watch enqueues an item: an object appears or disappears, or a declared
+/// field changes.
+///
+/// ```
+/// # use davit_guest::{Identity, QueueName, Trigger, WatchName};
+/// const NODES: WatchName<Identity> = WatchName::new("nodes");
+/// const CHANGED: QueueName = QueueName::new("changed-nodes");
+///
+/// // The key of an item is the node's name.
+/// let trigger = Trigger::own_key(NODES, CHANGED);
+/// ```
 impl Trigger {
-    /// A change in a watch enqueues these keys.
+    /// Enqueues the object's key: `namespace/name`, or `name`.
     #[must_use]
-    pub fn new<T>(watch: WatchName<T>, queue: &str, key: TriggerKey) -> Self {
+    pub fn own_key<T>(watch: WatchName<T>, queue: QueueName) -> Self {
+        Self::new(watch, queue, TriggerKey::OwnKey)
+    }
+
+    /// Enqueues the object's uid.
+    #[must_use]
+    pub fn own_uid<T>(watch: WatchName<T>, queue: QueueName) -> Self {
+        Self::new(watch, queue, TriggerKey::OwnUid)
+    }
+
+    /// Enqueues each value that an index holds for the object, before or after the change.
+    #[must_use]
+    pub fn by_index<T>(watch: WatchName<T>, index: IndexName<T>, queue: QueueName) -> Self {
+        let index = index.as_str().to_owned();
+        Self::new(watch, queue, TriggerKey::Index(index))
+    }
+
+    /// Enqueues always this key.
+    #[must_use]
+    pub fn constant<T>(watch: WatchName<T>, queue: QueueName, key: &str) -> Self {
+        Self::new(watch, queue, TriggerKey::Constant(key.to_owned()))
+    }
+
+    fn new<T>(watch: WatchName<T>, queue: QueueName, key: TriggerKey) -> Self {
         Self {
             watch: watch.as_str().to_owned(),
-            queue: queue.to_owned(),
+            queue: queue.as_str().to_owned(),
             key,
         }
     }
@@ -218,9 +304,9 @@ impl QueueSpec {
     /// A queue whose items are reconciled one by one. The first back-off is 1
     /// s; it doubles with each further failure, up to 5 min.
     #[must_use]
-    pub fn new(name: &str) -> Self {
+    pub fn new(name: QueueName) -> Self {
         Self {
-            name: name.to_owned(),
+            name: name.as_str().to_owned(),
             workers: 1,
             batch: 1,
             priority: 0,
@@ -259,75 +345,22 @@ impl QueueSpec {
         self
     }
 
-    /// How fast the host dequeues the items of one group, until a command
-    /// changes the rate.
+    /// How fast the host dequeues the items of one group, until the command
+    /// [`set_rate`](crate::Command::set_rate) changes the rate of this group.
+    /// [`Enqueue::group`](crate::Enqueue::group) puts an item into a group; all others are
+    /// in one group without a name.
+    ///
+    /// ```
+    /// # use davit_guest::{QueueName, QueueSpec};
+    /// const EVICTIONS: QueueName = QueueName::new("evictions");
+    ///
+    /// // One item every ten seconds in each zone, if the zone is the group.
+    /// let queue = QueueSpec::new(EVICTIONS).workers(4).rate(0.1, 1);
+    /// ```
     #[must_use]
     pub fn rate(mut self, per_second: f64, burst: u32) -> Self {
         self.rate = Some(Rate { per_second, burst });
         self
-    }
-}
-
-impl Tick {
-    /// An item that the host enqueues at the start, and again a period after it
-    /// was last done.
-    #[must_use]
-    pub fn new(queue: &str, key: &str, period: Duration) -> Self {
-        Self {
-            queue: queue.to_owned(),
-            key: key.to_owned(),
-            period: milliseconds(period),
-        }
-    }
-}
-
-impl Permission {
-    /// A verb on a resource of a group (empty for core): `pods/status`.
-    #[must_use]
-    pub fn new(verb: &str, group: &str, resource: &str) -> Self {
-        Self {
-            verb: verb.to_owned(),
-            group: group.to_owned(),
-            resource: resource.to_owned(),
-        }
-    }
-}
-
-impl Metric {
-    /// A number that only increases.
-    #[must_use]
-    pub fn counter(name: &str, help: &str, labels: &[&str]) -> Self {
-        Self::new("counter", name, help, labels, &[])
-    }
-
-    /// A number that increases and decreases.
-    #[must_use]
-    pub fn gauge(name: &str, help: &str, labels: &[&str]) -> Self {
-        Self::new("gauge", name, help, labels, &[])
-    }
-
-    /// A counter that the host increments itself: each time that discovery
-    /// fails, or that a resource which the controller watches is not listed a
-    /// whole discovery period after its stream started.
-    #[must_use]
-    pub fn sync_errors(name: &str, help: &str) -> Self {
-        Self::new("sync-errors", name, help, &[], &[])
-    }
-
-    /// Observations, counted by their size up to each of the bounds.
-    #[must_use]
-    pub fn histogram(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {
-        Self::new("histogram", name, help, labels, buckets)
-    }
-
-    fn new(kind: &str, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {
-        Self {
-            name: name.to_owned(),
-            kind: kind.to_owned(),
-            help: help.to_owned(),
-            labels: labels.iter().map(|&label| label.to_owned()).collect(),
-            buckets: buckets.to_vec(),
-        }
     }
 }
 
@@ -339,30 +372,22 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
+    use crate::{View, resources};
 
-    #[derive(Deserialize)]
-    struct View {
-        #[allow(dead_code, reason = "only its name matters")]
-        spec: Spec,
-    }
-
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Spec {
-        #[allow(dead_code, reason = "only its name matters")]
-        node_name: String,
+    #[derive(Default, View)]
+    struct Pod {
+        #[view(path = "spec.nodeName")]
+        #[allow(dead_code, reason = "only its path matters")]
+        node: String,
     }
 
     #[test]
     fn an_index_adds_its_path_to_the_fields() {
-        let name = WatchName::<View>::new("pods");
-        let watch = Watch::of(name, ApiResource::new("", "v1", "pods"))
-            .index(Index::new("node", "spec.nodeName"))
-            .index(Index::new("taint", "spec.taints[*].key"));
-        assert_eq!(watch.fields, ["spec.nodeName", "spec.taints[*].key"]);
+        let watch = Watch::of(WatchName::<Pod>::new("pods"), resources::PODS)
+            .index(Index::new(IndexName::new("node"), "spec.nodeName"))
+            .index(Index::new(IndexName::new("taint"), "spec.taints[*].key"));
+        assert_eq!(watch.spec.fields, ["spec.nodeName", "spec.taints[*].key"]);
     }
 
     #[test]

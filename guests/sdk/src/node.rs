@@ -1,14 +1,13 @@
 //! What Kubernetes' own controllers read of a node.
 
-use serde::Deserialize;
+use crate::View;
 
 /// The taint by which an operator declares that a node is off and will not come
 /// back as it was.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// A condition in a node's status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct NodeCondition {
     /// `Ready`, `MemoryPressure`, …
     pub r#type: String,

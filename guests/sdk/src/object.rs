@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::davit::controller::types;
-use crate::{ApiResource, Instant, ObjectRef, msgpack};
+use crate::{ApiResource, Instant, ObjectRef, View, msgpack};
 
 /// An object, with the fields that a view reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct Object<T> {
 }
 
 /// The view of a guest that needs only the identity of an object.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, View)]
 pub struct Identity {}
 
 impl ApiResource {
@@ -91,7 +91,7 @@ pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
                 uid: metadata.uid,
             },
             resource_version: object.resource_version,
-            changed_at: object.changed_at,
+            changed_at: Instant::from_millis(object.changed_at),
             view,
         },
         Err(error) => undecodable(&object.kind, &metadata.name, &error),

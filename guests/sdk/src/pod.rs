@@ -1,13 +1,12 @@
 //! A pod's status, and the patch that changes it as Kubernetes' own controllers
 //! do.
 
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Serialize, Serializer};
 
-use crate::{Patch, Time};
+use crate::{Patch, Time, View};
 
 /// The part of a pod's status that controllers besides the kubelet write.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct PodStatus {
     /// `Pending`, `Running`, `Succeeded`, `Failed`, `Unknown`, or empty.
     pub phase: String,
@@ -22,8 +21,7 @@ pub struct PodStatus {
 }
 
 /// A condition in a pod's status.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct PodCondition {
     /// `Ready`, `DisruptionTarget`, …
     pub r#type: String,

@@ -2,18 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use serde::Deserialize;
+use crate::View;
 
 /// A selector over labels (`metav1.LabelSelector`).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct LabelSelector {
     match_labels: BTreeMap<String, String>,
     match_expressions: Vec<Requirement>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 struct Requirement {
     key: String,
     operator: String,

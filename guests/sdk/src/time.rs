@@ -19,20 +19,6 @@ pub struct Time {
 }
 
 impl Time {
-    /// The second in which an instant lies.
-    #[must_use]
-    pub const fn from_instant(instant: Instant) -> Self {
-        Self {
-            seconds: instant.div_euclid(1_000),
-        }
-    }
-
-    /// Its first millisecond.
-    #[must_use]
-    pub const fn to_instant(self) -> Instant {
-        self.seconds.saturating_mul(1_000)
-    }
-
     /// Reads a time in RFC 3339. A fraction of a second is dropped, an offset
     /// is applied, a leap second becomes the second before it.
     #[must_use]
@@ -62,6 +48,22 @@ impl Time {
             + second.min(59)
             - parse_offset(offset)?;
         Some(Self { seconds })
+    }
+}
+
+impl From<Instant> for Time {
+    /// The second in which an instant lies.
+    fn from(instant: Instant) -> Self {
+        Self {
+            seconds: instant.as_millis().div_euclid(1_000),
+        }
+    }
+}
+
+impl From<Time> for Instant {
+    /// The first millisecond of the second.
+    fn from(time: Time) -> Self {
+        Self::from_millis(time.seconds.saturating_mul(1_000))
     }
 }
 
@@ -248,8 +250,9 @@ mod tests {
 
     #[test]
     fn an_instant_loses_its_milliseconds() {
-        assert_eq!(Time::from_instant(1_700_000_000_999), at(1_700_000_000));
-        assert_eq!(Time::from_instant(-1), at(-1));
-        assert_eq!(at(5).to_instant(), 5_000);
+        let second_of = |millis| Time::from(Instant::from_millis(millis));
+        assert_eq!(second_of(1_700_000_000_999), at(1_700_000_000));
+        assert_eq!(second_of(-1), at(-1));
+        assert_eq!(Instant::from(at(5)), Instant::from_millis(5_000));
     }
 }

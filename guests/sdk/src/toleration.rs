@@ -4,16 +4,13 @@
 
 use std::time::Duration;
 
-use serde::Deserialize;
-
-use crate::Time;
+use crate::{Time, View};
 
 /// The effect of a taint that evicts pods that are already there.
 pub const NO_EXECUTE: &str = "NoExecute";
 
 /// A taint of a node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct Taint {
     /// `node.kubernetes.io/unreachable`, …
     pub key: String,
@@ -26,8 +23,7 @@ pub struct Taint {
 }
 
 /// A pod's toleration of taints.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct Toleration {
     /// Empty for every key.
     pub key: String,

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::{Context, Decision, DeleteOptions, Level, Object, Patch, Plan, Time, WorkItem};
+use davit_guest::{
+    Context, Decision, DeleteOptions, Level, Object, Patch, Plan, Reason, Retry, Time, WorkItem,
+};
 use serde::Serialize;
 
 use crate::lease::{self, Server};
@@ -14,18 +16,23 @@ use crate::view::{StorageVersion, VERSIONS};
 /// not show: if the cache never showed it, no trigger would fire for its end.
 const CACHE_LAG: Duration = Duration::from_secs(10);
 
+/// No API server has an entry any more.
+const UNUSED: Reason = Reason::new("unused");
+/// Some entries are of API servers that are gone.
+const OUTDATED: Reason = Reason::new("outdated");
+
 type Servers = BTreeMap<String, Server>;
 
 /// Decides about storage versions, whose names are the items' keys.
-pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Result<Decision, Retry>> {
     let versions = items.iter().map(|it| cx.watch(VERSIONS).get(&it.key));
     let versions: Vec<Option<Object<StorageVersion>>> = versions.collect();
     let entries = versions.iter().flatten().flat_map(entries);
     let named = entries.map(|entry| entry.api_server_id.clone());
     let servers = lease::look_up(cx, named.filter(|id| !id.is_empty()).collect());
     let decide = |version| match version {
-        Some(version) => decide(cx, version, &servers),
-        None => Decision::done(),
+        Some(version) => Ok(decide(cx, version, &servers)),
+        None => Ok(Decision::done()),
     };
     versions.into_iter().map(decide).collect()
 }
@@ -93,14 +100,14 @@ fn plan(
 ) -> Plan {
     if kept.is_empty() {
         let options = DeleteOptions::new().only_version(&version.resource_version);
-        return Plan::new(version.reference, "unused", message).delete(options);
+        return Plan::new(version.reference, UNUSED, message).delete(options);
     }
     let mut status = Status {
         storage_versions: kept,
         ..version.view.status
     };
-    let now = Time::from_instant(cx.now());
-    status.set_common_encoding_version(version.view.metadata.generation, now);
+    let now = Time::from(cx.now());
+    status.set_common_encoding_version(version.view.generation, now);
     let patch = Patch::merge(&StatusPatch {
         metadata: Precondition {
             uid: &version.reference.uid,
@@ -108,7 +115,7 @@ fn plan(
         },
         status: &status,
     });
-    Plan::new(version.reference.clone(), "outdated", message).patch(patch.status())
+    Plan::new(version.reference.clone(), OUTDATED, message).patch(patch.status())
 }
 
 #[derive(Serialize)]

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use davit_guest::{Context, Failure, Object, ObjectRef};
+use davit_guest::{Context, Failure, FailureClass, Object, ObjectRef};
 
 use crate::view::{LEASES, Lease};
 
@@ -60,13 +60,13 @@ fn judge(answer: Result<Object<Lease>, Failure>) -> Server {
     match answer {
         Ok(lease) if is_api_servers(&lease) => Server::NotSeenYet,
         Ok(_) => Server::Gone,
-        Err(failure) if failure.class == "not-found" => Server::Gone,
+        Err(failure) if failure.class == FailureClass::NotFound => Server::Gone,
         // kube-controller-manager takes any error for an absence, and so a
         // short outage for the end of every API server.
-        Err(failure) => Server::Unknown(format!("{}: {}", failure.class, failure.message)),
+        Err(failure) => Server::Unknown(failure.to_string()),
     }
 }
 
 fn is_api_servers(lease: &Object<Lease>) -> bool {
-    lease.view.metadata.labels.identity == IDENTITY
+    lease.view.identity == IDENTITY
 }

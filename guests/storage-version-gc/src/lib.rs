@@ -22,17 +22,17 @@ use std::slice;
 use std::time::Duration;
 
 use davit_guest::{
-    ApiResource, Command, ConfigError, Context, Controller, Decision, Index, Manifest, Permission,
-    QueueSpec, Trigger, TriggerKey, Watch, WorkItem,
+    Command, ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec,
+    Retry, Trigger, Watch, WorkItem, resources,
 };
 use serde::Deserialize;
 
 /// The queue of the leases that changed, by `namespace/name`. Its name is
 /// kube-controller-manager's.
-pub const LEASES: &str = "storage_version_garbage_collector_leases";
+pub const LEASES: QueueName = QueueName::new("storage_version_garbage_collector_leases");
 /// The queue of the storage versions, by name. Its name is
 /// kube-controller-manager's.
-pub const VERSIONS: &str = "storage_version_garbage_collector_storageversions";
+pub const VERSIONS: QueueName = QueueName::new("storage_version_garbage_collector_storageversions");
 
 /// How many storage versions one call decides about at most. A call reads each
 /// lease once: all storage versions name an API server that is gone.
@@ -57,38 +57,42 @@ impl Controller for StorageVersionGc {
 
     fn manifest(&self) -> Manifest {
         let summary = "Removes the entries of API servers that are gone from storage versions.";
-        Manifest {
-            watches: watches(),
-            triggers: vec![
-                Trigger::new(view::LEASES, LEASES, TriggerKey::OwnKey),
-                Trigger::new(view::VERSIONS, VERSIONS, TriggerKey::OwnKey),
-            ],
-            queues: vec![
-                QueueSpec::new(LEASES),
-                QueueSpec::new(VERSIONS).workers(BATCH).batch(BATCH),
-            ],
-            permissions: vec![
-                Permission::new("get", "coordination.k8s.io", "leases"),
-                Permission::new("patch", view::GROUP, "storageversions/status"),
-                Permission::new("delete", view::GROUP, "storageversions"),
-            ],
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new("storage-version-gc", env!("CARGO_PKG_VERSION"), summary)
+        let by_server = Index::new(view::BY_SERVER, "status.storageVersions[*].apiServerID");
+        Manifest::new("storage-version-gc", env!("CARGO_PKG_VERSION"), summary)
+            .watch(Watch::of(view::LEASES, resources::LEASES).namespace(lease::NAMESPACE))
+            .watch(
+                Watch::of(view::VERSIONS, view::STORAGE_VERSIONS)
+                    .index(by_server)
+                    .optional(),
+            )
+            .trigger(Trigger::own_key(view::LEASES, LEASES))
+            .trigger(Trigger::own_key(view::VERSIONS, VERSIONS))
+            .queue(QueueSpec::new(LEASES))
+            .queue(QueueSpec::new(VERSIONS).workers(BATCH).batch(BATCH))
+            .reads_live(resources::LEASES)
+            .patches_status(view::STORAGE_VERSIONS)
+            .deletes(view::STORAGE_VERSIONS)
+            .config_schema(include_str!("../config.schema.json"))
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+        match item.queue {
+            VERSIONS => collect::reconcile(cx, slice::from_ref(item))
+                .pop()
+                .unwrap_or_else(|| Ok(Decision::done())),
+            _ => Ok(enqueue_versions(cx, &item.key)),
         }
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
-        let decisions = self.reconcile_batch(cx, slice::from_ref(item));
-        decisions.into_iter().next().unwrap_or_else(Decision::done)
-    }
-
-    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    /// All items of a call belong to one queue.
+    fn reconcile_batch(
+        &self,
+        cx: &Context<'_>,
+        items: &[WorkItem],
+    ) -> Vec<Result<Decision, Retry>> {
         match items.first() {
             Some(first) if first.queue == VERSIONS => collect::reconcile(cx, items),
-            _ => items
-                .iter()
-                .map(|it| enqueue_versions(cx, &it.key))
-                .collect(),
+            _ => items.iter().map(|item| self.reconcile(cx, item)).collect(),
         }
     }
 }
@@ -104,18 +108,4 @@ fn enqueue_versions(cx: &Context<'_>, key: &str) -> Decision {
     let naming = cx.watch(view::VERSIONS).by_index(view::BY_SERVER, server);
     let names = naming.map(|version| version.reference.name);
     Decision::done().commands(names.map(|it| Command::enqueue(VERSIONS, &it, Duration::ZERO)))
-}
-
-fn watches() -> Vec<Watch> {
-    let leases = ApiResource::new("coordination.k8s.io", "v1", "leases");
-    let versions = ApiResource::new(view::GROUP, "v1alpha1", "storageversions");
-    vec![
-        Watch::of(view::LEASES, leases).namespace(lease::NAMESPACE),
-        Watch::of(view::VERSIONS, versions)
-            .index(Index::new(
-                view::BY_SERVER,
-                "status.storageVersions[*].apiServerID",
-            ))
-            .optional(),
-    ]
 }

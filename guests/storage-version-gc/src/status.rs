@@ -1,15 +1,15 @@
 //! A storage version's status, and what follows from its entries.
 
-use davit_guest::Time;
-use serde::{Deserialize, Serialize};
+use davit_guest::{Time, View};
+use serde::Serialize;
 
 /// The condition that says whether all API servers encode in one version.
 pub const ALL_EQUAL: &str = "AllEncodingVersionsEqual";
 
 /// The status of a `StorageVersion`: all of its fields, since a merge patch
 /// replaces lists as a whole.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Status {
     /// The entry of each API server.
     pub storage_versions: Vec<Entry>,
@@ -20,10 +20,11 @@ pub struct Status {
 }
 
 /// One API server's entry about a resource.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Entry {
     /// The API server, which is the name of its lease.
+    #[view(rename = "apiServerID")]
     #[serde(rename = "apiServerID", skip_serializing_if = "String::is_empty")]
     pub api_server_id: String,
     /// The version in which it encodes.
@@ -38,8 +39,8 @@ pub struct Entry {
 }
 
 /// A condition of a storage version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Condition {
     /// Its type.
     pub r#type: String,

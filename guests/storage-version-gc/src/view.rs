@@ -1,48 +1,29 @@
 //! What the collector reads of leases and storage versions.
 
-use davit_guest::WatchName;
-use serde::Deserialize;
+use davit_guest::{IndexName, Resource, View, WatchName};
 
 use crate::status::Status;
 
-/// The API group of storage versions.
-pub(crate) const GROUP: &str = "internal.apiserver.k8s.io";
+/// The resource of the storage versions.
+pub(crate) const STORAGE_VERSIONS: Resource =
+    Resource::new("internal.apiserver.k8s.io", "v1alpha1", "storageversions");
 
 pub(crate) const LEASES: WatchName<Lease> = WatchName::new("leases");
 
 pub(crate) const VERSIONS: WatchName<StorageVersion> = WatchName::new("storageversions");
 /// Storage versions by the API servers that they name.
-pub(crate) const BY_SERVER: &str = "server";
+pub(crate) const BY_SERVER: IndexName<StorageVersion> = IndexName::new("server");
 
 /// A lease without its renewal times: a renewal triggers no reconcile.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct Lease {
-    pub(crate) metadata: LeaseMetadata,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LeaseMetadata {
-    pub(crate) labels: LeaseLabels,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct LeaseLabels {
-    #[serde(rename = "apiserver.kubernetes.io/identity")]
+    #[view(path = "metadata.labels[\"apiserver.kubernetes.io/identity\"]")]
     pub(crate) identity: String,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 pub(crate) struct StorageVersion {
-    pub(crate) metadata: Metadata,
-    pub(crate) status: Status,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Metadata {
+    #[view(path = "metadata.generation")]
     pub(crate) generation: i64,
+    pub(crate) status: Status,
 }

@@ -2,7 +2,8 @@
 
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{
-    Context, Decision, DeleteOptions, Measure, Metric, Object, Patch, Plan, Time, WorkItem,
+    Context, Counter, Decision, DeleteOptions, Histogram, Object, Patch, Plan, Reason, Time, When,
+    WorkItem,
 };
 
 use crate::config::{Config, Deletion};
@@ -11,29 +12,23 @@ use crate::taints::{LiveNodes, Source, UnprovenNode, is_proven};
 use crate::timer;
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
-const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
-const DURATION: &str = "taint_eviction_controller_pod_deletion_duration_seconds";
-const BUCKETS: [f64; 12] = [
-    0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0,
-];
-
 /// The controller's metrics, under kube-controller-manager's names.
-pub(crate) fn metrics() -> Vec<Metric> {
-    vec![
-        Metric::counter(
-            DELETIONS,
-            "Total number of Pods deleted by TaintEvictionController since its start.",
-            &[],
-        ),
-        Metric::histogram(
-            DURATION,
-            "Latency, in seconds, between the time when a taint effect has been activated for \
-             the Pod and its deletion via TaintEvictionController.",
-            &[],
-            &BUCKETS,
-        ),
-    ]
-}
+pub(crate) const DELETIONS: Counter<0> = Counter::new(
+    "taint_eviction_controller_pod_deletions_total",
+    "Total number of Pods deleted by TaintEvictionController since its start.",
+    [],
+);
+pub(crate) const DURATION: Histogram<0> = Histogram::new(
+    "taint_eviction_controller_pod_deletion_duration_seconds",
+    "Latency, in seconds, between the time when a taint effect has been activated for the Pod \
+     and its deletion via TaintEvictionController.",
+    [],
+    &[
+        0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0,
+    ],
+);
+
+const NOT_TOLERATED: Reason = Reason::new("not-tolerated");
 
 /// Decides about a pod whose time is over, from the present state: the cause of
 /// its eviction may be gone. A longer time since then does not count.
@@ -91,7 +86,7 @@ fn plan(
     let node = &pod.view.spec.node_name;
     let message =
         format!("it does not tolerate the NoExecute taints of its node {node}, or no longer does");
-    let mut plan = Plan::new(pod.reference, "not-tolerated", message);
+    let mut plan = Plan::new(pod.reference, NOT_TOLERATED, message);
     // No event for further attempts.
     if item.failures.is_empty() {
         plan = event::marking(plan);
@@ -109,15 +104,15 @@ fn plan(
     };
     // The eviction's item is created when the pod's time is over, however often
     // it is retried.
-    let latency = Measure::seconds_since(DURATION, &[], item.created_at);
-    let plan = plan.measure("succeeded", Measure::add(DELETIONS, &[], 1.0));
-    Some(plan.measure("succeeded", latency))
+    let latency = DURATION.seconds_since([], item.created_at);
+    let plan = plan.measure(When::Succeeded, DELETIONS.add([], 1.0));
+    Some(plan.measure(When::Succeeded, latency))
 }
 
 /// The patch that adds the condition; none if the pod has it.
 fn mark(cx: &Context<'_>, pod: &Object<PodWithStatus>) -> Option<Patch> {
     let old = PodStatus {
-        conditions: pod.view.status.conditions.clone(),
+        conditions: pod.view.conditions.clone(),
         ..PodStatus::default()
     };
     let mut new = old.clone();
@@ -127,7 +122,7 @@ fn mark(cx: &Context<'_>, pod: &Object<PodWithStatus>) -> Option<Patch> {
         "Taint manager: deleting due to NoExecute taint",
         pod.view.metadata.generation,
     );
-    new.update_condition(condition, Time::from_instant(cx.now()))
+    new.update_condition(condition, Time::from(cx.now()))
         .then(|| status_patch(&pod.reference.uid, &old, &new))
         .flatten()
 }

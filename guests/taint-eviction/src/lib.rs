@@ -30,8 +30,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_guest::{
-    ApiResource, ConfigError, Context, Controller, Decision, Index, Manifest, Permission,
-    QueueSpec, Trigger, TriggerKey, Watch, WorkItem,
+    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
+    Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::{Config, CountFrom, Deletion, Reschedule};
@@ -39,24 +39,24 @@ use taints::{LiveNodes, UnprovenNode};
 
 /// The queue of the nodes whose taints changed. Its name is
 /// kube-controller-manager's.
-pub const NODES: &str = "noexec_taint_node";
+pub const NODES: QueueName = QueueName::new("noexec_taint_node");
 /// The queue of the nodes whose taints the cache shows wrongly.
-pub const DOUBTFUL: &str = "noexec_taint_doubtful_node";
+pub const DOUBTFUL: QueueName = QueueName::new("noexec_taint_doubtful_node");
 /// The queue of the nodes whose taints a live read has confirmed. Its items
 /// have no effect of their own: a pending item means that the node is
 /// confirmed.
-pub const PROVEN: &str = "noexec_taint_proven_node";
+pub const PROVEN: QueueName = QueueName::new("noexec_taint_proven_node");
 /// The queue of the pods that changed, by uid. Its name is
 /// kube-controller-manager's.
-pub const PODS: &str = "noexec_taint_pod";
+pub const PODS: QueueName = QueueName::new("noexec_taint_pod");
 /// The queue of the running timers. As far as one taint is concerned, the pod
 /// may stay until the item is due. The item's creation time is the start of the
 /// tolerated time. The keys are a pod's uid and a taint's key, with a space in
 /// between.
-pub const TIMERS: &str = "noexec_taint_timer";
+pub const TIMERS: QueueName = QueueName::new("noexec_taint_timer");
 /// The queue of the pods to evict, by uid. The creation time of an item is when
 /// the pod's time was over.
-pub const EVICTIONS: &str = "noexec_taint_eviction";
+pub const EVICTIONS: QueueName = QueueName::new("noexec_taint_eviction");
 
 /// The first back-off after an eviction, or the read of a node, failed.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
@@ -82,46 +82,58 @@ impl Controller for TaintEviction {
     fn manifest(&self) -> Manifest {
         let summary = "Evicts pods from nodes with NoExecute taints that they do not tolerate, \
                        or no longer.";
-        Manifest {
-            watches: watches(),
-            triggers: vec![
-                Trigger::new(view::NODES, NODES, TriggerKey::OwnKey),
-                // By uid, so that the timer of a pod that is gone can be
-                // cancelled.
-                Trigger::new(view::PODS, PODS, TriggerKey::OwnUid),
-            ],
-            queues: queues(&self.config),
-            permissions: permissions(self.config.deletion),
-            metrics: eviction::metrics(),
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new("taint-eviction", env!("CARGO_PKG_VERSION"), summary)
+        let by_node = Index::new(view::BY_NODE, "spec.nodeName");
+        let manifest = Manifest::new("taint-eviction", env!("CARGO_PKG_VERSION"), summary)
+            .watch(Watch::of(view::PODS, resources::PODS).index(by_node))
+            .watch(Watch::of(view::PODS_WITH_STATUS, resources::PODS))
+            .watch(Watch::of(view::NODES, resources::NODES))
+            .trigger(Trigger::own_key(view::NODES, NODES))
+            // By uid, so that the timer of a pod that is gone can be cancelled.
+            .trigger(Trigger::own_uid(view::PODS, PODS))
+            .reads_live(resources::NODES)
+            .records_events()
+            .metric(eviction::DELETIONS)
+            .metric(eviction::DURATION)
+            .config_schema(include_str!("../config.schema.json"));
+        let manifest = queues(&self.config)
+            .into_iter()
+            .fold(manifest, Manifest::queue);
+        match self.config.deletion {
+            Deletion::Delete => manifest
+                .patches_status(resources::PODS)
+                .deletes(resources::PODS),
+            Deletion::Evict => manifest.evicts(resources::PODS),
         }
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
         let mut decisions = self.reconcile_batch(cx, std::slice::from_ref(item));
-        decisions.pop().unwrap_or_else(Decision::done)
+        decisions.pop().unwrap_or_else(|| Ok(Decision::done()))
     }
 
     /// Decides from the cache first. Then it reads the nodes of the items that
     /// would evict, each node once, and decides about these items again.
-    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    fn reconcile_batch(
+        &self,
+        cx: &Context<'_>,
+        items: &[WorkItem],
+    ) -> Vec<Result<Decision, Retry>> {
         let nodes = LiveNodes::default();
         let decide = |item| self.decide(cx, item, &nodes);
         let drafts: Vec<Result<Decision, UnprovenNode>> = items.iter().map(decide).collect();
         let unproven = drafts.iter().filter_map(|draft| draft.as_ref().err());
         let names: BTreeSet<String> = unproven.map(|it| it.node.clone()).collect();
         if names.is_empty() {
-            return drafts.into_iter().filter_map(Result::ok).collect();
+            return drafts.into_iter().flatten().map(Ok).collect();
         }
         let nodes = LiveNodes::read(cx, names);
         let mut learnt = nodes.record_reads(cx);
         let settle = |(item, draft): (&WorkItem, Result<Decision, UnprovenNode>)| match draft {
-            Ok(decision) => decision,
+            Ok(decision) => Ok(decision),
             Err(_) => match self.decide(cx, item, &nodes) {
-                Ok(decision) => decision.commands(std::mem::take(&mut learnt)),
+                Ok(decision) => Ok(decision.commands(std::mem::take(&mut learnt))),
                 Err(UnprovenNode { node }) => {
-                    Decision::retry(format!("the node {node} was not read"))
+                    Err(Retry::new(format!("the node {node} was not read")))
                 }
             },
         };
@@ -136,7 +148,7 @@ impl TaintEviction {
         item: &WorkItem,
         nodes: &LiveNodes,
     ) -> Result<Decision, UnprovenNode> {
-        match item.queue.as_str() {
+        match item.queue {
             NODES => timer::reconcile_node(&self.config, cx, &item.key, nodes),
             PROVEN => Ok(Decision::done()),
             DOUBTFUL => timer::reconcile_doubtful(&self.config, cx, &item.key, nodes),
@@ -145,15 +157,6 @@ impl TaintEviction {
             _ => eviction::reconcile(&self.config, cx, item, nodes),
         }
     }
-}
-
-fn watches() -> Vec<Watch> {
-    let pods = || ApiResource::new("", "v1", "pods");
-    vec![
-        Watch::of(view::PODS, pods()).index(Index::new(view::BY_NODE, "spec.nodeName")),
-        Watch::of(view::PODS_WITH_STATUS, pods()),
-        Watch::of(view::NODES, ApiResource::new("", "v1", "nodes")),
-    ]
 }
 
 /// Evictions go first, so that a pod of the first node does not wait until the
@@ -172,19 +175,4 @@ fn queues(config: &Config) -> Vec<QueueSpec> {
         queue(TIMERS).priority(1).workers(256).batch(64),
         queue(PODS).workers(256).batch(64),
     ]
-}
-
-fn permissions(deletion: Deletion) -> Vec<Permission> {
-    let mut permissions = vec![
-        Permission::new("get", "", "nodes"),
-        Permission::new("create", "", "events"),
-    ];
-    permissions.extend(match deletion {
-        Deletion::Delete => vec![
-            Permission::new("patch", "", "pods/status"),
-            Permission::new("delete", "", "pods"),
-        ],
-        Deletion::Evict => vec![Permission::new("create", "", "pods/eviction")],
-    });
-    permissions
 }

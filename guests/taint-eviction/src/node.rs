@@ -16,10 +16,10 @@ pub(crate) struct NodeTaints {
 
 impl NodeTaints {
     pub(crate) fn of(node: Object<Node>) -> Self {
-        let taints = node.view.spec.taints.into_iter();
+        let taints = node.view.taints.into_iter();
         Self {
             uid: node.reference.uid,
-            created: node.view.metadata.creation_timestamp,
+            created: node.view.creation_timestamp,
             no_execute: taints.filter(|it| it.effect == NO_EXECUTE).collect(),
         }
     }

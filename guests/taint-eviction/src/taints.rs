@@ -63,8 +63,8 @@ impl LiveNodes {
         let answers = cx.live_get::<Node>(&targets).into_iter();
         let taints = answers.map(|answer| match answer {
             Ok(node) => Ok(NodeTaints::of(node)),
-            Err(failure) if failure.class == "not-found" => Ok(NodeTaints::default()),
-            Err(failure) => Err(format!("{}: {}", failure.class, failure.message)),
+            Err(failure) if failure.is_gone() => Ok(NodeTaints::default()),
+            Err(failure) => Err(failure.to_string()),
         });
         Self {
             by_name: names.into_iter().zip(taints).collect(),

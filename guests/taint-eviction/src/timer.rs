@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_guest::{
-    Command, Context, Decision, Enqueue, Instant, Object, PendingItem, Plan, WorkItem,
+    Command, Context, Decision, Enqueue, Instant, Object, PendingItem, Plan, QueueName, WorkItem,
 };
 
 use crate::config::{Config, Reschedule};
@@ -24,9 +24,8 @@ use crate::taints::{LiveNodes, Source, Taints, UnprovenNode};
 use crate::view::{BY_NODE, PODS, Pod, PodSpec};
 use crate::{DOUBTFUL, EVICTIONS, NODES, TIMERS};
 
-/// Tolerations have whole seconds: smaller differences are rounding errors. In
-/// milliseconds.
-const SLACK: Instant = 500;
+/// Tolerations have whole seconds: smaller differences are rounding errors.
+const SLACK: Duration = Duration::from_millis(500);
 
 /// Practically forever, and within the range of any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
@@ -141,11 +140,10 @@ pub(crate) fn reconcile_timer(
             return Ok(ended_without_cause(cx, pod, taint));
         };
         let start = start(config, cx, &taints.node, bound.taint, uid, item.created_at);
-        let rest = later(start, bound.time).saturating_sub(cx.now());
+        let rest = later(start, bound.time) - cx.now();
         let counts =
             config.reschedule == Reschedule::Recompute || is_renewed(start, item.created_at);
         if counts && rest >= SLACK {
-            let rest = Duration::from_millis(rest.unsigned_abs());
             return Ok(Decision::requeue_after(rest));
         }
     }
@@ -153,8 +151,8 @@ pub(crate) fn reconcile_timer(
         Source::Cache => Err(UnprovenNode { node }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Live => {
-            let since = Some(item.due_at);
-            Ok(Decision::done().commands([enqueue(EVICTIONS, uid, 0, since)]))
+            let eviction = Enqueue::new(EVICTIONS, uid).created_at(item.due_at);
+            Ok(Decision::done().commands([eviction.into()]))
         }
     }
 }
@@ -219,10 +217,10 @@ enum Change {
 /// What happens to a timer that is due at another time than the taint's start
 /// and the pod's toleration imply.
 fn change(policy: Reschedule, is_renewed: bool, due_at: Instant, wanted: Instant) -> Change {
-    let longer = wanted.saturating_sub(due_at);
+    let (longer, shorter) = (wanted - due_at, due_at - wanted);
     match policy {
         _ if is_renewed && longer >= SLACK => Change::Postpone,
-        Reschedule::ShortenOnly | Reschedule::Recompute if longer <= -SLACK => Change::Shorten,
+        Reschedule::ShortenOnly | Reschedule::Recompute if shorter >= SLACK => Change::Shorten,
         Reschedule::Recompute if longer >= SLACK => Change::Postpone,
         _ => Change::Leave,
     }
@@ -231,7 +229,7 @@ fn change(policy: Reschedule, is_renewed: bool, due_at: Instant, wanted: Instant
 /// Whether a taint started later than the taint of the timer: it is another
 /// taint with the same key.
 fn is_renewed(start: Instant, created_at: Instant) -> bool {
-    start.saturating_sub(created_at) >= SLACK
+    start - created_at >= SLACK
 }
 
 /// The decision about the timers of some pods.
@@ -278,7 +276,7 @@ impl PodTimers {
     fn seen(&self, bound: &TimedTaint<'_>, now: Instant) -> Instant {
         let inherited = self.inherited.filter(|timer| {
             let due_at = later(timer.created_at, bound.time);
-            due_at.saturating_sub(timer.due_at) > -SLACK
+            timer.due_at - due_at < SLACK
         });
         inherited.map_or(now, |timer| timer.created_at)
     }
@@ -323,7 +321,7 @@ impl<'a> Timers<'a> {
                 let is_unseen = |it: &TimedTaint<'_>| taints.arrivals.of(it.taint).is_none();
                 if bounds.iter().any(is_unseen) {
                     let node = &pod.view.spec.node_name;
-                    self.commands.push(enqueue(NODES, node, 0, None));
+                    self.commands.push(Enqueue::new(NODES, node).into());
                 }
                 for bound in &bounds {
                     self.bound(&mut timers, bound, taints);
@@ -344,9 +342,7 @@ impl<'a> Timers<'a> {
             (false, true) => self.cancel_eviction(pod, EVICTIONS, &uid),
             (false, false) => {
                 if let Some((due_at, key)) = timers.first
-                    && timers
-                        .next
-                        .is_none_or(|next| next.saturating_sub(due_at) >= SLACK)
+                    && timers.next.is_none_or(|next| next - due_at >= SLACK)
                 {
                     self.cancel_eviction(pod, TIMERS, &key);
                 }
@@ -496,9 +492,10 @@ impl<'a> Timers<'a> {
     }
 
     fn start(&mut self, key: &str, due_at: Instant, start: Instant) {
-        let after = due_at.saturating_sub(self.cx.now());
-        let after = u64::try_from(after).unwrap_or(0);
-        self.commands.push(enqueue(TIMERS, key, after, Some(start)));
+        let timer = Enqueue::new(TIMERS, key)
+            .after(due_at - self.cx.now())
+            .created_at(start);
+        self.commands.push(timer.into());
     }
 
     fn evict(&mut self, pod: &Object<Pod>, taints: &Taints) -> Result<(), UnprovenNode> {
@@ -509,8 +506,8 @@ impl<'a> Timers<'a> {
             }
             Source::Unread(why) => self.unread = Some(why.clone()),
             Source::Live => {
-                let eviction = enqueue(EVICTIONS, &pod.reference.uid, 0, None);
-                self.commands.push(eviction);
+                let eviction = Enqueue::new(EVICTIONS, &pod.reference.uid);
+                self.commands.push(eviction.into());
             }
         }
         Ok(())
@@ -519,7 +516,7 @@ impl<'a> Timers<'a> {
     /// Adds the event that a pod may stay for longer, if the cause of its
     /// eviction was still pending. If not, the eviction's own item finds that
     /// it is not needed.
-    fn cancel_eviction(&mut self, pod: Object<Pod>, queue: &str, key: &str) {
+    fn cancel_eviction(&mut self, pod: Object<Pod>, queue: QueueName, key: &str) {
         if queue == EVICTIONS {
             self.commands.push(Command::cancel(queue, key));
         }
@@ -542,18 +539,7 @@ impl<'a> Timers<'a> {
 
 /// An instant that much later, at most a hundred years.
 fn later(start: Instant, time: Duration) -> Instant {
-    let millis = i64::try_from(time.min(LONGEST).as_millis()).unwrap_or(i64::MAX);
-    start.saturating_add(millis)
-}
-
-fn enqueue(queue: &str, key: &str, after: u64, created_at: Option<Instant>) -> Command {
-    Command::Enqueue(Enqueue {
-        queue: queue.to_owned(),
-        key: key.to_owned(),
-        after,
-        created_at,
-        group: String::new(),
-    })
+    start + time.min(LONGEST)
 }
 
 #[cfg(test)]

@@ -5,18 +5,20 @@
 use std::time::Duration;
 
 use davit_guest::{
-    ApiResource, ConfigError, Context, Controller, Decision, DeleteOptions, Index, Manifest,
-    Object, Permission, Plan, QueueSpec, Tick, Time, Watch, WatchName, WorkItem,
+    ConfigError, Context, Controller, Decision, DeleteOptions, Index, IndexName, Manifest, Object,
+    Plan, QueueName, QueueSpec, Reason, Retry, Time, View, Watch, WatchName, WorkItem, resources,
 };
 use serde::Deserialize;
 
 /// The queue of the periodic pass. It has one key.
-const PASSES: &str = "passes";
-/// Pods by their phase.
-const BY_PHASE: &str = "phase";
+const PASSES: QueueName = QueueName::new("passes");
 /// The phases of pods that have ended.
 const TERMINATED: [&str; 2] = ["Succeeded", "Failed"];
 const PODS: WatchName<Pod> = WatchName::new("pods");
+/// Pods by their phase.
+const BY_PHASE: IndexName<Pod> = IndexName::new("phase");
+/// Why a pod is deleted.
+const ABOVE_THRESHOLD: Reason = Reason::new("terminated");
 
 /// What an operator can configure, as `config.schema.json` describes it.
 #[derive(Clone, Debug, Deserialize)]
@@ -48,42 +50,23 @@ impl Default for Config {
 
 /// The fields that the guest reads of a pod. The host caches only these fields.
 /// An update outside of them triggers no reconcile.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 struct Pod {
-    metadata: PodMetadata,
+    #[view(path = "metadata.creationTimestamp")]
+    creation_timestamp: Option<Time>,
     status: PodStatus,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct PodMetadata {
-    creation_timestamp: Option<Time>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[derive(Debug, Default, View)]
 struct PodStatus {
     phase: String,
     reason: String,
     container_statuses: Vec<ContainerStatus>,
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
+#[derive(Debug, Default, View)]
 struct ContainerStatus {
-    state: ContainerState,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct ContainerState {
-    terminated: Option<TerminatedState>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
-struct TerminatedState {
+    #[view(path = "state.terminated.finishedAt")]
     finished_at: Option<Time>,
 }
 
@@ -106,26 +89,24 @@ impl Controller for Policy {
     }
 
     fn manifest(&self) -> Manifest {
-        let pods = ApiResource::new("", "v1", "pods");
         let summary = "Deletes terminated pods above a threshold, but keeps failed ones of some \
                        namespaces for a while.";
-        Manifest {
-            watches: vec![Watch::of(PODS, pods).index(Index::new(BY_PHASE, "status.phase"))],
-            queues: vec![QueueSpec::new(PASSES)],
-            ticks: vec![Tick::new(PASSES, "cluster", self.config.period)],
-            permissions: vec![Permission::new("delete", "", "pods")],
-            config_schema: include_str!("../config.schema.json").to_owned(),
-            ..Manifest::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), summary)
-        }
+        let by_phase = Index::new(BY_PHASE, "status.phase");
+        Manifest::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), summary)
+            .watch(Watch::of(PODS, resources::PODS).index(by_phase))
+            .queue(QueueSpec::new(PASSES))
+            .tick(PASSES, "cluster", self.config.period)
+            .deletes(resources::PODS)
+            .config_schema(include_str!("../config.schema.json"))
     }
 
-    fn reconcile(&self, cx: &Context<'_>, _: &WorkItem) -> Decision {
+    fn reconcile(&self, cx: &Context<'_>, _: &WorkItem) -> Result<Decision, Retry> {
         let pods = cx.watch(PODS);
         let threshold = self.config.terminated_pod_threshold as usize;
         // Counting copies no object, so it comes first.
         let counts = TERMINATED.map(|phase| pods.index_count(BY_PHASE, phase) as usize);
         if threshold == 0 || counts.iter().sum::<usize>() <= threshold {
-            return Decision::done();
+            return Ok(Decision::done());
         }
         let mut candidates: Vec<Object<Pod>> = TERMINATED
             .iter()
@@ -139,9 +120,9 @@ impl Controller for Policy {
             .take(count.saturating_sub(threshold))
             .map(|pod| {
                 let message = format!("{count} terminated pods, the threshold is {threshold}");
-                Plan::new(pod.reference, "terminated", message).delete(DeleteOptions::force())
+                Plan::new(pod.reference, ABOVE_THRESHOLD, message).delete(DeleteOptions::force())
             });
-        Decision::done().plans(plans)
+        Ok(Decision::done().plans(plans))
     }
 }
 
@@ -152,7 +133,7 @@ impl Policy {
         pod.view.status.phase == "Failed"
             && self.config.keep_failed_in.contains(namespace)
             && failed_at(&pod.view)
-                .is_some_and(|at| cx.since(at.to_instant()) < self.config.keep_failed_for)
+                .is_some_and(|at| cx.since(at.into()) < self.config.keep_failed_for)
     }
 }
 
@@ -160,8 +141,8 @@ impl Policy {
 /// creation time is the best known time.
 fn failed_at(pod: &Pod) -> Option<Time> {
     let containers = pod.status.container_statuses.iter();
-    let ends = containers.filter_map(|it| it.state.terminated.as_ref()?.finished_at);
-    ends.max().or(pod.metadata.creation_timestamp)
+    let ends = containers.filter_map(|it| it.finished_at);
+    ends.max().or(pod.creation_timestamp)
 }
 
 /// The order in which pods are deleted: evicted pods first, then by age. Names
@@ -171,7 +152,7 @@ fn age(pod: &Object<Pod>) -> impl Ord + '_ {
     let evicted = status.phase == "Failed" && status.reason == "Evicted";
     (
         !evicted,
-        pod.view.metadata.creation_timestamp,
+        pod.view.creation_timestamp,
         pod.reference.name.as_str(),
         pod.reference.namespace.as_str(),
         pod.reference.uid.as_str(),

@@ -27,7 +27,7 @@ fn harness() -> Harness<Policy> {
 
 /// A time so many hours after the start of the clock, or before it.
 fn hour(hours: i64) -> Instant {
-    START + hours * 3_600_000
+    Instant::from_millis(START.as_millis() + hours * 3_600_000)
 }
 
 /// A pod that was created two days before the start of the clock.
@@ -38,7 +38,7 @@ fn pod(namespace: &str, name: &str, phase: &str) -> Pod {
 
 /// A pod whose container failed so many hours after the start of the clock.
 fn failed(namespace: &str, name: &str, at: i64) -> Value {
-    let finished = Time::from_instant(hour(at)).to_string();
+    let finished = Time::from(hour(at)).to_string();
     let state = json!({"terminated": {"exitCode": 1, "finishedAt": finished}});
     let statuses = json!([{"name": "main", "state": state}]);
     let pod = pod(namespace, name, "Failed");

@@ -155,7 +155,7 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
 
 fn pass() -> WorkItem {
     WorkItem {
-        queue: podgc::PASSES.into(),
+        queue: podgc::PASSES.to_string(),
         key: podgc::PASS.into(),
         attempt: 0,
         created_at: davit_core::time::Instant::ZERO,

@@ -4,13 +4,13 @@ use std::time::Instant;
 
 use davit_core::store::{Entry, Page as StorePage, Snapshot, View};
 use davit_guest::bindings::davit::controller::cache::{KeyPage, OrderedPage, Page};
+use davit_guest::bindings::davit::controller::decisions::WorkItem;
 use davit_guest::bindings::davit::controller::live::GetRequest;
-use davit_guest::bindings::davit::controller::types::Object;
+use davit_guest::bindings::davit::controller::mapping::UnlistedResource;
+use davit_guest::bindings::davit::controller::queue::PendingItem;
+use davit_guest::bindings::davit::controller::types::{Failure, Object};
 use davit_guest::component::{Host, Instance};
-use davit_guest::{
-    Failure, IndexKey, Level, ListRequest, PendingItem, Place, ResourceMapping, UnlistedResource,
-    WorkItem,
-};
+use davit_guest::{IndexKey, Level, ListRequest, Place, ResourceMapping};
 use podgc::PodGc;
 
 use crate::{World, now};
@@ -20,7 +20,7 @@ pub(crate) fn measure(config: &[u8], world: &World, rounds: u32) -> f64 {
     let instance = Instance::<PodGc>::new();
     assert!(instance.describe(config).is_ok(), "the defaults are valid");
     let item = WorkItem {
-        queue: podgc::PASSES.into(),
+        queue: podgc::PASSES.to_string(),
         key: podgc::PASS.into(),
         attempt: 0,
         created_at: 0,
@@ -34,7 +34,7 @@ pub(crate) fn measure(config: &[u8], world: &World, rounds: u32) -> f64 {
             world,
             snapshot: world.store.snapshot(),
         };
-        let decisions = instance.reconcile(&host, now().wall.0, std::slice::from_ref(&item));
+        let decisions = instance.reconcile(&host, now().wall.0, vec![item.clone()]);
         let plans = decisions.iter().map(|decision| decision.plans.len());
         assert_eq!(plans.sum::<usize>(), world.plans);
     }

@@ -162,8 +162,8 @@ fn the_manifest_asks_for_the_least_privilege() {
     assert_eq!(
         triggers,
         [
-            (garbage_collector::OBJECTS_QUEUE, true),
-            (garbage_collector::OWNERS, false)
+            (garbage_collector::OBJECTS_QUEUE.as_str(), true),
+            (garbage_collector::OWNERS.as_str(), false)
         ]
     );
 }

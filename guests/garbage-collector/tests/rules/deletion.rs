@@ -321,7 +321,7 @@ fn many_dependents_are_enqueued_in_pages() {
     let Some(Command::Enqueue(rest)) = first.commands.last() else {
         panic!("{:?}", first.commands.last());
     };
-    assert_eq!(rest.queue, DEPENDENTS);
+    assert_eq!(rest.queue, DEPENDENTS.as_str());
     // A deletion in between makes the pages skip no object.
     harness.remove("Pod", "default/p-0000");
     let rest = harness.decide(DEPENDENTS, &rest.key);

@@ -1,5 +1,6 @@
 //! The patches, to the byte where Kubernetes' own tests define them.
 
+use davit_guest::FailureClass;
 use garbage_collector::{OBJECTS_QUEUE, OWNERS};
 use serde_json::{Value, json};
 
@@ -135,7 +136,7 @@ fn an_object_that_refuses_a_strategic_merge_patch_gets_the_whole_list() {
     harness.put(foo("first", &references));
     harness.run();
     let refused = harness.executions()[0].result.as_ref();
-    assert_eq!(refused.unwrap_err().1.class, "unsupported-media");
+    assert_eq!(refused.unwrap_err().1.class, FailureClass::UnsupportedMedia);
     harness.advance(std::time::Duration::from_secs(1));
     let first = harness.object("Foo", "default/first").unwrap();
     assert_eq!(first["metadata"]["ownerReferences"], json!([kept]));

@@ -1,7 +1,7 @@
 //! Proof by the API server: the object, and what is related to it, read again before a rule acts.
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Failure, ListRequest, Object, ObjectRef};
+use davit_guest::{ListRequest, Object, ObjectRef};
 
 use super::Call;
 use crate::evaluate::Evaluator;
@@ -27,7 +27,7 @@ impl Proven<'_> {
 
     fn evaluator<'a>(&'a self, call: &'a Call<'_>) -> Evaluator<'a> {
         let functions = &call.policy.functions;
-        let mut evaluator = Evaluator::new(functions, call.cx.now(), &self.object.view);
+        let mut evaluator = Evaluator::new(functions, call.now(), &self.object.view);
         for (name, value) in &self.related {
             evaluator.objects.insert(name, value.as_ref());
         }
@@ -68,18 +68,10 @@ fn get(
         .live_get_fields(std::slice::from_ref(target), fields);
     match results.pop() {
         Some(Ok(object)) => Ok(Some(object)),
-        Some(Err(failure)) if is_gone(&failure) => Ok(None),
-        Some(Err(failure)) => Err(unreadable(&failure)),
+        Some(Err(failure)) if failure.is_gone() => Ok(None),
+        Some(Err(failure)) => Err(failure.to_string()),
         None => Err("the host answered no read".to_owned()),
     }
-}
-
-fn is_gone(failure: &Failure) -> bool {
-    matches!(failure.class.as_str(), "not-found" | "uid-mismatch")
-}
-
-fn unreadable(failure: &Failure) -> String {
-    format!("{}: {}", failure.class, failure.message)
 }
 
 fn read(
@@ -106,7 +98,7 @@ fn read(
                 fields: fields.into_iter().chain([by.clone()]).collect(),
             };
             let objects = call.cx.live_list_fields::<Value>(&request);
-            let objects = objects.map_err(|failure| unreadable(&failure))?;
+            let objects = objects.map_err(|failure| failure.to_string())?;
             let linked = objects.into_iter().map(|it| it.view).filter(|it| {
                 let mut found = Vec::new();
                 crate::related::values_at(it, by, &mut found);

@@ -1,15 +1,17 @@
 use std::time::Duration;
 
 use super::*;
-use crate::{DeleteOptions, ObjectRef};
+use crate::{DeleteOptions, Instant, ObjectRef, QueueName, Reason};
+
+const QUEUE: QueueName = QueueName::new("queue");
 
 fn item(cursor: &str) -> WorkItem {
     WorkItem {
-        queue: "queue".to_owned(),
+        queue: QUEUE,
         key: "key".to_owned(),
         attempt: 0,
-        created_at: 0,
-        due_at: 0,
+        created_at: Instant::from_millis(0),
+        due_at: Instant::from_millis(0),
         failures: Vec::new(),
         cursor: cursor.to_owned(),
     }
@@ -18,11 +20,11 @@ fn item(cursor: &str) -> WorkItem {
 fn plan(uid: usize) -> Plan {
     let mut target = ObjectRef::named("v1", "Pod", "default", "pod");
     target.uid = uid.to_string();
-    Plan::new(target, "test", "").delete(DeleteOptions::new())
+    Plan::new(target, Reason::new("test"), "").delete(DeleteOptions::new())
 }
 
 fn enqueue(key: usize) -> Command {
-    Command::enqueue("queue", &key.to_string(), Duration::ZERO)
+    Command::enqueue(QUEUE, &key.to_string(), Duration::ZERO)
 }
 
 fn page(cursor: &str, decision: Decision) -> Decision {
@@ -116,11 +118,11 @@ fn a_cursor_without_its_plan_starts_from_the_beginning() {
 /// that is cancelled and enqueued again must keep its item in between.
 #[test]
 fn dependent_commands_and_plans_share_a_page() {
-    let cancelled = |key: usize| plan(key).when_cancelled("queue", &key.to_string());
+    let cancelled = |key: usize| plan(key).when_cancelled(QUEUE, &key.to_string());
     for offset in 0..3 {
         let decide = || {
             let pairs = (0..6_000).flat_map(|key| {
-                let cancel = Command::cancel("queue", &key.to_string());
+                let cancel = Command::cancel(QUEUE, &key.to_string());
                 [cancel, enqueue(key)]
             });
             let before = (0..offset).map(|key| enqueue(100_000 + key));

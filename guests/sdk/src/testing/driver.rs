@@ -82,7 +82,7 @@ struct PlanUnderTest {
 
 impl<C: Controller> Driver<C> {
     pub(super) fn new(guest: Native<C>) -> Self {
-        let start = Time::from_unix(START / 1000);
+        let start = Time::from_unix(START.as_millis() / 1000);
         let config = Config {
             // No test is about watches that expire.
             history_events: usize::MAX,
@@ -299,7 +299,7 @@ impl<C: Controller> Driver<C> {
                 // An attempt that ends at a live read leaves no trace.
                 self.probe.rewind(mark);
                 if let ReadRequest::Get(requests) = &*request {
-                    let at = call.now.wall.0;
+                    let at = sdk::Instant::from_millis(call.now.wall.0);
                     let read = requests.iter().map(|it| (at, reference(&it.target)));
                     self.reads.extend(read);
                 }
@@ -495,10 +495,10 @@ impl<C: Controller> Driver<C> {
         }
         let result = match &outcome.failed {
             None => Ok(()),
-            Some((step, failure)) => Err((*step, native::failure(failure))),
+            Some((step, failure)) => Err((*step, native::failure(failure).into())),
         };
         let ended = Execution {
-            at: self.now().wall.0,
+            at: sdk::Instant::from_millis(self.now().wall.0),
             plan: decided,
             result,
         };

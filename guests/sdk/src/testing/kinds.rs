@@ -2,7 +2,8 @@
 
 use davit_kinds::{Kind, UnknownField, kind, kind_at};
 
-use crate::{Manifest, Source, Watch};
+use crate::bindings::davit::controller::manifests::Watch;
+use crate::{Manifest, Source};
 
 /// The first declared field that the kind of its watch does not have, as a sentence.
 /// Only built-in kinds are checked, in the watch's version.
@@ -44,23 +45,21 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
     use crate::{
-        ApiResource, ConfigError, Context, Controller, Decision, Identity, Index, WatchName,
-        WorkItem,
+        ApiResource, ConfigError, Context, Controller, Decision, Identity, Index, IndexName, Retry,
+        WatchName, WorkItem,
     };
+
+    type Watch = crate::Watch<Identity>;
 
     const PODS: WatchName<Identity> = WatchName::new("pods");
 
     fn watch(group: &str, version: &str, plural: &str, fields: &[&str]) -> Watch {
         let fields = fields.iter().map(ToString::to_string).collect();
-        let watch = Watch::of(PODS, ApiResource::new(group, version, plural));
-        Watch { fields, ..watch }
+        Watch::of_fields(PODS, ApiResource::new(group, version, plural), fields)
     }
 
     fn problem(watch: Watch) -> Option<String> {
-        unknown_field(&Manifest {
-            watches: vec![watch],
-            ..Manifest::new("a", "1", "A guest.")
-        })
+        unknown_field(&Manifest::new("a", "1", "A guest.").watch(watch))
     }
 
     #[test]
@@ -71,8 +70,8 @@ mod tests {
             "the watch \"pods\" reads \"status.fase\", but pods (v1) has no field \
              \"status.fase\"; did you mean \"status.phase\"?"
         );
-        let mut indexed = watch("", "v1", "pods", &[]);
-        indexed.indexes = vec![Index::new("a", "spec.nodeName").order_by("metadata.ages")];
+        let index = Index::new(IndexName::new("a"), "spec.nodeName").order_by("metadata.ages");
+        let indexed = watch("", "v1", "pods", &[]).index(index);
         let problem = problem(indexed).unwrap();
         assert!(problem.contains("no field \"metadata.ages\""), "{problem}");
     }
@@ -100,12 +99,12 @@ mod tests {
 
     #[test]
     fn metadata_of_every_kind_is_checked() {
-        let of = |field: &str| Watch {
-            fields: vec![field.to_owned()],
-            ..Watch::every_deletable(PODS, Vec::new())
+        let of = |field: &str| {
+            let index = Index::new(IndexName::new("a"), field);
+            problem(Watch::every_deletable(PODS, Vec::new()).index(index))
         };
-        assert_eq!(problem(of("metadata.ownerReferences[*].uid")), None);
-        let problem = problem(of("metadata.owner")).unwrap();
+        assert_eq!(of("metadata.ownerReferences[*].uid"), None);
+        let problem = of("metadata.owner").unwrap();
         assert!(
             problem.contains("an object's metadata has no field"),
             "{problem}"
@@ -122,14 +121,16 @@ mod tests {
         }
 
         fn manifest(&self) -> Manifest {
-            Manifest {
-                watches: vec![watch("", "v1", "pods", &["spec.nodName"])],
-                ..Manifest::new("misspelled", "1", "Reads a field that no pod has.")
-            }
+            Manifest::new("misspelled", "1", "Reads a field that no pod has.").watch(watch(
+                "",
+                "v1",
+                "pods",
+                &["spec.nodName"],
+            ))
         }
 
-        fn reconcile(&self, _: &Context<'_>, _: &WorkItem) -> Decision {
-            Decision::done()
+        fn reconcile(&self, _: &Context<'_>, _: &WorkItem) -> Result<Decision, Retry> {
+            Ok(Decision::done())
         }
     }
 

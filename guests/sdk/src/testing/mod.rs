@@ -48,7 +48,7 @@ use serde_json::Value;
 use crate::component::Instance;
 use crate::{
     ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, ObjectRef, PendingItem,
-    Plan, msgpack,
+    Plan, QueueName, msgpack,
 };
 use cluster::id;
 pub use davit_simulation::Dice;
@@ -57,7 +57,7 @@ pub use native::Native;
 pub use pod::Pod;
 
 /// The start of a harness's clock: 2023-11-14T22:13:20Z.
-pub const START: Instant = 1_700_000_000_000;
+pub const START: Instant = Instant::from_millis(1_700_000_000_000);
 
 /// One guest, its cluster and its host.
 pub struct Harness<C> {
@@ -110,7 +110,7 @@ impl<C: Controller> Harness<C> {
     /// The virtual time.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.driver.borrow().now().wall.0
+        Instant::from_millis(self.driver.borrow().now().wall.0)
     }
 
     /// Reconciles every item that is due now.
@@ -129,44 +129,46 @@ impl<C: Controller> Harness<C> {
 
     /// The guest's decision about a fresh item now. Nothing is executed.
     #[must_use]
-    pub fn decide(&self, queue: &str, key: &str) -> Decision {
+    pub fn decide(&self, queue: QueueName, key: &str) -> Decision {
         self.decide_page(queue, key, "")
     }
 
     /// The page of the guest's decision that starts at this cursor. Nothing is
     /// executed.
     #[must_use]
-    pub fn decide_page(&self, queue: &str, key: &str, cursor: &str) -> Decision {
-        self.driver.borrow_mut().decide(queue, key, cursor)
+    pub fn decide_page(&self, queue: QueueName, key: &str, cursor: &str) -> Decision {
+        let mut driver = self.driver.borrow_mut();
+        driver.decide(queue.as_str(), key, cursor)
     }
 
     /// A call that takes a while: the guest decides about an item from the present
     /// state, and the host takes the decision after `meanwhile`.
-    pub fn call_during(&mut self, queue: &str, key: &str, meanwhile: impl FnOnce(&mut Self)) {
-        self.driver.get_mut().hold(queue, key);
+    pub fn call_during(&mut self, queue: QueueName, key: &str, meanwhile: impl FnOnce(&mut Self)) {
+        self.driver.get_mut().hold(queue.as_str(), key);
         meanwhile(self);
         self.driver.get_mut().release();
         self.run();
     }
 
     /// Enqueues an item, due now.
-    pub fn enqueue(&mut self, queue: &str, key: &str) {
+    pub fn enqueue(&mut self, queue: QueueName, key: &str) {
         self.enqueue_after(queue, key, Duration::ZERO);
     }
 
     /// Enqueues an item that is due after that time.
-    pub fn enqueue_after(&mut self, queue: &str, key: &str, after: Duration) {
-        self.driver.get_mut().enqueue(queue, key, after);
+    pub fn enqueue_after(&mut self, queue: QueueName, key: &str, after: Duration) {
+        self.driver.get_mut().enqueue(queue.as_str(), key, after);
     }
 
     /// The item with this key, if it is pending.
     #[must_use]
-    pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
+    pub fn pending(&self, queue: QueueName, key: &str) -> Option<PendingItem> {
+        let queue = queue.as_str();
         let call = self.driver.borrow_mut().preview(queue, key, "");
         let pending = call.pending.get(queue, key)?;
         let time = |at| {
             let Wall(millis) = call.now.wall_at(at);
-            millis
+            Instant::from_millis(millis)
         };
         Some(PendingItem {
             created_at: time(pending.created_at),

@@ -117,5 +117,5 @@ impl From<Pod> for Value {
 }
 
 fn time(at: Instant) -> String {
-    Time::from_instant(at).to_string()
+    Time::from(at).to_string()
 }

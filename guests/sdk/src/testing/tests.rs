@@ -1,33 +1,30 @@
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    ApiResource, Command, Context, DeleteOptions, Identity, Index, ListRequest, Measure, Metric,
-    Object, Patch, Permission, QueueSpec, Tick, Trigger, TriggerKey, Watch, WatchName, WorkItem,
+    Command, Context, Counter, DeleteOptions, FailureClass, Histogram, Identity, Index, IndexName,
+    ListRequest, Object, Patch, QueueSpec, Reason, Resource, Retry, Trigger, View, Watch,
+    WatchName, When, WorkItem, resources,
 };
 
-const GROUP: &str = "example.com";
+const WORK: QueueName = QueueName::new("work");
+const OWNERS: QueueName = QueueName::new("owners");
+const JOB_RESOURCE: Resource = Resource::new("example.com", "v1", "jobs");
+const BY_OWNER: IndexName<Job> = IndexName::new("owner");
+const ENDS: Counter<1> = Counter::new("ends_total", "Ends.", ["end"]);
+const WAITS: Histogram<0> = Histogram::new("wait_seconds", "Waits.", [], &[1.0]);
 const JOBS: WatchName<Job> = WatchName::new("jobs");
 const PODS: WatchName<Identity> = WatchName::new("pods");
 const UNDECLARED: WatchName<Job> = WatchName::new("undeclared");
 
-#[derive(Deserialize)]
-#[serde(default)]
-#[derive(Default)]
+#[derive(Default, View)]
 struct Job {
-    spec: Spec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Spec {
+    #[view(path = "spec.owner")]
     owner: String,
 }
 
-#[derive(Deserialize)]
-struct UndeclaredQueueGuest {
-    #[serde(default)]
+#[derive(Default, View)]
+struct JobStatus {
     status: String,
 }
 
@@ -42,84 +39,73 @@ impl Controller for Toy {
     }
 
     fn manifest(&self) -> Manifest {
-        Manifest {
-            watches: vec![
-                Watch::of(JOBS, ApiResource::new(GROUP, "v1", "jobs"))
-                    .index(Index::new("owner", "spec.owner")),
-                Watch::of(PODS, ApiResource::new("", "v1", "pods")),
-            ],
-            triggers: vec![Trigger::new(
-                JOBS,
-                "owners",
-                TriggerKey::Index("owner".to_owned()),
-            )],
-            queues: vec![
-                QueueSpec::new("work").retry(Duration::from_secs(1), Duration::from_secs(3)),
-                QueueSpec::new("owners").batch(10).priority(1),
-            ],
-            ticks: vec![Tick::new("work", "tick", Duration::from_secs(10))],
-            permissions: vec![
-                Permission::new("get", GROUP, "jobs"),
-                Permission::new("list", GROUP, "jobs"),
-                Permission::new("delete", GROUP, "jobs"),
-                Permission::new("create", "", "configmaps"),
-                Permission::new("create", "", "pods/eviction"),
-                Permission::new("patch", "", "pods"),
-            ],
-            metrics: vec![
-                Metric::counter("ends_total", "Ends.", &["end"]),
-                Metric::histogram("wait_seconds", "Waits.", &[], &[1.0]),
-            ],
-            ..Manifest::new("toy", "1", "A toy.")
-        }
+        let jobs = Watch::of(JOBS, JOB_RESOURCE).index(Index::new(BY_OWNER, "spec.owner"));
+        Manifest::new("toy", "1", "A toy.")
+            .watch(jobs)
+            .watch(Watch::of(PODS, resources::PODS))
+            .trigger(Trigger::by_index(JOBS, BY_OWNER, OWNERS))
+            .queue(QueueSpec::new(WORK).retry(Duration::from_secs(1), Duration::from_secs(3)))
+            .queue(QueueSpec::new(OWNERS).batch(10).priority(1))
+            .tick(WORK, "tick", Duration::from_secs(10))
+            .reads_live(JOB_RESOURCE)
+            .lists_live(JOB_RESOURCE)
+            .deletes(JOB_RESOURCE)
+            .creates(resources::CONFIG_MAPS)
+            .evicts(resources::PODS)
+            .patches(resources::PODS)
+            .metric(ENDS)
+            .metric(WAITS)
     }
 
-    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
         let log = |text: String| cx.log(Level::Info, &text, &[]);
         let job = || cx.watch(JOBS).get("ns/job");
         match item.key.as_str() {
             "read" => {
-                let owner = job().map(|job| job.view.spec.owner);
+                let owner = job().map(|job| job.view.owner);
                 log(format!("{owner:?}"));
             }
             "count" => {
                 let attempt = item.attempt;
                 let failures = item.failures.len();
                 log(format!("attempt {attempt}, {failures} failures"));
-                return Decision::retry("again");
+                return Err(Retry::new("again"));
             }
             "age" => {
-                log(format!("{} ms old", cx.now() - item.created_at));
-                return Decision::requeue_after(Duration::from_secs(5));
+                log(format!("{} ms old", cx.since(item.created_at).as_millis()));
+                return Ok(Decision::requeue_after(Duration::from_secs(5)));
             }
-            "delete" => return Decision::done().plans(job().map(|job| delete(job, "delete"))),
+            "delete" => {
+                return Ok(Decision::done().plans(job().map(|job| delete(job, "delete"))));
+            }
             "later" => {
-                let later =
-                    |seconds| Command::enqueue("work", "read", Duration::from_secs(seconds));
-                return Decision::done().commands([later(8), later(3), later(6)]);
+                let later = |seconds| Command::enqueue(WORK, "read", Duration::from_secs(seconds));
+                return Ok(Decision::done().commands([later(8), later(3), later(6)]));
             }
             "cancel" => {
-                let plans = job().map(|job| delete(job, "cancel").when_cancelled("work", "read"));
-                return Decision::done()
+                let plans = job().map(|job| delete(job, "cancel").when_cancelled(WORK, "read"));
+                return Ok(Decision::done()
                     .plans(plans)
-                    .commands([Command::cancel("work", "read")]);
+                    .commands([Command::cancel(WORK, "read")]));
             }
             "note" => {
                 let seen = cx.note::<u32>("seen").unwrap_or_default();
                 log(format!("seen {seen}"));
-                return Decision::done().commands([Command::set_note("seen", Some(&(seen + 1)))]);
+                return Ok(
+                    Decision::done().commands([Command::set_note("seen", Some(&(seen + 1)))])
+                );
             }
             "live" => {
                 let reference = ObjectRef::named("example.com/v1", "Job", "ns", "job");
                 let got = cx.live_get::<Job>(&[reference]).pop().unwrap();
                 let listed = cx.live_list::<Job>(ListRequest {
-                    resource: ApiResource::new(GROUP, "v1", "jobs"),
+                    resource: JOB_RESOURCE.into(),
                     namespace: "ns".to_owned(),
                     label_selector: String::new(),
                     field_selector: String::new(),
                     fields: Vec::new(),
                 });
-                let got = got.map(|job| job.view.spec.owner);
+                let got = got.map(|job| job.view.owner);
                 log(format!("{got:?} {}", listed.unwrap().len()));
             }
             "forbidden" => {
@@ -129,59 +115,59 @@ impl Controller for Toy {
             }
             "observe" => {
                 log("observe".to_owned());
-                return Decision::requeue_when_observed();
+                return Ok(Decision::requeue_when_observed());
             }
             "cancel-tick" => {
-                return Decision::done().commands([Command::cancel("work", "tick")]);
+                return Ok(Decision::done().commands([Command::cancel(WORK, "tick")]));
             }
             "create" => {
                 let created = json!({
                     "apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"namespace": "ns", "name": "made"},
                 });
-                let plan = job().map(|job| Plan::new(job.reference, "create", "").create(&created));
-                return Decision::done().plans(plan);
+                let plan = job().map(|job| {
+                    Plan::new(job.reference, Reason::new("create"), "").create(&created)
+                });
+                return Ok(Decision::done().plans(plan));
             }
             "evict" => {
-                let pod = cx
-                    .watch(PODS)
-                    .get("default/pod")
-                    .map(|pod| Plan::new(pod.reference, "evict", "").evict(DeleteOptions::new()));
-                return Decision::done().plans(pod);
+                let pod = cx.watch(PODS).get("default/pod").map(|pod| {
+                    Plan::new(pod.reference, Reason::new("evict"), "").evict(DeleteOptions::new())
+                });
+                return Ok(Decision::done().plans(pod));
             }
             "immutable" => {
                 let body = json!({"spec": {"nodeName": "other"}});
-                let pod = cx
-                    .watch(PODS)
-                    .get("default/pod")
-                    .map(|pod| Plan::new(pod.reference, "patch", "").patch(Patch::merge(&body)));
-                return Decision::done().plans(pod);
+                let pod = cx.watch(PODS).get("default/pod").map(|pod| {
+                    Plan::new(pod.reference, Reason::new("patch"), "").patch(Patch::merge(&body))
+                });
+                return Ok(Decision::done().plans(pod));
             }
             "undeclared-watch" => drop(cx.watch(UNDECLARED).get("x")),
             "undeclared-field" => {
-                let sneaky = WatchName::<UndeclaredQueueGuest>::new("jobs");
+                let sneaky = WatchName::<JobStatus>::new("jobs");
                 let job = cx.watch(sneaky).get("ns/job");
                 log(format!("status {:?}", job.map(|job| job.view.status)));
             }
             "undeclared-queue" => {
-                let lost = Command::enqueue("lost", "x", Duration::ZERO);
-                return Decision::done().commands([lost]);
+                let lost = Command::enqueue(QueueName::new("lost"), "x", Duration::ZERO);
+                return Ok(Decision::done().commands([lost]));
             }
             _ => log(format!("{} {}", item.queue, item.key)),
         }
-        Decision::done()
+        Ok(Decision::done())
     }
 }
 
-fn delete(job: Object<Job>, end: &str) -> Plan {
-    let waited = Measure::seconds_since("wait_seconds", &[], job.changed_at);
-    let count = |what| Measure::add("ends_total", &[what], 1.0);
-    Plan::new(job.reference, end, "the test wants it")
+fn delete(job: Object<Job>, end: &'static str) -> Plan {
+    let waited = WAITS.seconds_since([], job.changed_at);
+    let count = |what| ENDS.add([what], 1.0);
+    Plan::new(job.reference, Reason::new(end), "the test wants it")
         .delete(DeleteOptions::new())
-        .measure("attempted", count("attempted"))
-        .measure("succeeded", count("succeeded"))
-        .measure("failed", count("failed"))
-        .measure("succeeded", waited)
+        .measure(When::Attempted, count("attempted"))
+        .measure(When::Succeeded, count("succeeded"))
+        .measure(When::Failed, count("failed"))
+        .measure(When::Succeeded, waited)
 }
 
 fn job(owner: &str) -> Value {
@@ -208,7 +194,7 @@ fn logged(harness: &Harness<Toy>) -> Vec<String> {
 }
 
 fn after(harness: &mut Harness<Toy>, key: &str) -> Vec<String> {
-    harness.enqueue("work", key);
+    harness.enqueue(WORK, key);
     harness.run();
     logged(harness)
 }
@@ -245,12 +231,12 @@ fn an_undeclared_queue_ends_the_test() {
 #[test]
 #[should_panic(expected = "decision 0: the queue \"lost\" is not declared")]
 fn a_decision_that_a_host_refuses_ends_the_test() {
-    drop(harness().decide("work", "undeclared-queue"));
+    drop(harness().decide(WORK, "undeclared-queue"));
 }
 
 #[test]
 fn a_live_read_without_a_permission_is_forbidden() {
-    assert_eq!(after(&mut harness(), "forbidden"), ["Some(\"forbidden\")"]);
+    assert_eq!(after(&mut harness(), "forbidden"), ["Some(Forbidden)"]);
 }
 
 /// The host's back-off for a write that cannot succeed as it is.
@@ -263,16 +249,16 @@ fn a_write_that_is_refused_as_invalid_is_retried_after_five_minutes() {
         panic!("one plan");
     };
     let (step, failure) = refused.result.clone().unwrap_err();
-    assert_eq!((step, &*failure.class), (0, "invalid"), "{failure:?}");
-    let retry = harness.pending("work", "immutable").unwrap();
-    assert_eq!(retry.due_at, START + 300_000);
+    assert_eq!((step, failure.class), (0, FailureClass::Invalid));
+    let retry = harness.pending(WORK, "immutable").unwrap();
+    assert_eq!(retry.due_at, START + Duration::from_secs(300));
 }
 
 #[test]
 fn to_requeue_when_observed_without_a_write_is_to_be_done() {
     let mut harness = harness();
     assert_eq!(after(&mut harness, "observe"), ["observe"]);
-    assert!(harness.pending("work", "observe").is_none());
+    assert!(harness.pending(WORK, "observe").is_none());
 }
 
 #[test]
@@ -312,7 +298,7 @@ fn an_eviction_waits_for_the_disruption_budget() {
     }));
     after(&mut harness, "evict");
     let result = harness.executions()[0].result.clone();
-    assert_eq!(result.unwrap_err().1.class, "throttled");
+    assert_eq!(result.unwrap_err().1.class, FailureClass::Throttled);
     assert_eq!(harness.keys("Pod"), ["default/pod"]);
     harness.remove("PodDisruptionBudget", "default/budget");
     harness.advance(Duration::from_secs(60));
@@ -343,14 +329,14 @@ fn a_tick_is_due_a_period_after_it_was_done() {
     harness.advance(Duration::from_secs(29));
     let ticks = harness.logged().len();
     assert_eq!(ticks, 2);
-    let next = harness.pending("work", "tick").unwrap();
-    assert_eq!(next.due_at, START + 30_000);
+    let next = harness.pending(WORK, "tick").unwrap();
+    assert_eq!(next.due_at, START + Duration::from_secs(30));
 }
 
 #[test]
 fn a_failed_item_is_requeued_with_a_growing_back_off() {
     let mut harness = harness();
-    harness.enqueue("work", "count");
+    harness.enqueue(WORK, "count");
     harness.advance(Duration::from_secs(9));
     let attempts = [
         "attempt 0",
@@ -366,7 +352,7 @@ fn a_failed_item_is_requeued_with_a_growing_back_off() {
 #[test]
 fn a_requeued_item_keeps_its_creation_time() {
     let mut harness = harness();
-    harness.enqueue("work", "age");
+    harness.enqueue(WORK, "age");
     harness.advance(Duration::from_secs(10));
     assert_eq!(
         logged(&harness),
@@ -378,8 +364,8 @@ fn a_requeued_item_keeps_its_creation_time() {
 fn of_several_times_the_earliest_applies() {
     let mut harness = harness();
     after(&mut harness, "later");
-    let waiting = harness.pending("work", "read").unwrap();
-    assert_eq!(waiting.due_at, START + 3_000);
+    let waiting = harness.pending(WORK, "read").unwrap();
+    assert_eq!(waiting.due_at, START + Duration::from_secs(3));
     assert_eq!(waiting.created_at, START);
 }
 
@@ -391,7 +377,7 @@ fn a_plan_can_depend_on_a_cancelled_item() {
     after(&mut harness, "later");
     after(&mut harness, "cancel");
     assert_eq!(harness.keys("Job"), [""; 0]);
-    assert!(harness.pending("work", "read").is_none());
+    assert!(harness.pending(WORK, "read").is_none());
 }
 
 #[test]
@@ -414,9 +400,9 @@ fn a_plan_is_executed_and_counted() {
 #[test]
 fn a_failed_plan_is_retried_if_that_can_help() {
     for (class, again) in [
-        ("server", Some(1_000)),
-        ("forbidden", Some(30_000)),
-        ("invalid", Some(300_000)),
+        ("server", Some(1)),
+        ("forbidden", Some(30)),
+        ("invalid", Some(300)),
         ("not-found", None),
     ] {
         let mut harness = harness();
@@ -427,10 +413,8 @@ fn a_failed_plan_is_retried_if_that_can_help() {
         }
         after(&mut harness, "delete");
         assert_eq!(harness.keys("Job").is_empty(), class == "not-found");
-        let due = harness
-            .pending("work", "delete")
-            .map(|it| it.due_at - START);
-        assert_eq!(due, again, "{class}");
+        let due = harness.pending(WORK, "delete").map(|it| it.due_at - START);
+        assert_eq!(due, again.map(Duration::from_secs), "{class}");
         let failed = harness.metric("ends_total", &["failed"]) > 0.5;
         assert_eq!(failed, class != "not-found", "{class}");
     }
@@ -451,5 +435,5 @@ fn live_reads_return_the_servers_state() {
     assert_eq!(harness.live_reads().len(), 1);
     harness.fail_reads("Job", "ns/job", "timeout");
     let logged = after(&mut harness, "live");
-    assert!(logged[1].contains("timeout"), "{logged:?}");
+    assert!(logged[1].contains("Timeout"), "{logged:?}");
 }

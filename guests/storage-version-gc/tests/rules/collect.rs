@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use davit_guest::testing::Harness;
-use davit_guest::{DeleteOptions, Step};
+use davit_guest::{DeleteOptions, FailureClass, Step};
 use serde_json::{Value, json};
 use storage_version_gc::{LEASES, StorageVersionGc, VERSIONS};
 
@@ -279,7 +279,7 @@ fn sv_31_an_entry_added_between_the_decision_and_the_deletion_survives() {
         .result
         .clone()
         .expect_err("a conflict");
-    assert_eq!(failure.class, "conflict");
+    assert_eq!(failure.class, FailureClass::Conflict);
     harness.show("StorageVersion", "a.b");
     harness.advance(Duration::from_secs(2));
     assert_eq!(servers(&harness, "a.b"), ["s2"]);

@@ -1,7 +1,7 @@
 //! Timers that end, fail, are cancelled and counted.
 
 use davit_guest::testing::{Harness, START};
-use davit_guest::{DeleteOptions, Event, Step};
+use davit_guest::{DeleteOptions, Event, FailureClass, Step};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, TaintEviction};
 
@@ -247,13 +247,13 @@ fn a_pod_that_cannot_be_marked_is_not_deleted() {
     assert!(!harness.executions().is_empty());
     for execution in harness.executions() {
         let (step, failure) = execution.result.clone().unwrap_err();
-        assert_eq!(failure.class, "forbidden");
+        assert_eq!(failure.class, FailureClass::Forbidden);
         let failed = &execution.plan.steps[step as usize];
         assert!(matches!(failed, Step::Patch(_)));
     }
     // Permissions rarely change within a second.
     let timer = harness.pending(EVICTIONS, &uid("pod0")).unwrap();
-    assert_eq!(timer.due_at, START + 30_000);
+    assert_eq!(timer.due_at, START + seconds(30));
 }
 
 /// With budgets, the API server writes the condition if it admits the eviction.
@@ -304,7 +304,7 @@ fn another_taint_does_not_shorten_the_back_off_of_an_eviction() {
     let attempts = harness.executions().len();
     assert!(attempts > 0);
     let due_at = harness.pending(EVICTIONS, &uid("pod0")).unwrap().due_at;
-    assert!(due_at > START + 16_000);
+    assert!(due_at > START + seconds(16));
     harness.advance(seconds(3));
     assert_eq!(harness.executions().len(), attempts);
     let eviction = harness.pending(EVICTIONS, &uid("pod0")).unwrap();

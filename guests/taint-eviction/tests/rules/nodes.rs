@@ -204,7 +204,7 @@ fn te_24_all_pods_that_do_not_tolerate_all_taints_leave_immediately() {
 
 /// `TestEventualConsistency`: the cache shows `pod2` only after the node's taint
 /// has evicted `pod1`.
-fn late_pod(was_there: bool, toleration: Option<i64>) -> (Vec<(String, i64)>, Vec<String>) {
+fn late_pod(was_there: bool, toleration: Option<i64>) -> (Vec<(String, u64)>, Vec<String>) {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod1").into());
@@ -433,7 +433,7 @@ fn an_item_with_cancellations_is_requeued() {
         assert_eq!(decision.verdict, Verdict::RequeueAfter(0), "{queue}");
         assert_eq!(decision.commands.len(), commands, "{queue}");
         let condition = decision.plans[0].when_cancelled.as_ref().unwrap();
-        assert_eq!(condition.queue, TIMERS);
+        assert_eq!(condition.queue, TIMERS.as_str());
     }
     harness.run();
     let decision = harness.decide(NODES, "node");

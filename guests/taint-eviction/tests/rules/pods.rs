@@ -381,6 +381,6 @@ fn a_pod_that_the_cache_does_not_show_waits_for_it() {
     let before = harness.pending(TIMERS, &timer("pod1", "taint1")).unwrap();
     assert_eq!(
         (before.created_at, before.due_at),
-        (START + 30_000, START + 40_000)
+        (START + seconds(30), START + seconds(40))
     );
 }

@@ -1,13 +1,12 @@
 //! When the time of each taint starts, and what ends it.
 
-use davit_guest::Time;
 use davit_guest::testing::{Harness, Pod, START};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, PODS, TIMERS, TaintEviction};
 
 use crate::common::{
     SECOND, defaults, deletions, harness, left, messages, node, node_with, pod, seconds, taint,
-    timer, uid, waits,
+    time, timer, uid, waits,
 };
 
 const POLICIES: [&str; 3] = ["keep", "shorten-only", "recompute"];
@@ -282,7 +281,7 @@ fn a_due_timer_of_a_former_version_passes_its_start_on() {
 }
 
 fn added(at: i64) -> Value {
-    json!(Time::from_instant(START + at * 1_000).to_string())
+    json!(time(at))
 }
 
 /// `taint1`, added at that second after the start.

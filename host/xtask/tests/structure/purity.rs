@@ -37,7 +37,7 @@ const NEVER_IN_CORE: &[&str] = &[
 ];
 
 /// Which of the project's crates each may depend on, outside its tests.
-const ARROWS: [(&str, &[&str]); 11] = [
+const ARROWS: [(&str, &[&str]); 13] = [
     ("davit-core", &[]),
     ("davit-engine", &["davit-core"]),
     ("davit-cluster", &["davit-core"]),
@@ -59,11 +59,18 @@ const ARROWS: [(&str, &[&str]); 11] = [
         ],
     ),
     ("davit-kinds", &[]),
-    // Its feature `testing` alone, which no component has.
+    // The host's crates and the kinds for its feature `testing` alone, which no component has.
     (
         "davit-guest",
-        &["davit-core", "davit-kinds", "davit-sim", "davit-simulation"],
+        &[
+            "davit-core",
+            "davit-guest-derive",
+            "davit-kinds",
+            "davit-sim",
+            "davit-simulation",
+        ],
     ),
+    ("davit-guest-derive", &[]),
     // Its rules are checked against the fields of the kinds when they are configured.
     ("policy", &["davit-guest", "davit-kinds"]),
     ("xtask", &[]),

@@ -278,6 +278,6 @@ impl Cluster {
     }
 
     pub(crate) fn now(&self) -> String {
-        Time::from_instant(self.harness.now()).to_string()
+        Time::from(self.harness.now()).to_string()
     }
 }

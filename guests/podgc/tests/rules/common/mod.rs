@@ -32,7 +32,7 @@ pub(crate) fn pod(name: &str) -> Pod {
 
 /// So many hours after the harness starts, or before.
 pub(crate) fn hour(hours: i64) -> Instant {
-    START + hours * 3_600_000
+    Instant::from_millis(START.as_millis() + hours * 3_600_000)
 }
 
 /// A node that is ready or not, with a taint of this key and effect.

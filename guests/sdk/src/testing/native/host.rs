@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::panic::resume_unwind;
 
 use crate as sdk;
-use crate::bindings::davit::controller::{cache, live, types};
+use crate::bindings::davit::controller::{cache, decisions, live, mapping, queue, types};
 use crate::component::Host;
 use davit_core::failure::Failure;
 use davit_core::gate::reads;
@@ -257,13 +257,13 @@ impl<G> Host for CallHost<'_, G> {
         })
     }
 
-    fn unlisted(&self, watch: &str) -> Vec<sdk::UnlistedResource> {
+    fn unlisted(&self, watch: &str) -> Vec<mapping::UnlistedResource> {
         let Some(view) = self.call.views.get(watch) else {
             mistake(&format!("the watch {watch} is not declared"))
         };
         let unlisted = self.call.unlisted.get(view).into_iter().flatten();
         unlisted
-            .map(|it| sdk::UnlistedResource {
+            .map(|it| mapping::UnlistedResource {
                 group: it.group.clone(),
                 plural: it.plural.clone(),
                 since: self.call.now.wall_at(it.since).0,
@@ -272,12 +272,12 @@ impl<G> Host for CallHost<'_, G> {
             .collect()
     }
 
-    fn pending(&self, queue: &str, key: &str) -> Option<sdk::PendingItem> {
+    fn pending(&self, queue: &str, key: &str) -> Option<queue::PendingItem> {
         let now = self.call.now;
         let waiting = self.call.pending.get(queue, key);
         self.note(|reads| reads.note_pending(queue, key, waiting));
         let waiting = waiting?;
-        Some(sdk::PendingItem {
+        Some(queue::PendingItem {
             created_at: now.wall_at(waiting.created_at).0,
             due_at: now.wall_at(waiting.due_at).0,
         })
@@ -305,8 +305,8 @@ fn pages(limit: u32) -> usize {
     limit.min(PAGE) as usize
 }
 
-pub(super) fn work_item(item: &WorkItem, now: Now) -> sdk::WorkItem {
-    sdk::WorkItem {
+pub(super) fn work_item(item: &WorkItem, now: Now) -> decisions::WorkItem {
+    decisions::WorkItem {
         queue: item.queue.clone(),
         key: item.key.clone(),
         attempt: item.attempt,
@@ -315,7 +315,7 @@ pub(super) fn work_item(item: &WorkItem, now: Now) -> sdk::WorkItem {
         failures: item
             .failures
             .iter()
-            .map(|failed| sdk::PlanFailure {
+            .map(|failed| decisions::PlanFailure {
                 uid: failed.uid.clone(),
                 step: failed.step,
                 failure: failure(&failed.failure),

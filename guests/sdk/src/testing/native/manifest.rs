@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate as sdk;
+use crate::bindings::davit::controller::manifests as wit;
 use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, MetricKind, MetricSpec, Permission, QueueSpec, Rate, Source,
     TickSpec, Trigger, TriggerKey, WatchSpec,
@@ -11,7 +11,7 @@ use davit_core::path::FieldPath;
 
 use super::host::resource;
 
-pub(super) fn manifest(manifest: sdk::Manifest) -> Result<Manifest, String> {
+pub(super) fn manifest(manifest: wit::Manifest) -> Result<Manifest, String> {
     Ok(Manifest {
         name: manifest.name,
         version: manifest.version,
@@ -50,7 +50,7 @@ fn path(text: &str) -> Result<FieldPath, String> {
     text.parse().map_err(|error| format!("{text}: {error}"))
 }
 
-fn watch(watch: sdk::Watch) -> Result<WatchSpec, String> {
+fn watch(watch: wit::Watch) -> Result<WatchSpec, String> {
     let fields = watch.fields.iter().map(|text| path(text));
     Ok(WatchSpec {
         fields: fields.collect::<Result<_, _>>()?,
@@ -66,8 +66,8 @@ fn watch(watch: sdk::Watch) -> Result<WatchSpec, String> {
         })?,
         name: watch.name,
         source: match watch.source {
-            sdk::Source::One(one) => Source::One(resource(&one)),
-            sdk::Source::EveryDeletable(except) => {
+            wit::Source::One(one) => Source::One(resource(&one)),
+            wit::Source::EveryDeletable(except) => {
                 Source::EveryDeletable(except.iter().map(resource).collect())
             }
         },
@@ -78,28 +78,28 @@ fn watch(watch: sdk::Watch) -> Result<WatchSpec, String> {
     })
 }
 
-fn filter(filter: sdk::IndexFilter) -> IndexFilter {
+fn filter(filter: wit::IndexFilter) -> IndexFilter {
     match filter {
-        sdk::IndexFilter::All => IndexFilter::All,
-        sdk::IndexFilter::Only(values) => IndexFilter::Only(values.into_iter().collect()),
-        sdk::IndexFilter::Except(values) => IndexFilter::Except(values.into_iter().collect()),
+        wit::IndexFilter::All => IndexFilter::All,
+        wit::IndexFilter::Only(values) => IndexFilter::Only(values.into_iter().collect()),
+        wit::IndexFilter::Except(values) => IndexFilter::Except(values.into_iter().collect()),
     }
 }
 
-fn trigger(trigger: sdk::Trigger) -> Trigger {
+fn trigger(trigger: wit::Trigger) -> Trigger {
     Trigger {
         watch: trigger.watch,
         queue: trigger.queue,
         key: match trigger.key {
-            sdk::TriggerKey::OwnKey => TriggerKey::OwnKey,
-            sdk::TriggerKey::OwnUid => TriggerKey::OwnUid,
-            sdk::TriggerKey::Index(index) => TriggerKey::Index(index),
-            sdk::TriggerKey::Constant(key) => TriggerKey::Constant(key),
+            wit::TriggerKey::OwnKey => TriggerKey::OwnKey,
+            wit::TriggerKey::OwnUid => TriggerKey::OwnUid,
+            wit::TriggerKey::Index(index) => TriggerKey::Index(index),
+            wit::TriggerKey::Constant(key) => TriggerKey::Constant(key),
         },
     }
 }
 
-fn queue(queue: sdk::QueueSpec) -> QueueSpec {
+fn queue(queue: wit::QueueSpec) -> QueueSpec {
     QueueSpec {
         name: queue.name,
         workers: queue.workers,
@@ -114,7 +114,7 @@ fn queue(queue: sdk::QueueSpec) -> QueueSpec {
     }
 }
 
-fn metric(metric: sdk::Metric) -> Result<MetricSpec, String> {
+fn metric(metric: wit::Metric) -> Result<MetricSpec, String> {
     Ok(MetricSpec {
         kind: match metric.kind.as_str() {
             "counter" => MetricKind::Counter,

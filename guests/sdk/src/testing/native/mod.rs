@@ -80,7 +80,7 @@ impl<C: Controller> Native<C> {
             .map(|item| host::work_item(item, call.now))
             .collect();
         let decided = catch_unwind(AssertUnwindSafe(|| {
-            self.instance.reconcile(&host, call.now.wall.0, &items)
+            self.instance.reconcile(&host, call.now.wall.0, items)
         }));
         decided.map_err(|payload| match payload.downcast::<Suspension>() {
             Ok(suspended) => Interruption::Reads(Box::new(suspended.0)),

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use davit_guest::testing::{Harness, Pod, START};
-use davit_guest::{Step, Time};
+use davit_guest::{Instant, QueueName, Step, Time};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, TIMERS, TaintEviction};
 
@@ -64,7 +64,7 @@ pub(crate) fn timer(name: &str, taint: &str) -> String {
 pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
     let timers = ["taint1", "taint2"].map(|taint| timer(name, taint));
     let mut timers = timers.iter().map(|key| (TIMERS, key));
-    let waits = |(queue, key): (&str, &String)| harness.pending(queue, key).is_some();
+    let waits = |(queue, key): (QueueName, &String)| harness.pending(queue, key).is_some();
     timers.any(waits) || waits((EVICTIONS, &uid(name)))
 }
 
@@ -80,7 +80,7 @@ pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<String> {
 
 /// The names of the deleted or evicted pods, and the seconds after the start,
 /// in order.
-pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
+pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, u64)> {
     let plans = harness.executions().iter();
     plans
         .filter(|it| {
@@ -88,7 +88,7 @@ pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
             let mut deleting = steps.filter(|it| matches!(it, Step::Delete(_) | Step::Evict(_)));
             deleting.next().is_some()
         })
-        .map(|it| (it.plan.target.name.as_str(), (it.at - START) / 1_000))
+        .map(|it| (it.plan.target.name.as_str(), (it.at - START).as_secs()))
         .collect()
 }
 
@@ -104,6 +104,11 @@ pub(crate) fn messages(harness: &Harness<TaintEviction>) -> Vec<&str> {
         .collect()
 }
 
+/// The time so many seconds after the start, or before it.
+pub(crate) fn time(seconds: i64) -> String {
+    Time::from(Instant::from_millis(START.as_millis() + seconds * 1_000)).to_string()
+}
+
 /// The condition with which the controller marks a pod.
 pub(crate) fn condition(at: i64, generation: i64) -> Value {
     json!({
@@ -111,7 +116,7 @@ pub(crate) fn condition(at: i64, generation: i64) -> Value {
         "status": "True",
         "reason": "DeletionByTaintManager",
         "message": "Taint manager: deleting due to NoExecute taint",
-        "lastTransitionTime": Time::from_instant(START + at * 1_000).to_string(),
+        "lastTransitionTime": time(at),
         "observedGeneration": generation,
     })
 }

@@ -1,0 +1,110 @@
+//! What a controller may do, named by what its plans do. Each becomes an RBAC rule that an
+//! operator grants. Watches need no permission here.
+
+use crate::{ApiResource, Manifest, Permission};
+
+/// The permissions of a controller.
+///
+/// ```
+/// use davit_guest::{Manifest, resources};
+///
+/// let manifest = Manifest::new("podgc", "1.0.0", "Deletes pods that nobody needs.")
+///     .reads_live(resources::NODES)
+///     .patches_status(resources::PODS)
+///     .deletes(resources::PODS);
+/// assert_eq!(manifest.permissions.len(), 3);
+/// ```
+impl Manifest {
+    /// The guest reads objects live: [`Context::live_get`](crate::Context::live_get).
+    #[must_use]
+    pub fn reads_live(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("get", &resource.into(), "")
+    }
+
+    /// The guest lists objects live: [`Context::live_list`](crate::Context::live_list).
+    #[must_use]
+    pub fn lists_live(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("list", &resource.into(), "")
+    }
+
+    /// Plans create objects: [`Plan::create`](crate::Plan::create).
+    #[must_use]
+    pub fn creates(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("create", &resource.into(), "")
+    }
+
+    /// Plans patch objects: [`Plan::patch`](crate::Plan::patch).
+    #[must_use]
+    pub fn patches(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("patch", &resource.into(), "")
+    }
+
+    /// Plans patch the subresource `status`: [`Patch::status`](crate::Patch::status).
+    #[must_use]
+    pub fn patches_status(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("patch", &resource.into(), "/status")
+    }
+
+    /// Plans delete objects: [`Plan::delete`](crate::Plan::delete).
+    #[must_use]
+    pub fn deletes(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("delete", &resource.into(), "")
+    }
+
+    /// Plans evict objects: [`Plan::evict`](crate::Plan::evict).
+    #[must_use]
+    pub fn evicts(self, resource: impl Into<ApiResource>) -> Self {
+        self.may("create", &resource.into(), "/eviction")
+    }
+
+    /// Plans record events: [`Plan::event`](crate::Plan::event).
+    #[must_use]
+    pub fn records_events(self) -> Self {
+        self.may("create", &ApiResource::new("", "v1", "events"), "")
+    }
+
+    fn may(mut self, verb: &str, resource: &ApiResource, subresource: &str) -> Self {
+        self.permissions.push(Permission {
+            verb: verb.to_owned(),
+            group: resource.group.clone(),
+            resource: format!("{}{subresource}", resource.plural),
+        });
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resources::{JOBS, PODS};
+
+    #[test]
+    fn each_step_has_its_rule() {
+        let manifest = Manifest::new("a", "1", "b")
+            .reads_live(PODS)
+            .lists_live(JOBS)
+            .creates(JOBS)
+            .patches(JOBS)
+            .patches_status(JOBS)
+            .deletes(PODS)
+            .evicts(PODS)
+            .records_events();
+        let permissions = manifest.permissions.iter();
+        let rules: Vec<String> = permissions
+            .map(|it| format!("{} {}/{}", it.verb, it.group, it.resource))
+            .collect();
+        assert_eq!(
+            rules,
+            [
+                "get /pods",
+                "list batch/jobs",
+                "create batch/jobs",
+                "patch batch/jobs",
+                "patch batch/jobs/status",
+                "delete /pods",
+                "create /pods/eviction",
+                "create /events",
+            ]
+        );
+    }
+}
