@@ -14,10 +14,11 @@ use base64::prelude::{BASE64_STANDARD, Engine as _};
 use crate::{cargo_with, guests, sbom};
 
 /// The guests that ship with Davit, as files.
-const GUESTS: [&str; 5] = [
+const GUESTS: [&str; 6] = [
     "garbage_collector.wasm",
     "node_eviction.wasm",
     "podgc.wasm",
+    "policy.wasm",
     "storage_version_gc.wasm",
     "taint_eviction.wasm",
 ];
