@@ -430,7 +430,7 @@ impl<G: Clone> Backtest<G> {
                         facts,
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
-                        is_certain: true,
+                        is_certain: self.cluster.has_recorded_kind_of(&target),
                     };
                     self.comparison.note(Author::Recorded, deletion, self.now);
                 }
@@ -487,7 +487,7 @@ impl<G: Clone> Backtest<G> {
             facts: Facts::of(target, &found, &self.cluster),
             is_there: self.cluster.has_or_keeps(&uid),
             saw: seen(),
-            is_certain: true,
+            is_certain: self.cluster.has_recorded_kind_of(target),
         };
         self.comparison.note(Author::Candidate, deletion, self.now);
     }
