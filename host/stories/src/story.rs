@@ -28,6 +28,7 @@ use crate::panics;
 use crate::plot::Plot;
 use crate::problem::Problem;
 use crate::step::Step;
+use crate::undo::Undo;
 pub(crate) use counts::Counts;
 use replays::Replays;
 
@@ -159,7 +160,7 @@ impl Story {
         let mut dice = Dice::new(plot.seed ^ 0x5bd1_e995);
         let model = cluster::model(plot.seed, start)?;
         let mut story = Self {
-            operators: Operators::new(&mut dice, plot.elects),
+            operators: Operators::new(&mut dice, plot.elects, Undo::draw(plot.seed)),
             simulation: Simulation::new(
                 World::new(model, start, dice.bits(), keep_trace),
                 guests::describe,
@@ -187,9 +188,12 @@ impl Story {
             let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
             story.simulation.add_host(drift - most);
         }
-        if plot.replays {
+        let expected = story.operators.undo.expected();
+        // Copies are entries of a journal.
+        if plot.replays || !story.operators.undo.is_empty() {
             story.record();
         }
+        story.world().expect_copies(expected);
         Ok(story)
     }
 
@@ -203,6 +207,8 @@ impl Story {
             let world = self.world();
             world.note(format_args!("STEP {}", step.event));
             self.step(&step.event);
+            let conditions = self.simulation.world.conditions_mut();
+            self.operators.undo.disturb(conditions);
             self.pass(step.pause);
         }
         self.world().note(format_args!("END"));

@@ -8,7 +8,7 @@ use davit_core::events::EventStats;
 use davit_core::time::Instant;
 use davit_sim::Time;
 
-use super::{Conditions, WorldEvent, Write};
+use super::{Conditions, UndoneKinds, WorldEvent, Write};
 use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::records::Records;
@@ -38,8 +38,8 @@ pub(super) struct SharedWorld {
     pub(super) lost_events: EventStats,
     /// The uids of the objects that hosts have kept.
     pub(super) kept: BTreeSet<String>,
-    /// Whether no journal takes an object.
-    pub(super) fails_to_keep: bool,
+    /// What must be kept before it is deleted, whatever the hosts think.
+    pub(super) undo: UndoneKinds,
     pub(super) last_id: u64,
 }
 
