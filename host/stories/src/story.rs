@@ -48,6 +48,8 @@ const MOST_ATTENTION: usize = 4;
 const ATTENTION: Duration = Duration::from_secs(45);
 /// How often it is checked whether there is still something to wait for.
 const MOMENT: Duration = Duration::from_secs(5);
+/// Longer than a status says that a deletion is deferred which nobody decides any more.
+const LONGEST_DEFERRAL: Duration = Duration::from_mins(21);
 /// The period of the kubelets.
 const HEARTBEAT: Duration = Duration::from_secs(8);
 /// The same while the cluster rests, to save time: the grace period of nodes is longer.
@@ -216,6 +218,9 @@ impl Story {
         self.rest(ROLLED_OUT);
         let rests = self.comes_to_rest();
         problems.extend(self.unsent_events());
+        self.pass_while(LONGEST_DEFERRAL, |story| {
+            story.operators.undo.is_deferred(&story.simulation)
+        });
         problems.extend(self.problems());
         if !rests {
             problems.push("controllers still write an hour after the last fault".to_owned());

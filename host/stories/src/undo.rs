@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use davit_core::api::{ControllerSpec, UndoConfig};
 use davit_core::undo::UndoKind;
-use davit_simulation::{Conditions, Dice, UndoneKinds};
+use davit_simulation::{Conditions, Dice, Simulation, UndoneKinds};
 
 use crate::event::{Kind, WIDGETS_VERSION};
 
@@ -72,6 +72,17 @@ impl Undo {
             kinds: kinds.collect(),
             ..UndoConfig::default()
         };
+    }
+
+    /// Whether a status says that deletions are deferred. It says so for a while after their targets
+    /// are gone, or are not to be deleted any more.
+    pub(crate) fn is_deferred(&self, simulation: &Simulation) -> bool {
+        let mut statuses = self.kinds.keys();
+        statuses.any(|name| {
+            let status = simulation.world.records().status(name);
+            let mut conditions = status.into_iter().flat_map(|status| &status.conditions);
+            conditions.any(|one| one.reason == "DeletesDeferred")
+        })
     }
 
     /// The journal's disk becomes full or slow, or works again.
