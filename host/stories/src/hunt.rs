@@ -46,8 +46,8 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::AcquireEarly, 0),
     (Mutant::SkipRecord, 0),
     (Mutant::ReplaceStatus, 0),
-    (Mutant::SkipCopies, 0),
-    (Mutant::CountFailedCopies, 0),
+    (Mutant::SkipCopies, 2),
+    (Mutant::CountFailedCopies, 6),
 ];
 
 /// The number of hosts of the stories that can show a mutant.

@@ -49,7 +49,7 @@ impl Notes {
             has_not_led,
             was_not_enforced,
             pending_items,
-            unrecorded_kinds,
+            unrecorded_kinds: _,
         } = self;
         let mut notes = Vec::new();
         let mut note = |holds: bool, text: String| {
@@ -107,33 +107,9 @@ impl Notes {
             "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
                 .to_owned(),
         );
-        note(
-            activity.unmodelled_patches > 0,
-            format!(
-                "patches that could not be applied: {}",
-                activity.unmodelled_patches
-            ),
-        );
-        note(
-            activity.unrecorded_targets > 0,
-            format!(
-                "not modelled: {} plans about kinds that no recorded list has: {}. A deletion that \
-                 only one side has of them counts as unknown",
-                activity.unrecorded_targets,
-                unrecorded_kinds
-                    .iter()
-                    .cloned()
-                    .collect::<Vec<_>>()
-                    .join(", ")
-            ),
-        );
-        note(
-            activity.recorded_reads > 0,
-            format!(
-                "live reads that got a recorded answer to the same read, of up to a minute before: {}",
-                activity.recorded_reads
-            ),
-        );
+        for (holds, text) in self.of_activity(activity) {
+            note(holds, text);
+        }
         note(
             undecided.reads > 0,
             format!(
@@ -155,5 +131,36 @@ impl Notes {
             ),
         );
         notes
+    }
+
+    /// What was not modelled, and what was answered otherwise: whether it holds, and the note.
+    fn of_activity(&self, activity: &Activity) -> [(bool, String); 3] {
+        let kinds: Vec<&str> = self.unrecorded_kinds.iter().map(String::as_str).collect();
+        [
+            (
+                activity.unmodelled_patches > 0,
+                format!(
+                    "patches that could not be applied: {}",
+                    activity.unmodelled_patches
+                ),
+            ),
+            (
+                activity.unrecorded_targets > 0,
+                format!(
+                    "not modelled: {} plans about kinds that no recorded list has: {}. A deletion \
+                     that only one side has of them counts as unknown",
+                    activity.unrecorded_targets,
+                    kinds.join(", ")
+                ),
+            ),
+            (
+                activity.recorded_reads > 0,
+                format!(
+                    "live reads that got a recorded answer to the same read, of up to a minute \
+                     before: {}",
+                    activity.recorded_reads
+                ),
+            ),
+        ]
     }
 }
