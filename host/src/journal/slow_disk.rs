@@ -101,8 +101,10 @@ impl Driver {
             health: Arc::clone(&health),
         };
         let (ask, asked) = channel();
-        // The test may be over.
-        let queue = journal.start(move || drop(ask.send(())));
+        let queue = journal.start(move || {
+            // The test may be over.
+            let _ = ask.send(());
+        });
         let now = Now {
             wall: Wall(start.as_millisecond()),
             ..Now::default()

@@ -50,7 +50,7 @@ pub use conditions::Conditions;
 pub use in_flight::RecordWorkId;
 use in_flight::{CallId, ExecutionId};
 use shared::SharedWorld;
-pub use undo::UndoneKinds;
+pub use shared::UndoneKinds;
 
 /// Identifies a host of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

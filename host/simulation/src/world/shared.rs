@@ -8,13 +8,17 @@ use davit_core::events::EventStats;
 use davit_core::time::Instant;
 use davit_sim::Time;
 
-use super::{Conditions, UndoneKinds, WorldEvent, Write};
+use super::{Conditions, WorldEvent, Write};
 use crate::dice::Dice;
 use crate::fault::FaultKind;
 use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::trace::Trace;
+
+/// The kinds that each controller deletes only after a copy, by its name. Whoever declares the
+/// controllers says it: the hosts may be wrong about it.
+pub type UndoneKinds = BTreeMap<String, BTreeSet<String>>;
 
 /// What all hosts share.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! What hosts keep before they delete it.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use davit_core::plan::Step;
@@ -8,12 +7,9 @@ use davit_core::request::{Method, Request};
 use davit_core::undo::{KeptObject, NotKept};
 
 use super::in_flight::Execution;
+use super::shared::UndoneKinds;
 use super::{Link, World};
 use crate::fault::FaultKind;
-
-/// The kinds that each controller deletes only after a copy, by its name. Whoever declares the
-/// controllers says it: the hosts may be wrong about it.
-pub type UndoneKinds = BTreeMap<String, BTreeSet<String>>;
 
 /// How far a copy is.
 pub(super) enum Copying {
