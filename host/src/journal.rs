@@ -8,6 +8,8 @@ mod delivery;
 mod keeper;
 mod origin;
 mod queue;
+#[cfg(test)]
+mod slow_disk;
 mod thread;
 
 use std::path::PathBuf;
@@ -15,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::journal::Profile;
-use davit_journal::{Error, Settings, Writer};
+use davit_journal::{Error, Files, Settings, Storage, Writer};
 use jiff::Timestamp;
 
 use crate::health::Health;
@@ -50,8 +52,8 @@ pub struct JournalSettings {
 }
 
 /// A journal that is open for writing. No other process can record in its directory.
-pub struct Journal {
-    writer: Writer,
+pub struct Journal<S: Storage = Files> {
+    writer: Writer<S>,
     sync: Duration,
     profile: Profile,
     origin: SegmentOrigin,
@@ -104,7 +106,9 @@ impl Journal {
             health,
         })
     }
+}
 
+impl<S: Storage<File: Send> + Send + 'static> Journal<S> {
     /// What is recorded beside what guests read.
     pub(crate) const fn profile(&self) -> &Profile {
         &self.profile

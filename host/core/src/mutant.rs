@@ -80,11 +80,15 @@ pub enum Mutant {
     SkipRecord,
     /// A status replaces whatever another host has written.
     ReplaceStatus,
+    /// What undo names is deleted without a copy.
+    SkipCopies,
+    /// An object counts as kept although the journal could not take it.
+    CountFailedCopies,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 32] = [
+    pub const ALL: [Self; 34] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -117,6 +121,8 @@ impl Mutant {
         Self::AcquireEarly,
         Self::SkipRecord,
         Self::ReplaceStatus,
+        Self::SkipCopies,
+        Self::CountFailedCopies,
     ];
 
     /// Whether the core has this fault.

@@ -373,7 +373,7 @@ pub struct Enqueue {
 }
 
 /// A live read of one object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct GetRequest {
     /// The object. With a uid, another object with that name is a failure.
     pub target: ObjectRef,
@@ -382,7 +382,7 @@ pub struct GetRequest {
 }
 
 /// A live list of a resource.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListRequest {
     /// The resource.
     pub resource: crate::object::ApiResource,

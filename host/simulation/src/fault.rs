@@ -73,6 +73,10 @@ kinds! {
     LoadFailure,
     /// A load of a revision fails because the source of its module is away.
     MissingModule,
+    /// The journal takes no copy of an object.
+    CopyFailure,
+    /// The disk has a copy of an object after a while.
+    LateCopy,
     /// A call into a guest traps.
     Trap,
     /// The host crashes.

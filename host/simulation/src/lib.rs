@@ -38,4 +38,6 @@ pub use namespace::NAMESPACE;
 pub use recording::{Recording, ReplayResult};
 pub use records::Records;
 pub use simulation::{Simulation, StopReason};
-pub use world::{Conditions, Cut, HostIndex, Link, Notice, Occurrence, RecordWorkId, World, Write};
+pub use world::{
+    Conditions, Cut, HostIndex, Link, Notice, Occurrence, RecordWorkId, UndoneKinds, World, Write,
+};

@@ -17,7 +17,7 @@ use crate::repeat::RepeatedLine;
 
 /// How many bytes of entries may wait. Most of them are references to objects that the cache
 /// has too, unless the disk does not keep up.
-const MOST_WAITING: usize = 32 << 20;
+pub(super) const MOST_WAITING: usize = 32 << 20;
 
 /// The lines about a full queue.
 static FULL: RepeatedLine = RepeatedLine::new();
@@ -53,6 +53,12 @@ impl QueueState {
     /// Whether nothing waits.
     pub(super) fn is_empty(&self) -> bool {
         self.waiting.load(Ordering::Relaxed) == 0
+    }
+
+    /// How many bytes wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// Whether entries are dropped until the next keyframe.

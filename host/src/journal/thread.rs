@@ -8,7 +8,7 @@ use davit_cluster::api::chain;
 use davit_core::journal::{EncodedRecord, Entry, JournalItem, Keyframe, Record, encode};
 use davit_core::time::Now;
 use davit_core::undo::NotKept;
-use davit_journal::{Error, MAX_ENTRY, MAX_OBJECT, MAX_OBJECTS, Writer};
+use davit_journal::{Error, MAX_ENTRY, MAX_OBJECT, MAX_OBJECTS, Storage, Writer};
 use jiff::Timestamp;
 use tokio::sync::oneshot;
 
@@ -22,8 +22,12 @@ use crate::repeat::RepeatedLine;
 
 /// How often what was appended is written, and how often the thread looks after its segment.
 const FLUSH_PERIOD: Duration = Duration::from_secs(1);
-/// The pause after the first failure. It doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The pause after the first failure. It doubles with each further one. Tests wait for it.
+const FIRST_PAUSE: Duration = if cfg!(test) {
+    Duration::from_millis(100)
+} else {
+    Duration::from_secs(10)
+};
 /// The longest pause. A journal that has recorded for longer starts with the first one again.
 const LONGEST_PAUSE: Duration = Duration::from_mins(5);
 /// How many deliveries are handled before the objects among them are flushed.
@@ -37,7 +41,10 @@ const MOST_BYTES: usize = MAX_ENTRY - (MAX_OBJECT + 16) * MAX_OBJECTS;
 /// The lines about failures.
 static FAILURES: RepeatedLine = RepeatedLine::new();
 
-pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue {
+pub(super) fn start<S>(journal: Journal<S>, ask: Box<dyn Fn() + Send>) -> JournalQueue
+where
+    S: Storage<File: Send> + Send + 'static,
+{
     let Journal {
         writer,
         sync,
@@ -90,8 +97,8 @@ pub(super) fn start(journal: Journal, ask: Box<dyn Fn() + Send>) -> JournalQueue
     queue
 }
 
-struct Recording {
-    writer: Writer,
+struct Recording<S: Storage> {
+    writer: Writer<S>,
     /// How long what was written may wait until the disk has it.
     sync: Duration,
     next_sync: Instant,
@@ -120,7 +127,7 @@ struct Recording {
     removed_held: u64,
 }
 
-impl Recording {
+impl<S: Storage> Recording<S> {
     /// Writes until the host stops, and closes the segment.
     fn run(mut self, deliveries: &Receiver<Delivery>) {
         loop {
@@ -338,8 +345,8 @@ impl Recording {
 }
 
 /// Starts a segment with a keyframe. Returns how many of its entries are missing.
-fn write_keyframe(
-    writer: &mut Writer,
+fn write_keyframe<S: Storage>(
+    writer: &mut Writer<S>,
     keyframe: &Keyframe,
     metadata: &[u8],
 ) -> Result<usize, Error> {
@@ -355,7 +362,11 @@ fn write_keyframe(
 /// Appends an entry. In place of one with more than `most` bytes, it records that it is missing,
 /// and what of it is small: a later segment would have it again, and recording would never
 /// continue. Returns how many entries are missing.
-fn append_or_lose(writer: &mut Writer, record: &Record, most: usize) -> Result<usize, Error> {
+fn append_or_lose<S: Storage>(
+    writer: &mut Writer<S>,
+    record: &Record,
+    most: usize,
+) -> Result<usize, Error> {
     let encoded = encode(record);
     let size = encoded.payload.len();
     if size <= most {
@@ -379,11 +390,14 @@ fn append_or_lose(writer: &mut Writer, record: &Record, most: usize) -> Result<u
     Ok(1)
 }
 
-fn append(writer: &mut Writer, record: &Record) -> Result<(), Error> {
+fn append<S: Storage>(writer: &mut Writer<S>, record: &Record) -> Result<(), Error> {
     append_encoded(writer, &encode(record))
 }
 
-fn append_encoded(writer: &mut Writer, encoded: &EncodedRecord) -> Result<(), Error> {
+fn append_encoded<S: Storage>(
+    writer: &mut Writer<S>,
+    encoded: &EncodedRecord,
+) -> Result<(), Error> {
     // Beyond the limits of the format, an entry is not found by its objects.
     let uids = encoded.uids.iter().map(ToString::to_string);
     let uids = uids.filter(|uid| uid.len() <= MAX_OBJECT).take(MAX_OBJECTS);

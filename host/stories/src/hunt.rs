@@ -16,7 +16,7 @@ use crate::problem::Problem;
 const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::DropExpectations, 0),
     (Mutant::DeleteByName, 289),
-    (Mutant::PatchByName, 537),
+    (Mutant::PatchByName, 841),
     (Mutant::RepeatWrites, 3),
     (Mutant::IgnoreLeadership, 5),
     (Mutant::WithdrawNothing, 60),
@@ -36,16 +36,18 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::CountFailedRecords, 9),
     (Mutant::RecordStatusFirst, 0),
     (Mutant::ForgetTrips, 979),
-    (Mutant::ForgetRejections, 51),
+    (Mutant::ForgetRejections, 113),
     (Mutant::KeepRolledBack, 16),
     (Mutant::AnswerTwice, 2),
     (Mutant::RunUngranted, 46),
     (Mutant::IgnoreGrant, 291),
-    (Mutant::IgnoreDenials, 2),
+    (Mutant::IgnoreDenials, 18),
     (Mutant::LeadForever, 9),
     (Mutant::AcquireEarly, 0),
     (Mutant::SkipRecord, 0),
     (Mutant::ReplaceStatus, 0),
+    (Mutant::SkipCopies, 2),
+    (Mutant::CountFailedCopies, 6),
 ];
 
 /// The number of hosts of the stories that can show a mutant.

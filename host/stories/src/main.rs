@@ -25,6 +25,7 @@ mod step;
 mod story;
 #[cfg(test)]
 mod two_days;
+mod undo;
 
 use std::ops::Range;
 use std::process::ExitCode;

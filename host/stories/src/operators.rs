@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::action::{Action, Grant, Request, Revision, Rollout};
 use crate::event::CONTROLLERS;
 use crate::guests::{config, first_permissions};
+use crate::undo::Undo;
 
 const HOST: HostIndex = HostIndex::FIRST;
 
@@ -29,6 +30,8 @@ pub(crate) struct Operators {
     /// The build that each source held last.
     builds: BTreeMap<&'static str, u32>,
     counted: u64,
+    /// What is kept before it is deleted.
+    pub(crate) undo: Undo,
 }
 
 /// A controller as an operator declared it.
@@ -44,12 +47,13 @@ struct DeclaredSpec {
 
 impl Operators {
     /// Draws the controllers. The entries of a file have one host, and no leases.
-    pub(crate) fn new(dice: &mut Dice, elects: bool) -> Self {
+    pub(crate) fn new(dice: &mut Dice, elects: bool, undo: Undo) -> Self {
         let mut operators = Self {
             in_cluster: dice.chance(0.8) || elects,
             declared: BTreeMap::new(),
             builds: BTreeMap::new(),
             counted: 0,
+            undo,
         };
         for name in CONTROLLERS {
             let mut spec = ControllerSpec::of(source(name, dice.chance(0.3)).into());
@@ -58,6 +62,7 @@ impl Operators {
             spec.config = config(name, 0);
             spec.service_account_name = dice.chance(0.6).then(|| account(name).name);
             let units = [UnitConfig::Uid, UnitConfig::Namespace, UnitConfig::Node];
+            operators.undo.apply(name, &mut spec);
             spec.rollout.cohort.by = dice.pick(&units).copied().unwrap_or_default();
             operators.builds.insert(name, 1);
             operators.declare(name, spec);
@@ -249,6 +254,7 @@ impl Operators {
         let has_account = simulation.world.dice().chance(0.6);
         spec.service_account_name = has_account.then(|| account(name).name);
         rollout.apply(&mut spec);
+        self.undo.apply(name, &mut spec);
         simulation
             .modules
             .provide(&spec.module.source, Some(self.module(name)));

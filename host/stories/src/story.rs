@@ -28,6 +28,7 @@ use crate::panics;
 use crate::plot::Plot;
 use crate::problem::Problem;
 use crate::step::Step;
+use crate::undo::Undo;
 pub(crate) use counts::Counts;
 use replays::Replays;
 
@@ -47,6 +48,8 @@ const MOST_ATTENTION: usize = 4;
 const ATTENTION: Duration = Duration::from_secs(45);
 /// How often it is checked whether there is still something to wait for.
 const MOMENT: Duration = Duration::from_secs(5);
+/// Longer than a status says that a deletion is deferred which nobody decides any more.
+const LONGEST_DEFERRAL: Duration = Duration::from_mins(21);
 /// The period of the kubelets.
 const HEARTBEAT: Duration = Duration::from_secs(8);
 /// The same while the cluster rests, to save time: the grace period of nodes is longer.
@@ -159,7 +162,7 @@ impl Story {
         let mut dice = Dice::new(plot.seed ^ 0x5bd1_e995);
         let model = cluster::model(plot.seed, start)?;
         let mut story = Self {
-            operators: Operators::new(&mut dice, plot.elects),
+            operators: Operators::new(&mut dice, plot.elects, Undo::draw(plot.seed)),
             simulation: Simulation::new(
                 World::new(model, start, dice.bits(), keep_trace),
                 guests::describe,
@@ -187,9 +190,12 @@ impl Story {
             let most = i32::try_from(MOST_DRIFT).unwrap_or(0);
             story.simulation.add_host(drift - most);
         }
-        if plot.replays {
+        let expected = story.operators.undo.expected();
+        // Copies are entries of a journal.
+        if plot.replays || !story.operators.undo.is_empty() {
             story.record();
         }
+        story.world().expect_copies(expected);
         Ok(story)
     }
 
@@ -203,6 +209,8 @@ impl Story {
             let world = self.world();
             world.note(format_args!("STEP {}", step.event));
             self.step(&step.event);
+            let conditions = self.simulation.world.conditions_mut();
+            self.operators.undo.disturb(conditions);
             self.pass(step.pause);
         }
         self.world().note(format_args!("END"));
@@ -210,6 +218,9 @@ impl Story {
         self.rest(ROLLED_OUT);
         let rests = self.comes_to_rest();
         problems.extend(self.unsent_events());
+        self.pass_while(LONGEST_DEFERRAL, |story| {
+            story.operators.undo.is_deferred(&story.simulation)
+        });
         problems.extend(self.problems());
         if !rests {
             problems.push("controllers still write an hour after the last fault".to_owned());

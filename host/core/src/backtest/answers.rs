@@ -14,8 +14,8 @@ use crate::controller::CallId;
 use crate::failure::Failure;
 use crate::journal::{Entry, LiveRead, Record};
 use crate::live::{ReadAnswer, ReadRequest};
-use crate::object::{ApiResource, ObjectRecord, ObjectRef, Uid};
-use crate::path::FieldPath;
+use crate::msgpack;
+use crate::object::{ObjectRecord, ObjectRef, Uid};
 use crate::plan::{GetRequest, ListRequest};
 use crate::time::Wall;
 
@@ -40,8 +40,8 @@ pub struct LiveAnswers {
     controller: String,
     /// The calls without an answer.
     calls: BTreeSet<CallId>,
-    gets: BTreeMap<ObjectRef, Vec<TimedGet>>,
-    lists: BTreeMap<ApiResource, Vec<TimedList>>,
+    gets: BTreeMap<GetRequest, Gets>,
+    lists: BTreeMap<ListRequest, ByTime<Vec<ObjectRecord>>>,
     /// What the recorded controller deletes.
     run: RecordedRun,
     /// The last deletion of each object by the recorded controller, by the object's name.
@@ -60,22 +60,29 @@ struct RecordedDeletion {
     started: Wall,
 }
 
+/// The answers to one read, in the order of their times: a guest that asks about the same object
+/// again and again has many.
+#[derive(Debug)]
+struct ByTime<T>(BTreeMap<Place, T>);
+
+/// The time of an answer, and how many answers to the same read the journal has before it.
+type Place = (Wall, usize);
+
+/// The answers about one object.
+#[derive(Debug, Default)]
+struct Gets {
+    answers: ByTime<RecordedGet>,
+    /// Those of them that have found an object, by its uid.
+    found: BTreeMap<Uid, BTreeSet<Place>>,
+}
+
 /// The recorded answer about an object.
 #[derive(Debug)]
-pub(super) struct TimedGet {
-    at: Wall,
-    fields: Vec<FieldPath>,
+pub(super) struct RecordedGet {
     /// The object; or the failure which says that it does not exist, or has another uid.
     pub(super) result: Result<ObjectRecord, Failure>,
     /// The last deletion of an object of this name by the recorded controller before the answer.
     deletion: Option<RecordedDeletion>,
-}
-
-#[derive(Debug)]
-struct TimedList {
-    at: Wall,
-    request: ListRequest,
-    objects: Vec<ObjectRecord>,
 }
 
 impl LiveAnswers {
@@ -182,69 +189,53 @@ impl LiveAnswers {
                 }
             }
             (ReadRequest::List(request), ReadAnswer::List(Ok(objects))) => {
-                let timed = self.lists.entry(request.resource.clone()).or_default();
-                timed.push(TimedList {
-                    at,
-                    request,
-                    objects,
-                });
+                self.lists.entry(request).or_default().add(at, objects);
             }
             _ => {}
         }
     }
 
     fn keep_get(&mut self, request: GetRequest, result: Result<ObjectRecord, Failure>, at: Wall) {
-        let GetRequest { target, fields } = request;
-        let deletion = self.deletions.get(&without_uid(target.clone())).cloned();
-        self.gets.entry(target).or_default().push(TimedGet {
-            at,
-            fields,
-            result,
-            deletion,
-        });
+        let name = without_uid(request.target.clone());
+        let deletion = self.deletions.get(&name).cloned();
+        let found = result.as_ref().ok().and_then(|one| uid_of(&one.data));
+        let gets = self.gets.entry(request).or_default();
+        let place = gets.answers.add(at, RecordedGet { result, deletion });
+        if let Some(uid) = found {
+            gets.found.entry(uid).or_default().insert(place);
+        }
     }
 
     /// The recorded answer about an object that serves at this time; none if there is none.
-    pub(super) fn get(&self, request: &GetRequest, now: Wall) -> Option<&TimedGet> {
-        let serving = self.same(request).filter(|one| {
-            let is_own = one.result.is_err()
-                && one
-                    .deletion
-                    .as_ref()
-                    .is_some_and(|deletion| deletion.started > now);
-            serves(one.at, now) && !(is_own && one.at > now)
-        });
-        serving.min_by_key(|one| distance(one.at, now))
+    pub(super) fn get(&self, request: &GetRequest, now: Wall) -> Option<&RecordedGet> {
+        let gets = self.gets.get(request)?;
+        gets.answers.nearest(now, |at, one| {
+            let deletion = one.deletion.as_ref();
+            let is_own = one.result.is_err() && deletion.is_some_and(|it| it.started > now);
+            !(is_own && at > now)
+        })
     }
 
-    /// The objects that the same read has found up to this time, the last one first, however long
-    /// ago: as they were before the recorded controller deleted them.
+    /// The object of this uid as the same read has last found it up to this time, however long
+    /// ago: as it was before the recorded controller deleted it.
     pub(super) fn found_until(
         &self,
         request: &GetRequest,
+        uid: &Uid,
         now: Wall,
-    ) -> impl Iterator<Item = &ObjectRecord> {
+    ) -> Option<&ObjectRecord> {
+        let gets = self.gets.get(request)?;
         let deletion = self.deletions.get(&without_uid(request.target.clone()));
         let until = deletion.map_or(now, |deletion| deletion.started.min(now));
-        let found = self.same(request).filter(move |one| one.at <= until);
-        let mut found: Vec<&TimedGet> = found.filter(|one| one.result.is_ok()).collect();
-        found.sort_by_key(|one| std::cmp::Reverse(one.at));
-        found.into_iter().filter_map(|one| one.result.as_ref().ok())
-    }
-
-    fn same<'a>(&'a self, request: &GetRequest) -> impl Iterator<Item = &'a TimedGet> + use<'a> {
-        let timed = self.gets.get(&request.target).into_iter().flatten();
-        let fields = request.fields.clone();
-        timed.filter(move |one| one.fields == fields)
+        let mut places = gets.found.get(uid)?.range(..=(until, usize::MAX));
+        gets.answers.get(places.next_back()?)?.result.as_ref().ok()
     }
 
     /// The objects of a recorded list that serves at this time; none if there is none.
     pub(super) fn list(&self, request: &ListRequest, now: Wall) -> Option<&[ObjectRecord]> {
-        let timed = self.lists.get(&request.resource)?.iter();
-        let same = timed.filter(|one| one.request == *request);
-        let serving = same.filter(|one| serves(one.at, now) && !self.deletes_between(now, one.at));
-        let nearest = serving.min_by_key(|one| distance(one.at, now))?;
-        Some(&nearest.objects)
+        let answers = self.lists.get(request)?;
+        let nearest = answers.nearest(now, |at, _| !self.deletes_between(now, at));
+        nearest.map(Vec::as_slice)
     }
 
     /// Whether the recorded controller has started a deletion after one time and up to another.
@@ -262,17 +253,53 @@ impl LiveAnswers {
     }
 }
 
-impl TimedGet {
+impl RecordedGet {
     /// The object of this name that the recorded controller has deleted before the answer.
     pub(super) fn deleted(&self) -> Option<&Uid> {
         self.deletion.as_ref().map(|deletion| &deletion.uid)
     }
 }
 
-/// Whether an answer of a time serves a question of another time.
-const fn serves(answer: Wall, question: Wall) -> bool {
-    let later = answer.0.saturating_sub(question.0);
-    later <= SAME_TIME_MILLIS && later >= -MOST_AGE_MILLIS
+impl<T> Default for ByTime<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
+}
+
+impl<T> ByTime<T> {
+    fn add(&mut self, at: Wall, answer: T) -> Place {
+        let place = (at, self.0.len());
+        self.0.insert(place, answer);
+        place
+    }
+
+    fn get(&self, place: &Place) -> Option<&T> {
+        self.0.get(place)
+    }
+
+    /// The answer that is nearest to the time of a question, of those that may serve it and that
+    /// `serves` holds for. Of two that are as near, the earlier one.
+    fn nearest(&self, question: Wall, serves: impl Fn(Wall, &T) -> bool) -> Option<&T> {
+        let oldest = (Wall(question.0.saturating_sub(MOST_AGE_MILLIS)), 0);
+        let same = (question, usize::MAX);
+        let latest = Wall(question.0.saturating_add(SAME_TIME_MILLIS));
+        let fits = |((at, _), one): &(&Place, &T)| serves(*at, one);
+        let earlier = self.0.range(oldest..=same).rev().find(fits);
+        let later = (Bound::Excluded(same), Bound::Included((latest, usize::MAX)));
+        let later = self.0.range(later).find(fits);
+        let both = earlier.into_iter().chain(later);
+        let nearest = both.min_by_key(|((at, _), _)| at.0.abs_diff(question.0));
+        nearest.map(|(_, one)| one)
+    }
+}
+
+/// The uid in an object's data.
+pub(super) fn uid_of(data: &[u8]) -> Option<Uid> {
+    let metadata = msgpack::field(data, "metadata").ok()??;
+    match msgpack::Value::read(msgpack::field(metadata, "uid").ok()??) {
+        Ok(msgpack::Value::Text(uid)) => Some(Uid::new(uid)),
+        _ => None,
+    }
 }
 
 /// The name of an object, whatever its uid.
@@ -283,6 +310,55 @@ fn without_uid(target: ObjectRef) -> ObjectRef {
     }
 }
 
-const fn distance(one: Wall, other: Wall) -> u64 {
-    one.0.abs_diff(other.0)
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A guest may ask about one object every second, for weeks.
+    #[test]
+    fn an_answer_is_found_without_a_look_at_the_others() {
+        let mut answers = ByTime::default();
+        for second in 0..100_000 {
+            answers.add(Wall(second * 1_000), second);
+        }
+        let looks = Cell::new(0);
+        for (millis, found) in [
+            (0, Some(0)),
+            (50_000_400, Some(50_000)),
+            (99_999_000, Some(99_999)),
+        ] {
+            looks.set(0);
+            let look = |_, _: &i64| {
+                looks.set(looks.get() + 1);
+                true
+            };
+            assert_eq!(answers.nearest(Wall(millis), look).copied(), found);
+            assert!(looks.get() <= 2, "{}", looks.get());
+        }
+    }
+
+    /// The clock may be set back, and the journal has the answers in the order of their entries.
+    #[test]
+    fn the_answer_that_is_nearest_in_time_serves_whatever_the_order_of_the_entries() {
+        let mut answers = ByTime::default();
+        for millis in [100_000, 40_000, 70_500, 40_000, 69_000] {
+            answers.add(Wall(millis), millis);
+        }
+        let nearest = |millis| answers.nearest(Wall(millis), |_, _| true).copied();
+        assert_eq!(nearest(70_000), Some(70_500));
+        assert_eq!(nearest(69_750), Some(69_000), "the earlier of two");
+        assert_eq!(
+            nearest(98_000),
+            Some(70_500),
+            "not one of two seconds later"
+        );
+        assert_eq!(nearest(99_000), Some(100_000));
+        assert_eq!(nearest(160_000), Some(100_000));
+        assert_eq!(nearest(160_001), None, "too old");
+        assert_eq!(nearest(38_999), None, "later than the same second");
+        let earlier = answers.nearest(Wall(70_000), |at, _| at.0 < 69_000);
+        assert_eq!(earlier, Some(&40_000));
+    }
 }

@@ -61,13 +61,15 @@ enum Doom {
     Accepted,
 }
 
-/// A patch that this module cannot apply.
+/// A write that is not applied.
 #[derive(Debug)]
 pub(super) enum WriteError {
     /// The API server would have refused it.
     Failed(Failure),
     /// The backtest cannot say what it does.
     NotModelled,
+    /// No recorded list has the kind of the target: nobody knows whether it exists.
+    NotRecorded,
 }
 
 impl Overlay {
@@ -309,18 +311,27 @@ impl Cluster {
         self.history.has(uid) || self.overlay.keeps(uid)
     }
 
+    /// Whether the journal had a list of an object's kind so far: without one, an object that is
+    /// not known may exist.
+    pub(super) fn has_recorded_kind_of(&self, target: &ObjectRef) -> bool {
+        self.history.has_recorded(target.group(), &target.kind)
+    }
+
     /// The object of a plan, with the uid and the name that the plan names.
-    fn target(&self, target: &ObjectRef) -> Result<(Uid, Vec<ListedObject>), Failure> {
+    fn target(&self, target: &ObjectRef) -> Result<(Uid, Vec<ListedObject>), WriteError> {
         let uid = Uid::new(&target.uid);
         let found = self.find(&uid);
         let Some((_, held)) = found.first() else {
+            if !self.has_recorded_kind_of(target) {
+                return Err(WriteError::NotRecorded);
+            }
             let message = format!("{target} does not exist");
-            return Err(Failure::new(FailureClass::NotFound, message));
+            return Err(failed(FailureClass::NotFound, message));
         };
         let object = &held.object;
         if object.name() != target.name || object.namespace() != target.namespace {
             let message = format!("{target} is another object");
-            return Err(Failure::new(FailureClass::UidMismatch, message));
+            return Err(failed(FailureClass::UidMismatch, message));
         }
         Ok((uid, found))
     }
@@ -330,13 +341,13 @@ impl Cluster {
         &self,
         target: &ObjectRef,
         options: &DeleteOptions,
-    ) -> Result<(), Failure> {
+    ) -> Result<(), WriteError> {
         let (_, found) = self.target(target)?;
         let wanted = &options.resource_version;
         let mut versions = found.iter().map(|(_, held)| held.version.to_string());
         if !wanted.is_empty() && !versions.any(|version| version == *wanted) {
             let message = format!("{target} does not have the version {wanted} any more");
-            return Err(Failure::new(FailureClass::Conflict, message));
+            return Err(failed(FailureClass::Conflict, message));
         }
         Ok(())
     }
@@ -359,7 +370,7 @@ impl Cluster {
         target: &ObjectRef,
         patch: &Patch,
     ) -> Result<WriteResult, WriteError> {
-        let (uid, found) = self.target(target).map_err(WriteError::Failed)?;
+        let (uid, found) = self.target(target)?;
         let applies = found
             .iter()
             .all(|(_, held)| patch::apply(patch, held.object.data(), &FieldTree::All).is_some());
@@ -388,6 +399,10 @@ impl Cluster {
     pub(super) fn spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
         Some(&self.history.list(segment)?.spec)
     }
+}
+
+fn failed(class: FailureClass, message: String) -> WriteError {
+    WriteError::Failed(Failure::new(class, message))
 }
 
 #[cfg(test)]

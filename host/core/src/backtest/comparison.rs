@@ -48,7 +48,7 @@ pub(super) struct Deletion<'a> {
     pub(super) is_there: bool,
     /// The object as the guest saw it.
     pub(super) saw: Option<Value>,
-    /// Whether it is certain who deletes it.
+    /// Whether it is certain who deletes it, and that it exists.
     pub(super) is_certain: bool,
 }
 
@@ -85,7 +85,7 @@ struct Pair {
     candidate: Option<Now>,
     recorded: Option<Now>,
     saw: Option<Value>,
-    /// Whether the other side has deleted it for certain.
+    /// Whether the other side has deleted it for certain, and it exists for certain.
     is_certain: bool,
 }
 
@@ -203,14 +203,14 @@ impl Comparison {
                 self.by_others += 1;
                 return;
             }
+            (Some(_), None) | (None, Some(_)) if !pair.is_certain => {
+                self.unknown += 1;
+                return;
+            }
             (Some(candidate), None) => {
                 self.only_candidate += 1;
                 let lived = now.since(candidate.instant);
                 ((0, lived, candidate.instant), Difference::OnlyCandidate)
-            }
-            (None, Some(_)) if !pair.is_certain => {
-                self.unknown += 1;
-                return;
             }
             (None, Some(recorded)) => {
                 self.only_recorded += 1;

@@ -62,7 +62,16 @@ impl<G: Clone> Backtest<G> {
 
     fn delete(&mut self, plan: &Plan, options: &DeleteOptions) -> Result<(), Failure> {
         let target = &plan.target;
-        self.cluster.check_deletion(target, options)?;
+        match self.cluster.check_deletion(target, options) {
+            Ok(()) => {}
+            Err(error) => {
+                if matches!(error, WriteError::NotRecorded) {
+                    // The recorded controller may have deleted it too.
+                    self.note_deletion(plan);
+                }
+                return Err(self.failure(error, target));
+            }
+        }
         self.note_deletion(plan);
         // As the streams have it, before it is gone for them.
         let found = self.cluster.find(&Uid::new(&target.uid));
@@ -87,13 +96,26 @@ impl<G: Clone> Backtest<G> {
                 }
                 Ok(written)
             }
-            Err(WriteError::Failed(failure)) => Err(failure),
-            Err(WriteError::NotModelled) => {
-                self.activity.unmodelled_patches += 1;
-                let message = format!("{target}: a backtest does not model this patch");
-                Err(Failure::new(FailureClass::Invalid, message))
-            }
+            Err(error) => Err(self.failure(error, target)),
         }
+    }
+
+    /// What the policy learns of a write that is not applied.
+    fn failure(&mut self, error: WriteError, target: &ObjectRef) -> Failure {
+        let message = match error {
+            WriteError::Failed(failure) => return failure,
+            WriteError::NotModelled => {
+                self.activity.unmodelled_patches += 1;
+                format!("{target}: a backtest does not model this patch")
+            }
+            WriteError::NotRecorded => {
+                self.activity.unrecorded_targets += 1;
+                self.notes.unrecorded_kind(target);
+                format!("{target}: the journal has no list of its kind: nobody knows it")
+            }
+        };
+        // The guest tries an invalid write again at a distance.
+        Failure::new(FailureClass::Invalid, message)
     }
 
     /// Passes a state of an object to the streams of its list.

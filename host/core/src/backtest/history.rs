@@ -73,6 +73,8 @@ pub(super) struct History {
     pub(super) specs: BTreeMap<String, Arc<str>>,
     /// The fields of the complete lists so far, also of former hosts.
     known: BTreeMap<ApiResource, FieldTree>,
+    /// The groups and kinds of all lists so far, also of former hosts.
+    kinds: BTreeSet<(Box<str>, Box<str>)>,
     /// The last version: of history and of the policy's writes.
     last_version: u64,
 }
@@ -89,6 +91,7 @@ impl History {
         *self = Self {
             mapping: self.mapping.take(),
             known: std::mem::take(&mut self.known),
+            kinds: std::mem::take(&mut self.kinds),
             last_version: self.last_version,
             ..Self::default()
         };
@@ -129,6 +132,11 @@ impl History {
     /// The fields that complete lists of a resource had so far; none if there was none.
     pub(super) fn known_fields(&self, resource: &ApiResource) -> Option<&FieldTree> {
         self.known.get(resource)
+    }
+
+    /// Whether a list of a group and kind was recorded so far.
+    pub(super) fn has_recorded(&self, group: &str, kind: &str) -> bool {
+        self.kinds.contains(&(group.into(), kind.into()))
     }
 
     /// The objects of a list, in the order of their keys.
@@ -194,6 +202,9 @@ impl History {
                     fields: FieldTree::default(),
                     is_listed: false,
                 };
+                let kind = &spec.kind;
+                self.kinds
+                    .insert((kind.group().into(), Box::from(&*kind.kind)));
                 self.lists.insert(*segment, list);
                 Ok(ObjectChange::None)
             }

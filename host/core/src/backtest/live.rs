@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::Backtest;
+use super::answers::uid_of;
 use super::cluster::Cluster;
 use super::feed::{identity, missing, overlaps_secrets};
 use super::history::{RecordedList, VersionedObject};
@@ -10,7 +11,6 @@ use super::refusal::Refusal;
 use crate::failure::{Failure, FailureClass};
 use crate::live::{ReadAnswer, ReadRequest};
 use crate::mapping::{Mapping, ServedResource};
-use crate::msgpack;
 use crate::object::{ApiResource, Kind, ObjectRecord, ObjectRef, ProjectedObject, Uid, object_key};
 use crate::path::{FieldPath, FieldTree};
 use crate::plan::{GetRequest, ListRequest};
@@ -87,8 +87,7 @@ impl<G: Clone> Backtest<G> {
             // The state is known, and an answer adds fields to it.
             Presence::Present(known) => {
                 let found = if known.is_kept {
-                    let mut found = answers.found_until(request, self.now.wall);
-                    found.find(|one| uid(&one.data).as_ref() == Some(&known.uid))
+                    answers.found_until(request, &known.uid, self.now.wall)
                 } else {
                     let nearest = answers.get(request, self.now.wall)?;
                     let found = nearest.result.as_ref().ok();
@@ -107,8 +106,7 @@ impl<G: Clone> Backtest<G> {
                     (Err(_), Some(deleted))
                         if self.settings.keeps() && !self.cluster.overlay.is_deleted(deleted) =>
                     {
-                        let mut found = answers.found_until(request, self.now.wall);
-                        let found = found.find(|one| uid(&one.data).as_ref() == Some(deleted));
+                        let found = answers.found_until(request, deleted, self.now.wall);
                         Ok(self.present(found?.clone())?)
                     }
                     (Err(failure), _) => Err(failure.clone()),
@@ -144,7 +142,7 @@ impl<G: Clone> Backtest<G> {
     /// A recorded object as the policy may see it: with a version of the backtest, and not if
     /// the policy has deleted it.
     fn present(&self, object: ObjectRecord) -> Option<ObjectRecord> {
-        let uid = uid(&object.data);
+        let uid = uid_of(&object.data);
         if uid
             .as_ref()
             .is_some_and(|uid| self.cluster.overlay.is_deleted(uid))
@@ -206,15 +204,7 @@ impl PartlyKnown {
             .version
             .zip(read)
             .is_some_and(|(known, read)| read < known);
-        uid(&object.data).as_ref() == Some(&self.uid) && !is_old
-    }
-}
-
-fn uid(data: &[u8]) -> Option<Uid> {
-    let metadata = msgpack::field(data, "metadata").ok()??;
-    match msgpack::Value::read(msgpack::field(metadata, "uid").ok()??) {
-        Ok(msgpack::Value::Text(uid)) => Some(Uid::new(uid)),
-        _ => None,
+        uid_of(&object.data).as_ref() == Some(&self.uid) && !is_old
     }
 }
 

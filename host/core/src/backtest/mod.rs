@@ -29,6 +29,7 @@ mod answers;
 mod cluster;
 mod comparison;
 mod drive;
+mod ending;
 mod execute;
 mod facts;
 mod feed;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Missing;
 use super::report::{Activity, UndecidedReport};
+use crate::object::ObjectRef;
 
 /// What the notes of the report are made of.
 #[derive(Debug, Default)]
@@ -15,9 +16,22 @@ pub(super) struct Notes {
     pub(super) has_not_led: bool,
     pub(super) was_not_enforced: bool,
     pub(super) pending_items: u64,
+    /// The kinds of the targets of plans that no recorded list has, as far as they are listed.
+    unrecorded_kinds: BTreeSet<String>,
 }
 
+/// How many kinds without a recorded list are named.
+const MOST_KINDS: usize = 10;
+
 impl Notes {
+    /// A plan has a target of a kind that no recorded list has.
+    pub(super) fn unrecorded_kind(&mut self, target: &ObjectRef) {
+        if self.unrecorded_kinds.len() < MOST_KINDS {
+            let kind = format!("{} {}", target.api_version, target.kind);
+            self.unrecorded_kinds.insert(kind);
+        }
+    }
+
     /// The notes, for a person. `dry_runs` counts the objects whose recorded deletion was a dry
     /// run.
     pub(super) fn texts(
@@ -35,6 +49,7 @@ impl Notes {
             has_not_led,
             was_not_enforced,
             pending_items,
+            unrecorded_kinds: _,
         } = self;
         let mut notes = Vec::new();
         let mut note = |holds: bool, text: String| {
@@ -92,20 +107,9 @@ impl Notes {
             "in an open loop, objects that the policy deletes stay, and guardrails do not trip"
                 .to_owned(),
         );
-        note(
-            activity.unmodelled_patches > 0,
-            format!(
-                "patches that could not be applied: {}",
-                activity.unmodelled_patches
-            ),
-        );
-        note(
-            activity.recorded_reads > 0,
-            format!(
-                "live reads that got a recorded answer to the same read, of up to a minute before: {}",
-                activity.recorded_reads
-            ),
-        );
+        for (holds, text) in self.of_activity(activity) {
+            note(holds, text);
+        }
         note(
             undecided.reads > 0,
             format!(
@@ -127,5 +131,36 @@ impl Notes {
             ),
         );
         notes
+    }
+
+    /// What was not modelled, and what was answered otherwise: whether it holds, and the note.
+    fn of_activity(&self, activity: &Activity) -> [(bool, String); 3] {
+        let kinds: Vec<&str> = self.unrecorded_kinds.iter().map(String::as_str).collect();
+        [
+            (
+                activity.unmodelled_patches > 0,
+                format!(
+                    "patches that could not be applied: {}",
+                    activity.unmodelled_patches
+                ),
+            ),
+            (
+                activity.unrecorded_targets > 0,
+                format!(
+                    "not modelled: {} plans about kinds that no recorded list has: {}. A deletion \
+                     that only one side has of them counts as unknown",
+                    activity.unrecorded_targets,
+                    kinds.join(", ")
+                ),
+            ),
+            (
+                activity.recorded_reads > 0,
+                format!(
+                    "live reads that got a recorded answer to the same read, of up to a minute \
+                     before: {}",
+                    activity.recorded_reads
+                ),
+            ),
+        ]
     }
 }

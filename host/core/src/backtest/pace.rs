@@ -1,6 +1,7 @@
 //! How often a policy is called: a backtest ends, also if the policy would go on forever.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use super::refusal::Refusal;
 use crate::machine::Call;
@@ -24,8 +25,9 @@ pub(super) struct Pace {
     /// The calls since the last entry.
     calls: u64,
     minute: u64,
-    /// The calls of each item in this minute, by queue and key.
-    items: BTreeMap<(String, String), u32>,
+    /// The calls of each item in this minute, by the hash of its queue and key: most calls are
+    /// about other items, whose names need not be kept.
+    items: BTreeMap<u64, u32>,
     last: LastCall,
 }
 
@@ -33,7 +35,8 @@ pub(super) struct Pace {
 #[derive(Debug, Default)]
 struct LastCall {
     controller: String,
-    item: String,
+    queue: String,
+    key: String,
 }
 
 impl Pace {
@@ -70,12 +73,12 @@ impl Pace {
             self.items.clear();
         }
         for item in items {
-            let calls = self.items.entry((item.queue.clone(), item.key.clone()));
-            let calls = calls.or_default();
+            let calls = self.items.entry(hash(item)).or_default();
             *calls += 1;
             let is_too_often = *calls > MOST_A_MINUTE;
             controller.clone_into(&mut self.last.controller);
-            self.last.item = format!("{} {}", item.queue, item.key);
+            item.queue.clone_into(&mut self.last.queue);
+            item.key.clone_into(&mut self.last.key);
             if is_too_often {
                 let what = format!("more than {MOST_A_MINUTE} times within a minute");
                 return Err(self.refusal(now, &what));
@@ -91,11 +94,18 @@ impl Pace {
     fn refusal(&self, now: Now, what: &str) -> Refusal {
         Refusal::Restless {
             controller: self.last.controller.clone(),
-            item: self.last.item.clone(),
+            item: format!("{} {}", self.last.queue, self.last.key),
             what: what.to_owned(),
             at: times::precise_time(now.wall),
         }
     }
+}
+
+/// The same in every process.
+fn hash(item: &WorkItem) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&item.queue, &item.key).hash(&mut hasher);
+    hasher.finish()
 }
 
 const fn minute(at: Instant) -> u64 {

@@ -167,6 +167,9 @@ pub struct Agreement {
     pub by_others: u64,
     /// Against the cluster: the objects that only somebody in the cluster deleted, perhaps the
     /// controller that the candidate replaces, and perhaps not: their state allows both.
+    ///
+    /// Against the recorded controller: the objects that one side alone deletes, of a kind that no
+    /// recorded list has.
     pub unknown: u64,
 }
 
@@ -297,6 +300,9 @@ pub struct Activity {
     pub patches: u64,
     /// The patches that are not modelled.
     pub unmodelled_patches: u64,
+    /// The plans that failed because no recorded list has the kind of their target: nobody knows
+    /// whether it existed.
+    pub unrecorded_targets: u64,
     /// The objects that the policy would have created.
     pub creations: u64,
     /// The live reads.

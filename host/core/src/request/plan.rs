@@ -13,6 +13,7 @@ use crate::controller::Outcome;
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass};
 use crate::mapping::Mapping;
+use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Event, Plan, Step};
 use crate::time::Instant;
@@ -187,6 +188,7 @@ impl<P> PlanExecution<P> {
     /// Keeps targets before it deletes them.
     #[must_use]
     pub fn with_undo(self, undo: Option<Undo>) -> Self {
+        let undo = undo.filter(|_| !Mutant::SkipCopies.is_active());
         Self { undo, ..self }
     }
 
@@ -324,13 +326,13 @@ impl<P> PlanExecution<P> {
             let version = std::mem::take(version);
             self.state = State::Started(None);
             match result {
-                Ok(()) => {
-                    self.kept = Some(version);
-                    self.times_kept += 1;
-                }
-                Err(why) => {
+                Err(why) if !Mutant::CountFailedCopies.is_active() => {
                     let failure = self.step().map(|context| context.not_kept(&why));
                     self.fail(failure);
+                }
+                Ok(()) | Err(_) => {
+                    self.kept = Some(version);
+                    self.times_kept += 1;
                 }
             }
         }

@@ -295,6 +295,7 @@ impl Link<'_> {
             ScheduledEvent::Deliver(stream, of) if of == incarnation => self.deliver(stream),
             ScheduledEvent::Turns => self.give_turns(),
             ScheduledEvent::RecordCall(call) => self.record_due(call),
+            ScheduledEvent::Copied(execution) => self.copied(execution),
             ScheduledEvent::Discover(of) if of == incarnation => self.discovered(),
             ScheduledEvent::SendEvents(of) if of == incarnation => self.events_due(),
             ScheduledEvent::Remind(what, of) if of == incarnation => {

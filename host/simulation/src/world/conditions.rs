@@ -36,6 +36,12 @@ pub struct Conditions {
     pub unreadable_records: f64,
     /// How likely a load of a revision fails for another reason than its source.
     pub no_loads: f64,
+    /// How likely the journal of a host takes no copy of an object.
+    pub no_copies: f64,
+    /// How likely a copy of an object takes [`Self::copying`] until the disk has it.
+    pub slow_copies: f64,
+    /// How long a slow copy takes.
+    pub copying: Range<Duration>,
     /// Group versions (`apps/v1`) that discovery cannot reach.
     pub unreached: Vec<String>,
     /// Resources (`pods`) that discovery lacks.
@@ -61,6 +67,9 @@ impl Default for Conditions {
             lateness: Duration::from_millis(100)..Duration::from_secs(4),
             unreadable_records: 0.0,
             no_loads: 0.0,
+            no_copies: 0.0,
+            slow_copies: 0.0,
+            copying: Duration::from_millis(10)..Duration::from_secs(4),
             unreached: Vec::new(),
             unlisted: Vec::new(),
         }

@@ -15,6 +15,7 @@ use davit_core::request::{Request, RequestError};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
 use davit_core::traffic::Ticket;
+use davit_core::undo::KeptObject;
 
 use super::Notice;
 use crate::server::Answer;
@@ -143,6 +144,8 @@ pub(super) struct Execution {
     /// The decision that its events name; none if they are not recorded.
     pub(super) decision: Option<Decision>,
     pub(super) steps: PlanExecution<Ticket>,
+    /// The copy of its target, while the disk does not have it.
+    pub(super) copy: Option<Box<KeptObject>>,
 }
 
 impl Execution {

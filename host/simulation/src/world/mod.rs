@@ -47,9 +47,10 @@ use crate::trace::Trace;
 use client::{Client, Clocks};
 pub use client::{Cut, Link};
 pub use conditions::Conditions;
-use in_flight::CallId;
 pub use in_flight::RecordWorkId;
+use in_flight::{CallId, ExecutionId};
 use shared::SharedWorld;
+pub use shared::UndoneKinds;
 
 /// Identifies a host of a world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -188,6 +189,8 @@ enum ScheduledEvent {
     SendEvents(u64),
     /// A call reaches the records of files, or its answer the host.
     RecordCall(u64),
+    /// The disk has the copy of a plan's target.
+    Copied(ExecutionId),
     /// A reminder of the host.
     Remind(u64, u64),
 }
@@ -231,7 +234,7 @@ impl World {
                 faults: BTreeMap::new(),
                 lost_events: EventStats::default(),
                 kept: BTreeSet::new(),
-                fails_to_keep: false,
+                undo: UndoneKinds::default(),
                 last_id: 0,
             },
             clients: vec![Client::new(wall, rate)],

@@ -10,8 +10,9 @@ use davit_core::request::call::Sender;
 use davit_core::request::plan::{PlanAction, PlanExecution};
 use davit_core::traffic::Ticket;
 
-use super::Link;
 use super::in_flight::{Call, Caller, Execution, ExecutionId, Waiter};
+use super::undo::Copying;
+use super::{Link, ScheduledEvent};
 
 impl Link<'_> {
     /// Executes a plan. Its outcome is an [`Input::Executed`].
@@ -37,6 +38,7 @@ impl Link<'_> {
                 id: decision.to_string(),
             }),
             steps: PlanExecution::new(plan, mapping, sender).with_undo(undo),
+            copy: None,
         };
         let next = entry.steps.proceed();
         self.proceed(id, entry, next);
@@ -116,6 +118,17 @@ impl Link<'_> {
         }
     }
 
+    /// The disk has the copy of a plan's target. A crash ends the plan before.
+    pub(super) fn copied(&mut self, id: ExecutionId) {
+        if let Some(mut entry) = self.client.executions.remove(&id) {
+            if let Some(copy) = entry.copy.take() {
+                self.note_kept(&copy);
+            }
+            let next = entry.steps.handle_kept(Ok(()));
+            self.proceed(id, entry, next);
+        }
+    }
+
     fn proceed(&mut self, id: ExecutionId, mut entry: Execution, next: PlanAction<Ticket>) {
         let mut next = next;
         loop {
@@ -143,10 +156,14 @@ impl Link<'_> {
                     }
                     steps.proceed()
                 }
-                PlanAction::Keep(kept) => {
-                    let kept = self.keep(&kept);
-                    steps.handle_kept(kept)
-                }
+                PlanAction::Keep(kept) => match self.keep(&kept) {
+                    Copying::Ended(result) => steps.handle_kept(result),
+                    Copying::Lasts(time) => {
+                        entry.copy = Some(kept);
+                        self.client.executions.insert(id, entry);
+                        return self.schedule(time, ScheduledEvent::Copied(id));
+                    }
+                },
                 PlanAction::EndTurn(ticket) => {
                     self.end_unused(ticket);
                     self.give_turns();

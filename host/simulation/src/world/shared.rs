@@ -16,6 +16,10 @@ use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::trace::Trace;
 
+/// The kinds that each controller deletes only after a copy, by its name. Whoever declares the
+/// controllers says it: the hosts may be wrong about it.
+pub type UndoneKinds = BTreeMap<String, BTreeSet<String>>;
+
 /// What all hosts share.
 #[derive(Debug)]
 pub(super) struct SharedWorld {
@@ -38,8 +42,8 @@ pub(super) struct SharedWorld {
     pub(super) lost_events: EventStats,
     /// The uids of the objects that hosts have kept.
     pub(super) kept: BTreeSet<String>,
-    /// Whether no journal takes an object.
-    pub(super) fails_to_keep: bool,
+    /// What must be kept before it is deleted, whatever the hosts think.
+    pub(super) undo: UndoneKinds,
     pub(super) last_id: u64,
 }
 

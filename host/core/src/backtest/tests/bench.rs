@@ -27,6 +27,8 @@ use crate::stream::{Batch, StreamId, StreamSpec, Update};
 use crate::time::{Instant, Now, Wall};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
+/// A resource that is served and that nobody watches.
+const CLAIMS: &str = "persistentvolumeclaims";
 /// The time of the recording host at its start.
 const START: i64 = 1_795_176_000_000;
 
@@ -125,7 +127,7 @@ fn served(plural: &str, kind: &str) -> ServedResource {
     ServedResource {
         resource: resource(plural),
         kind: kind.into(),
-        namespaced: plural == "pods",
+        namespaced: plural != "nodes",
         verbs: ["list", "watch", "delete"].map(str::to_owned).into(),
         preferred: true,
     }
@@ -174,6 +176,8 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
         ticks: vec![],
         permissions: vec![
             permission("delete", "pods"),
+            permission("delete", CLAIMS),
+            permission("patch", CLAIMS),
             permission("patch", "pods"),
             permission("patch", "pods/status"),
         ],
@@ -361,7 +365,11 @@ impl Recorder {
         while let Some(effect) = self.machine.poll(self.now) {
             match effect {
                 Effect::Discover => {
-                    let served = [served("pods", "Pod"), served("nodes", "Node")];
+                    let served = [
+                        served("pods", "Pod"),
+                        served("nodes", "Node"),
+                        served(CLAIMS, "PersistentVolumeClaim"),
+                    ];
                     let discovery = Discovery {
                         mapping: Mapping::new(served),
                         failed: vec![],

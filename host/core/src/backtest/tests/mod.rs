@@ -9,3 +9,4 @@ mod loops;
 mod reads;
 mod scale;
 mod tolerance;
+mod unrecorded;

@@ -46,7 +46,7 @@ fn an_object_of_another_kind_is_deleted_with_one_request() {
 fn an_object_that_no_journal_takes_stays() {
     let mut world = world(1);
     let target = create(&mut world, "a");
-    world.shared.fails_to_keep = true;
+    world.conditions_mut().no_copies = 1.0;
     let started = delete(&mut world, &target);
     let (_, failure) = ended(&mut world, started).failed.unwrap();
     assert_eq!(failure.class, FailureClass::NotKept);
@@ -89,7 +89,12 @@ fn storm(seed: u64) -> usize {
                     remove(&mut world, &name);
                     removed.insert(target.uid);
                 }
-                1 => world.shared.fails_to_keep = dice.chance(0.5),
+                1 => {
+                    let fails = dice.chance(0.5);
+                    let conditions = world.conditions_mut();
+                    conditions.no_copies = if fails { 1.0 } else { 0.0 };
+                    conditions.slow_copies = 0.5;
+                }
                 2 => world.link(HostIndex::FIRST).crash(),
                 _ => {
                     delete(&mut world, &target);
@@ -135,4 +140,42 @@ fn nothing_is_deleted_after_the_withdrawal_of_a_plan_that_keeps_its_target() {
     assert_eq!(failure.class, FailureClass::Conflict);
     assert!(exists(&world, &target));
     assert!(world.writes().is_empty() && world.shared.kept.is_empty());
+}
+
+/// The copy is on its way to the disk when the host ends, or withdraws the plan.
+#[test]
+fn nothing_is_deleted_when_the_host_crashes_or_withdraws_the_plan_before_the_disk_has_the_copy() {
+    for crashes in [true, false] {
+        let mut world = world(1);
+        let target = create(&mut world, "a");
+        world.conditions_mut().slow_copies = 1.0;
+        world.conditions_mut().copying = Duration::from_secs(2)..Duration::from_secs(3);
+        delete(&mut world, &target);
+        let until = world.instant().after(Duration::from_secs(1));
+        while world.next(until).is_some() {}
+        let mut link = world.link(HostIndex::FIRST);
+        if crashes {
+            link.crash();
+        } else {
+            link.withdraw(PODGC);
+        }
+        let until = world.instant().after(MINUTE);
+        while world.next(until).is_some() {}
+        assert!(exists(&world, &target), "{crashes}");
+        assert!(world.writes().is_empty(), "{crashes}");
+        assert_eq!(world.shared.kept.is_empty(), crashes);
+    }
+}
+
+/// The host thinks that nothing has to be kept.
+#[test]
+fn a_deletion_without_the_copy_that_was_declared_is_a_violation() {
+    let mut world = world(1);
+    let target = create(&mut world, "a");
+    let kinds = BTreeSet::from(["ConfigMap".to_owned()]);
+    let name = "podgc".to_owned();
+    world.expect_copies(BTreeMap::from([(name, kinds)]));
+    let started = start_keeping(&mut world, deletion(&target), None);
+    assert!(ended(&mut world, started).is_success());
+    assert_eq!(world.violations().len(), 1, "{:?}", world.violations());
 }
