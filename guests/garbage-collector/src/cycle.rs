@@ -9,8 +9,10 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use davit_guest::views::OwnerReference;
+
 use crate::owner::Owners;
-use crate::view::{Item, OwnerReference};
+use crate::view::Item;
 
 /// How many members of a cycle are followed. Real cycles are far smaller.
 const MAX_MEMBERS: usize = 1000;
@@ -39,7 +41,7 @@ fn leads_to(item: &Item, owner: Rc<Item>, owners: &mut Owners<'_>) -> bool {
     while let Some(member) = left.pop() {
         for reference in &member.view.metadata.owner_references {
             let back = reference.uid == *uid && reference.blocks();
-            if back && reference.means(item, &member.reference.namespace) {
+            if back && reference.means(&item.reference, &member.reference.namespace) {
                 return true;
             }
             if seen.len() < MAX_MEMBERS
@@ -64,6 +66,6 @@ fn blocked_owner(
         return None;
     }
     let owner = owners.cached(&reference.uid)?;
-    let means = reference.means(&owner, &dependent.reference.namespace);
+    let means = reference.means(&owner.reference, &dependent.reference.namespace);
     (means && owner.view.metadata.waits_for_dependents()).then_some(owner)
 }

@@ -3,6 +3,7 @@
 
 use std::rc::Rc;
 
+use davit_guest::views::OwnerReference;
 use davit_guest::{
     Context, Decision, DeleteOptions, FailureClass, Level, Object, Plan, Propagation, Reason,
     Retry, WorkItem,
@@ -15,7 +16,7 @@ use crate::namespace;
 use crate::owner::{Finding, Obstacle, Owners, Standing};
 use crate::patch::{self, PatchForm, PatchVersion};
 use crate::spread::now;
-use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
+use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN};
 use crate::{DEPENDENTS, OWNERS};
 
 const WRONG_NAMESPACE: Reason = Reason::new("wrong-namespace");

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use davit_guest::views::OwnerReference;
 use davit_guest::{Context, Decision, Level, ObjectRef, Plan, Reason, Retry, WorkItem};
 
 use crate::config::Config;
@@ -13,7 +14,7 @@ use crate::memory;
 use crate::owner::Owners;
 use crate::patch::{self, PatchForm, PatchVersion};
 use crate::unlisted::UnlistedResources;
-use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
+use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN};
 
 /// The reason of the plan for an owner that waits no longer.
 const RELEASE_OWNER: Reason = Reason::new("release-owner");
@@ -145,7 +146,7 @@ impl WaitingOwner<'_> {
         let references = &dependent.view.metadata.owner_references;
         let meant = references
             .iter()
-            .filter(|it| it.means(self.owner, namespace));
+            .filter(|it| it.means(&self.owner.reference, namespace));
         let meant: Vec<&OwnerReference> = meant.collect();
         if meant.iter().any(|it| it.blocks()) {
             return true;

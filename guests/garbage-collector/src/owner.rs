@@ -10,12 +10,13 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use davit_guest::views::{OwnerReference, group};
 use davit_guest::{Command, Context, Failure, FailureClass, Object, ObjectRef, ResourceMapping};
 
 use crate::config::Config;
 use crate::memory::{Fact, Facts, Lesson, Source};
 use crate::unlisted::UnlistedResources;
-use crate::view::{Item, Meta, OBJECTS, OwnerReference, group};
+use crate::view::{Item, Meta, OBJECTS};
 
 /// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,7 +95,7 @@ impl<'a> Owners<'a> {
     /// the live reads.
     pub(crate) fn find(&mut self, reference: &OwnerReference, namespace: &str) -> Finding {
         if let Some(owner) = self.cached(&reference.uid)
-            && reference.means(&owner, namespace)
+            && reference.means(&owner.reference, namespace)
             && reference.api_version == owner.reference.api_version
             && !owner.view.metadata.waits_for_dependents()
         {

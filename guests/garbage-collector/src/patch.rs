@@ -5,11 +5,12 @@
 //! merge patch of the whole list, which must carry the version that it was made
 //! from.
 
+use davit_guest::views::OwnerReference;
 use davit_guest::{Context, FailureClass, ObjectRef, Patch, PlanFailure};
 use serde::Serialize;
 
 use crate::memory;
-use crate::view::{Item, OwnerReference};
+use crate::view::Item;
 
 /// The form of patch for an object's owner references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeSet;
 
+use davit_guest::views::{self, OwnerReference};
 use davit_guest::{Command, Context, Decision, Enqueue, QueueName};
 
 use crate::config::Config;
 use crate::memory::{Fact, Lesson, Source};
-use crate::view::{self, BY_OWNER, Item, OBJECTS, OwnerReference};
+use crate::view::{BY_OWNER, Item, OBJECTS};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
 /// How many dependents one call enqueues at most.
@@ -67,7 +68,7 @@ fn record_kinds(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item
 /// Whether a definition of a custom resource may serve the kind: its group
 /// contains a dot (`ValidateCustomResourceDefinitionSpec`).
 fn may_be_custom(reference: &OwnerReference) -> bool {
-    view::group(&reference.api_version).contains('.')
+    views::group(&reference.api_version).contains('.')
 }
 
 fn parse(key: &str) -> (&str, u64) {

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
+use davit_guest::views::ConditionStatus;
 use davit_guest::{IndexName, LabelSelector, Time, View, WatchName};
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
@@ -33,7 +33,7 @@ pub(crate) struct Node {
     #[view(path = "spec.taints")]
     pub(crate) taints: Vec<Taint>,
     #[view(path = "status.conditions")]
-    pub(crate) conditions: Vec<NodeCondition>,
+    pub(crate) conditions: Vec<ConditionStatus>,
 }
 
 #[derive(Debug, Default, View)]

@@ -8,7 +8,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
+use davit_guest::node::OUT_OF_SERVICE;
+use davit_guest::views::is_true;
 use davit_guest::{Context, Place};
 
 use crate::deletion;
@@ -82,7 +83,7 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
 /// name stands for pods without a node.
 fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
     let tainted = cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE);
-    let dead = tainted.filter(|node| !is_node_ready(&node.view.conditions));
+    let dead = tainted.filter(|node| !is_true(&node.view.conditions, "Ready"));
     let mut nodes: BTreeSet<String> = dead.map(|node| node.reference.name).collect();
     if cx.watch(PODS).index_count(BY_NODE, "") > 0 {
         nodes.insert(String::new());

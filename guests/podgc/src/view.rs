@@ -1,7 +1,7 @@
 //! What the collector reads of pods and nodes.
 
-use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
+use davit_guest::views::ConditionStatus;
 use davit_guest::{Identity, IndexName, Time, View, WatchName};
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
@@ -45,5 +45,5 @@ pub(crate) struct PodMetadata {
 #[derive(Debug, Default, View)]
 pub(crate) struct Node {
     #[view(path = "status.conditions")]
-    pub(crate) conditions: Vec<NodeCondition>,
+    pub(crate) conditions: Vec<ConditionStatus>,
 }

@@ -11,6 +11,24 @@ use crate::{
     Plan, PlanMeasure, QueueKey, QueueName, Reason, Retry, SetNote, SetRate, Step, Verdict,
 };
 
+/// # Long decisions
+///
+/// The host accepts 10,000 plans and 10,000 commands in one decision, and 16 MiB in one
+/// answer. A decision may be longer: the SDK divides it into pages. The host executes the
+/// first page, then calls the guest again with the same item, and the guest decides again
+/// from the current state. The SDK skips everything that an earlier page contained, so
+/// each plan is returned once, also in a dry run and if earlier plans fail. The item's
+/// verdict, its retry and its `parallel` apply to all pages together. For the guest:
+///
+/// - The order of plans and commands must be deterministic: the SDK continues at the first
+///   plan or command that no page contained.
+/// - A change that triggers the item between two pages starts the decision from the
+///   beginning afterwards.
+/// - A plan with [`Plan::when_cancelled`] is on the same page as its cancellation, and so
+///   are successive commands for one item.
+/// - The whole decision is in the guest's memory before it is divided. A pod's plan takes
+///   about 1 kB: above some 30,000 plans, return the first
+///   [`MAX_PLANS`](crate::MAX_PLANS) and requeue the item when they are observed.
 impl Decision {
     /// The item is done.
     #[must_use]
@@ -81,6 +99,22 @@ impl From<Retry> for Decision {
     }
 }
 
+/// The steps of a plan are executed in order, and the first one that fails ends it. So a
+/// pod that could not be marked is not deleted:
+///
+/// ```
+/// # use davit_guest::{DeleteOptions, ObjectRef, Patch, Plan, Reason};
+/// const ORPHANED: Reason = Reason::new("orphaned");
+///
+/// fn plan(pod: ObjectRef, mark: Patch) -> Plan {
+///     Plan::new(pod, ORPHANED, "its node no longer exists")
+///         .patch(mark.status())
+///         .delete(DeleteOptions::force())
+/// }
+/// ```
+///
+/// A plan that creates an object or records an event needs a target that the guest
+/// watches.
 impl Plan {
     /// A plan without a step. The target needs its uid. The message is a sentence for an
     /// operator.
@@ -122,7 +156,8 @@ impl Plan {
     }
 
     /// Creates an object: the whole object, with `apiVersion`, `kind` and
-    /// `metadata`.
+    /// `metadata.name`. It has no `generateName`: after a lost reply, the object would be
+    /// created twice. An event needs [`Plan::event`].
     #[must_use]
     pub fn create(self, object: &impl Serialize) -> Self {
         let body = encode(object);
@@ -273,7 +308,10 @@ impl Patch {
         Self::new("strategic-merge", body)
     }
 
-    /// A JSON merge patch (RFC 7396).
+    /// A JSON merge patch (RFC 7396). In a patch of a status, set
+    /// `metadata.resourceVersion`: the API server ignores the uid there for custom
+    /// resources, so without a version the host reads the target first, and needs the
+    /// permission `get`.
     #[must_use]
     pub fn merge(body: &impl Serialize) -> Self {
         Self::new("merge", body)

@@ -5,6 +5,15 @@
 //! tested natively with the harness in [`testing`]. `docs/writing-a-guest.md`
 //! explains it step by step.
 //!
+//! # Determinism
+//!
+//! The same snapshot, time and items must lead to the same decisions: Davit compares a
+//! candidate's decisions with those of the stable revision. Use `BTreeMap` and `BTreeSet`
+//! where their order can reach a decision; break every tie when sorting (name, namespace,
+//! uid); take times from [`Context::now`], objects and items only.
+//!
+//! # The contract
+//!
 //! The SDK re-exports the types of the contract (`wit/`) and adds constructors.
 //! Their fields are the contract's own.
 
@@ -39,6 +48,7 @@ mod time;
 pub mod toleration;
 #[doc(hidden)]
 pub mod view;
+pub mod views;
 
 use serde::de::DeserializeOwned;
 
@@ -71,6 +81,52 @@ pub use selector::LabelSelector;
 pub use time::Time;
 
 /// A controller's decision logic.
+///
+/// ```
+/// use davit_guest::{
+///     ConfigError, Context, Controller, Decision, DeleteOptions, Identity, Manifest, Plan,
+///     QueueName, QueueSpec, Reason, Retry, Trigger, View, Watch, WatchName, WorkItem, resources,
+/// };
+///
+/// const PODS: WatchName<Pod> = WatchName::new("pods");
+/// const CHANGED: QueueName = QueueName::new("changed-pods");
+/// const FAILED: Reason = Reason::new("failed");
+///
+/// #[derive(Default, View)]
+/// struct Pod {
+///     #[view(path = "status.phase")]
+///     phase: String,
+/// }
+///
+/// struct Cleaner;
+///
+/// davit_guest::export!(Cleaner);
+///
+/// impl Controller for Cleaner {
+///     type Config = Identity;
+///
+///     fn new(_: Identity) -> Result<Self, ConfigError> {
+///         Ok(Self)
+///     }
+///
+///     fn manifest(&self) -> Manifest {
+///         Manifest::new("cleaner", "1.0.0", "Deletes failed pods.")
+///             .watch(Watch::of(PODS, resources::PODS))
+///             .trigger(Trigger::own_key(PODS, CHANGED))
+///             .queue(QueueSpec::new(CHANGED))
+///             .deletes(resources::PODS)
+///     }
+///
+///     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
+///         let pod = cx.watch(PODS).get(&item.key);
+///         let failed = pod.filter(|pod| pod.view.phase == "Failed");
+///         let plan = failed.map(|pod| {
+///             Plan::new(pod.reference, FAILED, "it failed").delete(DeleteOptions::new())
+///         });
+///         Ok(Decision::done().plans(plan))
+///     }
+/// }
+/// ```
 ///
 /// The host decides how long an instance lives, and runs several at once. State
 /// that must outlast a call belongs to the host (the cluster's objects, queues,

@@ -300,6 +300,9 @@ impl Trigger {
     }
 }
 
+/// The items of a queue. One call at a time reconciles an item. An item that is enqueued
+/// meanwhile is reconciled again afterwards. If an item is pending already, the earlier
+/// time applies, and the item keeps its creation time.
 impl QueueSpec {
     /// A queue whose items are reconciled one by one. The first back-off is 1
     /// s; it doubles with each further failure, up to 5 min.

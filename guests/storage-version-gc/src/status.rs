@@ -1,5 +1,6 @@
 //! A storage version's status, and what follows from its entries.
 
+use davit_guest::views::Condition;
 use davit_guest::{Time, View};
 use serde::Serialize;
 
@@ -36,26 +37,6 @@ pub struct Entry {
     /// The versions that it serves.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub served_versions: Vec<String>,
-}
-
-/// A condition of a storage version.
-#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Condition {
-    /// Its type.
-    pub r#type: String,
-    /// `True` or `False`.
-    pub status: String,
-    /// The generation that it was written for; 0 if unknown.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub observed_generation: i64,
-    /// When the status last changed.
-    pub last_transition_time: Option<Time>,
-    /// Why, in a word.
-    pub reason: String,
-    /// Why, in a sentence.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub message: String,
 }
 
 impl Status {
@@ -123,9 +104,4 @@ fn condition(equal: bool, generation: i64, now: Time) -> Condition {
         reason: reason.to_owned(),
         message: message.to_owned(),
     }
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
-fn is_zero(number: &i64) -> bool {
-    *number == 0
 }

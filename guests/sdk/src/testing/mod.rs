@@ -18,6 +18,12 @@
 //! stored as it is, without validation; a kind that the API server does not serve yet
 //! becomes a custom resource.
 //!
+//! `put_on_server`, `hide` and `show` let cache and API server differ. `fail_reads` and
+//! `fail_writes` let requests fail, `interrupt` breaks the watches of a kind, `unserve` and
+//! `silence` take a kind or a group version out of discovery, and `heal` ends all of these.
+//! `decide` returns a decision without executing it. `call_during` runs other things while
+//! a call waits. `objects_read` returns the cost of the calls.
+//!
 //! What the host answers with a trap or a final refusal (an undeclared name, a write
 //! without a permission) panics here, with the host's own text.
 
