@@ -59,12 +59,19 @@ impl Actions {
                 .iter()
                 .enumerate()
                 .map(|(index, it)| {
-                    Operation::compile(&format!("{path}.jsonPatch[{index}]"), it, scope)
+                    let has_test = config.json_patch.iter().any(|it| it.op == "test");
+                    let path = format!("{path}.jsonPatch[{index}]");
+                    Operation::compile(&path, it, has_test, scope)
                 })
                 .collect::<Result<_, _>>()?,
             event: event(path, config, scope)?,
             end: end(path, config, resource)?,
         };
+        if actions.changes() && actions.end.is_some() {
+            let message = "a rule either changes an object or ends it: write two rules, the first \
+                           for the change";
+            return Err(error(path, message));
+        }
         if !actions.changes() && actions.event.is_none() && actions.end.is_none() {
             let known = "delete, evict, label, annotate, taint, mergePatch, jsonPatch or event";
             return Err(error(path, format!("say what is done: {known}")));
@@ -80,6 +87,11 @@ impl Actions {
     /// Whether nothing happens to the object: it only gets an event.
     pub(crate) fn is_only_event(&self) -> bool {
         !self.changes() && self.end.is_none()
+    }
+
+    /// Whether it deletes or evicts objects.
+    pub(crate) fn ends(&self) -> bool {
+        self.end.is_some()
     }
 
     /// After how long a refused eviction becomes a deletion, if ever.
@@ -147,20 +159,23 @@ impl Actions {
         is_overdue: bool,
     ) -> Result<Option<Plan>, String> {
         let mut plan = Plan::new(object.reference.clone(), reason, message);
-        if let Some(merge) = &self.merge {
-            let patch = merge.render(evaluator)?;
-            if differs(Some(&object.view), &patch) {
-                plan = plan.patch(Patch::merge(&patch));
-            }
+        let mut merge = match &self.merge {
+            Some(merge) => merge.render(evaluator)?,
+            None => Value::Null,
+        };
+        if !differs(Some(&object.view), &merge) {
+            merge = Value::Null;
         }
-        if let Some(patch) = self.taint.as_ref().and_then(|it| taint_patch(it, object)) {
-            plan = plan.patch(Patch::merge(&patch));
+        if let Some(taint) = &self.taint {
+            add_taint(&mut merge, taint, object);
+        }
+        if !merge.is_null() {
+            plan = plan.patch(Patch::merge(&merge));
         }
         if let Some(patch) = pointer::patch(&self.operations, evaluator, &object.view)? {
             plan = plan.patch(patch);
         }
-        let has_changed = !plan.steps.is_empty();
-        if !has_changed && self.changes() && self.end.is_none() {
+        if plan.steps.is_empty() && self.changes() {
             return Ok(None);
         }
         if let Some(event) = &self.event {
@@ -177,10 +192,9 @@ impl Actions {
                 object,
                 delete.grace_period_seconds,
                 &delete.propagation_policy,
-                has_changed,
             )),
             Some(End::Evict(evict)) => {
-                let options = options(object, evict.grace_period_seconds, "", has_changed);
+                let options = options(object, evict.grace_period_seconds, "");
                 if is_overdue {
                     plan.delete(options)
                 } else {
@@ -193,23 +207,18 @@ impl Actions {
 }
 
 /// The version that the rule has judged is a precondition of the end: what was annotated to be
-/// kept meanwhile is kept. A plan that changes the object first has the precondition there.
+/// kept meanwhile is kept.
 fn options(
     object: &Object<Value>,
     grace_period_seconds: Option<i64>,
     propagation_policy: &str,
-    has_changed: bool,
 ) -> DeleteOptions {
     let options = DeleteOptions {
         grace_period_seconds,
         propagation_policy: propagation_policy.to_owned(),
         ..DeleteOptions::new()
     };
-    if has_changed {
-        options
-    } else {
-        options.only_version(&object.resource_version)
-    }
+    options.only_version(&object.resource_version)
 }
 
 fn merge_patch(
@@ -230,9 +239,9 @@ fn merge_patch(
     if patch.is_null() {
         return Ok(None);
     }
-    Template::compile(&patch, scope)
-        .map(Some)
-        .map_err(|mistake| error(path, mistake.to_string()))
+    let template =
+        Template::compile(&patch, scope).map_err(|mistake| error(path, mistake.to_string()))?;
+    Ok(Some(template.with_texts_at(&["metadata"])))
 }
 
 /// Sets a value at a path of keys; maps appear where there are none.
@@ -360,9 +369,9 @@ fn differs(current: Option<&Value>, patch: &Value) -> bool {
     }
 }
 
-/// The node's taints with this one; none if it has it. The version makes sure that nobody
-/// else's taint is lost.
-fn taint_patch(taint: &TaintConfig, node: &Object<Value>) -> Option<Value> {
+/// Adds the node's taints with this one to a patch, unless it has it. The version makes sure
+/// that nobody else's taint is lost.
+fn add_taint(patch: &mut Value, taint: &TaintConfig, node: &Object<Value>) {
     let text = |text: &str| Value::from(text);
     let is_same = |other: &Value, name: &str, value: &str| {
         other.get(name).and_then(Value::as_text).unwrap_or_default() == value
@@ -382,15 +391,13 @@ fn taint_patch(taint: &TaintConfig, node: &Object<Value>) -> Option<Value> {
         wanted.insert(1, ("value".to_owned(), text(&taint.value)));
     }
     match same.and_then(|at| taints.get_mut(at)) {
-        Some(same) if is_same(same, "value", &taint.value) => return None,
+        Some(same) if is_same(same, "value", &taint.value) => return,
         Some(same) => *same = Value::Map(wanted),
         None => taints.push(Value::Map(wanted)),
     }
-    let mut patch = Value::Null;
     let version = text(&node.resource_version);
-    insert(&mut patch, &["metadata", "resourceVersion"], version);
-    insert(&mut patch, &["spec", "taints"], Value::List(taints));
-    Some(patch)
+    insert(patch, &["metadata", "resourceVersion"], version);
+    insert(patch, &["spec", "taints"], Value::List(taints));
 }
 
 /// A permission in the form of an RBAC rule.

@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Context, Decision, IndexName, Object, Plan, QueueName};
+use davit_guest::{
+    Command, Context, Decision, FailureClass, IndexName, Object, Plan, QueueName, WorkItem,
+};
 use kube_cel::cel;
 
 use crate::Policy;
@@ -16,7 +18,8 @@ use crate::cel::OBJECT;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
-use crate::related::{Link, Related};
+use crate::keep::Ordered;
+use crate::related::{Link, Related, Unrelated};
 use crate::report::Report;
 use crate::rule::{COUNTS, Rule};
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
@@ -29,6 +32,9 @@ pub(crate) struct Call<'a> {
     counts: RefCell<BTreeMap<String, i64>>,
     pub(crate) report: RefCell<Report>,
 }
+
+/// How many objects of a group one call acts on.
+const MAX_ACTS: usize = 1000;
 
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);
@@ -75,20 +81,30 @@ impl<'a> Call<'a> {
             let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
             next = earlier(next, evaluation.next);
             let is_selected = evaluation.outcome == Outcome::Selected;
-            if rule.actions.is_only_event() && self.is_announced(rule, &object, key, is_selected) {
+            if rule.actions.is_only_event() && self.is_noted(rule, &object, key) {
+                if !is_selected {
+                    self.note(rule, key, None);
+                }
                 continue;
             }
-            if !is_selected {
+            if !is_selected || !may_end(rule, &object) {
                 continue;
             }
-            if rule.keep.is_some() || rule.actions.eviction_deadline().is_some() {
-                decision = decision.commands(later_item(rule, &object, key));
+            if rule.keep.is_some() {
+                decision = decision.commands(group_item(rule, &object));
                 continue;
+            }
+            if rule.actions.eviction_deadline().is_some() {
+                decision = decision.commands([eviction_item(rule, &object, key)]);
+                break;
             }
             match self.act(rule, &object, false) {
                 Act::Nothing => {}
                 Act::Later => next = earlier(next, Some(self.again())),
                 Act::Plan(plan) => {
+                    if rule.actions.is_only_event() {
+                        self.note(rule, key, Some(&object.reference.uid));
+                    }
                     next = earlier(next, Some(self.again()));
                     decision = decision.plans([*plan]);
                     break;
@@ -113,24 +129,15 @@ impl<'a> Call<'a> {
         self.now().saturating_add(millis)
     }
 
-    /// A rule that only records an event does so once for each time that it selects an object.
-    fn is_announced(
-        &self,
-        rule: &Rule,
-        object: &Object<Value>,
-        key: &str,
-        is_selected: bool,
-    ) -> bool {
-        let note = note_of(rule, key);
-        let uid = &object.reference.uid;
-        let noted: Option<String> = self.cx.note(&note);
-        let is_noted = noted.as_ref() == Some(uid);
-        if is_noted != is_selected {
-            let value = is_selected.then_some(uid);
-            let mut report = self.report.borrow_mut();
-            report.commands.push(Command::set_note(&note, value));
-        }
-        is_noted && is_selected
+    /// Whether a rule that only records an event has done so for an object, since it selects it.
+    fn is_noted(&self, rule: &Rule, object: &Object<Value>, key: &str) -> bool {
+        let noted: Option<String> = self.cx.note(&note_of(rule, key));
+        noted.as_ref() == Some(&object.reference.uid)
+    }
+
+    fn note(&self, rule: &Rule, key: &str, uid: Option<&String>) {
+        let note = Command::set_note(&note_of(rule, key), uid);
+        self.report.borrow_mut().commands.push(note);
     }
 
     /// The notes of an object that does not exist any more.
@@ -144,7 +151,8 @@ impl<'a> Call<'a> {
             .collect()
     }
 
-    /// A group of objects of which a rule spares some.
+    /// A group of objects of which a rule spares some. Objects that are being deleted fill no
+    /// place, and nothing happens while the cache may lack objects of the group.
     pub(crate) fn group(&self, key: &str) -> Decision {
         let Some((rule, source, group)) = self.parse(key) else {
             return Decision::done();
@@ -153,18 +161,24 @@ impl<'a> Call<'a> {
             return Decision::done();
         };
         let cache = self.cx.watch(source.name);
+        if !cache.unlisted().is_empty() {
+            return Decision::requeue_after(self.every());
+        }
         let mut selected = Vec::new();
+        let mut is_later = false;
         let mut consider = |object: Object<Value>| {
-            if keep.group_of(&object.view).as_deref() != Some(group) {
+            let is_member = keep.group_of(&object.view).as_deref() == Some(group);
+            if !is_member || !may_end(rule, &object) {
                 return;
             }
-            let at = self.judge(rule, &object, |evaluator, evaluation| {
-                (evaluation.outcome == Outcome::Selected)
-                    .then(|| order_of(evaluator, rule, &object))
+            let key = key_of(&object);
+            self.judge(rule, &object, |evaluator, evaluation| {
+                is_later |= evaluation.next == Some(self.again());
+                if evaluation.outcome == Outcome::Selected {
+                    let at = order_of(evaluator, rule, &object);
+                    selected.push(Ordered { at, key });
+                }
             });
-            if let Some(at) = at {
-                selected.push(crate::keep::Ordered { at, object });
-            }
         };
         match keep.index_path() {
             Some(index) => cache
@@ -172,9 +186,19 @@ impl<'a> Call<'a> {
                 .for_each(&mut consider),
             None => cache.scan().for_each(&mut consider),
         }
+        let (spared, excess) = keep.divide(selected);
+        if !excess.is_empty() && rule.proof == Proof::Live && !self.are_there(rule, source, &spared)
+        {
+            return Decision::requeue_after(self.every());
+        }
+        is_later |= excess.len() > MAX_ACTS;
         let mut plans = Vec::new();
-        let mut is_later = false;
-        for object in keep.excess(selected) {
+        for it in excess.into_iter().take(MAX_ACTS) {
+            let object = cache.get(&it.key);
+            let Some(object) = object.filter(|object| !self.is_claimed(rule, source, object))
+            else {
+                continue;
+            };
             match self.act(rule, &object, false) {
                 Act::Plan(plan) => plans.push(*plan),
                 Act::Nothing => {}
@@ -187,23 +211,65 @@ impl<'a> Call<'a> {
         Decision::requeue_after(self.every()).plans(plans)
     }
 
-    /// A pod whose eviction becomes a deletion if it is refused for too long.
-    pub(crate) fn eviction(&self, key: &str, since: Duration) -> Decision {
-        let Some((rule, source, key)) = self.parse(key) else {
+    /// Whether the API server has the objects that a rule spares: otherwise it would spare too
+    /// few.
+    fn are_there(&self, rule: &Rule, source: &Source, spared: &[Ordered]) -> bool {
+        let cache = self.cx.watch(source.name);
+        spared.iter().all(|it| {
+            let object = cache.get(&it.key);
+            object.is_some_and(|object| matches!(live::prove(self, rule, &object), Ok(Some(_))))
+        })
+    }
+
+    /// Whether an earlier rule acts on an object.
+    fn is_claimed(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
+        self.policy
+            .rules_of(source)
+            .take_while(|earlier| earlier.name != rule.name)
+            .filter(|earlier| earlier.keep.is_none() && !earlier.actions.is_only_event())
+            .filter(|earlier| may_end(earlier, object))
+            .any(|earlier| {
+                let is_selected =
+                    self.judge(earlier, object, |_, it| it.outcome == Outcome::Selected);
+                is_selected && !matches!(self.act(earlier, object, false), Act::Nothing)
+            })
+    }
+
+    /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
+    /// counts from the first attempt; while the rule waits, it does not.
+    pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
+        let Some((rule, source, rest)) = self.parse(&item.key) else {
             return Decision::done();
         };
-        let Some(object) = self.cx.watch(source.name).get(key) else {
+        let Some((uid, key)) = rest.split_once('|') else {
+            return Decision::done();
+        };
+        let object = self.cx.watch(source.name).get(key);
+        let Some(object) = object.filter(|it| it.reference.uid == uid) else {
             return Decision::done();
         };
         let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
         let Some(deadline) = rule.actions.eviction_deadline().filter(|_| is_selected) else {
             return Decision::done();
         };
-        let decision = Decision::requeue_after(sources::EVICT_AGAIN.min(self.every()));
-        match self.act(rule, &object, since >= deadline) {
-            Act::Plan(plan) => decision.plans([*plan]),
+        if !may_end(rule, &object) || self.is_claimed(rule, source, &object) {
+            return Decision::done();
+        }
+        let was_refused = item
+            .failures
+            .iter()
+            .any(|it| it.uid == uid && it.failure.class == FailureClass::Throttled);
+        let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
+        match self.act(rule, &object, is_overdue) {
+            Act::Plan(plan) => {
+                let again = sources::EVICT_AGAIN.min(self.every());
+                Decision::requeue_after(again).plans([*plan])
+            }
             Act::Nothing => Decision::done(),
-            Act::Later => decision,
+            // A new item: its time starts again.
+            Act::Later => {
+                Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
+            }
         }
     }
 
@@ -220,7 +286,13 @@ impl<'a> Call<'a> {
                 .policy
                 .rules_of(source)
                 .filter(|rule| rule.is_periodic())
-                .any(|rule| self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected));
+                .any(|rule| {
+                    let is_selected =
+                        self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
+                    let is_noted =
+                        rule.actions.is_only_event() && self.is_noted(rule, &object, &key);
+                    is_selected != is_noted
+                });
             if is_due {
                 let command = Command::enqueue(source.queue, &key, Duration::ZERO);
                 decision = decision.commands([command]);
@@ -268,26 +340,25 @@ impl<'a> Call<'a> {
         then: impl FnOnce(&Evaluator<'_>, Evaluation) -> R,
     ) -> R {
         let mut evaluator = Evaluator::new(&self.policy.functions, self.now(), &object.view);
-        if !self.is_in_namespace(rule, object) {
-            let evaluation = Evaluation {
+        let mut loaded = Vec::new();
+        let evaluation = match self.is_in_namespace(rule, object) {
+            Err(unrelated) => self.unrelated(unrelated),
+            Ok(false) => Evaluation {
                 outcome: Outcome::OtherNamespace,
                 next: None,
-            };
-            return then(&evaluator, evaluation);
-        }
-        let mut loaded = Vec::new();
-        let evaluation = match evaluator.own_clauses(rule) {
-            Some(evaluation) => evaluation,
-            None => {
-                if let Err(message) = self.load(rule, object, &mut loaded) {
-                    failure("related", message)
-                } else {
-                    for (name, value) in &loaded {
-                        evaluator.objects.insert(name, value.as_deref());
+            },
+            Ok(true) => match evaluator.own_clauses(rule) {
+                Some(evaluation) => evaluation,
+                None => match self.load(rule, object, &mut loaded) {
+                    Err(unrelated) => self.unrelated(unrelated),
+                    Ok(()) => {
+                        for (name, value) in &loaded {
+                            evaluator.objects.insert(name, value.as_deref());
+                        }
+                        evaluator.rule(rule)
                     }
-                    evaluator.rule(rule)
-                }
-            }
+                },
+            },
         };
         if let Outcome::Failed {
             expression,
@@ -305,28 +376,45 @@ impl<'a> Call<'a> {
         rule: &'r Rule,
         object: &Object<Value>,
         loaded: &mut Vec<(&'r str, Option<Rc<Value>>)>,
-    ) -> Result<(), String> {
+    ) -> Result<(), Unrelated> {
         for related in &rule.related {
             loaded.push((&related.name, self.read_related(related, object)?));
         }
         Ok(())
     }
 
-    fn is_in_namespace(&self, rule: &Rule, object: &Object<Value>) -> bool {
+    /// What cannot be known is asked for again later: nothing else may announce that it is known.
+    fn unrelated(&self, unrelated: Unrelated) -> Evaluation {
+        match unrelated {
+            Unrelated::OtherKind => Evaluation {
+                outcome: Outcome::OtherOwner,
+                next: None,
+            },
+            Unrelated::Unknown(message) => Evaluation {
+                outcome: Outcome::Failed {
+                    expression: "related".to_owned(),
+                    message,
+                },
+                next: Some(self.again()),
+            },
+        }
+    }
+
+    fn is_in_namespace(&self, rule: &Rule, object: &Object<Value>) -> Result<bool, Unrelated> {
         let namespace = &object.reference.namespace;
         let matches = &rule.matches;
         if !matches.namespaces.is_empty() && !matches.namespaces.contains(namespace) {
-            return false;
+            return Ok(false);
         }
         let Some(selector) = &matches.namespace_selector else {
-            return true;
+            return Ok(true);
         };
         let related = Related::built_in(&rule.resource);
         let Some(related) = related.iter().find(|it| it.name == sources::NAMESPACE) else {
-            return false;
+            return Ok(false);
         };
-        let Ok(Some(found)) = self.read_related(related, object) else {
-            return false;
+        let Some(found) = self.read_related(related, object)? else {
+            return Ok(false);
         };
         let labels: BTreeMap<String, String> = match found.at(["metadata", "labels"]) {
             Some(Value::Map(labels)) => labels
@@ -335,7 +423,7 @@ impl<'a> Call<'a> {
                 .collect(),
             _ => BTreeMap::new(),
         };
-        selector.is_empty() || selector.selects(&labels)
+        Ok(selector.is_empty() || selector.selects(&labels))
     }
 
     /// What is related to an object, from the cache. What the cache may lack is an error.
@@ -343,11 +431,11 @@ impl<'a> Call<'a> {
         &self,
         related: &Related,
         object: &Object<Value>,
-    ) -> Result<Option<Rc<Value>>, String> {
+    ) -> Result<Option<Rc<Value>>, Unrelated> {
         let Some(watch) = self.policy.sources.watch_of(related) else {
             return Ok(None);
         };
-        let Some(value) = related.value_of(self.cx, &object.view) else {
+        let Some(value) = related.value_of(self.cx, &object.view)? else {
             return Ok(related.is_list().then(|| Rc::new(Value::List(Vec::new()))));
         };
         let namespace = match related.link {
@@ -368,7 +456,7 @@ impl<'a> Call<'a> {
         watch: &RelatedWatch,
         namespace: &str,
         value: &str,
-    ) -> Result<Option<Rc<Value>>, String> {
+    ) -> Result<Option<Rc<Value>>, Unrelated> {
         let cache = self.cx.watch(watch.name);
         let found = match &watch.related.link {
             Link::Name(_) => cache.get(value).map(|it| it.view),
@@ -384,7 +472,10 @@ impl<'a> Call<'a> {
         };
         if let Some(unlisted) = cache.unlisted().first() {
             let plural = &watch.related.resource.plural;
-            return Err(format!("{plural} are not known: {}", unlisted.reason));
+            let reason = &unlisted.reason;
+            return Err(Unrelated::Unknown(format!(
+                "{plural} are not known: {reason}"
+            )));
         }
         Ok(found.map(Rc::new))
     }
@@ -429,7 +520,14 @@ impl<'a> Call<'a> {
                 .iter()
                 .any(|slot| slot.path.keys().next() == Some(count.name.as_str()));
             if is_read {
-                counts.push((count.name.clone(), Value::Int(self.count(count))));
+                match self.count(count) {
+                    Ok(number) => counts.push((count.name.clone(), Value::Int(number))),
+                    Err(message) => {
+                        let mut report = self.report.borrow_mut();
+                        report.failed_alone(&rule.name, &count.name, &message);
+                        return true;
+                    }
+                }
             }
         }
         let counts = Value::Map(counts);
@@ -449,25 +547,34 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn count(&self, count: &crate::rule::Count) -> i64 {
+    /// A number of objects; an error if one of them cannot be judged, or may be missing.
+    fn count(&self, count: &crate::rule::Count) -> Result<i64, String> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
-            return *known;
+            return Ok(*known);
         }
         let cache = self.cx.watch(sources::count_watch(count));
+        if let Some(unlisted) = cache.unlisted().first() {
+            return Err(format!("not all are known: {}", unlisted.reason));
+        }
         let number = match &count.when {
             None => i64::try_from(cache.len()).unwrap_or(i64::MAX),
             Some(when) => {
-                let holds = |object: &Object<Value>| {
+                let mut number = 0;
+                for object in cache.scan() {
                     let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
-                    let (result, _) = when.evaluate(&self.policy.functions, &objects, self.now());
-                    matches!(result, Ok(cel::Value::Bool(true)))
-                };
-                let number = cache.scan().filter(holds).count();
-                i64::try_from(number).unwrap_or(i64::MAX)
+                    let functions = &self.policy.functions;
+                    match when.evaluate(functions, &objects, self.now()).0 {
+                        Ok(cel::Value::Bool(holds)) => number += i64::from(holds),
+                        Ok(_) => return Err("it is no boolean".to_owned()),
+                        Err(crate::cel::Failure::Absent(_)) => {}
+                        Err(failure) => return Err(format!("{}: {failure}", object.reference)),
+                    }
+                }
+                number
             }
         };
         self.counts.borrow_mut().insert(count.name.clone(), number);
-        number
+        Ok(number)
     }
 }
 
@@ -476,17 +583,26 @@ fn note_of(rule: &Rule, key: &str) -> String {
     format!("event/{}/{key}", rule.name)
 }
 
-/// What is decided for a group of objects, or over a time, is an item of its own. An object
-/// without a group is spared.
-fn later_item(rule: &Rule, object: &Object<Value>, key: &str) -> Option<Command> {
-    if let Some(keep) = &rule.keep {
-        let group = keep.group_of(&object.view)?;
-        let key = format!("{}|{group}", rule.name);
-        // A moment, so that many changes are one pass.
-        return Some(Command::enqueue(GROUPS, &key, Duration::from_secs(1)));
-    }
-    let key = format!("{}|{key}", rule.name);
-    Some(Command::enqueue(EVICTIONS, &key, Duration::ZERO))
+/// What is decided for a group of objects is an item of its own. An object without a group is
+/// spared.
+fn group_item(rule: &Rule, object: &Object<Value>) -> Option<Command> {
+    let group = rule.keep.as_ref()?.group_of(&object.view)?;
+    let key = format!("{}|{group}", rule.name);
+    // A moment, so that many changes are one pass.
+    Some(Command::enqueue(GROUPS, &key, Duration::from_secs(1)))
+}
+
+/// So is what is decided over a time: of one object, not of another one of its name.
+fn eviction_item(rule: &Rule, object: &Object<Value>, key: &str) -> Command {
+    let key = format!("{}|{}|{key}", rule.name, object.reference.uid);
+    Command::enqueue(EVICTIONS, &key, Duration::ZERO)
+}
+
+/// What is being deleted is not deleted again, unless the rule asks for such objects.
+fn may_end(rule: &Rule, object: &Object<Value>) -> bool {
+    let deletion = object.view.at(["metadata", "deletionTimestamp"]);
+    let is_terminating = deletion.is_some_and(|it| !it.is_null());
+    !rule.actions.ends() || rule.reads_deletion() || !is_terminating
 }
 
 fn plan(
@@ -504,16 +620,6 @@ fn plan(
     }
     let actions = &rule.actions;
     actions.plan(evaluator, object, rule.reason, message, is_overdue)
-}
-
-fn failure(expression: &str, message: String) -> Evaluation {
-    Evaluation {
-        outcome: Outcome::Failed {
-            expression: expression.to_owned(),
-            message,
-        },
-        next: None,
-    }
 }
 
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {

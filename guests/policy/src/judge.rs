@@ -13,6 +13,8 @@ use crate::rule::Rule;
 pub enum Outcome {
     /// Its namespace is not among the rule's.
     OtherNamespace,
+    /// Its owner is of another kind than the rule's.
+    OtherOwner,
     /// This clause of `when` is not true.
     Not {
         /// The clause's text.
@@ -40,6 +42,7 @@ impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OtherNamespace => f.write_str("its namespace does not match"),
+            Self::OtherOwner => f.write_str("its owner is of another kind"),
             Self::Not {
                 clause,
                 absent: None,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{ConfigError, Object, dynamic};
+use davit_guest::{ConfigError, dynamic};
 
 use crate::cel::OBJECT;
 use crate::cel::path::Path;
@@ -11,6 +11,9 @@ use crate::cel::{Expression, Scope, Type};
 use crate::config::KeepConfig;
 use crate::mistake::error;
 use crate::related::controller_of;
+
+/// How many bytes the value may have that a group has in common: it is part of a key.
+const MAX_GROUP: usize = 900;
 
 /// How many are spared, of what, and which.
 #[derive(Clone, Debug)]
@@ -95,16 +98,18 @@ impl Keep {
         }
     }
 
-    /// The group of an object; none if it is in none, so that the rule spares it.
+    /// The group of an object; none if it is in none, so that the rule spares it. A value that
+    /// is too long for the key of an item is no group.
     pub(crate) fn group_of(&self, object: &dynamic::Value) -> Option<String> {
-        match &self.per {
+        let group = match &self.per {
             Per::Cluster => Some(String::new()),
             Per::Owner => {
                 let uid = controller_of(object)?.get("uid")?;
                 uid.as_text().map(str::to_owned)
             }
             Per::Field(path) => text_at(object, path),
-        }
+        };
+        group.filter(|group| group.len() <= MAX_GROUP)
     }
 
     /// The time of an object that has none: it is kept before others.
@@ -112,11 +117,11 @@ impl Keep {
         if self.is_newest { i64::MAX } else { i64::MIN }
     }
 
-    /// Of a group's objects with their times, those that the rule does not spare: what it
-    /// spares least comes first. Name and namespace break ties.
-    pub(crate) fn excess(&self, mut objects: Vec<Ordered>) -> Vec<Object<dynamic::Value>> {
+    /// Divides a group's objects into those that the rule spares and those that it does not;
+    /// what it spares least comes first. Name and namespace break ties.
+    pub(crate) fn divide(&self, mut objects: Vec<Ordered>) -> (Vec<Ordered>, Vec<Ordered>) {
         if objects.len() <= self.above {
-            return Vec::new();
+            return (objects, Vec::new());
         }
         objects.sort_by(|one, other| {
             let by_time = one.at.cmp(&other.at);
@@ -125,25 +130,18 @@ impl Keep {
             } else {
                 by_time.reverse()
             };
-            let name = |it: &Ordered| {
-                let reference = &it.object.reference;
-                (reference.namespace.clone(), reference.name.clone())
-            };
-            by_time.then_with(|| name(one).cmp(&name(other)))
+            by_time.then_with(|| one.key.cmp(&other.key))
         });
-        let excess = objects.len() - self.count;
-        objects
-            .into_iter()
-            .take(excess)
-            .map(|it| it.object)
-            .collect()
+        let excess = objects.len().saturating_sub(self.count);
+        let spared = objects.split_off(excess);
+        (spared, objects)
     }
 }
 
-/// An object, and the time by which it is ordered.
+/// An object's key, and the time by which it is ordered.
 pub(crate) struct Ordered {
     pub(crate) at: i64,
-    pub(crate) object: Object<dynamic::Value>,
+    pub(crate) key: String,
 }
 
 fn time(path: &str, source: &str, scope: &Scope<'_>) -> Result<Expression, ConfigError> {

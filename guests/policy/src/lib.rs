@@ -74,7 +74,7 @@ impl Policy {
     fn decide(&self, call: &Call<'_>, item: &WorkItem) -> Decision {
         match item.queue {
             GROUPS => call.group(&item.key),
-            EVICTIONS => call.eviction(&item.key, call.cx.since(item.created_at)),
+            EVICTIONS => call.eviction(item),
             PASSES => match self.source(QueueName::named(&item.key)) {
                 Some(source) => call.pass(source, &item.cursor),
                 None => Decision::done(),

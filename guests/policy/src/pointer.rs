@@ -22,6 +22,7 @@ impl Operation {
     pub(crate) fn compile(
         path: &str,
         config: &PatchConfig,
+        has_test: bool,
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
         if !matches!(config.op.as_str(), "add" | "replace" | "remove" | "test") {
@@ -30,6 +31,13 @@ impl Operation {
         }
         if !config.path.starts_with('/') {
             let message = "it is a JSON pointer, such as /metadata/labels/team";
+            return Err(error(format!("{path}.path"), message));
+        }
+        let ends_in_position = keys(&config.path)
+            .last()
+            .is_some_and(|key| is_position(key));
+        if config.op == "add" && ends_in_position && !has_test {
+            let message = "an element is added again each time: put a \"test\" before it";
             return Err(error(format!("{path}.path"), message));
         }
         let value = Template::compile(&config.value, scope)

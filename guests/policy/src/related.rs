@@ -1,6 +1,6 @@
 //! Objects that a rule reads beside the object that it is about.
 
-use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, dynamic};
+use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, ResourceMapping, dynamic};
 
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
@@ -122,58 +122,96 @@ impl Related {
     }
 
     /// The value that leads to them: a name, a uid, the value of a field; none if the object
-    /// has none.
-    pub(crate) fn value_of(&self, cx: &Context<'_>, object: &dynamic::Value) -> Option<String> {
-        match &self.link {
+    /// has none. An owner of another kind is an error: the rule is not about such an object.
+    pub(crate) fn value_of(
+        &self,
+        cx: &Context<'_>,
+        object: &dynamic::Value,
+    ) -> Result<Option<String>, Unrelated> {
+        Ok(match &self.link {
             Link::Name(path) | Link::Field { is: path, .. } => {
                 text_at(object, path).filter(|value| !value.is_empty())
             }
-            Link::Owner => {
-                let owner = controller_of(object)?;
-                let field = |name| owner.get(name).and_then(dynamic::Value::as_text);
-                let found = cx.lookup(field("apiVersion")?, field("kind")?)?;
-                let is_of_resource = found.resource.group == self.resource.group
-                    && found.resource.plural == self.resource.plural;
-                is_of_resource
-                    .then(|| field("uid").map(str::to_owned))
-                    .flatten()
-            }
+            Link::Owner => match controller_of(object) {
+                None => None,
+                Some(owner) => {
+                    let (_, uid) = self.owner(cx, owner)?;
+                    Some(uid)
+                }
+            },
+        })
+    }
+
+    /// The resource and the uid of the owner that controls an object.
+    fn owner(
+        &self,
+        cx: &Context<'_>,
+        owner: &dynamic::Value,
+    ) -> Result<(ResourceMapping, String), Unrelated> {
+        let field = |name| {
+            let text = owner.get(name).and_then(dynamic::Value::as_text);
+            text.unwrap_or_default()
+        };
+        let Some(found) = cx.lookup(field("apiVersion"), field("kind")) else {
+            let kind = field("kind");
+            return Err(Unrelated::Unknown(format!("{kind} is not served")));
+        };
+        let is_of_resource = found.resource.group == self.resource.group
+            && found.resource.plural == self.resource.plural;
+        if is_of_resource {
+            Ok((found, field("uid").to_owned()))
+        } else {
+            Err(Unrelated::OtherKind)
         }
     }
 
     /// What a live read asks for; none for a list, or if the object leads nowhere.
-    pub(crate) fn target(&self, cx: &Context<'_>, object: &dynamic::Value) -> Option<ObjectRef> {
-        let api_version = match self.resource.group.as_str() {
-            "" => self.resource.version.clone(),
-            group => format!("{group}/{}", self.resource.version),
-        };
+    pub(crate) fn target(
+        &self,
+        cx: &Context<'_>,
+        object: &dynamic::Value,
+    ) -> Result<Option<ObjectRef>, Unrelated> {
         match &self.link {
-            Link::Field { .. } => None,
+            Link::Field { .. } => Ok(None),
             Link::Name(_) => {
                 let name = self.value_of(cx, object)?;
-                let kind = davit_kinds::kind_at("", "v1", &self.resource.plural)?.kind;
-                Some(ObjectRef::named(&api_version, kind, "", &name))
+                let kind = davit_kinds::kind_at("", "v1", &self.resource.plural);
+                Ok(name
+                    .zip(kind)
+                    .map(|(name, kind)| ObjectRef::named("v1", kind.kind, "", &name)))
             }
             Link::Owner => {
-                let uid = self.value_of(cx, object)?;
-                let owner = controller_of(object)?;
-                let field = |name| owner.get(name).and_then(dynamic::Value::as_text);
-                let found = cx.lookup(field("apiVersion")?, field("kind")?)?;
-                let namespace = object.at(["metadata", "namespace"]);
-                let namespace = match namespace.and_then(dynamic::Value::as_text) {
-                    Some(namespace) if found.namespaced => namespace,
-                    _ => "",
+                let Some(owner) = controller_of(object) else {
+                    return Ok(None);
+                };
+                let (found, uid) = self.owner(cx, owner)?;
+                let text = |value: Option<&dynamic::Value>| {
+                    let text = value.and_then(dynamic::Value::as_text);
+                    text.unwrap_or_default().to_owned()
+                };
+                let namespace = match found.namespaced {
+                    true => text(object.at(["metadata", "namespace"])),
+                    false => String::new(),
                 };
                 let target = ObjectRef::named(
-                    field("apiVersion")?,
-                    field("kind")?,
-                    namespace,
-                    field("name")?,
+                    &text(owner.get("apiVersion")),
+                    &text(owner.get("kind")),
+                    &namespace,
+                    &text(owner.get("name")),
                 );
-                Some(ObjectRef { uid, ..target })
+                Ok(Some(ObjectRef { uid, ..target }))
             }
         }
     }
+}
+
+/// Why nothing related is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unrelated {
+    /// The owner is of another kind: the rule is not about the object.
+    OtherKind,
+    /// It cannot be known at the moment.
+    Unknown(String),
 }
 
 /// The owner reference of the controller of an object.
@@ -202,8 +240,11 @@ pub(crate) fn own_field(path: &str, source: &str, of: &ApiResource) -> Result<Pa
 /// The texts at a path that a watch declares, also through lists: `spec.volumes[*].name`.
 pub(crate) fn values_at(value: &dynamic::Value, path: &str, found: &mut Vec<String>) {
     if path.is_empty() {
-        if let dynamic::Value::Text(text) = value {
-            found.push(text.clone());
+        match value {
+            dynamic::Value::Text(text) => found.push(text.clone()),
+            dynamic::Value::Int(number) => found.push(number.to_string()),
+            dynamic::Value::Bool(value) => found.push(value.to_string()),
+            _ => {}
         }
         return;
     }

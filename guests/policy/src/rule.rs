@@ -65,6 +65,9 @@ pub(crate) struct Count {
     pub(crate) when: Option<Expression>,
 }
 
+/// Since when an object is being deleted.
+const DELETION: &str = "metadata.deletionTimestamp";
+
 /// The name of the numbers of objects.
 pub(crate) const COUNTS: &str = "counts";
 
@@ -186,6 +189,10 @@ impl Compiler<'_> {
                 "thenDeleteAfter counts for each pod alone: it cannot be combined with keep";
             return Err(error(self.field("do.evict.thenDeleteAfter"), message));
         }
+        if keep.is_some() && actions.is_only_event() {
+            let message = "an event alone spares nothing: leave out keep";
+            return Err(error(self.field("keep"), message));
+        }
         let message = at(
             &self.field("message"),
             Template::text(&rule.message, &scope),
@@ -260,10 +267,20 @@ impl Compiler<'_> {
             return Err(error(field, "say when the rule acts; true for always"));
         }
         // A mistake's column counts from the start of `when`, not of the clause.
-        boolean(&field, when, scope)?;
+        let whole = boolean(&field, when, scope)?;
+        let mut texts = text::clauses(when);
+        let mut parts = Vec::new();
+        for text in &texts {
+            parts.extend(boolean(&field, text, scope).ok());
+        }
+        // The text is cut where the parser would cut it, or not at all.
+        let conjuncts: usize = parts.iter().map(Expression::conjuncts).sum();
+        if parts.len() != texts.len() || conjuncts != whole.conjuncts() {
+            texts = vec![when.trim()];
+            parts = vec![whole];
+        }
         let mut clauses = Vec::new();
-        for text in text::clauses(when) {
-            let expression = boolean(&field, text, scope)?;
+        for (text, expression) in texts.into_iter().zip(parts) {
             clauses.push(Clause {
                 text: text.to_owned(),
                 simple: Simple::of(&expression),
@@ -333,10 +350,20 @@ impl Rule {
             .collect();
         fields.extend(self.related.iter().map(Related::own_path));
         fields.extend(self.actions.fields());
+        fields.insert(DELETION.to_owned());
         if let Some(keep) = &self.keep {
             fields.extend(keep.fields());
         }
         fields
+    }
+
+    /// Whether it asks for objects that are being deleted already. Any other rule leaves them
+    /// alone.
+    pub(crate) fn reads_deletion(&self) -> bool {
+        self.expressions()
+            .filter_map(|expression| expression.fields.get(OBJECT))
+            .flatten()
+            .any(|field| field == DELETION || field == "metadata")
     }
 
     /// What an operator is told by default.

@@ -122,7 +122,7 @@ impl Sources {
             let same = self
                 .matched
                 .iter()
-                .filter(|it| it.resource == rule.resource);
+                .filter(|it| resource::name(&it.resource) == name);
             let name = match same.count() {
                 0 => name,
                 count => format!("{name}-{}", count + 1),

@@ -76,6 +76,33 @@ impl Template {
         Ok(Self::Text(parts))
     }
 
+    /// The same, with a text for each value below these keys: labels and annotations are texts.
+    pub(crate) fn with_texts_at(self, keys: &[&str]) -> Self {
+        match (self, keys) {
+            (Self::Map(entries), [key, rest @ ..]) => Self::Map(
+                entries
+                    .into_iter()
+                    .map(|(name, value)| {
+                        let value = if name == *key {
+                            value.with_texts_at(rest)
+                        } else {
+                            value
+                        };
+                        (name, value)
+                    })
+                    .collect(),
+            ),
+            (Self::Map(entries), []) => Self::Map(
+                entries
+                    .into_iter()
+                    .map(|(name, value)| (name, value.with_texts_at(&[])))
+                    .collect(),
+            ),
+            (Self::Expression(expression), []) => Self::Text(vec![Part::Expression(expression)]),
+            (template, _) => template,
+        }
+    }
+
     /// The expressions in it.
     pub(crate) fn expressions(&self) -> Vec<&Expression> {
         match self {
@@ -106,7 +133,10 @@ impl Template {
                 for part in parts {
                     match part {
                         Part::Text(part) => text.push_str(part),
-                        Part::Expression(it) => text.push_str(&shown(&evaluator.value(it)?)),
+                        Part::Expression(it) => match evaluator.value(it)? {
+                            Value::Null => return Err("an expression in it is null".to_owned()),
+                            value => text.push_str(&shown(&value)),
+                        },
                     }
                 }
                 Value::Text(text)

@@ -4,9 +4,10 @@ use davit_guest::dynamic::Value;
 use davit_guest::{ListRequest, Object, ObjectRef};
 
 use super::Call;
+use crate::cel::schema;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
-use crate::related::{Link, Related};
+use crate::related::{Link, Related, Unrelated};
 use crate::rule::Rule;
 
 /// An object that a rule selects, as the API server has it.
@@ -43,7 +44,11 @@ pub(crate) fn prove<'r>(
     object: &Object<Value>,
 ) -> Result<Option<Proven<'r>>, String> {
     let fields: Vec<String> = rule.fields().into_iter().collect();
-    let Some(object) = get(call, &object.reference, &fields)? else {
+    let cached = &object.resource_version;
+    let found = get(call, &object.reference, &fields)?;
+    // Another version may have other labels, and be in another group: the cache has to see it
+    // first.
+    let Some(object) = found.filter(|it| it.resource_version == *cached) else {
         return Ok(None);
     };
     let mut related = Vec::new();
@@ -82,17 +87,23 @@ fn read(
 ) -> Result<Option<Value>, String> {
     let fields = fields_of(rule, related);
     match &related.link {
-        Link::Name(_) | Link::Owner => match related.target(call.cx, &object.view) {
-            None => Ok(None),
-            Some(target) => Ok(get(call, &target, &fields)?.map(|it| it.view)),
-        },
+        Link::Name(_) | Link::Owner => {
+            match related.target(call.cx, &object.view).map_err(shown)? {
+                None => Ok(None),
+                Some(target) => Ok(get(call, &target, &fields)?.map(|it| it.view)),
+            }
+        }
         Link::Field { by, .. } => {
-            let Some(value) = related.value_of(call.cx, &object.view) else {
+            let value = related.value_of(call.cx, &object.view).map_err(shown)?;
+            let Some(value) = value else {
                 return Ok(Some(Value::List(Vec::new())));
             };
             let request = ListRequest {
                 resource: related.resource.clone(),
-                namespace: object.reference.namespace.clone(),
+                namespace: match schema::is_namespaced(&related.resource) {
+                    Some(false) => String::new(),
+                    _ => object.reference.namespace.clone(),
+                },
                 label_selector: String::new(),
                 field_selector: String::new(),
                 fields: fields.into_iter().chain([by.clone()]).collect(),
@@ -117,4 +128,11 @@ fn fields_of(rule: &Rule, related: &Related) -> Vec<String> {
         .filter(|field| !field.is_empty())
         .map(str::to_owned)
         .collect()
+}
+
+fn shown(unrelated: Unrelated) -> String {
+    match unrelated {
+        Unrelated::OtherKind => "its owner is of another kind".to_owned(),
+        Unrelated::Unknown(message) => message,
+    }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use chrono::Duration;
 use kube_cel::KubeCelExt;
-use kube_cel::cel::extractors::Arguments;
+use kube_cel::cel::common::ast::Expr;
+use kube_cel::cel::extractors::{Arguments, This};
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::{Context, ExecutionError, Value};
+use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::{Type, clock};
 
@@ -23,6 +25,11 @@ pub(super) mod lowered {
     pub(crate) const SIZE: &str = "@size";
     /// The condition of a type.
     pub(crate) const CONDITION: &str = "@condition";
+    /// A sum, or a difference: of times, also.
+    pub(crate) const ADD: &str = "@add";
+    pub(crate) const SUBTRACT: &str = "@subtract";
+    /// Whether two values are equal: numbers by their value.
+    pub(crate) const EQUAL: &str = "@equal";
     /// When a pod or a job ended.
     pub(crate) const FINISHED: &str = "@finishedAt";
 }
@@ -163,7 +170,41 @@ pub(crate) fn context() -> Context<'static> {
     context.add_function(lowered::FINISHED, |Arguments(args): Arguments| {
         finished(&args)
     });
+    context.add_function(lowered::ADD, |Arguments(args): Arguments| sum(&args));
+    context.add_function(lowered::SUBTRACT, |Arguments(args): Arguments| {
+        difference(&args)
+    });
+    context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
+    // The library's own accept more than they should.
+    context.add_function("duration", |Arguments(args): Arguments| duration(&args));
+    context.add_function("contains", contains);
+    context.add_function("lists.range", |Arguments(args): Arguments| numbers(&args));
     context
+}
+
+/// Evaluates a call whose arguments are constants: a mistake in it is one of the configuration.
+pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
+    thread_local! {
+        static FUNCTIONS: Context<'static> = context();
+    }
+    let Expr::Call(call) = &expr.expr else {
+        return Ok(());
+    };
+    let is_constant = |expr: &IdedExpr| matches!(expr.expr, Expr::Literal(_));
+    let is_namespace = |expr: &IdedExpr| matches!(expr.expr, Expr::Ident(_));
+    let target = call.target.as_deref();
+    if !call.args.iter().all(is_constant)
+        || !target.is_none_or(|it| is_constant(it) || is_namespace(it))
+        || target.is_some_and(|it| matches!(&it.expr, Expr::Ident(name) if name.starts_with('@')))
+    {
+        return Ok(());
+    }
+    let _clock = clock::start(0, super::MAX_ITERATIONS);
+    FUNCTIONS.with(|functions| {
+        Value::resolve(expr, functions)
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    })
 }
 
 fn wrong(function: &str, message: impl ToString) -> ExecutionError {
@@ -180,6 +221,145 @@ fn compare(Arguments(args): Arguments) -> Result<Value, ExecutionError> {
         ] => clock::compare(operator, signs, right, terms).map(Value::Bool),
         _ => Err(wrong(lowered::CLOCK, "wrong arguments")),
     }
+}
+
+/// A duration in Go's format: `1h30m`. Nothing of the text is left over.
+fn duration(args: &[Value]) -> Result<Value, ExecutionError> {
+    let text = match args {
+        [Value::Duration(duration)] => return Ok(Value::Duration(*duration)),
+        [Value::String(text)] => text,
+        _ => return Err(wrong("duration", "it takes a text such as 1h30m")),
+    };
+    parse_duration(text).map(Value::Duration).ok_or_else(|| {
+        wrong(
+            "duration",
+            format!("\"{text}\" is no duration: the units are h, m, s, ms, us and ns"),
+        )
+    })
+}
+
+fn parse_duration(text: &str) -> Option<Duration> {
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    if rest == "0" {
+        return Some(Duration::zero());
+    }
+    let mut nanos: i64 = 0;
+    while !rest.is_empty() {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, unit_on) = rest.split_at(end);
+        let unit_end = unit_on
+            .find(|c: char| c.is_ascii_digit() || c == '.')
+            .unwrap_or(unit_on.len());
+        let (unit, after) = unit_on.split_at(unit_end);
+        let unit: i64 = match unit {
+            "h" => 3_600_000_000_000,
+            "m" => 60_000_000_000,
+            "s" => 1_000_000_000,
+            "ms" => 1_000_000,
+            "us" | "µs" => 1000,
+            "ns" => 1,
+            _ => return None,
+        };
+        nanos = nanos.checked_add(scaled(number, unit)?)?;
+        rest = after;
+    }
+    let nanos = if is_negative { -nanos } else { nanos };
+    (!text.is_empty()).then(|| Duration::nanoseconds(nanos))
+}
+
+/// A decimal number of units in nanoseconds.
+fn scaled(number: &str, unit: i64) -> Option<i64> {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.is_empty() && fraction.is_empty() {
+        return None;
+    }
+    let whole: i64 = if whole.is_empty() {
+        0
+    } else {
+        whole.parse().ok()?
+    };
+    let mut nanos = whole.checked_mul(unit)?;
+    let mut part = unit;
+    for digit in fraction.chars() {
+        part /= 10;
+        nanos = nanos.checked_add(part.checked_mul(i64::from(digit.to_digit(10)?))?)?;
+    }
+    Some(nanos)
+}
+
+fn contains(This(this): This<Value>, element: Value) -> Result<Value, ExecutionError> {
+    let found = match (&this, &element) {
+        (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
+        (Value::List(list), element) => list.contains(element),
+        (Value::Map(map), Value::String(key)) => lookup(map, key).is_some(),
+        _ => return Err(wrong("contains", "it looks into a text, a list or a map")),
+    };
+    Ok(Value::Bool(found))
+}
+
+fn numbers(args: &[Value]) -> Result<Value, ExecutionError> {
+    let [Value::Int(end)] = args else {
+        return Err(wrong("lists.range", "it takes a number"));
+    };
+    clock::count(usize::try_from(*end).unwrap_or_default())?;
+    let numbers = (0..*end).map(Value::Int).collect();
+    Ok(Value::List(Arc::new(numbers)))
+}
+
+fn sum(args: &[Value]) -> Result<Value, ExecutionError> {
+    let added = match args {
+        [Value::Timestamp(time), Value::Duration(by)]
+        | [Value::Duration(by), Value::Timestamp(time)] => {
+            time.checked_add_signed(*by).map(Value::Timestamp)
+        }
+        [Value::Duration(one), Value::Duration(other)] => {
+            one.checked_add(other).map(Value::Duration)
+        }
+        [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
+        [one, other] => return one.clone() + other.clone(),
+        _ => None,
+    };
+    added.ok_or_else(|| wrong("+", "the sum is out of range, or there is none"))
+}
+
+fn difference(args: &[Value]) -> Result<Value, ExecutionError> {
+    let difference = match args {
+        [Value::Timestamp(time), Value::Duration(by)] => {
+            time.checked_sub_signed(*by).map(Value::Timestamp)
+        }
+        [Value::Timestamp(one), Value::Timestamp(other)] => {
+            Some(Value::Duration(one.signed_duration_since(*other)))
+        }
+        [Value::Duration(one), Value::Duration(other)] => {
+            one.checked_sub(other).map(Value::Duration)
+        }
+        [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
+        [one, other] => return one.clone() - other.clone(),
+        _ => None,
+    };
+    difference.ok_or_else(|| wrong("-", "the difference is out of range, or there is none"))
+}
+
+/// Whether two values are equal: numbers by their value, whatever their types.
+#[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers")]
+fn equal(args: &[Value]) -> Result<Value, ExecutionError> {
+    let is_equal = match args {
+        [Value::Int(one), Value::UInt(other)] | [Value::UInt(other), Value::Int(one)] => {
+            u64::try_from(*one) == Ok(*other)
+        }
+        [Value::Int(one), Value::Float(other)] | [Value::Float(other), Value::Int(one)] => {
+            (*one as f64).total_cmp(other).is_eq()
+        }
+        [Value::UInt(one), Value::Float(other)] | [Value::Float(other), Value::UInt(one)] => {
+            (*one as f64).total_cmp(other).is_eq()
+        }
+        [one, other] => one == other,
+        _ => return Err(wrong("==", "wrong arguments")),
+    };
+    Ok(Value::Bool(is_equal))
 }
 
 fn lookup<'a>(map: &'a Map, name: &Arc<String>) -> Option<&'a Value> {

@@ -11,7 +11,7 @@ use kube_cel::cel::common::ast::{
 
 use super::expand::{Variables, call_of, ident, node};
 use super::functions::{self, lowered};
-use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
+use super::operators::{filter_of, has_fraction, is_operator, operator_result, swapped, type_of};
 use super::path::{Path, covers};
 use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, text};
@@ -300,9 +300,9 @@ impl Lowering<'_> {
         if let Expr::Literal(LiteralValue::String(key)) = &index.expr {
             return self.field(operand, key.inner());
         }
-        let (index, kind) = self.value(index)?;
+        let (index, _) = self.value(index)?;
         let origin = match operand.origin.clone() {
-            Some(origin) if kind == Type::Number || origin.schema.is_list() => Some(Origin {
+            Some(origin) if origin.schema.is_list() => Some(Origin {
                 path: origin.path.elements(),
                 schema: origin.schema.element(),
                 binding: origin.binding,
@@ -330,21 +330,15 @@ impl Lowering<'_> {
             return Err(Mistake::whole("loops with two variables are not supported"));
         }
         let range = self.lower(&it.iter_range)?;
-        let origin = range.origin.clone();
-        let elements = origin
-            .clone()
-            .filter(|it| !it.schema.is_map())
-            .map(|it| Origin {
-                path: it.path.elements(),
-                schema: it.schema.element(),
-                binding: it.binding,
-            });
+        // Of what is not known to be a list, everything is read: the host would find nothing
+        // below the elements of a map.
+        let origin = range.origin.clone().filter(|it| it.schema.is_list());
+        let elements = origin.clone().map(|it| Origin {
+            path: it.path.elements(),
+            schema: it.schema.element(),
+            binding: it.binding,
+        });
         let range = if elements.is_some() {
-            if origin.as_ref().is_some_and(|it| it.path.is_root()) {
-                return self
-                    .read(range)
-                    .map(|(expr, result)| Lowered::of(expr, result));
-            }
             self.materialized(range).0
         } else {
             self.read(range)?.0
@@ -447,8 +441,21 @@ impl Lowering<'_> {
             args.push(arg);
             results.push(result);
         }
-        let result = operator_result(&call.func_name, &results).map_err(Mistake::whole)?;
-        Ok(Lowered::of(call_of(&call.func_name, args), result))
+        let name = call.func_name.as_str();
+        let result = operator_result(name, &results).map_err(Mistake::whole)?;
+        if name == operators::IN && args.iter().any(has_fraction) {
+            return Err(Mistake::whole(
+                "\"in\" compares numbers by their type: write them without a fraction and \"u\"",
+            ));
+        }
+        // The library's own addition of times ends the call if the result is out of range.
+        let may_be_time = |it: &Type| matches!(it, Type::Any | Type::Time | Type::Duration);
+        let name = match name {
+            operators::ADD if results.iter().any(may_be_time) => lowered::ADD,
+            operators::SUBSTRACT if results.iter().any(may_be_time) => lowered::SUBTRACT,
+            name => name,
+        };
+        Ok(Lowered::of(call_of(name, args), result))
     }
 
     /// `object == null` asks whether there is an object; anything else compares values.
@@ -471,7 +478,15 @@ impl Lowering<'_> {
                 "it compares {left_type} with {right_type}"
             )));
         }
-        Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
+        let simple = |it| matches!(it, Type::Text | Type::Bool | Type::Null);
+        let args = vec![left, right];
+        // The library's own equality never holds for numbers of two types.
+        let lowered = match name {
+            _ if simple(left_type) || simple(right_type) => call_of(name, args),
+            operators::EQUALS => call_of(lowered::EQUAL, args),
+            _ => call_of(operators::LOGICAL_NOT, vec![call_of(lowered::EQUAL, args)]),
+        };
+        Ok(Lowered::of(lowered, Type::Bool))
     }
 
     fn comparison(
@@ -527,14 +542,14 @@ impl Lowering<'_> {
             target => target.clone(),
         };
         let args = self.values(&call.args)?;
-        Ok(Lowered::of(
-            node(Expr::Call(CallExpr {
-                func_name: call.func_name.clone(),
-                target,
-                args,
-            })),
-            result,
-        ))
+        let lowered = node(Expr::Call(CallExpr {
+            func_name: call.func_name.clone(),
+            target,
+            args,
+        }));
+        functions::check_constant(&lowered)
+            .map_err(|message| self.mistake(&call.func_name, message))?;
+        Ok(Lowered::of(lowered, result))
     }
 }
 

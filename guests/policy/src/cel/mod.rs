@@ -23,6 +23,7 @@ pub(crate) mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::OnceLock;
 
 use chrono::{DateTime, FixedOffset};
 use kube_cel::cel;
@@ -147,6 +148,7 @@ impl Expression {
             objects,
             now,
             absent: Absent::default(),
+            values: self.slots.iter().map(|_| OnceLock::new()).collect(),
         };
         let mut context = functions.new_inner_scope();
         context.set_variable_resolver(&reader);
@@ -178,6 +180,11 @@ impl Expression {
     /// Whether it is one field of an object and nothing else.
     pub(crate) fn is_a_field(&self) -> bool {
         matches!(&self.ast.expr, cel::common::ast::Expr::Ident(name) if name == "@0")
+    }
+
+    /// How many parts its outermost `&&` has.
+    pub(crate) fn conjuncts(&self) -> usize {
+        operators::conjuncts(&self.ast)
     }
 
     pub(crate) fn ast(&self) -> &IdedExpr {
@@ -229,6 +236,8 @@ struct Reader<'a> {
     objects: &'a Objects<'a>,
     now: i64,
     absent: Absent,
+    /// What was read already: a loop reads the same again and again.
+    values: Vec<OnceLock<Value>>,
 }
 
 impl VariableResolver for Reader<'_> {
@@ -238,16 +247,20 @@ impl VariableResolver for Reader<'_> {
             return Some(Value::Timestamp(at(self.now)));
         }
         let index: usize = name.parse().ok()?;
+        if let Some(known) = self.values.get(index)?.get() {
+            return Some(known.clone());
+        }
         let slot = self.slots.get(index)?;
         let object = self.objects.get(slot.binding.as_str()).copied().flatten();
         let found = object.and_then(|object| object.at(slot.path.keys()));
-        match found {
+        let value = match found {
             None | Some(dynamic::Value::Null) => {
                 self.absent.note(index);
-                Some(Value::Null)
+                Value::Null
             }
-            Some(found) => Some(value::to_cel(found, &slot.schema)),
-        }
+            Some(found) => value::to_cel(found, &slot.schema),
+        };
+        Some(self.values.get(index)?.get_or_init(|| value).clone())
     }
 }
 

@@ -115,12 +115,39 @@ impl<'a> Tokens<'a> {
             Some(&quote @ (b'\'' | b'"')) => quoted(bytes, quote),
             Some(b'/') if bytes.get(1) == Some(&b'/') => rest.find('\n').unwrap_or(rest.len()),
             Some(b'&' | b'|') if bytes.get(1) == bytes.first() => 2,
-            Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => rest
-                .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .unwrap_or(rest.len()),
+            Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => {
+                let word = rest
+                    .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+                    .unwrap_or(rest.len());
+                word + raw_text(rest, word)
+            }
             _ => rest.chars().next().map_or(0, char::len_utf8),
         }
     }
+}
+
+/// The length of the text without escapes that a word such as `r` begins; 0 if it begins none.
+fn raw_text(rest: &str, word: usize) -> usize {
+    let (prefix, after) = rest.split_at(word);
+    let is_raw = matches!(
+        prefix,
+        "r" | "R" | "br" | "bR" | "Br" | "BR" | "rb" | "rB" | "Rb" | "RB"
+    );
+    let quote = after
+        .chars()
+        .next()
+        .filter(|c| is_raw && matches!(c, '\'' | '"'));
+    let Some(quote) = quote else { return 0 };
+    let triple: String = [quote; 3].iter().collect();
+    let end = if after.starts_with(&triple) {
+        triple
+    } else {
+        quote.to_string()
+    };
+    let inner = after.get(end.len()..).unwrap_or_default();
+    inner
+        .find(&end)
+        .map_or(after.len(), |at| at + 2 * end.len())
 }
 
 /// The length of a text in quotes, also of one in three quotes.
