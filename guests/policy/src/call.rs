@@ -12,7 +12,7 @@ use davit_guest::{Command, Context, Decision, Object, Plan};
 use kube_cel::cel;
 
 use crate::Policy;
-use crate::cel::OBJECT;
+use crate::cel::{Expression, Failure, OBJECT};
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
@@ -421,8 +421,17 @@ impl<'a> Call<'a> {
                 .slots()
                 .iter()
                 .any(|slot| slot.path.keys().next() == Some(count.name.as_str()));
-            if is_read {
-                counts.push((count.name.clone(), Value::Int(self.count(count))));
+            if !is_read {
+                continue;
+            }
+            match self.count(count) {
+                Ok(number) => counts.push((count.name.clone(), Value::Int(number))),
+                Err(message) => {
+                    let expression = format!("counts.{}", count.name);
+                    let mut report = self.report.borrow_mut();
+                    report.failed_alone(&rule.name, &expression, &message);
+                    return true;
+                }
             }
         }
         let counts = Value::Map(counts);
@@ -442,27 +451,43 @@ impl<'a> Call<'a> {
         }
     }
 
-    fn count(&self, count: &crate::rule::Count) -> i64 {
+    /// A number of objects; an error if it may be another one: a breaker that counts too few
+    /// would let its rule act.
+    fn count(&self, count: &crate::rule::Count) -> Result<i64, String> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
-            return *known;
+            return Ok(*known);
         }
         let watch = sources::count_watch(count);
         let cache = self.cx.watch_named::<Value>(&watch);
+        if let Some(unlisted) = cache.unlisted().first() {
+            let plural = &count.resource.plural;
+            return Err(format!("{plural} are not known: {}", unlisted.reason));
+        }
         let number = match &count.when {
-            None => i64::try_from(cache.len()).unwrap_or(i64::MAX),
+            None => cache.len(),
             Some(when) => {
-                let holds = |object: &Object<Value>| {
-                    let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
-                    let (result, _) =
-                        when.evaluate(&self.policy.functions, &objects, self.cx.now());
-                    matches!(result, Ok(cel::Value::Bool(true)))
-                };
-                let number = cache.scan().filter(holds).count();
-                i64::try_from(number).unwrap_or(i64::MAX)
+                let mut number = 0;
+                for object in cache.scan() {
+                    number += u64::from(self.is_counted(when, &object)?);
+                }
+                number
             }
         };
+        let number = i64::try_from(number).unwrap_or(i64::MAX);
         self.counts.borrow_mut().insert(count.name.clone(), number);
-        number
+        Ok(number)
+    }
+
+    /// Whether an object counts. One that lacks a field does not; what fails is an error.
+    fn is_counted(&self, when: &Expression, object: &Object<Value>) -> Result<bool, String> {
+        let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
+        let now = self.cx.now();
+        match when.evaluate(&self.policy.functions, &objects, now).0 {
+            Ok(cel::Value::Bool(is_counted)) => Ok(is_counted),
+            Ok(_) => Err(format!("{}: it is no boolean", object.reference)),
+            Err(Failure::Absent(_)) => Ok(false),
+            Err(Failure::Error(message)) => Err(format!("{}: {message}", object.reference)),
+        }
     }
 }
 

@@ -21,6 +21,16 @@ pub(super) mod lowered {
     pub(crate) const RANGE: &str = "@range";
     /// The number of elements; 0 of what an object does not have.
     pub(crate) const SIZE: &str = "@size";
+    /// Whether two values are equal; the library's operator never finds an integer equal to a
+    /// number with a fraction.
+    pub(crate) const EQUAL: &str = "@equal";
+    /// Whether a list has an element, or a map a key, that is equal.
+    pub(crate) const IN: &str = "@contains";
+    /// The first or last element of a list; `null` of an empty one.
+    pub(crate) const FIRST: &str = "@first";
+    pub(crate) const LAST: &str = "@last";
+    /// The length of a list that is to be made: bounded as what a loop visits.
+    pub(crate) const LENGTH: &str = "@length";
     /// The condition of a type.
     pub(crate) const CONDITION: &str = "@condition";
     /// When a pod or a job ended.
@@ -157,6 +167,15 @@ pub(crate) fn context() -> Context<'static> {
     context.add_function(lowered::INDEX, |Arguments(args): Arguments| index(&args));
     context.add_function(lowered::RANGE, |Arguments(args): Arguments| range(&args));
     context.add_function(lowered::SIZE, |Arguments(args): Arguments| size(&args));
+    context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
+    context.add_function(lowered::IN, |Arguments(args): Arguments| contains(&args));
+    context.add_function(lowered::FIRST, |Arguments(args): Arguments| {
+        end_of(&args, |list| list.first())
+    });
+    context.add_function(lowered::LAST, |Arguments(args): Arguments| {
+        end_of(&args, |list| list.last())
+    });
+    context.add_function(lowered::LENGTH, |Arguments(args): Arguments| length(&args));
     context.add_function(lowered::CONDITION, |Arguments(args): Arguments| {
         condition(&args)
     });
@@ -241,6 +260,45 @@ fn size(args: &[Value]) -> Result<Value, ExecutionError> {
         _ => return Err(wrong("size", "only lists, maps and texts have a size")),
     };
     Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+fn equal(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [one, other] => Ok(Value::Bool(one == other)),
+        _ => Err(wrong("==", "wrong arguments")),
+    }
+}
+
+fn contains(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [element, Value::List(list)] => Ok(Value::Bool(list.contains(element))),
+        [element, Value::Map(map)] => {
+            let mut keys = map.map.keys().map(Value::from);
+            Ok(Value::Bool(keys.any(|key| key == *element)))
+        }
+        _ => Err(wrong("in", "only lists and maps have elements")),
+    }
+}
+
+fn end_of(
+    args: &[Value],
+    end: impl Fn(&[Value]) -> Option<&Value>,
+) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Null] => Ok(Value::Null),
+        [Value::List(list)] => Ok(end(list).cloned().unwrap_or(Value::Null)),
+        _ => Err(wrong("first", "only a list has a first and a last element")),
+    }
+}
+
+fn length(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Int(length)] => {
+            clock::count(usize::try_from(*length).unwrap_or_default())?;
+            Ok(Value::Int(*length))
+        }
+        _ => Err(wrong("lists.range", "it takes a whole number")),
+    }
 }
 
 fn text_of<'a>(element: &'a Value, name: &str) -> Option<&'a Value> {

@@ -356,7 +356,7 @@ impl Lowering<'_> {
         let body = self.body(it, filtered);
         self.locals.pop();
         let loop_cond = self.value(&it.loop_cond)?.0;
-        let result = self.value(&it.result)?.0;
+        let (result, result_type) = self.value(&it.result)?;
         self.locals.pop();
         let lowered = node(Expr::Comprehension(Box::new(ComprehensionExpr {
             iter_range: call_of(lowered::RANGE, vec![range]),
@@ -373,7 +373,11 @@ impl Lowering<'_> {
             expr: Some(lowered),
             // The elements of a filtered list come from where those of the list come from.
             origin: origin.filter(|_| filtered.is_some() && elements.is_some()),
-            result: accu_init.1,
+            // `exists_one` counts, and compares the number.
+            result: match result_type {
+                Type::Any => accu_init.1,
+                known => known,
+            },
         })
     }
 
@@ -433,6 +437,8 @@ impl Lowering<'_> {
             (name, ..) if is_operator(name) => self.operator(call),
             ("size", [of], None) => self.size(of),
             ("size", [], Some(of)) => self.size(of),
+            ("first", [], Some(of)) => self.element(lowered::FIRST, of),
+            ("last", [], Some(of)) => self.element(lowered::LAST, of),
             ("condition", [of, kind], None) => self.condition(of, kind),
             ("finishedAt", [of], None) => self.finished_at(of),
             _ => self.function(call),
@@ -448,7 +454,18 @@ impl Lowering<'_> {
             results.push(result);
         }
         let result = operator_result(&call.func_name, &results).map_err(Mistake::whole)?;
-        Ok(Lowered::of(call_of(&call.func_name, args), result))
+        let is_in = call.func_name == operators::IN;
+        let name = match (results.first(), args.get(1)) {
+            (Some(element), Some(list)) if is_in && element.may_hold_numbers() => {
+                if is_list_of_texts(list) {
+                    operators::IN
+                } else {
+                    lowered::IN
+                }
+            }
+            _ => call.func_name.as_str(),
+        };
+        Ok(Lowered::of(call_of(name, args), result))
     }
 
     /// `object == null` asks whether there is an object; anything else compares values.
@@ -471,7 +488,15 @@ impl Lowering<'_> {
                 "it compares {left_type} with {right_type}"
             )));
         }
-        Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
+        if !left_type.may_hold_numbers() || !right_type.may_hold_numbers() {
+            return Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool));
+        }
+        let equal = call_of(lowered::EQUAL, vec![left, right]);
+        let equal = match name {
+            operators::EQUALS => equal,
+            _ => call_of(operators::LOGICAL_NOT, vec![equal]),
+        };
+        Ok(Lowered::of(equal, Type::Bool))
     }
 
     fn comparison(
@@ -502,6 +527,11 @@ impl Lowering<'_> {
         Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
     }
 
+    fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.value(of)?.0;
+        Ok(Lowered::of(call_of(function, vec![of]), Type::Any))
+    }
+
     fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
         let namespace = call.target.as_ref().and_then(|target| match &target.expr {
             Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) => Some(name.as_str()),
@@ -526,7 +556,10 @@ impl Lowering<'_> {
             Some(target) if name == call.func_name => Some(Box::new(self.value(target)?.0)),
             target => target.clone(),
         };
-        let args = self.values(&call.args)?;
+        let mut args = self.values(&call.args)?;
+        if name == "lists.range" {
+            args = vec![call_of(lowered::LENGTH, args)];
+        }
         Ok(Lowered::of(
             node(Expr::Call(CallExpr {
                 func_name: call.func_name.clone(),
@@ -536,6 +569,15 @@ impl Lowering<'_> {
             result,
         ))
     }
+}
+
+/// Whether it is a list of texts, as it stands.
+fn is_list_of_texts(expr: &IdedExpr) -> bool {
+    let Expr::List(list) = &expr.expr else {
+        return false;
+    };
+    let mut elements = list.elements.iter();
+    elements.all(|it| matches!(&it.expr, Expr::Literal(LiteralValue::String(_))))
 }
 
 pub(super) fn string(text: &str) -> IdedExpr {

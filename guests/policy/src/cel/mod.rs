@@ -8,6 +8,8 @@
 //! result changes next ([`clock`]).
 
 pub(crate) mod clock;
+#[cfg(test)]
+mod conformance;
 pub(crate) mod expand;
 pub(crate) mod functions;
 mod helpers;

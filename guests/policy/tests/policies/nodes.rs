@@ -4,7 +4,9 @@ use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
 
-use crate::support::{Case, HOUR, MINUTE, SECOND, START, left, left_at, object, owned_by, running, with};
+use crate::support::{
+    Case, HOUR, MINUTE, SECOND, START, left, left_at, object, owned_by, running, with,
+};
 
 pub(crate) fn cases() -> Vec<Case> {
     vec![
@@ -14,13 +16,18 @@ pub(crate) fn cases() -> Vec<Case> {
             expected: vec![
                 "ci/healthy ci/labelled ci/no-longer ci/stays ci/tainted",
                 "ci/healthy ci/no-longer ci/stays",
+                "true",
             ],
             changes: vec![
                 ("/rules/0/when", "1m", "2m"),
                 ("/rules/0/when", "1m", "50s"),
                 ("/rules/0/when", "davit.dev/fenced", "davit.dev/off"),
                 ("/rules/0/when", "out-of-service", "out"),
-                ("/rules/0/when", "now - object.metadata.deletionTimestamp > duration('1m') &&", ""),
+                (
+                    "/rules/0/when",
+                    "now - object.metadata.deletionTimestamp > duration('1m') &&",
+                    "",
+                ),
                 ("/rules/0/proof", "live", "cache"),
                 ("/rules/0/do/delete/gracePeriodSeconds", "0", "30"),
             ],
@@ -75,11 +82,19 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/0/unless", "kube-", "cube-"),
                 ("/rules/0/unless", "'default', ", ""),
                 ("/rules/0/do/label/owner", "unknown", "nobody"),
-                ("/rules/0/do/annotate/davit.dev~1owner-missing-since", "${now}", "x"),
+                (
+                    "/rules/0/do/annotate/davit.dev~1owner-missing-since",
+                    "${now}",
+                    "x",
+                ),
                 ("/rules/1/when", "10m", "11m"),
                 ("/rules/1/when", "10m", "9m"),
                 ("/rules/1/when", "'Unknown'", "'Never'"),
-                ("/rules/1/when", ".status in ['False', 'Unknown']", " != null"),
+                (
+                    "/rules/1/when",
+                    ".status in ['False', 'Unknown']",
+                    " != null",
+                ),
                 ("/rules/1/do/taint/effect", "NoSchedule", "NoExecute"),
             ],
         },
@@ -98,7 +113,10 @@ fn taint(key: &str) -> (&'static str, Value) {
 fn fenced(harness: &mut Harness<Policy>) -> Vec<String> {
     let label = || ("/metadata/labels/davit.dev~1fenced", json!("true"));
     harness.put(node("labelled", &[label()]));
-    harness.put(node("tainted", &[taint("node.kubernetes.io/out-of-service")]));
+    harness.put(node(
+        "tainted",
+        &[taint("node.kubernetes.io/out-of-service")],
+    ));
     harness.put(node("healthy", &[]));
     harness.put(node("no-longer", &[label()]));
     harness.put_on_server(node("no-longer", &[]));
@@ -115,6 +133,12 @@ fn fenced(harness: &mut Harness<Policy>) -> Vec<String> {
         harness.advance(time);
         outcome.push(harness.keys("Pod").join(" "));
     }
+    let mut plans = harness
+        .executions()
+        .iter()
+        .map(|it| format!("{:?}", it.plan));
+    let is_immediate = plans.all(|it| it.contains("grace_period_seconds: Some(0)"));
+    outcome.push(is_immediate.to_string());
     outcome
 }
 
@@ -132,7 +156,12 @@ fn drain(harness: &mut Harness<Policy>) -> Vec<String> {
     harness.put(with(running("budget", "n1"), &[budget]));
     harness.put(running("free", "n1"));
     harness.put(running("elsewhere", "n2"));
-    harness.put(owned_by(running("daemon", "n1"), "apps/v1", "DaemonSet", "d"));
+    harness.put(owned_by(
+        running("daemon", "n1"),
+        "apps/v1",
+        "DaemonSet",
+        "d",
+    ));
     let mirror = "/metadata/annotations/kubernetes.io~1config.mirror";
     harness.put(with(running("static", "n1"), &[(mirror, json!("x"))]));
     let tolerations = json!([{"operator": "Exists"}]);
@@ -152,7 +181,12 @@ fn unreachable(harness: &mut Harness<Policy>) -> Vec<String> {
     let of_replica_set = |name, node| owned_by(running(name, node), "apps/v1", "ReplicaSet", "r");
     harness.put(of_replica_set("web", "n1"));
     harness.put(of_replica_set("healthy", "n2"));
-    harness.put(owned_by(running("stateful", "n1"), "apps/v1", "StatefulSet", "s"));
+    harness.put(owned_by(
+        running("stateful", "n1"),
+        "apps/v1",
+        "StatefulSet",
+        "s",
+    ));
     let mut outcome = left_at(harness, "Pod", &[15 * MINUTE, 15 * MINUTE + SECOND]);
     // Two of four are more than 30 %.
     harness.put(node("n3", &gone()));

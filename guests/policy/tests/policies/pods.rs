@@ -4,7 +4,9 @@ use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::json;
 
-use crate::support::{Case, HOUR, MINUTE, SECOND, START, ended, left, left_at, object, owned_by, with};
+use crate::support::{
+    Case, HOUR, MINUTE, SECOND, START, ended, left, left_at, object, owned_by, with,
+};
 
 const KEEP: (&str, &str) = ("/metadata/annotations/davit.dev~1keep", "true");
 
@@ -67,8 +69,16 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/0/when", "1h", "59m"),
                 ("/rules/0/when", "'Succeeded'", "'Failed'"),
                 ("/rules/0/when", "o.kind == 'CronJob'", "true"),
-                ("/rules/0/when", "exists(o, o.kind == 'CronJob')", "all(o, true)"),
-                ("/rules/0/when", "'Complete').status == 'True'", "'Complete') == null"),
+                (
+                    "/rules/0/when",
+                    "exists(o, o.kind == 'CronJob')",
+                    "all(o, true)",
+                ),
+                (
+                    "/rules/0/when",
+                    "'Complete').status == 'True'",
+                    "'Complete') == null",
+                ),
             ],
         },
     ]
@@ -97,7 +107,11 @@ fn quota(harness: &mut Harness<Policy>) -> Vec<String> {
         let phase = ["Failed", "Succeeded"][usize::from(number % 2 == 0)];
         // Those that were created last ended first.
         let at = format!("2023-11-14T20:{:02}:{:02}Z", number / 60, number % 60);
-        let created = format!("2023-11-14T18:{:02}:{:02}Z", 59 - number / 60, 59 - number % 60);
+        let created = format!(
+            "2023-11-14T18:{:02}:{:02}Z",
+            59 - number / 60,
+            59 - number % 60
+        );
         let containers = json!([{"name": "a", "state": {"terminated": {"finishedAt": at}}}]);
         harness.put(with(
             ended(phase, &format!("p{number:03}")),
@@ -161,11 +175,15 @@ fn cronjob_pods(harness: &mut Harness<Policy>) -> Vec<String> {
             object("batch/v1", "Job", "ci", &job_name),
             &[("/metadata/uid", json!(job_name))],
         );
-        if is_of_cron_job {
-            job = owned_by(job, "batch/v1", "CronJob", "cron");
-        }
+        let owner = if is_of_cron_job {
+            "CronJob"
+        } else {
+            "Workflow"
+        };
+        job = owned_by(job, "batch/v1", owner, "owner");
         if is_complete {
-            let complete = json!([{"type": "Complete", "status": "True", "lastTransitionTime": START}]);
+            let complete =
+                json!([{"type": "Complete", "status": "True", "lastTransitionTime": START}]);
             job = with(job, &[("/status/conditions", complete)]);
         }
         harness.put(job);

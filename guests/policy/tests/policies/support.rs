@@ -64,7 +64,7 @@ pub(crate) fn change(config: &mut Value, pointer: &str, from: &str, to: &str) {
     let at = config
         .pointer_mut(pointer)
         .unwrap_or_else(|| panic!("there is no {pointer}"));
-    *at = match at {
+    let changed = match &*at {
         Value::String(text) => {
             assert!(text.contains(from), "{pointer} has no {from}: {text}");
             json!(text.replace(from, to))
@@ -74,6 +74,7 @@ pub(crate) fn change(config: &mut Value, pointer: &str, from: &str, to: &str) {
             serde_json::from_str(to).unwrap()
         }
     };
+    *at = changed;
 }
 
 /// The objects of a kind that nobody has deleted.
@@ -85,7 +86,11 @@ pub(crate) fn left(harness: &Harness<Policy>, kind: &str) -> String {
 }
 
 /// Runs until each of these times from the start, and says what is left.
-pub(crate) fn left_at(harness: &mut Harness<Policy>, kind: &str, times: &[Duration]) -> Vec<String> {
+pub(crate) fn left_at(
+    harness: &mut Harness<Policy>,
+    kind: &str,
+    times: &[Duration],
+) -> Vec<String> {
     let mut now = Duration::ZERO;
     let mut outcome = Vec::new();
     for time in times {
