@@ -248,3 +248,12 @@ fn variables_within_variables_do_not_overflow_the_stack() {
     let mistake = super::tests::compile_with("variables.v0 > 0", &variables).unwrap_err();
     assert!(mistake.message.contains("deeper than"), "{mistake}");
 }
+
+#[test]
+fn every_function_is_in_the_documentation() {
+    let page = include_str!("../../../../docs/policies.md");
+    let missing: Vec<&str> = functions::names()
+        .filter(|name| !page.contains(&format!("`{name}`")) && !page.contains(&format!("`{name}(")))
+        .collect();
+    assert_eq!(missing, [""; 0]);
+}

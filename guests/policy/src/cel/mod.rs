@@ -16,6 +16,8 @@ mod helpers;
 mod lower;
 mod operators;
 pub(crate) mod path;
+#[cfg(test)]
+mod random;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;

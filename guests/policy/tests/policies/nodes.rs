@@ -137,7 +137,7 @@ fn fenced(harness: &mut Harness<Policy>) -> Vec<String> {
         .executions()
         .iter()
         .map(|it| format!("{:?}", it.plan));
-    let is_immediate = plans.all(|it| it.contains("grace_period_seconds: Some(0)"));
+    let is_immediate = plans.all(|it| it.contains("grace-period-seconds: Some(0)"));
     outcome.push(is_immediate.to_string());
     outcome
 }
