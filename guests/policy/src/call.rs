@@ -39,7 +39,7 @@ pub(crate) enum Act {
     Plan(Box<Plan>),
     /// Nothing: it is as it should be.
     Nothing,
-    /// Nothing now: it is looked at again later.
+    /// Nothing now: it is judged again later.
     Later,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// When an object is looked at again that a rule has acted on, or waits with: a guardrail
+    /// When an object is judged again that a rule has acted on, or waits with: a guardrail
     /// may have refused the plan.
     fn again(&self) -> i64 {
         let millis = i64::try_from(self.every().as_millis()).unwrap_or(i64::MAX);

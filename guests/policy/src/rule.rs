@@ -336,7 +336,7 @@ impl Rule {
         fields
     }
 
-    /// What an operator is told by default.
+    /// The message of a plan by default.
     pub(crate) fn when(&self) -> String {
         let clauses: Vec<&str> = self.clauses.iter().map(|it| it.text.as_str()).collect();
         clauses.join(" && ")

@@ -371,5 +371,5 @@ fn finished(args: &[Value]) -> Result<Value, ExecutionError> {
 
 fn is_end_of_job(condition: &Value) -> bool {
     let is = |name, text: &str| text_of(condition, name) == Some(&Value::from(text));
-    is("status", "True") && (is("type", "Complete") || is("type", "Failed"))
+    is("status", "True") && ["Complete", "Failed"].iter().any(|end| is("type", end))
 }

@@ -184,7 +184,7 @@ fn a_json_patch_is_made_once() {
 #[test]
 fn an_event_alone_is_recorded_once_for_each_time_that_it_is_true() {
     let mut harness = rules(json!([{
-        "name": "tell",
+        "name": "announce",
         "match": {"resource": "pods"},
         "when": "object.status.phase == 'Failed'",
         "do": {"event": {"type": "Warning", "reason": "Failed", "message": "it failed"}},
