@@ -170,10 +170,10 @@ pub(crate) fn context() -> Context<'static> {
     context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
     context.add_function(lowered::IN, |Arguments(args): Arguments| contains(&args));
     context.add_function(lowered::FIRST, |Arguments(args): Arguments| {
-        end_of(&args, |list| list.first())
+        end_of(&args, <[Value]>::first)
     });
     context.add_function(lowered::LAST, |Arguments(args): Arguments| {
-        end_of(&args, |list| list.last())
+        end_of(&args, <[Value]>::last)
     });
     context.add_function(lowered::LENGTH, |Arguments(args): Arguments| length(&args));
     context.add_function(lowered::CONDITION, |Arguments(args): Arguments| {

@@ -137,7 +137,7 @@ impl<'a> Tokens<'a> {
             && prefix <= 2
         {
             let is_raw = bytes.iter().take(prefix).any(|it| b"rR".contains(it));
-            return prefix + quoted(&bytes[prefix..], quote, is_raw);
+            return prefix + quoted(bytes.get(prefix..).unwrap_or_default(), quote, is_raw);
         }
         match bytes.first() {
             Some(b'/') if bytes.get(1) == Some(&b'/') => rest.find('\n').unwrap_or(rest.len()),

@@ -21,7 +21,7 @@ fn named(group: &str, resource: &str) -> String {
 fn resource_name(watch: &Watch) -> String {
     match &watch.source {
         Source::One(resource) => named(&resource.group, &resource.plural),
-        _ => panic!("{} watches more than one resource", watch.name),
+        Source::EveryDeletable(_) => panic!("{} watches more than one resource", watch.name),
     }
 }
 

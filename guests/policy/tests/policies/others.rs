@@ -1,4 +1,4 @@
-//! Policies about Jobs, ConfigMaps, volumes and namespaces.
+//! Policies about Jobs, `ConfigMaps`, volumes and namespaces.
 
 use davit_guest::testing::Harness;
 use policy::Policy;

@@ -104,7 +104,7 @@ fn ended_pods(harness: &mut Harness<Policy>) -> Vec<String> {
 fn quota(harness: &mut Harness<Policy>) -> Vec<String> {
     let finished = "/status/containerStatuses";
     let put = |harness: &mut Harness<Policy>, number: u32| {
-        let phase = ["Failed", "Succeeded"][usize::from(number % 2 == 0)];
+        let phase = ["Failed", "Succeeded"][usize::from(number.is_multiple_of(2))];
         // Those that were created last ended first.
         let at = format!("2023-11-14T20:{:02}:{:02}Z", number / 60, number % 60);
         let created = format!(

@@ -94,7 +94,7 @@ pub(crate) fn left_at(
     let mut now = Duration::ZERO;
     let mut outcome = Vec::new();
     for time in times {
-        harness.advance(*time - now);
+        harness.advance(time.saturating_sub(now));
         now = *time;
         outcome.push(left(harness, kind));
     }
