@@ -1,6 +1,8 @@
 //! One call: the rules over the objects that the host has.
 
+mod hold;
 mod live;
+mod relations;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -11,17 +13,14 @@ use davit_guest::dynamic::Value;
 use davit_guest::{
     Command, Context, Decision, FailureClass, IndexName, Object, Plan, QueueName, WorkItem,
 };
-use kube_cel::cel;
 
 use crate::Policy;
-use crate::cel::OBJECT;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
 use crate::keep::Ordered;
-use crate::related::{Link, Related, Unrelated};
 use crate::report::Report;
-use crate::rule::{COUNTS, Rule};
+use crate::rule::Rule;
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
 
 /// A call, with what was read in it: all of it belongs to one state of the cluster.
@@ -45,7 +44,7 @@ pub(crate) enum Act {
     Plan(Box<Plan>),
     /// Nothing: it is as it should be.
     Nothing,
-    /// Nothing now: it is looked at again later.
+    /// Nothing now: it is judged again later.
     Later,
 }
 
@@ -122,7 +121,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// When an object is looked at again that a rule has acted on, or waits with: a guardrail
+    /// When an object is judged again that a rule has acted on, or waits with: a guardrail
     /// may have refused the plan.
     fn again(&self) -> i64 {
         let millis = i64::try_from(self.every().as_millis()).unwrap_or(i64::MAX);
@@ -347,18 +346,20 @@ impl<'a> Call<'a> {
                 outcome: Outcome::OtherNamespace,
                 next: None,
             },
-            Ok(true) => match evaluator.own_clauses(rule) {
-                Some(evaluation) => evaluation,
-                None => match self.load(rule, object, &mut loaded) {
-                    Err(unrelated) => self.unrelated(unrelated),
-                    Ok(()) => {
-                        for (name, value) in &loaded {
-                            evaluator.objects.insert(name, value.as_deref());
-                        }
-                        evaluator.rule(rule)
+            Ok(true) => {
+                if let Some(evaluation) = evaluator.own_clauses(rule) {
+                    evaluation
+                } else {
+                    let unrelated = self.load(rule, object, &mut loaded).err();
+                    for (name, value) in &loaded {
+                        evaluator.objects.insert(name, value.as_deref());
                     }
-                },
-            },
+                    match unrelated {
+                        Some(unrelated) => self.unrelated(unrelated),
+                        None => evaluator.rule(rule),
+                    }
+                }
+            }
         };
         if let Outcome::Failed {
             expression,
@@ -369,115 +370,6 @@ impl<'a> Call<'a> {
             report.failed(&rule.name, &object.reference, expression, message);
         }
         then(&evaluator, evaluation)
-    }
-
-    fn load<'r>(
-        &self,
-        rule: &'r Rule,
-        object: &Object<Value>,
-        loaded: &mut Vec<(&'r str, Option<Rc<Value>>)>,
-    ) -> Result<(), Unrelated> {
-        for related in &rule.related {
-            loaded.push((&related.name, self.read_related(related, object)?));
-        }
-        Ok(())
-    }
-
-    /// What cannot be known is asked for again later: nothing else may announce that it is known.
-    fn unrelated(&self, unrelated: Unrelated) -> Evaluation {
-        match unrelated {
-            Unrelated::OtherKind => Evaluation {
-                outcome: Outcome::OtherOwner,
-                next: None,
-            },
-            Unrelated::Unknown(message) => Evaluation {
-                outcome: Outcome::Failed {
-                    expression: "related".to_owned(),
-                    message,
-                },
-                next: Some(self.again()),
-            },
-        }
-    }
-
-    fn is_in_namespace(&self, rule: &Rule, object: &Object<Value>) -> Result<bool, Unrelated> {
-        let namespace = &object.reference.namespace;
-        let matches = &rule.matches;
-        if !matches.namespaces.is_empty() && !matches.namespaces.contains(namespace) {
-            return Ok(false);
-        }
-        let Some(selector) = &matches.namespace_selector else {
-            return Ok(true);
-        };
-        let related = Related::built_in(&rule.resource);
-        let Some(related) = related.iter().find(|it| it.name == sources::NAMESPACE) else {
-            return Ok(false);
-        };
-        let Some(found) = self.read_related(related, object)? else {
-            return Ok(false);
-        };
-        let labels: BTreeMap<String, String> = match found.at(["metadata", "labels"]) {
-            Some(Value::Map(labels)) => labels
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned())))
-                .collect(),
-            _ => BTreeMap::new(),
-        };
-        Ok(selector.is_empty() || selector.selects(&labels))
-    }
-
-    /// What is related to an object, from the cache. What the cache may lack is an error.
-    fn read_related(
-        &self,
-        related: &Related,
-        object: &Object<Value>,
-    ) -> Result<Option<Rc<Value>>, Unrelated> {
-        let Some(watch) = self.policy.sources.watch_of(related) else {
-            return Ok(None);
-        };
-        let Some(value) = related.value_of(self.cx, &object.view)? else {
-            return Ok(related.is_list().then(|| Rc::new(Value::List(Vec::new()))));
-        };
-        let namespace = match related.link {
-            Link::Field { .. } => object.reference.namespace.as_str(),
-            Link::Name(_) | Link::Owner => "",
-        };
-        let key = (watch.queue, format!("{namespace}|{value}"));
-        if let Some(known) = self.related.borrow().get(&key) {
-            return Ok(known.clone());
-        }
-        let found = self.find(watch, namespace, &value)?;
-        self.related.borrow_mut().insert(key, found.clone());
-        Ok(found)
-    }
-
-    fn find(
-        &self,
-        watch: &RelatedWatch,
-        namespace: &str,
-        value: &str,
-    ) -> Result<Option<Rc<Value>>, Unrelated> {
-        let cache = self.cx.watch(watch.name);
-        let found = match &watch.related.link {
-            Link::Name(_) => cache.get(value).map(|it| it.view),
-            Link::Owner => cache.get_by_uid(value).map(|it| it.view),
-            Link::Field { by, .. } => {
-                let objects = cache.by_index(IndexName::named(by), value).filter(|it| {
-                    namespace.is_empty()
-                        || it.reference.namespace.is_empty()
-                        || it.reference.namespace == namespace
-                });
-                Some(Value::List(objects.map(|it| it.view).collect()))
-            }
-        };
-        if let Some(unlisted) = cache.unlisted().first() {
-            let plural = &watch.related.resource.plural;
-            let reason = &unlisted.reason;
-            return Err(Unrelated::Unknown(format!(
-                "{plural} are not known: {reason}"
-            )));
-        }
-        Ok(found.map(Rc::new))
     }
 
     /// What is done about an object that a rule selects.
@@ -506,75 +398,6 @@ impl<'a> Call<'a> {
                 Act::Later
             }
         }
-    }
-
-    /// Whether a rule waits. What cannot be counted holds it.
-    fn is_held(&self, rule: &Rule) -> bool {
-        let Some(hold) = &rule.hold else {
-            return false;
-        };
-        let mut counts = Vec::new();
-        for count in &self.policy.counts {
-            let is_read = hold
-                .slots()
-                .iter()
-                .any(|slot| slot.path.keys().next() == Some(count.name.as_str()));
-            if is_read {
-                match self.count(count) {
-                    Ok(number) => counts.push((count.name.clone(), Value::Int(number))),
-                    Err(message) => {
-                        let mut report = self.report.borrow_mut();
-                        report.failed_alone(&rule.name, &count.name, &message);
-                        return true;
-                    }
-                }
-            }
-        }
-        let counts = Value::Map(counts);
-        let objects = BTreeMap::from([(COUNTS, Some(&counts))]);
-        let now = self.now();
-        match hold.evaluate(&self.policy.functions, &objects, now).0 {
-            Ok(cel::Value::Bool(is_held)) => is_held,
-            result => {
-                let message = match result {
-                    Err(failure) => failure.to_string(),
-                    Ok(_) => "it is no boolean".to_owned(),
-                };
-                let mut report = self.report.borrow_mut();
-                report.failed_alone(&rule.name, "hold", &message);
-                true
-            }
-        }
-    }
-
-    /// A number of objects; an error if one of them cannot be judged, or may be missing.
-    fn count(&self, count: &crate::rule::Count) -> Result<i64, String> {
-        if let Some(known) = self.counts.borrow().get(&count.name) {
-            return Ok(*known);
-        }
-        let cache = self.cx.watch(sources::count_watch(count));
-        if let Some(unlisted) = cache.unlisted().first() {
-            return Err(format!("not all are known: {}", unlisted.reason));
-        }
-        let number = match &count.when {
-            None => i64::try_from(cache.len()).unwrap_or(i64::MAX),
-            Some(when) => {
-                let mut number = 0;
-                for object in cache.scan() {
-                    let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
-                    let functions = &self.policy.functions;
-                    match when.evaluate(functions, &objects, self.now()).0 {
-                        Ok(cel::Value::Bool(holds)) => number += i64::from(holds),
-                        Ok(_) => return Err("it is no boolean".to_owned()),
-                        Err(crate::cel::Failure::Absent(_)) => {}
-                        Err(failure) => return Err(format!("{}: {failure}", object.reference)),
-                    }
-                }
-                number
-            }
-        };
-        self.counts.borrow_mut().insert(count.name.clone(), number);
-        Ok(number)
     }
 }
 

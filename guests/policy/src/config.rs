@@ -14,7 +14,7 @@ pub struct Config {
     pub rules: Vec<RuleConfig>,
     /// Numbers of objects, as `counts.NAME` in the expression `hold` of a rule.
     pub counts: BTreeMap<String, CountConfig>,
-    /// How often an object is looked at again that a rule has acted on, that a rule holds, or
+    /// How often an object is judged again that a rule has acted on, that a rule holds, or
     /// whose rule reads the time in a way that is no comparison with `now`.
     #[serde(with = "davit_guest::duration")]
     pub every: Duration,

@@ -189,9 +189,10 @@ impl Related {
                     let text = value.and_then(dynamic::Value::as_text);
                     text.unwrap_or_default().to_owned()
                 };
-                let namespace = match found.namespaced {
-                    true => text(object.at(["metadata", "namespace"])),
-                    false => String::new(),
+                let namespace = if found.namespaced {
+                    text(object.at(["metadata", "namespace"]))
+                } else {
+                    String::new()
                 };
                 let target = ObjectRef::named(
                     &text(owner.get("apiVersion")),

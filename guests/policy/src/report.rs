@@ -1,4 +1,4 @@
-//! What failed: counted by rule, logged, and shown in the Controller's status with an example.
+//! What failed: counted by rule, logged, and noted with an example.
 
 use std::collections::BTreeMap;
 

@@ -350,7 +350,9 @@ impl Rule {
             .collect();
         fields.extend(self.related.iter().map(Related::own_path));
         fields.extend(self.actions.fields());
-        fields.insert(DELETION.to_owned());
+        if self.actions.ends() {
+            fields.insert(DELETION.to_owned());
+        }
         if let Some(keep) = &self.keep {
             fields.extend(keep.fields());
         }
@@ -366,7 +368,7 @@ impl Rule {
             .any(|field| field == DELETION || field == "metadata")
     }
 
-    /// What an operator is told by default.
+    /// The message of a plan by default.
     pub(crate) fn when(&self) -> String {
         let clauses: Vec<&str> = self.clauses.iter().map(|it| it.text.as_str()).collect();
         clauses.join(" && ")

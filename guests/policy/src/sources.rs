@@ -33,7 +33,7 @@ pub(crate) const FAILURES: Counter<1> = Counter::new(
 
 /// The first back-off after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
-/// The longest: an eviction that a budget refuses is tried again this often.
+/// The longest: an eviction that a budget refuses is retried this often.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// How often an eviction is tried that a budget refuses.
 pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(10);

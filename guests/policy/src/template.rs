@@ -135,7 +135,7 @@ impl Template {
                         Part::Text(part) => text.push_str(part),
                         Part::Expression(it) => match evaluator.value(it)? {
                             Value::Null => return Err("an expression in it is null".to_owned()),
-                            value => text.push_str(&shown(&value)),
+                            value => text.push_str(&in_text(&value)),
                         },
                     }
                 }
@@ -159,12 +159,12 @@ impl Template {
 
     /// Its text for an object.
     pub(crate) fn render_text(&self, evaluator: &Evaluator<'_>) -> Result<String, String> {
-        Ok(shown(&self.render(evaluator)?))
+        Ok(in_text(&self.render(evaluator)?))
     }
 }
 
 /// A value within a text.
-fn shown(value: &Value) -> String {
+fn in_text(value: &Value) -> String {
     match value {
         Value::Text(text) => text.clone(),
         Value::Null => String::new(),
@@ -172,13 +172,13 @@ fn shown(value: &Value) -> String {
         Value::Int(value) => value.to_string(),
         Value::Float(value) => value.to_string(),
         Value::List(elements) => {
-            let elements: Vec<String> = elements.iter().map(shown).collect();
+            let elements: Vec<String> = elements.iter().map(in_text).collect();
             elements.join(", ")
         }
         Value::Map(entries) => {
             let entries: Vec<String> = entries
                 .iter()
-                .map(|(key, value)| format!("{key}: {}", shown(value)))
+                .map(|(key, value)| format!("{key}: {}", in_text(value)))
                 .collect();
             entries.join(", ")
         }

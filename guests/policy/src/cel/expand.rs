@@ -10,6 +10,10 @@ use kube_cel::cel::common::ast::{
 
 use super::{MAX_NODES, Mistake};
 
+/// How deep an expression may nest after its variables were put in: what walks it has the stack
+/// of a guest.
+const MAX_DEPTH: usize = 150;
+
 /// A rule's variables, parsed.
 pub(crate) type Variables = BTreeMap<String, IdedExpr>;
 
@@ -19,6 +23,7 @@ pub(crate) fn expand(expr: IdedExpr, variables: &Variables) -> Result<IdedExpr, 
         variables,
         stack: Vec::new(),
         nodes: 0,
+        depth: 0,
     };
     expansion.expr(expr)
 }
@@ -27,10 +32,23 @@ struct Expansion<'a> {
     variables: &'a Variables,
     stack: Vec<String>,
     nodes: usize,
+    depth: usize,
 }
 
 impl Expansion<'_> {
     fn expr(&mut self, expr: IdedExpr) -> Result<IdedExpr, Mistake> {
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            return Err(Mistake::whole(format!(
+                "with its variables it nests deeper than {MAX_DEPTH}"
+            )));
+        }
+        let expanded = self.parts(expr);
+        self.depth -= 1;
+        expanded
+    }
+
+    fn parts(&mut self, expr: IdedExpr) -> Result<IdedExpr, Mistake> {
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             return Err(Mistake::whole(format!(

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use chrono::Duration;
 use kube_cel::KubeCelExt;
-use kube_cel::cel::common::ast::Expr;
+use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::extractors::{Arguments, This};
 use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
+use super::arithmetic::{difference, duration, sum};
 use super::{Type, clock};
 
 /// What an expression lowers to, beside the functions that a rule names.
@@ -23,13 +23,21 @@ pub(super) mod lowered {
     pub(crate) const RANGE: &str = "@range";
     /// The number of elements; 0 of what an object does not have.
     pub(crate) const SIZE: &str = "@size";
+    /// Whether two values are equal; the library's operator never finds an integer equal to a
+    /// number with a fraction.
+    pub(crate) const EQUAL: &str = "@equal";
+    /// Whether a list has an element, or a map a key, that is equal.
+    pub(crate) const IN: &str = "@contains";
+    /// The first or last element of a list; `null` of an empty one.
+    pub(crate) const FIRST: &str = "@first";
+    pub(crate) const LAST: &str = "@last";
+    /// The length of a list that is to be made: bounded as what a loop visits.
+    pub(crate) const LENGTH: &str = "@length";
     /// The condition of a type.
     pub(crate) const CONDITION: &str = "@condition";
     /// A sum, or a difference: of times, also.
     pub(crate) const ADD: &str = "@add";
     pub(crate) const SUBTRACT: &str = "@subtract";
-    /// Whether two values are equal: numbers by their value.
-    pub(crate) const EQUAL: &str = "@equal";
     /// When a pod or a job ended.
     pub(crate) const FINISHED: &str = "@finishedAt";
 }
@@ -142,6 +150,9 @@ const KNOWN: &[(&str, Type)] = &[
     ("getQuery", Type::Map),
 ];
 
+/// The functions whose argument is a regular expression.
+const PATTERNS: [&str; 3] = ["matches", "find", "findAll"];
+
 /// The type of a function's result; none if no function has this name.
 pub(super) fn result_of(name: &str) -> Option<Type> {
     KNOWN
@@ -164,6 +175,15 @@ pub(crate) fn context() -> Context<'static> {
     context.add_function(lowered::INDEX, |Arguments(args): Arguments| index(&args));
     context.add_function(lowered::RANGE, |Arguments(args): Arguments| range(&args));
     context.add_function(lowered::SIZE, |Arguments(args): Arguments| size(&args));
+    context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
+    context.add_function(lowered::IN, |Arguments(args): Arguments| is_in(&args));
+    context.add_function(lowered::FIRST, |Arguments(args): Arguments| {
+        end_of(&args, <[Value]>::first)
+    });
+    context.add_function(lowered::LAST, |Arguments(args): Arguments| {
+        end_of(&args, <[Value]>::last)
+    });
+    context.add_function(lowered::LENGTH, |Arguments(args): Arguments| length(&args));
     context.add_function(lowered::CONDITION, |Arguments(args): Arguments| {
         condition(&args)
     });
@@ -174,11 +194,9 @@ pub(crate) fn context() -> Context<'static> {
     context.add_function(lowered::SUBTRACT, |Arguments(args): Arguments| {
         difference(&args)
     });
-    context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
     // The library's own accept more than they should.
     context.add_function("duration", |Arguments(args): Arguments| duration(&args));
     context.add_function("contains", contains);
-    context.add_function("lists.range", |Arguments(args): Arguments| numbers(&args));
     context
 }
 
@@ -191,17 +209,27 @@ pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
         return Ok(());
     };
     let is_constant = |expr: &IdedExpr| matches!(expr.expr, Expr::Literal(_));
-    let is_namespace = |expr: &IdedExpr| matches!(expr.expr, Expr::Ident(_));
-    let target = call.target.as_deref();
-    if !call.args.iter().all(is_constant)
-        || !target.is_none_or(|it| is_constant(it) || is_namespace(it))
-        || target.is_some_and(|it| matches!(&it.expr, Expr::Ident(name) if name.starts_with('@')))
-    {
+    let is_namespace =
+        |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if !name.starts_with('@'));
+    if !call.args.iter().all(is_constant) {
         return Ok(());
     }
+    let mut call = call.clone();
+    if let Some(target) = &mut call.target {
+        if PATTERNS.contains(&call.func_name.as_str()) {
+            // A pattern is right or wrong whatever it is matched with.
+            target.expr = Expr::Literal(LiteralValue::String(String::new().into()));
+        } else if !is_constant(target) && !is_namespace(target) {
+            return Ok(());
+        }
+    }
+    let expr = IdedExpr {
+        id: 0,
+        expr: Expr::Call(call),
+    };
     let _clock = clock::start(0, super::MAX_ITERATIONS);
     FUNCTIONS.with(|functions| {
-        Value::resolve(expr, functions)
+        Value::resolve(&expr, functions)
             .map(|_| ())
             .map_err(|error| error.to_string())
     })
@@ -223,73 +251,10 @@ fn compare(Arguments(args): Arguments) -> Result<Value, ExecutionError> {
     }
 }
 
-/// A duration in Go's format: `1h30m`. Nothing of the text is left over.
-fn duration(args: &[Value]) -> Result<Value, ExecutionError> {
-    let text = match args {
-        [Value::Duration(duration)] => return Ok(Value::Duration(*duration)),
-        [Value::String(text)] => text,
-        _ => return Err(wrong("duration", "it takes a text such as 1h30m")),
-    };
-    parse_duration(text).map(Value::Duration).ok_or_else(|| {
-        wrong(
-            "duration",
-            format!("\"{text}\" is no duration: the units are h, m, s, ms, us and ns"),
-        )
-    })
-}
-
-fn parse_duration(text: &str) -> Option<Duration> {
-    let (is_negative, mut rest) = match text.strip_prefix('-') {
-        Some(rest) => (true, rest),
-        None => (false, text.strip_prefix('+').unwrap_or(text)),
-    };
-    if rest == "0" {
-        return Some(Duration::zero());
-    }
-    let mut nanos: i64 = 0;
-    while !rest.is_empty() {
-        let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let (number, unit_on) = rest.split_at(end);
-        let unit_end = unit_on
-            .find(|c: char| c.is_ascii_digit() || c == '.')
-            .unwrap_or(unit_on.len());
-        let (unit, after) = unit_on.split_at(unit_end);
-        let unit: i64 = match unit {
-            "h" => 3_600_000_000_000,
-            "m" => 60_000_000_000,
-            "s" => 1_000_000_000,
-            "ms" => 1_000_000,
-            "us" | "µs" => 1000,
-            "ns" => 1,
-            _ => return None,
-        };
-        nanos = nanos.checked_add(scaled(number, unit)?)?;
-        rest = after;
-    }
-    let nanos = if is_negative { -nanos } else { nanos };
-    (!text.is_empty()).then(|| Duration::nanoseconds(nanos))
-}
-
-/// A decimal number of units in nanoseconds.
-fn scaled(number: &str, unit: i64) -> Option<i64> {
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.is_empty() && fraction.is_empty() {
-        return None;
-    }
-    let whole: i64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
-    };
-    let mut nanos = whole.checked_mul(unit)?;
-    let mut part = unit;
-    for digit in fraction.chars() {
-        part /= 10;
-        nanos = nanos.checked_add(part.checked_mul(i64::from(digit.to_digit(10)?))?)?;
-    }
-    Some(nanos)
-}
-
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the library gives arguments as values"
+)]
 fn contains(This(this): This<Value>, element: Value) -> Result<Value, ExecutionError> {
     let found = match (&this, &element) {
         (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
@@ -298,68 +263,6 @@ fn contains(This(this): This<Value>, element: Value) -> Result<Value, ExecutionE
         _ => return Err(wrong("contains", "it looks into a text, a list or a map")),
     };
     Ok(Value::Bool(found))
-}
-
-fn numbers(args: &[Value]) -> Result<Value, ExecutionError> {
-    let [Value::Int(end)] = args else {
-        return Err(wrong("lists.range", "it takes a number"));
-    };
-    clock::count(usize::try_from(*end).unwrap_or_default())?;
-    let numbers = (0..*end).map(Value::Int).collect();
-    Ok(Value::List(Arc::new(numbers)))
-}
-
-fn sum(args: &[Value]) -> Result<Value, ExecutionError> {
-    let added = match args {
-        [Value::Timestamp(time), Value::Duration(by)]
-        | [Value::Duration(by), Value::Timestamp(time)] => {
-            time.checked_add_signed(*by).map(Value::Timestamp)
-        }
-        [Value::Duration(one), Value::Duration(other)] => {
-            one.checked_add(other).map(Value::Duration)
-        }
-        [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
-        [one, other] => return one.clone() + other.clone(),
-        _ => None,
-    };
-    added.ok_or_else(|| wrong("+", "the sum is out of range, or there is none"))
-}
-
-fn difference(args: &[Value]) -> Result<Value, ExecutionError> {
-    let difference = match args {
-        [Value::Timestamp(time), Value::Duration(by)] => {
-            time.checked_sub_signed(*by).map(Value::Timestamp)
-        }
-        [Value::Timestamp(one), Value::Timestamp(other)] => {
-            Some(Value::Duration(one.signed_duration_since(*other)))
-        }
-        [Value::Duration(one), Value::Duration(other)] => {
-            one.checked_sub(other).map(Value::Duration)
-        }
-        [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
-        [one, other] => return one.clone() - other.clone(),
-        _ => None,
-    };
-    difference.ok_or_else(|| wrong("-", "the difference is out of range, or there is none"))
-}
-
-/// Whether two values are equal: numbers by their value, whatever their types.
-#[allow(clippy::cast_precision_loss, reason = "as CEL compares numbers")]
-fn equal(args: &[Value]) -> Result<Value, ExecutionError> {
-    let is_equal = match args {
-        [Value::Int(one), Value::UInt(other)] | [Value::UInt(other), Value::Int(one)] => {
-            u64::try_from(*one) == Ok(*other)
-        }
-        [Value::Int(one), Value::Float(other)] | [Value::Float(other), Value::Int(one)] => {
-            (*one as f64).total_cmp(other).is_eq()
-        }
-        [Value::UInt(one), Value::Float(other)] | [Value::Float(other), Value::UInt(one)] => {
-            (*one as f64).total_cmp(other).is_eq()
-        }
-        [one, other] => one == other,
-        _ => return Err(wrong("==", "wrong arguments")),
-    };
-    Ok(Value::Bool(is_equal))
 }
 
 fn lookup<'a>(map: &'a Map, name: &Arc<String>) -> Option<&'a Value> {
@@ -421,6 +324,45 @@ fn size(args: &[Value]) -> Result<Value, ExecutionError> {
         _ => return Err(wrong("size", "only lists, maps and texts have a size")),
     };
     Ok(Value::Int(i64::try_from(size).unwrap_or(i64::MAX)))
+}
+
+fn equal(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [one, other] => Ok(Value::Bool(one == other)),
+        _ => Err(wrong("==", "wrong arguments")),
+    }
+}
+
+fn is_in(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [element, Value::List(list)] => Ok(Value::Bool(list.contains(element))),
+        [element, Value::Map(map)] => {
+            let mut keys = map.map.keys().map(Value::from);
+            Ok(Value::Bool(keys.any(|key| key == *element)))
+        }
+        _ => Err(wrong("in", "only lists and maps have elements")),
+    }
+}
+
+fn end_of(
+    args: &[Value],
+    end: impl Fn(&[Value]) -> Option<&Value>,
+) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Null] => Ok(Value::Null),
+        [Value::List(list)] => Ok(end(list).cloned().unwrap_or(Value::Null)),
+        _ => Err(wrong("first", "only a list has a first and a last element")),
+    }
+}
+
+fn length(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
+        [Value::Int(length)] => {
+            clock::count(usize::try_from(*length).unwrap_or_default())?;
+            Ok(Value::Int(*length))
+        }
+        _ => Err(wrong("lists.range", "it takes a whole number")),
+    }
 }
 
 fn text_of<'a>(element: &'a Value, name: &str) -> Option<&'a Value> {
@@ -493,5 +435,5 @@ fn finished(args: &[Value]) -> Result<Value, ExecutionError> {
 
 fn is_end_of_job(condition: &Value) -> bool {
     let is = |name, text: &str| text_of(condition, name) == Some(&Value::from(text));
-    is("status", "True") && (is("type", "Complete") || is("type", "Failed"))
+    is("status", "True") && ["Complete", "Failed"].iter().any(|end| is("type", end))
 }

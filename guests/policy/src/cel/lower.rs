@@ -11,7 +11,7 @@ use kube_cel::cel::common::ast::{
 
 use super::expand::{Variables, call_of, ident, node};
 use super::functions::{self, lowered};
-use super::operators::{filter_of, has_fraction, is_operator, operator_result, swapped, type_of};
+use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
 use super::path::{Path, covers};
 use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, text};
@@ -350,7 +350,7 @@ impl Lowering<'_> {
         let body = self.body(it, filtered);
         self.locals.pop();
         let loop_cond = self.value(&it.loop_cond)?.0;
-        let result = self.value(&it.result)?.0;
+        let (result, result_type) = self.value(&it.result)?;
         self.locals.pop();
         let lowered = node(Expr::Comprehension(Box::new(ComprehensionExpr {
             iter_range: call_of(lowered::RANGE, vec![range]),
@@ -367,7 +367,11 @@ impl Lowering<'_> {
             expr: Some(lowered),
             // The elements of a filtered list come from where those of the list come from.
             origin: origin.filter(|_| filtered.is_some() && elements.is_some()),
-            result: accu_init.1,
+            // `exists_one` counts, and compares the number.
+            result: match result_type {
+                Type::Any => accu_init.1,
+                known => known,
+            },
         })
     }
 
@@ -427,6 +431,8 @@ impl Lowering<'_> {
             (name, ..) if is_operator(name) => self.operator(call),
             ("size", [of], None) => self.size(of),
             ("size", [], Some(of)) => self.size(of),
+            ("first", [], Some(of)) => self.element(lowered::FIRST, of),
+            ("last", [], Some(of)) => self.element(lowered::LAST, of),
             ("condition", [of, kind], None) => self.condition(of, kind),
             ("finishedAt", [of], None) => self.finished_at(of),
             _ => self.function(call),
@@ -443,17 +449,22 @@ impl Lowering<'_> {
         }
         let name = call.func_name.as_str();
         let result = operator_result(name, &results).map_err(Mistake::whole)?;
-        if name == operators::IN && args.iter().any(has_fraction) {
-            return Err(Mistake::whole(
-                "\"in\" compares numbers by their type: write them without a fraction and \"u\"",
-            ));
-        }
         // The library's own addition of times ends the call if the result is out of range.
         let may_be_time = |it: &Type| matches!(it, Type::Any | Type::Time | Type::Duration);
-        let name = match name {
-            operators::ADD if results.iter().any(may_be_time) => lowered::ADD,
-            operators::SUBSTRACT if results.iter().any(may_be_time) => lowered::SUBTRACT,
-            name => name,
+        let is_in = name == operators::IN;
+        let name = match (results.first(), args.get(1)) {
+            _ if name == operators::ADD && results.iter().any(may_be_time) => lowered::ADD,
+            _ if name == operators::SUBSTRACT && results.iter().any(may_be_time) => {
+                lowered::SUBTRACT
+            }
+            (Some(element), Some(list)) if is_in && element.may_hold_numbers() => {
+                if is_list_of_texts(list) {
+                    operators::IN
+                } else {
+                    lowered::IN
+                }
+            }
+            _ => name,
         };
         Ok(Lowered::of(call_of(name, args), result))
     }
@@ -478,15 +489,15 @@ impl Lowering<'_> {
                 "it compares {left_type} with {right_type}"
             )));
         }
-        let simple = |it| matches!(it, Type::Text | Type::Bool | Type::Null);
-        let args = vec![left, right];
-        // The library's own equality never holds for numbers of two types.
-        let lowered = match name {
-            _ if simple(left_type) || simple(right_type) => call_of(name, args),
-            operators::EQUALS => call_of(lowered::EQUAL, args),
-            _ => call_of(operators::LOGICAL_NOT, vec![call_of(lowered::EQUAL, args)]),
+        if !left_type.may_hold_numbers() || !right_type.may_hold_numbers() {
+            return Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool));
+        }
+        let equal = call_of(lowered::EQUAL, vec![left, right]);
+        let equal = match name {
+            operators::EQUALS => equal,
+            _ => call_of(operators::LOGICAL_NOT, vec![equal]),
         };
-        Ok(Lowered::of(lowered, Type::Bool))
+        Ok(Lowered::of(equal, Type::Bool))
     }
 
     fn comparison(
@@ -517,6 +528,11 @@ impl Lowering<'_> {
         Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
     }
 
+    fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.value(of)?.0;
+        Ok(Lowered::of(call_of(function, vec![of]), Type::Any))
+    }
+
     fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
         let namespace = call.target.as_ref().and_then(|target| match &target.expr {
             Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) => Some(name.as_str()),
@@ -541,7 +557,10 @@ impl Lowering<'_> {
             Some(target) if name == call.func_name => Some(Box::new(self.value(target)?.0)),
             target => target.clone(),
         };
-        let args = self.values(&call.args)?;
+        let mut args = self.values(&call.args)?;
+        if name == "lists.range" {
+            args = vec![call_of(lowered::LENGTH, args)];
+        }
         let lowered = node(Expr::Call(CallExpr {
             func_name: call.func_name.clone(),
             target,
@@ -551,6 +570,15 @@ impl Lowering<'_> {
             .map_err(|message| self.mistake(&call.func_name, message))?;
         Ok(Lowered::of(lowered, result))
     }
+}
+
+/// Whether it is a list of texts, as it stands.
+fn is_list_of_texts(expr: &IdedExpr) -> bool {
+    let Expr::List(list) = &expr.expr else {
+        return false;
+    };
+    let mut elements = list.elements.iter();
+    elements.all(|it| matches!(&it.expr, Expr::Literal(LiteralValue::String(_))))
 }
 
 pub(super) fn string(text: &str) -> IdedExpr {

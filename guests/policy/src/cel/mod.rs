@@ -7,13 +7,18 @@
 //! and anything else that is done with it is an error. Comparisons with `now` note when their
 //! result changes next ([`clock`]).
 
+mod arithmetic;
 pub(crate) mod clock;
+#[cfg(test)]
+mod conformance;
 pub(crate) mod expand;
 pub(crate) mod functions;
 mod helpers;
 mod lower;
 mod operators;
 pub(crate) mod path;
+#[cfg(test)]
+mod random;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;

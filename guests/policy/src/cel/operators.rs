@@ -74,21 +74,6 @@ fn sum(name: &str, one: Type, other: Type) -> Result<Type, String> {
     })
 }
 
-/// Whether a list has a constant that is a number of another type than that of the API's
-/// integers.
-pub(super) fn has_fraction(expr: &IdedExpr) -> bool {
-    let is_other = |expr: &IdedExpr| {
-        matches!(
-            &expr.expr,
-            Expr::Literal(LiteralValue::Double(_) | LiteralValue::UInt(_))
-        )
-    };
-    match &expr.expr {
-        Expr::List(list) => list.elements.iter().any(is_other),
-        _ => is_other(expr),
-    }
-}
-
 /// How many parts an expression has between its outermost `&&`.
 pub(super) fn conjuncts(expr: &IdedExpr) -> usize {
     match &expr.expr {

@@ -86,11 +86,6 @@ impl Schema {
         matches!(self, Self::Known(Known::List(_)) | Self::List(_))
     }
 
-    /// Whether its keys are not fields: a map.
-    pub(crate) fn is_map(&self) -> bool {
-        matches!(self, Self::Known(Known::Map(_)))
-    }
-
     /// The type of the value in an expression.
     pub(crate) fn result(&self) -> Type {
         match self {

@@ -8,11 +8,11 @@ use super::expand::Variables;
 use super::schema::Schema;
 use super::{Expression, Failure, Mistake, Objects, Scope, functions, text};
 
-fn compile(source: &str) -> Result<Expression, Mistake> {
+pub(super) fn compile(source: &str) -> Result<Expression, Mistake> {
     compile_with(source, &Variables::new())
 }
 
-fn compile_with(source: &str, variables: &Variables) -> Result<Expression, Mistake> {
+pub(super) fn compile_with(source: &str, variables: &Variables) -> Result<Expression, Mistake> {
     let scope = Scope {
         bindings: BTreeMap::from([("object", schema("pods")), ("node", schema("nodes"))]),
         variables,
@@ -27,7 +27,10 @@ fn schema(plural: &str) -> Schema {
 /// The start of the tests' time: 2026-01-01T00:00:00Z.
 const START: i64 = 1_767_225_600_000;
 
-fn evaluate(source: &str, object: serde_json::Value) -> (Result<Value, Failure>, Option<i64>) {
+pub(super) fn evaluate(
+    source: &str,
+    object: serde_json::Value,
+) -> (Result<Value, Failure>, Option<i64>) {
     let object: dynamic::Value = serde_json::from_value(object).unwrap();
     let objects: Objects<'_> = BTreeMap::from([("object", Some(&object)), ("node", None)]);
     let expression = compile(source).unwrap_or_else(|mistake| panic!("{source}: {mistake}"));

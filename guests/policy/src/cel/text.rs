@@ -7,12 +7,15 @@ use super::Mistake;
 /// How deep an expression may nest.
 const MAX_DEPTH: u16 = 48;
 
+/// How many operators may nest, with the brackets around them.
+const MAX_OPERATORS: usize = 120;
+
 /// Parses a text.
 pub(crate) fn parse(source: &str) -> Result<IdedExpr, Mistake> {
     if source.trim().is_empty() {
         return Err(Mistake::whole("it is empty"));
     }
-    check_brackets(source)?;
+    check_nesting(source)?;
     let parser = Parser::new().max_recursion_depth(MAX_DEPTH);
     parser.parse(source).map_err(|errors| {
         let Some(error) = errors.errors.first() else {
@@ -27,21 +30,39 @@ pub(crate) fn parse(source: &str) -> Result<IdedExpr, Mistake> {
 }
 
 /// Nesting is bounded before the parser sees the text: its own bound comes too late for the
-/// stack of a guest.
-fn check_brackets(source: &str) -> Result<(), Mistake> {
-    let mut depth = 0_u16;
+/// stack of a guest. Operators nest as brackets do: `1 + 1 + 1` is `(1 + 1) + 1`.
+fn check_nesting(source: &str) -> Result<(), Mistake> {
+    // For each open bracket, the operators that nest at this place, and the ands and ors.
+    let mut levels = vec![(0_usize, 0_usize)];
     for token in Tokens::new(source) {
         match token.text {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" => depth = depth.saturating_sub(1),
+            "(" | "[" | "{" => levels.push((0, 0)),
+            ")" | "]" | "}" if levels.len() > 1 => drop(levels.pop()),
             _ => {}
         }
-        if depth > MAX_DEPTH {
-            return Err(Mistake {
-                column: token.column,
-                message: format!("brackets nest deeper than {MAX_DEPTH}"),
-            });
+        if let Some((chain, logical)) = levels.last_mut() {
+            match token.text {
+                "," => (*chain, *logical) = (0, 0),
+                "&&" | "||" => (*chain, *logical) = (0, *logical + 1),
+                "+" | "-" | "*" | "/" | "%" | "!" | "." | "?" | "in" | "<" | ">" | "=" => {
+                    *chain += 1;
+                }
+                "(" | "[" | "{" => *chain += 1,
+                _ => {}
+            }
         }
+        let operators: usize = levels.iter().map(|(chain, logical)| chain + logical).sum();
+        let message = if levels.len() > usize::from(MAX_DEPTH) + 1 {
+            format!("brackets nest deeper than {MAX_DEPTH}")
+        } else if operators > MAX_OPERATORS {
+            format!("more than {MAX_OPERATORS} operators nest")
+        } else {
+            continue;
+        };
+        return Err(Mistake {
+            column: token.column,
+            message,
+        });
     }
     Ok(())
 }
@@ -111,8 +132,14 @@ impl<'a> Tokens<'a> {
 
     fn length(rest: &str) -> usize {
         let bytes = rest.as_bytes();
+        let prefix = bytes.iter().take_while(|it| b"rRbB".contains(it)).count();
+        if let Some(&quote @ (b'\'' | b'"')) = bytes.get(prefix)
+            && prefix <= 2
+        {
+            let is_raw = bytes.iter().take(prefix).any(|it| b"rR".contains(it));
+            return prefix + quoted(bytes.get(prefix..).unwrap_or_default(), quote, is_raw);
+        }
         match bytes.first() {
-            Some(&quote @ (b'\'' | b'"')) => quoted(bytes, quote),
             Some(b'/') if bytes.get(1) == Some(&b'/') => rest.find('\n').unwrap_or(rest.len()),
             Some(b'&' | b'|') if bytes.get(1) == bytes.first() => 2,
             Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => {
@@ -151,7 +178,7 @@ fn raw_text(rest: &str, word: usize) -> usize {
 }
 
 /// The length of a text in quotes, also of one in three quotes.
-fn quoted(bytes: &[u8], quote: u8) -> usize {
+fn quoted(bytes: &[u8], quote: u8, is_raw: bool) -> usize {
     let end = if bytes.starts_with(&[quote; 3]) {
         &[quote; 3][..]
     } else {
@@ -162,7 +189,8 @@ fn quoted(bytes: &[u8], quote: u8) -> usize {
         if rest.starts_with(end) {
             return at + end.len();
         }
-        at += if rest.starts_with(b"\\") { 2 } else { 1 };
+        let is_escape = !is_raw && rest.starts_with(b"\\");
+        at += if is_escape { 2 } else { 1 };
     }
     bytes.len()
 }
@@ -208,6 +236,15 @@ mod tests {
         assert_eq!(clauses("a && b || c"), ["a && b || c"]);
         assert_eq!(clauses("a ? b : c && d"), ["a ? b : c && d"]);
         assert_eq!(clauses("a.exists(x, x && y)"), ["a.exists(x, x && y)"]);
+    }
+
+    #[test]
+    fn a_backslash_escapes_nothing_in_a_raw_text() {
+        assert_eq!(
+            clauses(r"a == r'\' && b == 'c' && d"),
+            [r"a == r'\'", "b == 'c'", "d"]
+        );
+        assert_eq!(clauses(r"a == '\' && b' && c"), [r"a == '\' && b'", "c"]);
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub(crate) enum Type {
 }
 
 impl Type {
+    /// Whether a value may be a number, or contain one.
+    pub(crate) fn may_hold_numbers(self) -> bool {
+        matches!(self, Self::Any | Self::Number | Self::List | Self::Map)
+    }
+
     /// Whether two values of these types can be equal or compared.
     pub(crate) fn meets(self, other: Self) -> bool {
         self == other

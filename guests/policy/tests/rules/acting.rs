@@ -184,7 +184,7 @@ fn a_json_patch_is_made_once() {
 #[test]
 fn an_event_alone_is_recorded_once_for_each_time_that_it_is_true() {
     let mut harness = rules(json!([{
-        "name": "tell",
+        "name": "announce",
         "match": {"resource": "pods"},
         "when": "object.status.phase == 'Failed'",
         "do": {"event": {"type": "Warning", "reason": "Failed", "message": "it failed"}},
@@ -237,4 +237,53 @@ fn a_rule_about_the_hour_of_the_day_is_judged_every_minute() {
     harness.advance(2 * MINUTE);
     assert_eq!(harness.keys("Pod"), [""; 0]);
     assert_eq!(START, "2023-11-14T22:13:20Z");
+}
+
+#[test]
+fn a_pod_that_was_made_again_has_a_time_of_its_own() {
+    let mut harness = rules(json!([{
+        "name": "drain",
+        "match": {"resource": "pods"},
+        "when": "object.metadata.labels.drain == 'true'",
+        "do": {"evict": {"thenDeleteAfter": "10m"}},
+    }]));
+    harness.put(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": "all"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"drain": "true"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
+                   "expectedPods": 1, "observedGeneration": 1},
+    }));
+    let web = |uid: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"namespace": "shop", "name": "web", "uid": uid,
+                         "labels": {"drain": "true"}},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        })
+    };
+    harness.put(web("one"));
+    harness.advance(9 * MINUTE);
+    harness.remove("Pod", "shop/web");
+    harness.put(web("two"));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn what_is_being_deleted_is_not_deleted_again() {
+    let mut harness = rules(json!([{
+        "name": "failed",
+        "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed'",
+        "do": {"delete": {}},
+    }]));
+    let mut pod = failed("ci", "a");
+    pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    harness.put(pod);
+    harness.advance(HOUR);
+    assert_eq!(harness.executions().len(), 1);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
 }

@@ -106,3 +106,77 @@ fn a_rule_waits_while_too_many_nodes_are_unreachable() {
     harness.advance(HOUR);
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
+
+#[test]
+fn what_cannot_be_counted_holds_a_rule() {
+    let config = |when: &str| {
+        json!({
+            "counts": {"broken": {"resource": "nodes", "when": when}},
+            "rules": [{
+                "name": "failed",
+                "match": {"resource": "pods"},
+                "when": "object.status.phase == 'Failed'",
+                "hold": "counts.broken > 0",
+                "do": {"delete": {}},
+            }],
+        })
+    };
+    let node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "labels": {"rack": "none"}}});
+    for (when, left) in [
+        ("int(object.metadata.labels.rack) > 3", 1),
+        ("int(object.metadata.labels.absent) > 3", 0),
+        ("object.metadata.labels.rack == 'x'", 0),
+    ] {
+        let mut harness = Harness::<Policy>::new(&config(when)).unwrap();
+        harness.put(node.clone());
+        harness.put(failed("ci", "a"));
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod").len(), left, "{when}");
+        let failures = harness.metric("policy_evaluation_failures_total", &["failed"]);
+        assert_eq!(failures > 0.0, left == 1, "{when}");
+    }
+    // The nodes are not known while their watch is interrupted.
+    let mut harness = Harness::<Policy>::new(&config("true")).unwrap();
+    harness.interrupt("Node");
+    harness.put(failed("ci", "a"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+}
+
+#[test]
+fn what_is_being_deleted_fills_no_place() {
+    let mut harness = keep(json!({"newest": 1, "per": "owner"}));
+    harness.put(pod("ci", "old", 1, "x"));
+    let mut newest = pod("ci", "newest", 2, "x");
+    newest["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:00Z");
+    newest["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    harness.put(newest);
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/newest", "ci/old"]);
+    assert!(harness.executions().is_empty());
+}
+
+#[test]
+fn an_earlier_rule_keeps_its_objects_from_a_later_one_that_counts() {
+    let mut harness = rules(json!([
+        {
+            "name": "quarantine",
+            "match": {"resource": "pods"},
+            "when": "object.metadata.labels.app == 'build' && object.metadata.labels.hold != 'yes'",
+            "hold": "now < timestamp('2030-01-01T00:00:00Z')",
+            "do": {"label": {"hold": "yes"}},
+        },
+        {
+            "name": "keep",
+            "match": {"resource": "pods"},
+            "when": "object.status.phase == 'Failed'",
+            "keep": {"newest": 1},
+            "do": {"delete": {"gracePeriodSeconds": 0}},
+        },
+    ]));
+    harness.put(pod("ci", "old", 1, "x"));
+    harness.put(pod("ci", "new", 2, "x"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod").len(), 2);
+}

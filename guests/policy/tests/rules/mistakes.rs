@@ -17,6 +17,7 @@ fn with(changes: Value) -> (String, String) {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn mistakes_are_refused_by_name() {
     for (changes, field, words) in [
         (json!({"name": "A b"}), "rules[0].name", "short word"),
@@ -102,6 +103,26 @@ fn mistakes_are_refused_by_name() {
             json!({"related": {"job": {"resource": "jobs.batch", "by": "spec.nope", "is": "object.metadata.name"}}}),
             "rules[0].related.job.by",
             "no field",
+        ),
+        (
+            json!({"when": "age(object) > duration('2months')"}),
+            "rules[0].when",
+            "\"2months\" is no duration",
+        ),
+        (
+            json!({"when": "object.metadata.name.matches('(')"}),
+            "rules[0].when",
+            "column",
+        ),
+        (
+            json!({"do": {"label": {"a": "b"}, "delete": {}}}),
+            "rules[0].do",
+            "two rules",
+        ),
+        (
+            json!({"keep": {"newest": 1}, "do": {"event": {"reason": "A", "message": "b"}}}),
+            "rules[0].keep",
+            "spares nothing",
         ),
         (json!({"wen": "true"}), "rules[0].wen", "unknown field"),
     ] {

@@ -150,3 +150,59 @@ fn namespaces_are_selected_by_their_labels() {
     harness.run();
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
+
+#[test]
+fn a_loop_over_related_objects_reads_their_fields() {
+    let mut harness = rules(json!([{
+        "name": "broken",
+        "match": {"resource": "configmaps", "labelSelector": "release"},
+        "related": {"users": {"resource": "pods", "by": "spec.volumes[*].configMap.name",
+                              "is": "object.metadata.name"}},
+        "when": "size(users.filter(u, u.status.phase == 'Failed')) >= 2 && users.all(u, u.status.phase != 'Running')",
+        "do": {"delete": {}},
+    }]));
+    harness.put(json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "ci", "name": "a", "labels": {"release": "1"}}}));
+    let user = |name: &str, phase: &str| {
+        let mut pod = failed("ci", name);
+        pod["spec"] = json!({"volumes": [{"name": "v", "configMap": {"name": "a"}}]});
+        pod["status"]["phase"] = json!(phase);
+        pod
+    };
+    harness.put(user("one", "Running"));
+    harness.put(user("two", "Failed"));
+    harness.put(user("three", "Failed"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("ConfigMap"), ["ci/a"], "one of them runs");
+    harness.put(user("one", "Succeeded"));
+    harness.run();
+    assert_eq!(harness.keys("ConfigMap"), [""; 0]);
+}
+
+#[test]
+fn an_owner_of_another_kind_or_of_one_that_is_not_served_is_not_absent() {
+    let rule = json!([{
+        "name": "orphans",
+        "match": {"resource": "pods"},
+        "related": {"owner": {"resource": "jobs.batch"}},
+        "when": "owner == null",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]);
+    let owned = |api_version: &str, kind: &str| {
+        let mut pod = failed("ci", "a");
+        pod["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": api_version, "kind": kind, "name": "o", "uid": "u-o", "controller": true,
+        }]);
+        pod
+    };
+    for (api_version, kind) in [("apps/v1", "ReplicaSet"), ("example.com/v1", "Widget")] {
+        let mut harness = rules(rule.clone());
+        harness.put(owned(api_version, kind));
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), ["ci/a"], "{kind}");
+    }
+    let mut harness = rules(rule);
+    harness.put(owned("batch/v1", "Job"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), [""; 0], "the job does not exist");
+}

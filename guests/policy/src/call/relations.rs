@@ -1,0 +1,128 @@
+//! What is related to an object, from the cache.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use davit_guest::dynamic::Value;
+use davit_guest::{IndexName, Object};
+
+use super::Call;
+use crate::judge::{Evaluation, Outcome};
+use crate::related::{Link, Related, Unrelated};
+use crate::rule::Rule;
+use crate::sources::{self, RelatedWatch};
+
+impl Call<'_> {
+    pub(super) fn load<'r>(
+        &self,
+        rule: &'r Rule,
+        object: &Object<Value>,
+        loaded: &mut Vec<(&'r str, Option<Rc<Value>>)>,
+    ) -> Result<(), Unrelated> {
+        for related in &rule.related {
+            loaded.push((&related.name, self.read_related(related, object)?));
+        }
+        Ok(())
+    }
+
+    /// What cannot be known is asked for again later: nothing else may announce that it is known.
+    pub(super) fn unrelated(&self, unrelated: Unrelated) -> Evaluation {
+        match unrelated {
+            Unrelated::OtherKind => Evaluation {
+                outcome: Outcome::OtherOwner,
+                next: None,
+            },
+            Unrelated::Unknown(message) => Evaluation {
+                outcome: Outcome::Failed {
+                    expression: "related".to_owned(),
+                    message,
+                },
+                next: Some(self.again()),
+            },
+        }
+    }
+
+    pub(super) fn is_in_namespace(
+        &self,
+        rule: &Rule,
+        object: &Object<Value>,
+    ) -> Result<bool, Unrelated> {
+        let namespace = &object.reference.namespace;
+        let matches = &rule.matches;
+        if !matches.namespaces.is_empty() && !matches.namespaces.contains(namespace) {
+            return Ok(false);
+        }
+        let Some(selector) = &matches.namespace_selector else {
+            return Ok(true);
+        };
+        let related = Related::built_in(&rule.resource);
+        let Some(related) = related.iter().find(|it| it.name == sources::NAMESPACE) else {
+            return Ok(false);
+        };
+        let Some(found) = self.read_related(related, object)? else {
+            return Ok(false);
+        };
+        let labels: BTreeMap<String, String> = match found.at(["metadata", "labels"]) {
+            Some(Value::Map(labels)) => labels
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned())))
+                .collect(),
+            _ => BTreeMap::new(),
+        };
+        Ok(selector.is_empty() || selector.selects(&labels))
+    }
+
+    /// What is related to an object, from the cache. What the cache may lack is an error.
+    fn read_related(
+        &self,
+        related: &Related,
+        object: &Object<Value>,
+    ) -> Result<Option<Rc<Value>>, Unrelated> {
+        let Some(watch) = self.policy.sources.watch_of(related) else {
+            return Ok(None);
+        };
+        let Some(value) = related.value_of(self.cx, &object.view)? else {
+            return Ok(related.is_list().then(|| Rc::new(Value::List(Vec::new()))));
+        };
+        let namespace = match related.link {
+            Link::Field { .. } => object.reference.namespace.as_str(),
+            Link::Name(_) | Link::Owner => "",
+        };
+        let key = (watch.queue, format!("{namespace}|{value}"));
+        if let Some(known) = self.related.borrow().get(&key) {
+            return Ok(known.clone());
+        }
+        let found = self.find(watch, namespace, &value)?;
+        self.related.borrow_mut().insert(key, found.clone());
+        Ok(found)
+    }
+
+    fn find(
+        &self,
+        watch: &RelatedWatch,
+        namespace: &str,
+        value: &str,
+    ) -> Result<Option<Rc<Value>>, Unrelated> {
+        let cache = self.cx.watch(watch.name);
+        let found = match &watch.related.link {
+            Link::Name(_) => cache.get(value).map(|it| it.view),
+            Link::Owner => cache.get_by_uid(value).map(|it| it.view),
+            Link::Field { by, .. } => {
+                let objects = cache.by_index(IndexName::named(by), value).filter(|it| {
+                    namespace.is_empty()
+                        || it.reference.namespace.is_empty()
+                        || it.reference.namespace == namespace
+                });
+                Some(Value::List(objects.map(|it| it.view).collect()))
+            }
+        };
+        if let Some(unlisted) = cache.unlisted().first() {
+            let plural = &watch.related.resource.plural;
+            let reason = &unlisted.reason;
+            return Err(Unrelated::Unknown(format!(
+                "{plural} are not known: {reason}"
+            )));
+        }
+        Ok(found.map(Rc::new))
+    }
+}
