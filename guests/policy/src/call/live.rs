@@ -88,13 +88,13 @@ fn read(
     let fields = fields_of(rule, related);
     match &related.link {
         Link::Name(_) | Link::Owner => {
-            match related.target(call.cx, &object.view).map_err(shown)? {
+            match related.target(call.cx, &object.view).map_err(in_words)? {
                 None => Ok(None),
                 Some(target) => Ok(get(call, &target, &fields)?.map(|it| it.view)),
             }
         }
         Link::Field { by, .. } => {
-            let value = related.value_of(call.cx, &object.view).map_err(shown)?;
+            let value = related.value_of(call.cx, &object.view).map_err(in_words)?;
             let Some(value) = value else {
                 return Ok(Some(Value::List(Vec::new())));
             };
@@ -130,7 +130,7 @@ fn fields_of(rule: &Rule, related: &Related) -> Vec<String> {
         .collect()
 }
 
-fn shown(unrelated: Unrelated) -> String {
+fn in_words(unrelated: Unrelated) -> String {
     match unrelated {
         Unrelated::OtherKind => "its owner is of another kind".to_owned(),
         Unrelated::Unknown(message) => message,

@@ -153,7 +153,7 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The length of the text without escapes that a word such as `r` begins; 0 if it begins none.
+/// The length of the text without escapes that a word such as `r` starts; 0 if it starts none.
 fn raw_text(rest: &str, word: usize) -> usize {
     let (prefix, after) = rest.split_at(word);
     let is_raw = matches!(
