@@ -14,7 +14,7 @@ use davit_guest::{Context, Place};
 
 use crate::deletion;
 use crate::plans::Plans;
-use crate::terminated::{key, turn};
+use crate::terminated::turn;
 use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
 
 /// How many pods one call decides about at most.
@@ -51,7 +51,7 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
         if nodes.contains(node) {
             place = Place {
                 order: node.clone(),
-                key: key(&pod),
+                key: pod.reference.key(),
             };
             taken.push(pod);
             continue;

@@ -231,14 +231,8 @@ fn place(pod: &Object<Pod>) -> Place {
     let created = pod.view.metadata.creation_timestamp.clone();
     Place {
         order: created.unwrap_or_default(),
-        key: key(pod),
+        key: pod.reference.key(),
     }
-}
-
-/// The key of a pod in a watch.
-pub(crate) fn key(pod: &Object<Pod>) -> String {
-    let (namespace, name) = (&pod.reference.namespace, &pod.reference.name);
-    format!("{namespace}/{name}")
 }
 
 /// The order of the indexes: by creation, then by name and namespace. A pod

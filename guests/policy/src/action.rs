@@ -10,7 +10,7 @@ use davit_guest::{
 use crate::cel::{Expression, Scope};
 use crate::config::{ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig};
 use crate::evaluate::Evaluator;
-use crate::mistake::error;
+use crate::mistake::{at, error};
 use crate::pointer::{self, Operation};
 use crate::template::Template;
 
@@ -239,8 +239,7 @@ fn merge_patch(
     if patch.is_null() {
         return Ok(None);
     }
-    let template =
-        Template::compile(&patch, scope).map_err(|mistake| error(path, mistake.to_string()))?;
+    let template = at(path, Template::compile(&patch, scope))?;
     Ok(Some(template.with_texts_at(&["metadata"])))
 }
 
@@ -301,8 +300,10 @@ fn event(
     if event.reason.is_empty() {
         return Err(error(format!("{path}.reason"), "it must be set"));
     }
-    let message = Template::text(&event.message, scope)
-        .map_err(|mistake| error(format!("{path}.message"), mistake.to_string()))?;
+    let message = at(
+        &format!("{path}.message"),
+        Template::text(&event.message, scope),
+    )?;
     Ok(Some(Event {
         config: event.clone(),
         message,
@@ -373,16 +374,13 @@ fn differs(current: Option<&Value>, patch: &Value) -> bool {
 /// that nobody else's taint is lost.
 fn add_taint(patch: &mut Value, taint: &TaintConfig, node: &Object<Value>) {
     let text = |text: &str| Value::from(text);
-    let is_same = |other: &Value, name: &str, value: &str| {
-        other.get(name).and_then(Value::as_text).unwrap_or_default() == value
-    };
     let mut taints: Vec<Value> = match node.view.at(["spec", "taints"]) {
         Some(Value::List(taints)) => taints.clone(),
         _ => Vec::new(),
     };
     let same = taints
         .iter()
-        .position(|it| is_same(it, "key", &taint.key) && is_same(it, "effect", &taint.effect));
+        .position(|it| it.text("key") == taint.key && it.text("effect") == taint.effect);
     let mut wanted = vec![
         ("key".to_owned(), text(&taint.key)),
         ("effect".to_owned(), text(&taint.effect)),
@@ -391,7 +389,7 @@ fn add_taint(patch: &mut Value, taint: &TaintConfig, node: &Object<Value>) {
         wanted.insert(1, ("value".to_owned(), text(&taint.value)));
     }
     match same.and_then(|at| taints.get_mut(at)) {
-        Some(same) if is_same(same, "value", &taint.value) => return,
+        Some(same) if same.text("value") == taint.value => return,
         Some(same) => *same = Value::Map(wanted),
         None => taints.push(Value::Map(wanted)),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use davit_guest::dynamic::Value;
 use davit_guest::{
-    Command, Context, Decision, FailureClass, IndexName, Object, Plan, QueueName, WorkItem,
+    Command, Context, Decision, FailureClass, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
 };
 
 use crate::Policy;
@@ -114,9 +114,8 @@ impl<'a> Call<'a> {
             return decision;
         };
         let pause = u64::try_from(next.saturating_sub(self.now())).unwrap_or_default();
-        let requeued = Decision::requeue_after(Duration::from_millis(pause));
         Decision {
-            verdict: requeued.verdict,
+            verdict: Verdict::RequeueAfter(pause),
             ..decision
         }
     }
@@ -170,7 +169,7 @@ impl<'a> Call<'a> {
             if !is_member || !may_end(rule, &object) {
                 return;
             }
-            let key = key_of(&object);
+            let key = object.reference.key();
             self.judge(rule, &object, |evaluator, evaluation| {
                 is_later |= evaluation.next == Some(self.again());
                 if evaluation.outcome == Outcome::Selected {
@@ -280,7 +279,7 @@ impl<'a> Call<'a> {
         let (objects, next) = cache.scan_page(start, sources::PAGE);
         let mut decision = Decision::done();
         for object in objects {
-            let key = key_of(&object);
+            let key = object.reference.key();
             let is_due = self
                 .policy
                 .rules_of(source)
@@ -299,7 +298,7 @@ impl<'a> Call<'a> {
         }
         match next {
             Some(next) => Decision {
-                verdict: Decision::continue_from(next.to_string()).verdict,
+                verdict: Verdict::ContinueFrom(next.to_string()),
                 ..decision
             },
             None => decision,
@@ -315,9 +314,9 @@ impl<'a> Call<'a> {
                 continue;
             };
             let cache = self.cx.watch(source.name);
-            let commands = cache
-                .by_index(index, key)
-                .map(|object| Command::enqueue(source.queue, &key_of(&object), Duration::ZERO));
+            let commands = cache.by_index(index, key).map(|object| {
+                Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO)
+            });
             decision = decision.commands(commands.collect::<Vec<_>>());
         }
         decision
@@ -338,7 +337,7 @@ impl<'a> Call<'a> {
         object: &Object<Value>,
         then: impl FnOnce(&Evaluator<'_>, Evaluation) -> R,
     ) -> R {
-        let mut evaluator = Evaluator::new(&self.policy.functions, self.now(), &object.view);
+        let mut evaluator = Evaluator::new(self.now(), &object.view);
         let mut loaded = Vec::new();
         let evaluation = match self.is_in_namespace(rule, object) {
             Err(unrelated) => self.unrelated(unrelated),
@@ -468,14 +467,4 @@ fn created(object: &Object<Value>) -> Option<i64> {
     let created = object.view.at(["metadata", "creationTimestamp"])?;
     let time = chrono::DateTime::parse_from_rfc3339(created.as_text()?).ok()?;
     Some(time.timestamp_millis())
-}
-
-/// An object's key in its watch.
-fn key_of(object: &Object<Value>) -> String {
-    let reference = &object.reference;
-    if reference.namespace.is_empty() {
-        reference.name.clone()
-    } else {
-        format!("{}/{}", reference.namespace, reference.name)
-    }
 }

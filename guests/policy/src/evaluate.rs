@@ -1,13 +1,12 @@
 //! The values of expressions for one object.
 
 use davit_guest::dynamic;
-use kube_cel::cel::{Context as Functions, Value};
+use kube_cel::cel::Value;
 
 use crate::cel::{Expression, Failure, OBJECT, Objects, value};
 
 /// Evaluates the expressions of a rule for one object.
 pub(crate) struct Evaluator<'a> {
-    pub(crate) functions: &'a Functions<'static>,
     pub(crate) now: i64,
     /// The object, and what is related to it as far as it was read.
     pub(crate) objects: Objects<'a>,
@@ -15,13 +14,8 @@ pub(crate) struct Evaluator<'a> {
 
 impl<'a> Evaluator<'a> {
     /// Only the object itself is known yet.
-    pub(crate) fn new(
-        functions: &'a Functions<'static>,
-        now: i64,
-        object: &'a dynamic::Value,
-    ) -> Self {
+    pub(crate) fn new(now: i64, object: &'a dynamic::Value) -> Self {
         Self {
-            functions,
             now,
             objects: Objects::from([(OBJECT, Some(object))]),
         }
@@ -32,7 +26,7 @@ impl<'a> Evaluator<'a> {
         &self,
         expression: &Expression,
     ) -> (Result<Value, Failure>, Option<i64>) {
-        expression.evaluate(self.functions, &self.objects, self.now)
+        expression.evaluate(&self.objects, self.now)
     }
 
     /// A value for an action.

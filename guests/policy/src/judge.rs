@@ -97,8 +97,7 @@ impl Evaluator<'_> {
         // As in CEL, a part that is false decides even if another part fails.
         let mut failure = None;
         for clause in &rule.clauses {
-            let reads_others = clause.expression.bindings().any(|it| it != OBJECT);
-            if reads_others != with_related {
+            if clause.reads_others != with_related {
                 continue;
             }
             if let Some(simple) = &clause.simple {

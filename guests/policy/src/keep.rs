@@ -1,7 +1,5 @@
 //! How many of the objects that a rule selects it spares.
 
-use std::collections::BTreeMap;
-
 use davit_guest::{ConfigError, dynamic};
 
 use crate::cel::OBJECT;
@@ -9,7 +7,7 @@ use crate::cel::path::Path;
 use crate::cel::path::text_at;
 use crate::cel::{Expression, Scope, Type};
 use crate::config::KeepConfig;
-use crate::mistake::error;
+use crate::mistake::{error, typed};
 use crate::related::controller_of;
 
 /// How many bytes the value may have that a group has in common: it is part of a key.
@@ -65,7 +63,7 @@ impl Keep {
         };
         let by = match config.by.as_str() {
             "" => None,
-            source => Some(time(&format!("{path}.by"), source, scope)?),
+            source => Some(typed(&format!("{path}.by"), source, scope, Type::Time)?),
         };
         Ok(Self {
             count: usize::try_from(count).unwrap_or(usize::MAX),
@@ -144,31 +142,16 @@ pub(crate) struct Ordered {
     pub(crate) key: String,
 }
 
-fn time(path: &str, source: &str, scope: &Scope<'_>) -> Result<Expression, ConfigError> {
-    let expression =
-        Expression::compile(source, scope).map_err(|mistake| error(path, mistake.to_string()))?;
-    if !expression.result.meets(Type::Time) {
-        let result = expression.result;
-        return Err(error(path, format!("it is {result}, not a time")));
-    }
-    Ok(expression)
-}
-
 /// A field by its path: `metadata.labels["app"]`.
 fn field_of(path: &str, source: &str, scope: &Scope<'_>) -> Result<Path, ConfigError> {
-    let variables = BTreeMap::new();
-    let bindings = scope.bindings.get(OBJECT).cloned();
-    let scope = Scope {
-        bindings: BTreeMap::from([(OBJECT, bindings.unwrap_or_default())]),
-        variables: &variables,
-    };
-    let expression = Expression::compile(&format!("object.{source}"), &scope)
-        .map_err(|mistake| error(path, mistake.message))?;
-    match (expression.slots(), expression.is_a_field()) {
-        ([slot], true) => Ok(slot.path.clone()),
-        _ => Err(error(
-            path,
-            "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
-        )),
-    }
+    let object = scope.bindings.get(OBJECT).cloned().unwrap_or_default();
+    // Its columns would count the prefix.
+    Expression::field(&format!("object.{source}"), object)
+        .map_err(|mistake| error(path, mistake.message))?
+        .ok_or_else(|| {
+            error(
+                path,
+                "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
+            )
+        })
 }

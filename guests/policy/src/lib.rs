@@ -25,7 +25,6 @@ mod simple;
 mod sources;
 mod template;
 
-use std::fmt;
 use std::time::Duration;
 
 use davit_guest::{
@@ -43,22 +42,12 @@ use rule::{Count, Rule};
 use sources::{EVICTIONS, GROUPS, PASSES, Source, Sources};
 
 /// The rules, compiled.
+#[derive(Debug)]
 pub struct Policy {
     rules: Vec<Rule>,
     counts: Vec<Count>,
     sources: Sources,
-    functions: kube_cel::cel::Context<'static>,
     every: Duration,
-}
-
-impl fmt::Debug for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Policy")
-            .field("rules", &self.rules)
-            .field("counts", &self.counts)
-            .field("every", &self.every)
-            .finish_non_exhaustive()
-    }
 }
 
 davit_guest::export!(Policy);
@@ -103,7 +92,6 @@ impl Controller for Policy {
         let (rules, counts) = rule::compile(&config)?;
         Ok(Self {
             sources: Sources::of(&rules),
-            functions: cel::functions::context(),
             every: config.every,
             rules,
             counts,

@@ -2,10 +2,32 @@
 
 use davit_guest::ConfigError;
 
+use crate::cel::{Expression, Mistake, Scope, Type};
+
 /// What makes a configuration unusable, with the path of the wrong value.
 pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> ConfigError {
     ConfigError {
         field: field.into(),
         message: message.into(),
     }
+}
+
+/// A mistake in an expression, with the path of the expression.
+pub(crate) fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {
+    result.map_err(|mistake| error(field, mistake.to_string()))
+}
+
+/// An expression whose result has a type.
+pub(crate) fn typed(
+    field: &str,
+    source: &str,
+    scope: &Scope<'_>,
+    wanted: Type,
+) -> Result<Expression, ConfigError> {
+    let expression = at(field, Expression::compile(source, scope))?;
+    if !expression.result.meets(wanted) {
+        let result = expression.result;
+        return Err(error(field, format!("it is {result}, not {wanted}")));
+    }
+    Ok(expression)
 }

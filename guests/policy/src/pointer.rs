@@ -7,7 +7,7 @@ use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
 use crate::config::PatchConfig;
 use crate::evaluate::Evaluator;
-use crate::mistake::error;
+use crate::mistake::{at, error};
 use crate::template::Template;
 
 /// One operation.
@@ -40,8 +40,10 @@ impl Operation {
             let message = "an element is added again each time: put a \"test\" before it";
             return Err(error(format!("{path}.path"), message));
         }
-        let value = Template::compile(&config.value, scope)
-            .map_err(|mistake| error(format!("{path}.value"), mistake.to_string()))?;
+        let value = at(
+            &format!("{path}.value"),
+            Template::compile(&config.value, scope),
+        )?;
         Ok(Self {
             op: config.op.clone(),
             path: config.path.clone(),

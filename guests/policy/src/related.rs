@@ -2,14 +2,12 @@
 
 use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, ResourceMapping, dynamic};
 
-use crate::cel::OBJECT;
-use crate::cel::expand::Variables;
+use crate::cel::Expression;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
 use crate::cel::schema::{self, Schema};
-use crate::cel::{Expression, Scope};
 use crate::config::RelatedConfig;
-use crate::mistake::error;
+use crate::mistake::{at, error};
 use crate::resource;
 
 /// Objects that are related to the object of a rule.
@@ -41,20 +39,28 @@ impl Related {
     /// What every rule may read: the node of a pod, and the namespace of an object.
     pub(crate) fn built_in(resource: &ApiResource) -> Vec<Self> {
         let mut related = Vec::new();
-        let named = |name: &str, plural: &str, path: Path| Self {
+        if resource.group.is_empty() && resource.plural == "pods" {
+            let node = Path::default().key("spec").key("nodeName");
+            related.push(Self::named("node", "nodes", node));
+        }
+        if schema::is_namespaced(resource) != Some(false) {
+            related.push(Self::namespace());
+        }
+        related
+    }
+
+    /// The namespace of an object.
+    pub(crate) fn namespace() -> Self {
+        let path = Path::default().key("metadata").key("namespace");
+        Self::named("namespaceObject", "namespaces", path)
+    }
+
+    fn named(name: &str, plural: &str, path: Path) -> Self {
+        Self {
             name: name.to_owned(),
             resource: ApiResource::new("", "v1", plural),
             link: Link::Name(path),
-        };
-        if resource.group.is_empty() && resource.plural == "pods" {
-            let node = Path::default().key("spec").key("nodeName");
-            related.push(named("node", "nodes", node));
         }
-        if schema::is_namespaced(resource) != Some(false) {
-            let namespace = Path::default().key("metadata").key("namespace");
-            related.push(named("namespaceObject", "namespaces", namespace));
-        }
-        related
     }
 
     pub(crate) fn compile(
@@ -148,18 +154,14 @@ impl Related {
         cx: &Context<'_>,
         owner: &dynamic::Value,
     ) -> Result<(ResourceMapping, String), Unrelated> {
-        let field = |name| {
-            let text = owner.get(name).and_then(dynamic::Value::as_text);
-            text.unwrap_or_default()
-        };
-        let Some(found) = cx.lookup(field("apiVersion"), field("kind")) else {
-            let kind = field("kind");
+        let kind = owner.text("kind");
+        let Some(found) = cx.lookup(owner.text("apiVersion"), kind) else {
             return Err(Unrelated::Unknown(format!("{kind} is not served")));
         };
         let is_of_resource = found.resource.group == self.resource.group
             && found.resource.plural == self.resource.plural;
         if is_of_resource {
-            Ok((found, field("uid").to_owned()))
+            Ok((found, owner.text("uid").to_owned()))
         } else {
             Err(Unrelated::OtherKind)
         }
@@ -185,20 +187,15 @@ impl Related {
                     return Ok(None);
                 };
                 let (found, uid) = self.owner(cx, owner)?;
-                let text = |value: Option<&dynamic::Value>| {
-                    let text = value.and_then(dynamic::Value::as_text);
-                    text.unwrap_or_default().to_owned()
-                };
-                let namespace = if found.namespaced {
-                    text(object.at(["metadata", "namespace"]))
-                } else {
-                    String::new()
+                let namespace = match object.get("metadata") {
+                    Some(metadata) if found.namespaced => metadata.text("namespace"),
+                    _ => "",
                 };
                 let target = ObjectRef::named(
-                    &text(owner.get("apiVersion")),
-                    &text(owner.get("kind")),
-                    &namespace,
-                    &text(owner.get("name")),
+                    owner.text("apiVersion"),
+                    owner.text("kind"),
+                    namespace,
+                    owner.text("name"),
                 );
                 Ok(Some(ObjectRef { uid, ..target }))
             }
@@ -225,17 +222,8 @@ pub(crate) fn controller_of(object: &dynamic::Value) -> Option<&dynamic::Value> 
 
 /// A field of the object: `object.metadata.name`.
 pub(crate) fn own_field(path: &str, source: &str, of: &ApiResource) -> Result<Path, ConfigError> {
-    let variables = Variables::new();
-    let scope = Scope {
-        bindings: [(OBJECT, Schema::of(of))].into(),
-        variables: &variables,
-    };
-    let expression =
-        Expression::compile(source, &scope).map_err(|mistake| error(path, mistake.to_string()))?;
-    match (expression.slots(), expression.is_a_field()) {
-        ([slot], true) => Ok(slot.path.clone()),
-        _ => Err(error(path, "name one field, such as object.metadata.name")),
-    }
+    at(path, Expression::field(source, Schema::of(of)))?
+        .ok_or_else(|| error(path, "name one field, such as object.metadata.name"))
 }
 
 /// The texts at a path that a watch declares, also through lists: `spec.volumes[*].name`.

@@ -3,16 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason};
+use davit_guest::dynamic::Value;
+use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::Schema;
-use crate::cel::{Expression, Mistake, Scope, Type, text};
+use crate::cel::{Expression, Scope, Type, text};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
-use crate::mistake::error;
+use crate::mistake::{at, error, typed};
 use crate::related::Related;
 use crate::resource;
 use crate::simple::Simple;
@@ -43,9 +44,17 @@ pub(crate) struct Rule {
 #[derive(Clone, Debug)]
 pub(crate) struct Match {
     pub(crate) namespaces: BTreeSet<String>,
-    pub(crate) namespace_selector: Option<LabelSelector>,
+    pub(crate) namespace_selector: Option<NamespaceSelector>,
     pub(crate) label_selector: String,
     pub(crate) field_selector: String,
+}
+
+/// The labels of the namespaces whose objects a rule is about.
+#[derive(Clone, Debug)]
+pub(crate) struct NamespaceSelector {
+    pub(crate) labels: LabelSelector,
+    /// The namespace of an object.
+    pub(crate) namespace: Related,
 }
 
 /// A part of `when`: all of them have to be true.
@@ -53,6 +62,8 @@ pub(crate) struct Match {
 pub(crate) struct Clause {
     pub(crate) text: String,
     pub(crate) expression: Expression,
+    /// Whether it reads other objects than the one that the rule is about.
+    pub(crate) reads_others: bool,
     pub(crate) simple: Option<Simple>,
 }
 
@@ -60,6 +71,7 @@ pub(crate) struct Clause {
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
     pub(crate) name: String,
+    pub(crate) watch: WatchName<Value>,
     pub(crate) resource: ApiResource,
     pub(crate) label_selector: String,
     pub(crate) when: Option<Expression>,
@@ -70,10 +82,6 @@ const DELETION: &str = "metadata.deletionTimestamp";
 
 /// The name of the numbers of objects.
 pub(crate) const COUNTS: &str = "counts";
-
-fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {
-    result.map_err(|mistake| error(field, mistake.to_string()))
-}
 
 /// The rules and the counts of a configuration.
 pub(crate) fn compile(config: &Config) -> Result<(Vec<Rule>, Vec<Count>), ConfigError> {
@@ -129,6 +137,7 @@ fn count(name: &str, config: &CountConfig) -> Result<Count, ConfigError> {
     };
     Ok(Count {
         name: name.to_owned(),
+        watch: WatchName::named(&format!("count-{name}")),
         resource,
         label_selector: config.label_selector.clone(),
         when,
@@ -137,12 +146,7 @@ fn count(name: &str, config: &CountConfig) -> Result<Count, ConfigError> {
 
 /// An expression that is true or false.
 fn boolean(field: &str, source: &str, scope: &Scope<'_>) -> Result<Expression, ConfigError> {
-    let expression = at(field, Expression::compile(source, scope))?;
-    if !expression.result.meets(Type::Bool) {
-        let result = expression.result;
-        return Err(error(field, format!("it is {result}, not a boolean")));
-    }
-    Ok(expression)
+    typed(field, source, scope, Type::Bool)
 }
 
 struct Compiler<'a> {
@@ -234,7 +238,10 @@ impl Compiler<'_> {
         }
         Ok(Match {
             namespaces: matches.namespaces.iter().cloned().collect(),
-            namespace_selector: matches.namespace_selector.clone(),
+            namespace_selector: matches.namespace_selector.clone().map(|labels| {
+                let namespace = Related::namespace();
+                NamespaceSelector { labels, namespace }
+            }),
             label_selector: matches.label_selector.clone(),
             field_selector: matches.field_selector.clone(),
         })
@@ -281,18 +288,17 @@ impl Compiler<'_> {
         }
         let mut clauses = Vec::new();
         for (text, expression) in texts.into_iter().zip(parts) {
+            let reads_others = expression.bindings().any(|it| it != OBJECT);
             clauses.push(Clause {
                 text: text.to_owned(),
+                reads_others,
                 simple: Simple::of(&expression),
                 expression,
             });
         }
         // Their order does not change the result: what costs least comes first, and what reads
         // only the object comes before what reads other objects.
-        clauses.sort_by_key(|clause| {
-            let reads_others = clause.expression.bindings().any(|it| it != OBJECT);
-            (clause.simple.is_none(), reads_others)
-        });
+        clauses.sort_by_key(|clause| (clause.simple.is_none(), clause.reads_others));
         Ok(clauses)
     }
 
@@ -357,6 +363,16 @@ impl Rule {
             fields.extend(keep.fields());
         }
         fields
+    }
+
+    /// The fields of related objects that it reads.
+    pub(crate) fn fields_of(&self, related: &Related) -> impl Iterator<Item = String> {
+        self.expressions()
+            .filter_map(|expression| expression.fields.get(&related.name))
+            .flatten()
+            .map(|field| field.trim_start_matches("[*]").trim_start_matches('.'))
+            .filter(|field| !field.is_empty())
+            .map(str::to_owned)
     }
 
     /// Whether it asks for objects that are being deleted already. Any other rule leaves them

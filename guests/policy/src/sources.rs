@@ -6,12 +6,11 @@ use std::time::Duration;
 use davit_guest::dynamic::Value;
 use davit_guest::{
     ApiResource, Counter, Index, IndexName, Manifest, Permission, QueueName, QueueSpec, Trigger,
-    Watch, WatchName,
+    Watch, WatchName, covers,
 };
 
 use crate::action::permission;
 use crate::cel::OBJECT;
-use crate::cel::path::covers;
 use crate::config::Proof;
 use crate::keep::Keep;
 use crate::related::{Link, Related};
@@ -95,10 +94,11 @@ impl Sources {
                     .extend(rule.related.iter().map(Related::index_path));
             }
             for related in &rule.related {
-                sources.relate(rule, related, source);
+                let fields = rule.fields_of(related).collect();
+                sources.watch_related(related, fields, source);
             }
-            if rule.matches.namespace_selector.is_some() {
-                sources.select_namespaces(source);
+            if let Some(selector) = &rule.matches.namespace_selector {
+                sources.select_namespaces(&selector.namespace, source);
             }
         }
         sources
@@ -143,39 +143,19 @@ impl Sources {
         })
     }
 
-    fn relate(&mut self, rule: &Rule, related: &Related, source: usize) {
-        let fields = rule
-            .expressions()
-            .filter_map(|expression| expression.fields.get(&related.name))
-            .flatten()
-            .map(|field| field.trim_start_matches("[*]").trim_start_matches('.'))
-            .filter(|field| !field.is_empty())
-            .map(str::to_owned);
-        self.watch_related(related.clone(), fields.collect(), source);
-    }
-
     /// The labels of the namespaces decide which objects a rule is about.
-    fn select_namespaces(&mut self, source: usize) {
-        let resource = self.matched.get(source).map(|it| it.resource.clone());
-        let related = resource.iter().flat_map(Related::built_in);
-        let namespace = related.filter(|it| it.name == NAMESPACE);
-        for related in namespace.collect::<Vec<_>>() {
-            let path = related.index_path();
-            if let Some(source) = self.matched.get_mut(source) {
-                source.fields.insert(path.clone());
-                source.indexes.insert(path);
-            }
-            let labels = BTreeSet::from(["metadata.labels".to_owned()]);
-            self.watch_related(related, labels, source);
+    fn select_namespaces(&mut self, namespace: &Related, source: usize) {
+        let path = namespace.index_path();
+        if let Some(source) = self.matched.get_mut(source) {
+            source.fields.insert(path.clone());
+            source.indexes.insert(path);
         }
+        let labels = BTreeSet::from(["metadata.labels".to_owned()]);
+        self.watch_related(namespace, labels, source);
     }
 
-    fn watch_related(&mut self, related: Related, fields: BTreeSet<String>, source: usize) {
-        let found = self
-            .related
-            .iter_mut()
-            .find(|it| it.related.resource == related.resource && it.related.link == related.link);
-        if let Some(watch) = found {
+    fn watch_related(&mut self, related: &Related, fields: BTreeSet<String>, source: usize) {
+        if let Some(watch) = self.related.iter_mut().find(|it| it.is_of(related)) {
             watch.fields.extend(fields);
             watch.sources.insert(source);
             return;
@@ -184,7 +164,7 @@ impl Sources {
         self.related.push(RelatedWatch {
             name: WatchName::named(&name),
             queue: QueueName::named(&name),
-            related,
+            related: related.clone(),
             fields,
             sources: BTreeSet::from([source]),
         });
@@ -192,18 +172,8 @@ impl Sources {
 
     /// The watch of related objects.
     pub(crate) fn watch_of(&self, related: &Related) -> Option<&RelatedWatch> {
-        self.related
-            .iter()
-            .find(|it| it.related.resource == related.resource && it.related.link == related.link)
+        self.related.iter().find(|it| it.is_of(related))
     }
-}
-
-/// The name of an object's namespace in expressions.
-pub(crate) const NAMESPACE: &str = "namespaceObject";
-
-/// The name of the watch of a count.
-pub(crate) fn count_watch(count: &Count) -> WatchName<Value> {
-    WatchName::named(&format!("count-{}", count.name))
 }
 
 /// The manifest of some rules.
@@ -264,6 +234,11 @@ impl Source {
 }
 
 impl RelatedWatch {
+    /// Whether it is the watch of these, under whatever name.
+    fn is_of(&self, related: &Related) -> bool {
+        self.related.resource == related.resource && self.related.link == related.link
+    }
+
     fn watch(&self) -> Watch<Value> {
         let fields = reduced(&self.fields);
         let watch = Watch::of_fields(self.name, self.related.resource.clone(), fields);
@@ -288,7 +263,7 @@ impl RelatedWatch {
 fn watch_of_count(count: &Count) -> Watch<Value> {
     let fields = count.when.iter().filter_map(|it| it.fields.get(OBJECT));
     let fields: BTreeSet<String> = fields.flatten().cloned().collect();
-    Watch::of_fields(count_watch(count), count.resource.clone(), reduced(&fields))
+    Watch::of_fields(count.watch, count.resource.clone(), reduced(&fields))
         .select(&count.label_selector, "")
 }
 

@@ -91,27 +91,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Reads these fields of objects from the API server in parallel, like
-    /// [`live_get`](Self::live_get).
-    #[must_use]
-    pub fn live_get_fields<T: DeserializeOwned>(
-        &self,
-        targets: &[ObjectRef],
-        fields: &[String],
-    ) -> Vec<Result<Object<T>, Failure>> {
-        let requests: Vec<GetRequest> = targets
-            .iter()
-            .map(|target| GetRequest {
-                target: target.clone(),
-                fields: fields.to_vec(),
-            })
-            .collect();
-        let results = self.host.live_get(&requests).into_iter();
-        results
-            .map(|it| it.map(decode).map_err(Into::into))
-            .collect()
-    }
-
     /// Reads objects from the API server in parallel. Returns one result for
     /// each target, in the order of the targets. The call waits for the answer.
     /// Needs the permission `get`.
@@ -120,7 +99,7 @@ impl<'a> Context<'a> {
         &self,
         targets: &[ObjectRef],
     ) -> Vec<Result<Object<T>, Failure>> {
-        self.live_get_fields(targets, &fields_of::<T>())
+        self.read(targets, &fields_of::<T>())
     }
 
     /// Reads one object from the API server; none if it does not exist. The call waits
@@ -141,12 +120,39 @@ impl<'a> Context<'a> {
         &self,
         target: &ObjectRef,
     ) -> Result<Option<Object<T>>, Retry> {
-        match self.live_get(std::slice::from_ref(target)).pop() {
+        self.live_fields(target, &fields_of::<T>())
+    }
+
+    /// Reads these fields of one object from the API server, like [`live`](Self::live).
+    pub fn live_fields<T: DeserializeOwned>(
+        &self,
+        target: &ObjectRef,
+        fields: &[String],
+    ) -> Result<Option<Object<T>>, Retry> {
+        match self.read(std::slice::from_ref(target), fields).pop() {
             Some(Ok(object)) => Ok(Some(object)),
             Some(Err(failure)) if failure.is_gone() => Ok(None),
             Some(Err(failure)) => Err(failure.of_read(target)),
             None => Err(Retry::new("the host gave no answer")),
         }
+    }
+
+    fn read<T: DeserializeOwned>(
+        &self,
+        targets: &[ObjectRef],
+        fields: &[String],
+    ) -> Vec<Result<Object<T>, Failure>> {
+        let requests: Vec<GetRequest> = targets
+            .iter()
+            .map(|target| GetRequest {
+                target: target.clone(),
+                fields: fields.to_vec(),
+            })
+            .collect();
+        let results = self.host.live_get(&requests).into_iter();
+        results
+            .map(|it| it.map(decode).map_err(Into::into))
+            .collect()
     }
 
     /// Lists a resource at the API server, with the fields of the view. Needs

@@ -56,6 +56,12 @@ impl Value {
         }
     }
 
+    /// The text of a key; empty if there is none.
+    #[must_use]
+    pub fn text(&self, key: &str) -> &str {
+        self.get(key).and_then(Self::as_text).unwrap_or_default()
+    }
+
     /// The elements; none for anything but a list.
     pub fn elements(&self) -> impl Iterator<Item = &Self> {
         let elements: &[Self] = match self {

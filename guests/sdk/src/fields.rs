@@ -56,6 +56,14 @@ fn undeclarable(view: &str, error: &Error) -> ! {
     panic!("the fields of the view {view} cannot be declared: {error}");
 }
 
+/// Whether a declared field contains everything at a path: `spec.taints` contains
+/// `spec.taints[*].key`.
+#[must_use]
+pub fn covers(field: &str, path: &str) -> bool {
+    path.strip_prefix(field)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
 /// A deserializer of one position in a view.
 struct Recorder<'a> {
     path: String,
@@ -255,7 +263,7 @@ mod tests {
 
     use serde::Deserialize;
 
-    use super::fields_of;
+    use super::{covers, fields_of};
     use crate::{Identity, Time};
 
     #[derive(Deserialize)]
@@ -341,5 +349,14 @@ mod tests {
     #[should_panic(expected = "the type contains itself")]
     fn a_type_that_contains_itself_is_not_a_view() {
         let _ = fields_of::<Endless>();
+    }
+
+    #[test]
+    fn a_field_covers_the_paths_below_it_only() {
+        assert!(covers("status", "status.phase"));
+        assert!(covers("spec.taints", "spec.taints[*].key"));
+        assert!(covers("spec", "spec"));
+        assert!(!covers("spec.node", "spec.nodeName"));
+        assert!(!covers("status.phase", "status"));
     }
 }

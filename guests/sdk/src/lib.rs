@@ -68,7 +68,7 @@ pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
 pub use decision::{Propagation, When};
 pub use failure::{Failure, FailureClass, Retry};
-pub use fields::fields_of;
+pub use fields::{covers, fields_of};
 pub use instant::Instant;
 pub use item::{PendingItem, PlanFailure, UnlistedResource, WorkItem};
 pub use manifest::{Index, Watch};

@@ -50,6 +50,19 @@ impl ObjectRef {
     }
 }
 
+impl ObjectRef {
+    /// The object's key in a watch of its resource: `namespace/name`, or `name` for a
+    /// cluster-scoped one.
+    #[must_use]
+    pub fn key(&self) -> String {
+        if self.namespace.is_empty() {
+            self.name.clone()
+        } else {
+            format!("{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
 impl std::fmt::Display for ObjectRef {
     /// `v1 Pod namespace/name`
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -9,7 +9,6 @@ use kube_cel::cel;
 use super::Call;
 use crate::cel::{Expression, Failure, OBJECT};
 use crate::rule::{COUNTS, Rule};
-use crate::sources;
 
 impl Call<'_> {
     /// Whether a rule waits. What cannot be counted holds it.
@@ -38,7 +37,7 @@ impl Call<'_> {
         let counts = Value::Map(counts);
         let objects = BTreeMap::from([(COUNTS, Some(&counts))]);
         let now = self.now();
-        match hold.evaluate(&self.policy.functions, &objects, now).0 {
+        match hold.evaluate(&objects, now).0 {
             Ok(cel::Value::Bool(is_held)) => is_held,
             result => {
                 let message = match result {
@@ -58,7 +57,7 @@ impl Call<'_> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
             return Ok(*known);
         }
-        let cache = self.cx.watch(sources::count_watch(count));
+        let cache = self.cx.watch(count.watch);
         if let Some(unlisted) = cache.unlisted().first() {
             return Err(format!("not all are known: {}", unlisted.reason));
         }
@@ -81,7 +80,7 @@ impl Call<'_> {
     fn is_counted(&self, when: &Expression, object: &Object<Value>) -> Result<bool, String> {
         let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
         let now = self.now();
-        match when.evaluate(&self.policy.functions, &objects, now).0 {
+        match when.evaluate(&objects, now).0 {
             Ok(cel::Value::Bool(is_counted)) => Ok(is_counted),
             Ok(_) => Err(format!("{}: it is no boolean", object.reference)),
             Err(Failure::Absent(_)) => Ok(false),

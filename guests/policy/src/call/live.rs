@@ -1,7 +1,7 @@
 //! Proof by the API server: the object, and what is related to it, read again before a rule acts.
 
 use davit_guest::dynamic::Value;
-use davit_guest::{ListRequest, Object, ObjectRef};
+use davit_guest::{ListRequest, Object, ObjectRef, Retry};
 
 use super::Call;
 use crate::cel::schema;
@@ -27,8 +27,7 @@ impl Proven<'_> {
     }
 
     fn evaluator<'a>(&'a self, call: &'a Call<'_>) -> Evaluator<'a> {
-        let functions = &call.policy.functions;
-        let mut evaluator = Evaluator::new(functions, call.now(), &self.object.view);
+        let mut evaluator = Evaluator::new(call.now(), &self.object.view);
         for (name, value) in &self.related {
             evaluator.objects.insert(name, value.as_ref());
         }
@@ -68,15 +67,8 @@ fn get(
     target: &ObjectRef,
     fields: &[String],
 ) -> Result<Option<Object<Value>>, String> {
-    let mut results = call
-        .cx
-        .live_get_fields(std::slice::from_ref(target), fields);
-    match results.pop() {
-        Some(Ok(object)) => Ok(Some(object)),
-        Some(Err(failure)) if failure.is_gone() => Ok(None),
-        Some(Err(failure)) => Err(failure.to_string()),
-        None => Err("the host answered no read".to_owned()),
-    }
+    let found = call.cx.live_fields(target, fields);
+    found.map_err(Retry::into_reason)
 }
 
 fn read(
@@ -85,7 +77,7 @@ fn read(
     related: &Related,
     object: &Object<Value>,
 ) -> Result<Option<Value>, String> {
-    let fields = fields_of(rule, related);
+    let fields: Vec<String> = rule.fields_of(related).collect();
     match &related.link {
         Link::Name(_) | Link::Owner => {
             match related.target(call.cx, &object.view).map_err(in_words)? {
@@ -118,16 +110,6 @@ fn read(
             Ok(Some(Value::List(linked.collect())))
         }
     }
-}
-
-fn fields_of(rule: &Rule, related: &Related) -> Vec<String> {
-    rule.expressions()
-        .filter_map(|expression| expression.fields.get(&related.name))
-        .flatten()
-        .map(|field| field.trim_start_matches("[*]").trim_start_matches('.'))
-        .filter(|field| !field.is_empty())
-        .map(str::to_owned)
-        .collect()
 }
 
 fn in_words(unrelated: Unrelated) -> String {

@@ -10,7 +10,7 @@ use super::Call;
 use crate::judge::{Evaluation, Outcome};
 use crate::related::{Link, Related, Unrelated};
 use crate::rule::Rule;
-use crate::sources::{self, RelatedWatch};
+use crate::sources::RelatedWatch;
 
 impl Call<'_> {
     pub(super) fn load<'r>(
@@ -55,11 +55,7 @@ impl Call<'_> {
         let Some(selector) = &matches.namespace_selector else {
             return Ok(true);
         };
-        let related = Related::built_in(&rule.resource);
-        let Some(related) = related.iter().find(|it| it.name == sources::NAMESPACE) else {
-            return Ok(false);
-        };
-        let Some(found) = self.read_related(related, object)? else {
+        let Some(found) = self.read_related(&selector.namespace, object)? else {
             return Ok(false);
         };
         let labels: BTreeMap<String, String> = match found.at(["metadata", "labels"]) {
@@ -69,7 +65,7 @@ impl Call<'_> {
                 .collect(),
             _ => BTreeMap::new(),
         };
-        Ok(selector.is_empty() || selector.selects(&labels))
+        Ok(selector.labels.is_empty() || selector.labels.selects(&labels))
     }
 
     /// What is related to an object, from the cache. What the cache may lack is an error.

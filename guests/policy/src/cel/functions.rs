@@ -1,6 +1,6 @@
 //! The functions of the expressions: those of the library, and Davit's own.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
@@ -167,8 +167,10 @@ pub(super) fn names() -> impl Iterator<Item = &'static str> {
     KNOWN.iter().map(|(name, _)| *name).chain(own)
 }
 
-/// The functions, once for an instance.
-pub(crate) fn context() -> Context<'static> {
+/// The functions.
+pub(super) static ALL: LazyLock<Context<'static>> = LazyLock::new(context);
+
+fn context() -> Context<'static> {
     let mut context = Context::default().with_all();
     context.add_function(lowered::CLOCK, compare);
     context.add_function(lowered::FIELD, |Arguments(args): Arguments| field(&args));
@@ -202,9 +204,6 @@ pub(crate) fn context() -> Context<'static> {
 
 /// Evaluates a call whose arguments are constants: a mistake in it is one of the configuration.
 pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
-    thread_local! {
-        static FUNCTIONS: Context<'static> = context();
-    }
     let Expr::Call(call) = &expr.expr else {
         return Ok(());
     };
@@ -228,11 +227,8 @@ pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
         expr: Expr::Call(call),
     };
     let _clock = clock::start(0, super::MAX_ITERATIONS);
-    FUNCTIONS.with(|functions| {
-        Value::resolve(&expr, functions)
-            .map(|_| ())
-            .map_err(|error| error.to_string())
-    })
+    let result = Value::resolve(&expr, &ALL);
+    result.map(|_| ()).map_err(|error| error.to_string())
 }
 
 fn wrong(function: &str, message: impl ToString) -> ExecutionError {

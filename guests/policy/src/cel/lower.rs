@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use davit_guest::covers;
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue,
@@ -12,7 +13,7 @@ use kube_cel::cel::common::ast::{
 use super::expand::{Variables, call_of, ident, node};
 use super::functions::{self, lowered};
 use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
-use super::path::{Path, covers};
+use super::path::Path;
 use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, text};
 

@@ -33,7 +33,7 @@ use std::sync::OnceLock;
 use chrono::{DateTime, FixedOffset};
 use kube_cel::cel;
 use kube_cel::cel::context::VariableResolver;
-use kube_cel::cel::{Context, IdedExpr, Value};
+use kube_cel::cel::{IdedExpr, Value};
 
 pub(crate) use lower::Scope;
 pub(crate) use types::Type;
@@ -139,11 +139,25 @@ impl Expression {
         lower::lower(&expanded, source, scope)
     }
 
+    /// The path of a field that a text names, and nothing else than that: `object.metadata.name`.
+    /// None if it is another expression.
+    pub(crate) fn field(source: &str, object: Schema) -> Result<Option<Path>, Mistake> {
+        let variables = BTreeMap::new();
+        let scope = Scope {
+            bindings: BTreeMap::from([(OBJECT, object)]),
+            variables: &variables,
+        };
+        let expression = Self::compile(source, &scope)?;
+        Ok(match (expression.slots(), expression.is_a_field()) {
+            ([slot], true) => Some(slot.path.clone()),
+            _ => None,
+        })
+    }
+
     /// Evaluates it at a time (milliseconds since the epoch). Also returns when the result can
     /// change next; none if only a change of an object changes it.
     pub(crate) fn evaluate(
         &self,
-        functions: &Context<'_>,
         objects: &Objects<'_>,
         now: i64,
     ) -> (Result<Value, Failure>, Option<i64>) {
@@ -152,15 +166,15 @@ impl Expression {
             slots: &self.slots,
             objects,
             now,
-            absent: Absent::default(),
+            absent: OnceLock::new(),
             values: self.slots.iter().map(|_| OnceLock::new()).collect(),
         };
-        let mut context = functions.new_inner_scope();
+        let mut context = functions::ALL.new_inner_scope();
         context.set_variable_resolver(&reader);
         let result = cel::Value::resolve(&self.ast, &context);
         let next = clock.next_change();
-        let result = result.map_err(|error| match reader.absent.first() {
-            Some(slot) => Failure::Absent(self.name_of(slot)),
+        let result = result.map_err(|error| match reader.absent.get() {
+            Some(slot) => Failure::Absent(self.name_of(*slot)),
             None => Failure::Error(in_words(&error)),
         });
         (result, next)
@@ -183,7 +197,7 @@ impl Expression {
     }
 
     /// Whether it is one field of an object and nothing else.
-    pub(crate) fn is_a_field(&self) -> bool {
+    fn is_a_field(&self) -> bool {
         matches!(&self.ast.expr, cel::common::ast::Expr::Ident(name) if name == "@0")
     }
 
@@ -212,35 +226,14 @@ fn in_words(error: &cel::ExecutionError) -> String {
     text
 }
 
-/// Which slot was read as `null` first, if any.
-///
-/// The library wants resolvers that threads may share. An evaluation has one thread.
-#[derive(Default)]
-struct Absent(std::sync::atomic::AtomicUsize);
-
-impl Absent {
-    fn note(&self, slot: usize) {
-        let _ = self.0.compare_exchange(
-            0,
-            slot + 1,
-            std::sync::atomic::Ordering::Relaxed,
-            std::sync::atomic::Ordering::Relaxed,
-        );
-    }
-
-    fn first(&self) -> Option<usize> {
-        self.0
-            .load(std::sync::atomic::Ordering::Relaxed)
-            .checked_sub(1)
-    }
-}
-
-/// Reads the slots of an expression.
+/// Reads the slots of an expression. The library wants resolvers that threads may share; an
+/// evaluation has one thread.
 struct Reader<'a> {
     slots: &'a [Slot],
     objects: &'a Objects<'a>,
     now: i64,
-    absent: Absent,
+    /// The slot that was read as `null` first, if any was.
+    absent: OnceLock<usize>,
     /// What was read already: a loop reads the same again and again.
     values: Vec<OnceLock<Value>>,
 }
@@ -260,7 +253,7 @@ impl VariableResolver for Reader<'_> {
         let found = object.and_then(|object| object.at(slot.path.keys()));
         let value = match found {
             None | Some(dynamic::Value::Null) => {
-                self.absent.note(index);
+                self.absent.get_or_init(|| index);
                 Value::Null
             }
             Some(found) => value::to_cel(found, &slot.schema),

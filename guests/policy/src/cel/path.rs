@@ -69,12 +69,6 @@ fn is_plain(key: &str) -> bool {
         .all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }
 
-/// Whether what a watch declares contains everything below another path.
-pub(crate) fn covers(declared: &str, path: &str) -> bool {
-    path.strip_prefix(declared)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
 /// The value at a path that a watch declares, for paths through maps only.
 pub(crate) fn text_at(object: &dynamic::Value, path: &Path) -> Option<String> {
     match object.at(path.keys())? {
@@ -87,6 +81,8 @@ pub(crate) fn text_at(object: &dynamic::Value, path: &Path) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use davit_guest::covers;
+
     use super::*;
 
     #[test]

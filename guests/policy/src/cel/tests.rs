@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::expand::Variables;
 use super::schema::Schema;
-use super::{Expression, Failure, Mistake, Objects, Scope, functions, text};
+use super::{Expression, Failure, Mistake, Objects, Scope, text};
 
 pub(super) fn compile(source: &str) -> Result<Expression, Mistake> {
     compile_with(source, &Variables::new())
@@ -34,8 +34,7 @@ pub(super) fn evaluate(
     let object: dynamic::Value = serde_json::from_value(object).unwrap();
     let objects: Objects<'_> = BTreeMap::from([("object", Some(&object)), ("node", None)]);
     let expression = compile(source).unwrap_or_else(|mistake| panic!("{source}: {mistake}"));
-    let context = functions::context();
-    let (result, next) = expression.evaluate(&context, &objects, START);
+    let (result, next) = expression.evaluate(&objects, START);
     (result, next.map(|next| next - START))
 }
 

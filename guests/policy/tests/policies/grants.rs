@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use davit_guest::Source;
 use davit_guest::bindings::davit::controller::manifests::Watch;
 use davit_guest::testing::Harness;
+use davit_guest::{Source, covers};
 use policy::Policy;
 use serde_json::{Value, json};
 
@@ -65,13 +65,7 @@ fn the_permissions_of_a_file_are_those_that_its_rules_need() {
             }
             let fields: BTreeSet<String> =
                 entries.iter().flat_map(|it| texts(&it["fields"])).collect();
-            let declares = |field: &String| {
-                fields.iter().any(|it| {
-                    field
-                        .strip_prefix(it.as_str())
-                        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-                })
-            };
+            let declares = |field: &String| fields.iter().any(|it| covers(it, field));
             let needed = watch.fields.iter();
             let missing: Vec<_> = needed.filter(|it| !declares(it)).collect();
             assert_eq!(missing, [""; 0], "{name}: {resource}");

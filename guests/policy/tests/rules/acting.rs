@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use davit_guest::testing::Execution;
-use serde_json::json;
+use davit_guest::testing::{Execution, Harness};
+use policy::Policy;
+use serde_json::{Value, json};
 
 use crate::support::{HOUR, MINUTE, START, failed, rules};
 
@@ -90,8 +91,8 @@ fn a_deletion_is_only_of_the_version_that_was_judged() {
     assert!(harness.keys("Pod").contains(&"ci/a".to_owned()));
 }
 
-#[test]
-fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
+/// A rule that evicts pods, and a budget that refuses it.
+fn drain() -> Harness<Policy> {
     let mut harness = rules(json!([{
         "name": "drain",
         "match": {"resource": "pods"},
@@ -105,11 +106,22 @@ fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
         "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
                    "expectedPods": 1, "observedGeneration": 1},
     }));
-    harness.put(json!({
+    harness
+}
+
+fn web(uid: &str) -> Value {
+    json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": "shop", "name": "web", "labels": {"drain": "true"}},
+        "metadata": {"namespace": "shop", "name": "web", "uid": uid,
+                     "labels": {"drain": "true"}},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    }));
+    })
+}
+
+#[test]
+fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
+    let mut harness = drain();
+    harness.put(web("one"));
     harness.advance(9 * MINUTE);
     assert_eq!(harness.keys("Pod"), ["shop/web"]);
     harness.advance(2 * MINUTE);
@@ -241,27 +253,7 @@ fn a_rule_about_the_hour_of_the_day_is_judged_every_minute() {
 
 #[test]
 fn a_pod_that_was_made_again_has_a_time_of_its_own() {
-    let mut harness = rules(json!([{
-        "name": "drain",
-        "match": {"resource": "pods"},
-        "when": "object.metadata.labels.drain == 'true'",
-        "do": {"evict": {"thenDeleteAfter": "10m"}},
-    }]));
-    harness.put(json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": "shop", "name": "all"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"drain": "true"}}},
-        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
-                   "expectedPods": 1, "observedGeneration": 1},
-    }));
-    let web = |uid: &str| {
-        json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {"namespace": "shop", "name": "web", "uid": uid,
-                         "labels": {"drain": "true"}},
-            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-        })
-    };
+    let mut harness = drain();
     harness.put(web("one"));
     harness.advance(9 * MINUTE);
     harness.remove("Pod", "shop/web");
