@@ -152,6 +152,14 @@ fn unknown(account: &Account, failure: Option<&str>) -> String {
     }
 }
 
+/// Whether the stable revision may not run.
+pub(super) fn stops_stable(inputs: &ConditionInputs<'_>) -> bool {
+    matches!(
+        inputs.authorization,
+        Some(Authorization::Denied(denied)) if denied.stops_stable
+    )
+}
+
 /// A revision that may not run.
 pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     let (reason, cause, message, stops_stable) = match inputs.authorization? {

@@ -19,13 +19,20 @@ pub(super) fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     let forbidden = inputs.refused.map(forbidden);
     let deferred_deletions = inputs.deferred_deletions.map(deferred_deletions);
     let not_served = (inputs.running == Readiness::NotServed).then(not_served);
-    let permissions = [granted::finding(inputs), authorized::finding(inputs)];
-    // What stops everything comes before what disturbs a revision that runs.
-    let (stopped, waits) = if inputs.running == Readiness::No {
-        (permissions, [None, None])
-    } else {
-        ([None, None], permissions)
-    };
+    // What stops everything comes before what disturbs a revision that runs, also while the
+    // revision is still being stopped.
+    let runs = inputs.running != Readiness::No;
+    let (stopped, waits): (Vec<_>, Vec<_>) = [
+        (granted::finding(inputs), granted::stops_stable(inputs)),
+        (
+            authorized::finding(inputs),
+            authorized::stops_stable(inputs),
+        ),
+    ]
+    .into_iter()
+    .partition(|(_, stops_stable)| *stops_stable || !runs);
+    let stopped = stopped.into_iter().map(|(finding, _)| finding);
+    let waits = waits.into_iter().map(|(finding, _)| finding);
     let refused = inputs.problem.filter(|_| inputs.spec_error.is_none());
     let refused = refused.map(|problem| load::refused_spec(inputs, problem));
     let all = [spec_error, other_host, lost, unrecorded]

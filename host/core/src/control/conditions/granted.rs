@@ -92,6 +92,11 @@ pub(super) fn condition(inputs: &ConditionInputs<'_>) -> Condition {
     }
 }
 
+/// Whether the stable revision may not run.
+pub(super) fn stops_stable(inputs: &ConditionInputs<'_>) -> bool {
+    inputs.not_granted.is_some_and(|one| one.stops_stable)
+}
+
 /// A revision that may not run.
 pub(super) fn finding(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     let not_granted = inputs.not_granted?;

@@ -4,10 +4,13 @@ mod cases;
 
 use std::collections::BTreeSet;
 
+use super::authorized::MissingAuthorization;
 use super::*;
+use crate::account::Account;
 use crate::api::{CandidateStatus, RejectedStatus, RevisionStatus, TrippedStatus};
 use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
 use crate::grant::Permissions;
+use crate::request::review::AccessReview;
 
 use cases::{cases, refusals};
 
@@ -185,18 +188,14 @@ fn inputs(case: &Case) -> ConditionInputs<'_> {
     }
 }
 
-/// Whoever fixes the lesser fault first still has nothing that runs.
+/// Whoever fixes the lesser fault first still has nothing that runs. A revision that may not
+/// run any more runs on for a moment.
 #[test]
 fn what_stops_everything_comes_before_what_disturbs_a_revision_that_runs() {
-    let not_granted = MissingGrant {
-        revision: "aaaa".to_owned(),
-        missing: Permissions::default(),
-        to_add: Permissions::default(),
-        stops_stable: true,
-    };
-    for (is, summary) in [
-        (Readiness::No, "NotGranted: run davit grant"),
-        (Readiness::Yes, "Unsigned: dry run only"),
+    for (is, stops_stable, not_granted_is_first) in [
+        (Readiness::No, true, true),
+        (Readiness::Yes, true, true),
+        (Readiness::Yes, false, false),
     ] {
         let case = Case {
             status: unsigned(),
@@ -204,11 +203,40 @@ fn what_stops_everything_comes_before_what_disturbs_a_revision_that_runs() {
             running: is,
             ..running()
         };
-        let described = describe(&ConditionInputs {
+        let not_granted = MissingGrant {
+            revision: "aaaa".to_owned(),
+            missing: Permissions::default(),
+            to_add: Permissions::default(),
+            stops_stable,
+        };
+        let account = Account {
+            namespace: "davit".to_owned(),
+            name: "gc".to_owned(),
+        };
+        let denied = Authorization::Denied(MissingAuthorization {
+            account: account.clone(),
+            revision: "aaaa".to_owned(),
+            missing: vec![(AccessReview::Impersonation(account), String::new())],
+            stops_stable,
+        });
+        let of_grant = describe(&ConditionInputs {
             not_granted: Some(&not_granted),
             ..inputs(&case)
         });
-        assert_eq!(described.summary, summary);
+        let of_account = describe(&ConditionInputs {
+            authorization: Some(&denied),
+            ..inputs(&case)
+        });
+        let summaries = [of_grant.summary, of_account.summary];
+        if not_granted_is_first {
+            let expected = [
+                "NotGranted: run davit grant",
+                "NotAuthorized: impersonate davit/gc",
+            ];
+            assert_eq!(summaries, expected);
+        } else {
+            assert_eq!(summaries, ["Unsigned: dry run only"; 2]);
+        }
     }
 }
 
