@@ -96,6 +96,11 @@ pub(super) struct Place {
     pub(super) order: Order,
 }
 
+/// The most attempts that count after something else than its back-off has made an item due.
+/// After an outage of an hour, an item of a queue that starts at 5 ms and now fails in another way
+/// waits for a second, not for a quarter of an hour.
+const MOST_CARRIED: u32 = 8;
+
 /// An item.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
@@ -127,7 +132,8 @@ impl Entry {
     /// Merges another request for the same item, and returns whether anything changed.
     /// The earlier due time applies. An item that is due already keeps its place. If
     /// both a fresh event and a list enqueue it, the item is fresh. A named group
-    /// replaces the item's.
+    /// replaces the item's. What makes an item due before its back-off ends may also have ended
+    /// what it failed for: few of its attempts count from then on.
     pub(super) fn join(&mut self, now: Instant, wish: &Self) -> bool {
         let before = (self.place.clone(), self.armed);
         let mine = self.place.order.due_at;
@@ -136,6 +142,7 @@ impl Entry {
             self.place.order = wish.place.order;
             self.place.lane = wish.place.lane;
             self.reason = wish.reason.clone();
+            self.attempt = self.attempt.min(MOST_CARRIED);
         } else if theirs <= mine.max(now) {
             self.place.lane = self.place.lane.min(wish.place.lane);
         }

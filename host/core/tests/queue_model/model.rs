@@ -118,6 +118,7 @@ impl Item {
     fn join(&mut self, now: Instant, other: Item) {
         if other.due < self.due && self.due > now {
             (self.due, self.serial, self.lane) = (other.due, other.serial, other.lane);
+            self.attempt = self.attempt.min(8);
         } else if other.lane == Origin::Fresh && (other.due <= now || other.due == self.due) {
             self.lane = Origin::Fresh;
         }

@@ -54,6 +54,37 @@ fn a_retry_has_its_failures_and_waits_for_retry_after() {
     assert_eq!(dequeue_one(&mut queues, at(33)).failures, failures(1));
 }
 
+/// A kind was not served for an hour. Then its objects change.
+#[test]
+fn after_an_event_a_failure_does_not_wait_as_long_as_those_before() {
+    let initial = Duration::from_millis(5);
+    let spec = QueueSpec {
+        retry_initial: initial,
+        retry_max: Duration::from_secs(1000),
+        ..spec("q")
+    };
+    let mut queues = Queues::new(at(0), &[spec], &[]);
+    fresh(&mut queues, at(1), "a");
+    let mut now = at(1);
+    let fail = |queues: &mut Queues, now: Instant| {
+        dequeue_one(queues, now);
+        done(queues, now, "a", retry()).due_at.unwrap()
+    };
+    for attempt in 0..16 {
+        let due_at = fail(&mut queues, now);
+        assert_eq!(due_at.since(now), initial * (1 << attempt));
+        now = due_at;
+    }
+    let due_at = fail(&mut queues, now);
+    let event = now.after(SECOND);
+    assert!(event < due_at);
+    fresh(&mut queues, event, "a");
+    let due_at = fail(&mut queues, event);
+    assert_eq!(due_at.since(event), initial * (1 << 8));
+    let later = fail(&mut queues, due_at);
+    assert_eq!(later.since(due_at), initial * (1 << 9), "it grows again");
+}
+
 #[test]
 fn an_event_shortens_a_back_off_and_keeps_the_attempts() {
     let mut queues = queues();

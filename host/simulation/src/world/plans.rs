@@ -178,6 +178,9 @@ impl Link<'_> {
     }
 
     fn ended(&mut self, plan: PlanId, outcome: Outcome, took: Duration) {
+        if let Some((_, failure)) = &outcome.failed {
+            self.note(format_args!("a plan fails: {failure}"));
+        }
         self.report_result(Input::Executed {
             plan,
             outcome,
