@@ -19,7 +19,7 @@ use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
 use crate::keep::Ordered;
-use crate::report::Report;
+use crate::report::Failures;
 use crate::rule::Rule;
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
 
@@ -29,7 +29,7 @@ pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Context<'a>,
     related: RefCell<BTreeMap<LinkKey, Option<Rc<Value>>>>,
     counts: RefCell<BTreeMap<String, i64>>,
-    pub(crate) report: RefCell<Report>,
+    pub(crate) report: RefCell<Failures>,
 }
 
 /// How many objects of a group one call acts on.

@@ -1,30 +1,20 @@
-//! What failed: counted by rule, logged, and noted with an example.
+//! What failed: counted by rule, logged, and reported in the status with an example.
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Command, Context, Level, ObjectRef};
-use serde::{Deserialize, Serialize};
+use davit_guest::{Command, Context, Level, ObjectRef, Report};
 
 use crate::sources::FAILURES;
 
 /// What failed in one call.
 #[derive(Debug, Default)]
-pub(crate) struct Report {
-    failures: BTreeMap<String, Failures>,
+pub(crate) struct Failures {
+    failures: BTreeMap<String, Report>,
     /// Commands that belong to no item of their own.
     pub(crate) commands: Vec<Command>,
 }
 
-/// What failed of a rule.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-struct Failures {
-    /// Since the host's start.
-    count: u64,
-    example: String,
-}
-
-impl Report {
+impl Failures {
     /// An expression failed for an object.
     pub(crate) fn failed(
         &mut self,
@@ -44,7 +34,7 @@ impl Report {
     fn note(&mut self, rule: &str, example: String) {
         let failures = self.failures.entry(rule.to_owned()).or_default();
         failures.count += 1;
-        failures.example = example;
+        failures.message = example;
     }
 
     /// What the host is asked to count and to show.
@@ -54,15 +44,14 @@ impl Report {
             #[allow(clippy::cast_precision_loss, reason = "the number of one call's items")]
             let number = failures.count as f64;
             commands.push(Command::Measure(FAILURES.add([&rule], number)));
-            let fields = [("rule", rule.as_str()), ("example", &failures.example)];
+            let fields = [("rule", rule.as_str()), ("example", &failures.message)];
             cx.log(Level::Warn, "a rule could not be evaluated", &fields);
-            let key = format!("status/{rule}");
-            let before: Failures = cx.note(&key).unwrap_or_default();
-            let all = Failures {
+            let before = cx.report(&rule).unwrap_or_default();
+            let report = Report {
                 count: before.count.saturating_add(failures.count),
                 ..failures
             };
-            commands.push(Command::set_note(&key, Some(&all)));
+            commands.push(Command::report(&rule, Some(&report)));
         }
         commands
     }

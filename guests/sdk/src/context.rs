@@ -10,10 +10,12 @@ use crate::bindings::davit::controller::{
     live::GetRequest,
     mapping, queue, types,
 };
+use crate::decision::report_key;
 use crate::object::decode;
 use crate::{
     Failure, IndexKey, IndexName, Instant, Level, ListRequest, Object, ObjectRef, PendingItem,
-    Place, QueueName, ResourceMapping, Retry, UnlistedResource, WatchName, fields_of, msgpack,
+    Place, QueueName, Report, ResourceMapping, Retry, UnlistedResource, WatchName, fields_of,
+    msgpack,
 };
 
 /// The number of objects or keys in one page from the host. A pod takes some
@@ -195,6 +197,12 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn note<N: DeserializeOwned>(&self, key: &str) -> Option<N> {
         msgpack::decode(&self.host.note(key)?).ok()
+    }
+
+    /// What the command [`report`](crate::Command::report) last wrote under this name.
+    #[must_use]
+    pub fn report(&self, name: &str) -> Option<Report> {
+        self.note(&report_key(name))
     }
 
     /// Writes to the host's log.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::manifest::milliseconds;
 use crate::msgpack::encode;
@@ -416,6 +416,15 @@ impl Command {
         })
     }
 
+    /// Shows operators something in the status of the controller: what it is about, how often
+    /// it happened, and an example. None removes it. It is the note `status/NAME`
+    /// ([`Context::report`](crate::Context::report)); the status has the first 16, with names
+    /// up to 128 bytes and messages up to 512.
+    #[must_use]
+    pub fn report(name: &str, report: Option<&Report>) -> Self {
+        Self::set_note(&report_key(name), report)
+    }
+
     /// Keeps a small value between calls; none deletes it.
     #[must_use]
     pub fn set_note(key: &str, value: Option<&impl Serialize>) -> Self {
@@ -424,6 +433,20 @@ impl Command {
             value: value.map(encode),
         })
     }
+}
+
+/// What operators see in the status of a controller ([`Command::report`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Report {
+    /// How often it happened.
+    pub count: u64,
+    /// What happened last.
+    pub message: String,
+}
+
+pub(crate) fn report_key(name: &str) -> String {
+    format!("status/{name}")
 }
 
 fn queue_key(queue: QueueName, key: &str) -> QueueKey {

@@ -66,7 +66,7 @@ pub use bindings::davit::controller::mapping::ResourceMapping;
 pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
 pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
-pub use decision::{Propagation, When};
+pub use decision::{Propagation, Report, When};
 pub use failure::{Failure, FailureClass, Retry};
 pub use fields::{covers, fields_of};
 pub use instant::Instant;

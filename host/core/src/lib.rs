@@ -43,6 +43,7 @@ pub mod queue;
 pub mod reach;
 pub mod record;
 pub mod refusal;
+pub mod reports;
 pub mod request;
 pub mod revision;
 pub mod rollout;

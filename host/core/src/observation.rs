@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::budget::{CountedWrites, Trip};
 use crate::cluster_comparison::actor::Actor;
 use crate::cluster_comparison::{Finding, Totals};
+use crate::reports::GuestReport;
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
@@ -39,6 +40,8 @@ pub struct Observation {
     pub deferred_deletions: Option<String>,
     /// The kinds of its undo that keep nothing; none without undo, and until that is known.
     pub idle_undo_kinds: Option<IdleKinds>,
+    /// The reports of the stable revision's guest.
+    pub reports: Vec<GuestReport>,
     /// How many of its requests the API server has refused as forbidden.
     pub forbidden: u64,
     /// The comparison with the cluster; none if the controller is not compared.

@@ -145,9 +145,24 @@ impl View<'_> {
             ));
         }
         branches.extend(self.guardrails());
+        branches.extend(self.reports());
         branches.extend(self.requests());
         branches.extend(self.conditions());
         branches
+    }
+
+    /// What the guest reports.
+    fn reports(&self) -> Option<Node> {
+        let reports = self.status.reports.iter().map(|one| {
+            let times = if one.count == 0 {
+                String::new()
+            } else {
+                format!(" ({} times)", one.count)
+            };
+            Node::new(format!("{}{times}: {}", one.name, one.message))
+        });
+        let reports: Vec<Node> = reports.collect();
+        (!reports.is_empty()).then(|| Node::with("reports of the guest", reports))
     }
 
     fn stable(&self, stable: &RevisionStatus) -> Node {

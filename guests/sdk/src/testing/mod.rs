@@ -52,9 +52,10 @@ use davit_core::time::Wall;
 use serde_json::Value;
 
 use crate::component::Instance;
+use crate::decision::report_key;
 use crate::{
     ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, ObjectRef, PendingItem,
-    Plan, QueueName, msgpack,
+    Plan, QueueName, Report, msgpack,
 };
 use cluster::id;
 pub use davit_simulation::Dice;
@@ -211,6 +212,14 @@ impl<C: Controller> Harness<C> {
     pub fn notes(&self) -> Vec<String> {
         let call = self.driver.borrow_mut().preview("", "", "");
         call.notes.keys().cloned().collect()
+    }
+
+    /// What operators see under this name in the status of the controller.
+    #[must_use]
+    pub fn report(&self, name: &str) -> Option<Report> {
+        let call = self.driver.borrow_mut().preview("", "", "");
+        let note = call.notes.get(&report_key(name))?;
+        msgpack::decode(note).ok()
     }
 
     /// The log so far.

@@ -5,6 +5,7 @@
 use super::cluster::ClusterComparisonStatus;
 use crate::budget::{CountedWrites, RecentWrites};
 use crate::grant::Permissions;
+use crate::reports::GuestReport;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
 use crate::time::Wall;
@@ -55,6 +56,11 @@ pub struct ControllerStatus {
     /// How the dry run compares with the cluster, if `spec.compareWith` asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cluster_comparison: Option<ClusterComparisonStatus>,
+    /// What the guest of the stable revision reports, such as rules of a policy that could
+    /// not be evaluated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
+    pub reports: Vec<GuestReport>,
     /// The rules that `spec.permissions` lacks: revisions declare them, and do not run
     /// without them. `davit grant` adds them. If they are too many for a status, these are
     /// the first of them.

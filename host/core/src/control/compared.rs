@@ -220,6 +220,7 @@ mod tests {
             tripped: vec![],
             recent: None,
             deferred_deletions: None,
+            reports: Vec::new(),
             idle_undo_kinds: None,
             refused: None,
             forbidden: 0,

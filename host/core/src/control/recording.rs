@@ -402,7 +402,7 @@ fn modules(status: &ControllerStatus) -> impl Iterator<Item = ModuleDigest> {
 }
 
 /// Whether two statuses are the same except for recent writes, for the comparison with the
-/// cluster, and for the counts and times of a candidate.
+/// cluster, for the guest's reports, and for the counts and times of a candidate.
 fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> bool {
     let ControllerStatus {
         observed_generation,
@@ -415,6 +415,7 @@ fn differ_in_counts_alone(one: &ControllerStatus, other: &ControllerStatus) -> b
         tripped,
         recent_writes: _,
         cluster_comparison: _,
+        reports: _,
         missing_permissions,
         requests,
         conditions,

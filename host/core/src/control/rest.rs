@@ -60,6 +60,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         candidate,
         tripped,
         recent,
+        reports,
         forbidden,
         cluster,
         now: _,
@@ -75,6 +76,7 @@ fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
         && *idle_undo_kinds == now.idle_undo_kinds
         && *tripped == now.tripped
         && *recent == now.recent
+        && *reports == now.reports
         && *forbidden == now.forbidden
         && *cluster == now.cluster
 }

@@ -9,5 +9,6 @@ mod largest;
 mod leadership;
 mod loading;
 mod orders;
+mod reports;
 mod requests;
 mod rollouts;

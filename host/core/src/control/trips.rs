@@ -179,6 +179,7 @@ mod tests {
             recent: None,
             refused: None,
             deferred_deletions: None,
+            reports: Vec::new(),
             idle_undo_kinds: None,
             candidate: None,
             tripped: tripped.to_vec(),

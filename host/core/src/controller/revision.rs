@@ -27,6 +27,7 @@ use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Enqueue, QueueKey, WorkItem};
 use crate::queue::{EnqueueReason, Origin, PendingSnapshot, QueueStats, Queues, Source};
+use crate::reports::{self, GuestReport};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::store::{Change, Snapshot, ViewId};
@@ -387,6 +388,17 @@ impl<G: Clone> Revision<G> {
             pending: self.pending(),
             notes: self.notes.clone(),
             grant: shared.settings.grant.clone(),
+        }
+    }
+
+    /// What the guest reports to operators.
+    pub(crate) fn reports(&self) -> Vec<GuestReport> {
+        reports::among(&self.notes)
+    }
+
+    fn drop_reports(&mut self) {
+        for key in reports::keys(&self.notes) {
+            self.set_note(key, None);
         }
     }
 

@@ -33,6 +33,9 @@ impl<G: Clone> Machine<G> {
                 candidate: controller.and_then(|one| candidate(one, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
                 recent: controller.map(|one| one.counted_writes(now.instant)),
+                reports: controller
+                    .map(|one| one.stable().reports())
+                    .unwrap_or_default(),
                 forbidden: hosted.forbidden,
                 cluster: hosted
                     .compared

@@ -29,6 +29,7 @@ impl<G: Clone> Controller<G> {
                 self.status.recent_writes.as_ref(),
                 now,
             ),
+            reports: seen.map(|seen| seen.reports.clone()).unwrap_or_default(),
             cluster_comparison: self.compared.status(),
             ..ControllerStatus::default()
         };

@@ -22,6 +22,7 @@ use crate::observation::{CandidateObservation, Observation};
 use crate::record::{
     ControllerRecord, Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord,
 };
+use crate::reports::GuestReport;
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;
@@ -73,6 +74,8 @@ pub(super) struct Bench {
     pub(super) reviewed: Vec<String>,
     /// A request that was refused as forbidden.
     pub(super) refused: Option<&'static str>,
+    /// What the stable revision's guest reports.
+    pub(super) reports: Vec<GuestReport>,
     /// How many requests of the account were refused as forbidden.
     pub(super) forbidden: u64,
     /// The observed stable revision, while the next one still waits for its watches.
@@ -225,6 +228,7 @@ impl Bench {
             reviews: Vec::new(),
             reviewed: Vec::new(),
             refused: None,
+            reports: Vec::new(),
             forbidden: 0,
             former_stable: None,
             former_candidate: None,
@@ -515,6 +519,7 @@ impl Bench {
                 refused: self.refused.map(str::to_owned),
                 deferred_deletions: None,
                 idle_undo_kinds: None,
+                reports: self.reports.clone(),
                 candidate: candidate.map(|(revision, step)| CandidateObservation {
                     identity: former.unwrap_or(&revision.identity).clone(),
                     step: step.number,

@@ -16,7 +16,7 @@ use crate::time::Instant;
 
 impl<G: Clone> Revision<G> {
     /// A candidate beside this revision. It starts with a copy of the items, timers and
-    /// notes, and a resync. Items that are being reconciled here are pending there. Its
+    /// notes but for the reports, and a resync. Items that are being reconciled here are pending there. Its
     /// ticks are due at the same time, so that both decide on the same state.
     pub(in crate::controller) fn fork(
         &self,
@@ -30,6 +30,7 @@ impl<G: Clone> Revision<G> {
         let mut fork = Self::with(id, Role::Candidate, loaded, views, items);
         fork.notes = self.notes.clone();
         fork.note_bytes = self.note_bytes;
+        fork.drop_reports();
         if fork.manifest.metrics == self.manifest.metrics {
             fork.series = self.series.clone();
         }
@@ -37,7 +38,8 @@ impl<G: Clone> Revision<G> {
         fork
     }
 
-    /// Swaps the revision and returns the former guest. Queues, timers and notes stay.
+    /// Swaps the revision and returns the former guest. Queues, timers and notes stay, but
+    /// for the reports, which say what the former guest did.
     /// Calls in flight are void, and plans that the gate has not ruled on are dropped.
     pub(in crate::controller) fn reconfigure(
         &mut self,
@@ -53,6 +55,7 @@ impl<G: Clone> Revision<G> {
             ..
         } = loaded;
         self.drop_answers();
+        self.drop_reports();
         self.plan_bytes -= self
             .items
             .reconfigure(now, &manifest.queues, &manifest.ticks);

@@ -505,10 +505,11 @@ fn notes_are_kept_for_the_next_call_and_over_a_swap() {
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
     let mut decision = decide(vec![], Verdict::RequeueAfter(SECOND));
-    decision.commands = vec![Command::SetNote {
-        key: "k".into(),
+    let note = |key: &str| Command::SetNote {
+        key: key.into(),
         value: Some(vec![1]),
-    }];
+    };
+    decision.commands = vec![note("k"), note("status/k")];
     bench.answer(call, vec![decision]);
     bench.pass(SECOND);
     bench
@@ -516,6 +517,8 @@ fn notes_are_kept_for_the_next_call_and_over_a_swap() {
         .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     let call = bench.call().unwrap();
     assert_eq!(call.items[0].created_at, Instant::ZERO);
+    let kept: Vec<&String> = call.notes.keys().collect();
+    assert_eq!(kept, ["k"], "a report is about the former revision");
     assert_eq!(call.notes.get("k").map(|value| &**value), Some(&[1][..]));
 }
 
