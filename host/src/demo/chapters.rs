@@ -38,7 +38,7 @@ impl Story {
     pub(super) async fn finish_pods(&mut self) -> Result<()> {
         self.screen
             .chapter("18 batch pods terminate: 12 succeed, 4 fail, 2 are evicted");
-        self.cluster.finish_pods()?;
+        self.cluster.finish_pods("batch")?;
         self.screen
             .action("6 more than the threshold of 12: PodGC deletes the evicted pods first, then the oldest");
         let pods = [
@@ -80,6 +80,28 @@ impl Story {
         self.run(podgc(5)).await?;
         let pods = (9..=11).map(|number| format!("batch-{number:02}"));
         self.until_gone("terminated", pods.collect()).await
+    }
+
+    /// The chapter of the 18 batch pods again: a policy deletes the same ones.
+    pub(super) async fn write_the_threshold_as_a_policy(&mut self) -> Result<()> {
+        self.screen.chapter(
+            "The threshold of 12 again, as a policy of five lines: 18 other batch pods terminate",
+        );
+        self.controllers.clear();
+        self.apply().await?;
+        // A policy acts on each change, so it starts when all of them have terminated.
+        self.cluster.finish_pods("again")?;
+        for line in THRESHOLD_POLICY.lines() {
+            self.screen.action(line);
+        }
+        let controller = format!(
+            "- name: threshold\n  module: {{builtin: policy}}\n  mode: Enforce\n  \
+             permissions: {POLICY_PERMISSIONS}\n  config:\n    rules:\n{}\n",
+            indented(THRESHOLD_POLICY, 4)
+        );
+        self.run(controller).await?;
+        let pods = [17, 18, 1, 2, 3, 4].map(|number| format!("again-{number:02}"));
+        self.until_gone("terminated-by-policy", pods.into()).await
     }
 
     /// Owners are deleted with each propagation policy.
@@ -159,6 +181,23 @@ impl Story {
         self.cluster.resume("node-3");
         self.until_gone("node-lost", pods).await
     }
+}
+
+/// `PodGC`'s threshold in the language of policies.
+const THRESHOLD_POLICY: &str = "\
+- name: terminated-by-policy
+  match: {resource: pods}
+  when: object.status.phase in ['Succeeded', 'Failed'] && object.metadata.name.startsWith('again-')
+  keep: {newest: 12, by: \"object.status.reason == 'Evicted' ? timestamp(0) : object.metadata.creationTimestamp\"}
+  do: {delete: {gracePeriodSeconds: 0}}";
+
+const POLICY_PERMISSIONS: &str =
+    "{reads: [{resource: pods}], writes: [{resource: pods, verb: delete}]}";
+
+/// The lines of a text behind so many spaces.
+fn indented(text: &str, spaces: usize) -> String {
+    let lines = text.lines().map(|line| format!("{:spaces$}{line}", ""));
+    lines.collect::<Vec<String>>().join("\n")
 }
 
 /// PodGC with short periods and this threshold.

@@ -73,15 +73,15 @@ impl Cluster {
         Ok(pods)
     }
 
-    /// Pods that have come to their end, one way or another.
-    pub(super) fn finish_pods(&mut self) -> Result<()> {
+    /// Pods `NAME-01` to `NAME-18` that have come to their end, one way or another.
+    pub(super) fn finish_pods(&mut self, name: &str) -> Result<()> {
         for number in 1..=BATCH_PODS {
             let status = match number {
                 1..=12 => json!({"phase": "Succeeded"}),
                 13..=16 => json!({"phase": "Failed"}),
                 _ => json!({"phase": "Failed", "reason": "Evicted"}),
             };
-            self.create_pod(&format!("batch-{number:02}"), Some("node-1"), &[], &status)?;
+            self.create_pod(&format!("{name}-{number:02}"), Some("node-1"), &[], &status)?;
         }
         Ok(())
     }

@@ -126,6 +126,7 @@ impl Story {
         self.roll_a_canary_back().await?;
         self.choose_a_threshold().await?;
         self.change_the_threshold().await?;
+        self.write_the_threshold_as_a_policy().await?;
         self.delete_owners().await?;
         self.taint_a_node().await?;
         self.lose_an_api_server().await?;

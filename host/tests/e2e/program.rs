@@ -435,7 +435,7 @@ fn the_demo_ends_with_the_expected_pods() {
         "kill -9 replica-",
         " leads and evicts ",
         "the API server has served 24 deletions",
-        "exactly the 12 expected pods",
+        "exactly the 24 expected pods",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

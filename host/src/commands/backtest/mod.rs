@@ -13,12 +13,11 @@ use anyhow::{Context as _, Result, bail};
 use davit_core::backtest::{
     Against, Backtest, BacktestSettings, LiveAnswers, Refusal, Report, Threshold,
 };
-use davit_core::journal::decode;
 use davit_core::untrusted;
 use davit_engine::Guest;
-use davit_journal::{Entry, Error, Part, Query, Reader};
+use davit_journal::{Part, Query, Reader};
 
-use super::journal::{LONGEST, SegmentOrder, open, time};
+use super::journal::{Decoded, DecodedEntries, LONGEST, SegmentOrder, open};
 use super::print;
 use crate::cli::{BacktestAgainst, BacktestArguments, BacktestFormat};
 use crate::journal::SegmentOrigin;
@@ -116,8 +115,8 @@ async fn attempt(
         session.backtest.answer_from(answers);
     }
     let (from, to) = arguments.span.micros();
-    for entry in reader.entries(&Query::new(from, to)) {
-        session.entry(entry).await?;
+    for entry in DecodedEntries::read(reader, Query::new(from, to))? {
+        session.entry(entry?).await?;
     }
     session.finish()
 }
@@ -127,17 +126,16 @@ fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers
     let mut answers = LiveAnswers::of(&arguments.controller);
     let mut order = SegmentOrder::new(reader);
     let (from, to) = arguments.span.micros();
-    for entry in reader.entries(&Query::new(from, to)) {
-        match entry {
-            Ok(entry) => {
-                if order.enter(entry.segment) {
+    for entry in DecodedEntries::read(reader, Query::new(from, to))? {
+        match entry? {
+            Decoded::Entry(entry) => {
+                if order.enter(entry.place.segment) {
                     answers.restart();
                 }
-                answers.note(decode(&entry.payload)?);
+                answers.note(entry.record);
             }
             // The backtest itself reports it.
-            Err(Error::Damage(_)) => {}
-            Err(error) => return Err(error.into()),
+            Decoded::Damage(_) => {}
         }
     }
     Ok(answers)
@@ -173,30 +171,28 @@ impl Session {
         })
     }
 
-    async fn entry(&mut self, entry: Result<Entry, Error>) -> Result<()> {
+    async fn entry(&mut self, entry: Decoded) -> Result<()> {
         let entry = match entry {
-            Ok(entry) => entry,
-            Err(Error::Damage(damage)) => {
+            Decoded::Entry(entry) => *entry,
+            Decoded::Damage(damage) => {
                 self.backtest.lose_damaged(damage.to_string());
                 return Ok(());
             }
-            Err(error) => return Err(error.into()),
         };
-        if self.order.enter(entry.segment) {
+        if self.order.enter(entry.place.segment) {
             self.backtest.lose();
         }
-        let place = || format!("segment {}, {}", entry.segment, time(entry.time));
-        let record = decode(&entry.payload).with_context(place)?;
         if entry.part == Part::Span {
             self.start().await?;
         }
-        self.backtest.offer(record);
+        let place = entry.place;
+        self.backtest.offer(entry.record);
         loop {
             let call = match self.backtest.poll() {
                 Ok(Some(call)) => call,
                 Ok(None) => return Ok(()),
                 Err(error @ (Refusal::History(_) | Refusal::Leap { .. })) => {
-                    return Err(error).with_context(place);
+                    return Err(error).with_context(|| place.to_string());
                 }
                 Err(error) => return Err(error.into()),
             };

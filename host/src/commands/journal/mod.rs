@@ -2,6 +2,7 @@
 //! works beside a running host.
 
 mod cat;
+mod decoded;
 mod export;
 mod follow;
 mod info;
@@ -22,6 +23,7 @@ use jiff::Timestamp;
 use super::print;
 use crate::cli::{JournalCommand, JournalCutArguments, JournalVerifyArguments};
 
+pub(super) use decoded::{Decoded, DecodedEntries};
 pub(super) use follow::{Follower, SegmentOrder};
 pub(super) use json::{command, verdict};
 pub(super) use text::{LONGEST, decision};
