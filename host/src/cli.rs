@@ -3,6 +3,7 @@
 mod examples;
 mod journal;
 mod observe;
+mod policy;
 mod restore;
 mod tools;
 mod why;
@@ -25,6 +26,10 @@ pub use journal::{
     ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
+pub use policy::{
+    ActsThreshold, PolicyArguments, PolicyCommand, PolicyConvertArguments, PolicyFormat,
+    PolicyTestArguments,
+};
 pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{
     Against, CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
@@ -123,6 +128,8 @@ pub enum Command {
     /// Shows what another policy would have done on the history of a journal.
     #[command(after_long_help = examples::BACKTEST)]
     Backtest(Box<BacktestArguments>),
+    /// Tests rules of the guest policy, and converts policies of other tools to rules.
+    Policy(PolicyArguments),
     /// Shows the decisions about an object, from a recorded journal.
     #[command(after_long_help = examples::WHY)]
     Why(WhyArguments),

@@ -7,6 +7,7 @@ use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
 use davit::commands::backtest::RefusedBacktest;
+use davit::commands::policy::Shortfall;
 use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
@@ -17,6 +18,9 @@ use davit_core::untrusted;
 const USAGE: u8 = 2;
 /// The exit code of a request that no host answered in time.
 const NO_ANSWER: u8 = 3;
+/// The exit code of rules that act on more objects than `--fail-if` allows, and of policies that
+/// were not converted as a whole.
+const SHORTFALL: u8 = 4;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -35,6 +39,8 @@ fn main() -> ExitCode {
             eprintln!("davit: {text}");
             if error.is::<NoAnswer>() {
                 ExitCode::from(NO_ANSWER)
+            } else if error.is::<Shortfall>() {
+                ExitCode::from(SHORTFALL)
             } else if error.is::<RefusedReplay>() || error.is::<RefusedBacktest>() {
                 ExitCode::from(USAGE)
             } else {
@@ -81,6 +87,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Journal(arguments) => commands::journal(&arguments.command),
         Command::Replay(arguments) => commands::replay(arguments).await,
         Command::Backtest(arguments) => Box::pin(commands::backtest(*arguments)).await,
+        Command::Policy(arguments) => Box::pin(commands::policy(arguments)).await,
         Command::Why(arguments) => commands::why(&arguments),
         Command::Restore(arguments) => Box::pin(commands::restore(arguments)).await,
         Command::Check(arguments) => commands::check(arguments).await,

@@ -7,27 +7,38 @@ use serde::Deserialize;
 
 /// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
     /// How many objects are reconciled at once at most, including their writes.
+    #[cfg_attr(test, schemars(range(min = 1, max = u32::MAX)))]
     pub concurrent_syncs: u32,
     /// How many dependents of one owner are orphaned at once at most.
+    #[cfg_attr(test, schemars(range(min = 1, max = u32::MAX)))]
     pub max_parallel_orphans: u32,
-    /// Resources that are not watched, besides events.
+    /// Resources that are not watched, besides events. Their objects are not collected, and as
+    /// owners they are read live.
     pub ignored_resources: Vec<GroupResource>,
-    /// How long an owner that waits for its dependents also waits for resources
-    /// that cannot be listed.
+    /// How long an owner that is deleted with Foreground or Orphan waits for resources that
+    /// exist but cannot be listed at the moment: they may have dependents.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub unlisted_timeout: Duration,
 }
 
 /// A resource in any version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema, serde::Serialize))]
+#[cfg_attr(test, schemars(deny_unknown_fields, extend("required" = ["resource"])))]
 #[serde(default)]
 pub struct GroupResource {
-    /// Empty for core.
+    /// The API group; empty for core.
     pub group: String,
     /// The plural name; `*` for all of the group.
+    #[cfg_attr(test, schemars(length(min = 1)))]
     pub resource: String,
 }
 
@@ -80,5 +91,22 @@ impl Config {
         ignored
             .map(|(group, plural)| ApiResource::new(group, "v1", plural))
             .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
     }
 }

@@ -9,35 +9,60 @@ use serde::Deserialize;
 /// kube-controller-manager's flags, or proposed for one (kubernetes issue
 /// 131182).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// The pause between two passes over all nodes.
+    /// The pause between two passes over all nodes, more than 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub node_monitor_period: Duration,
-    /// How long a node may be silent before it counts as unresponsive.
+    /// How long a node may be silent before it counts as unresponsive, more than 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub node_monitor_grace_period: Duration,
-    /// The same for a node that has never reported whether it is ready.
+    /// The same for a node that has never reported whether it is ready, more than 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub node_startup_grace_period: Duration,
-    /// How long a node may be unresponsive or not ready before its pods are
-    /// evicted.
+    /// How long a node may be unresponsive or not ready before its pods are evicted, more than
+    /// 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub pod_eviction_timeout: Duration,
-    /// From how many nodes a second pods are evicted in one zone.
+    /// From how many nodes a second pods are evicted in one zone. 0 for none.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub node_eviction_rate: f64,
-    /// The same while a large zone is partly down.
+    /// The same while a large zone is partly down. 0 for none.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub secondary_node_eviction_rate: f64,
-    /// The same while a zone is completely down; none for `node_eviction_rate`.
+    /// From how many nodes a second pods are evicted in a zone whose nodes are all down, while
+    /// another zone is not. 0 for none; by default, `nodeEvictionRate`.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub zone_full_disruption_eviction_rate: Option<f64>,
-    /// A zone of more nodes than this is large.
+    /// A zone of more nodes than this is large. In a smaller zone that is partly down, no pod is
+    /// evicted.
+    #[cfg_attr(test, schemars(range(min = 0, max = u32::MAX)))]
     pub large_cluster_size_threshold: u32,
-    /// The share of nodes that are not ready from which a zone counts as partly
-    /// down.
+    /// The share of nodes that are not ready (and at least three) from which a zone counts as
+    /// partly down.
+    #[cfg_attr(test, schemars(range(min = 0, max = 1)))]
     pub unhealthy_zone_threshold: f64,
-    /// Whether nodes that taint-based eviction handles are left to it.
+    /// Whether nodes with the `NoExecute` taint not-ready or unreachable are left to taint-based
+    /// eviction.
     pub skip_tainted_nodes: bool,
-    /// Whether pods get the condition `DisruptionTarget`.
+    /// Whether pods get the condition `DisruptionTarget` before they are deleted.
     pub disruption_target: bool,
 }
 
@@ -99,5 +124,22 @@ impl Config {
             return Err(ConfigError::new("unhealthyZoneThreshold", message));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
     }
 }

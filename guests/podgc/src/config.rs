@@ -7,17 +7,29 @@ use serde::Deserialize;
 
 /// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// How many terminated pods the cluster keeps. 0 or less keeps all.
+    /// How many terminated pods the cluster keeps before the oldest are deleted. 0 or less
+    /// keeps all.
+    #[cfg_attr(test, schemars(range(min = i32::MIN, max = i32::MAX)))]
     pub terminated_pod_threshold: i32,
-    /// The pause between two passes.
+    /// The pause between two passes over the cluster, more than 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub period: Duration,
     /// How long a node must be missing before its pods are deleted.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub quarantine: Duration,
     /// How many pods of one decision are deleted at once at most.
+    #[cfg_attr(test, schemars(range(min = 1, max = u32::MAX)))]
     pub max_parallel_deletes: u32,
 }
 
@@ -52,5 +64,22 @@ impl Config {
         usize::try_from(self.terminated_pod_threshold)
             .ok()
             .filter(|&threshold| threshold > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
     }
 }

@@ -1,8 +1,12 @@
 //! One call: the rules over the objects that the host has.
 
+mod explain;
+mod group;
 mod hold;
 mod live;
 mod relations;
+
+pub(crate) use hold::Hold;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,15 +14,12 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{
-    Command, Context, Decision, FailureClass, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
-};
+use davit_guest::{Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict};
 
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
-use crate::keep::Ordered;
 use crate::report::Failures;
 use crate::rule::Rule;
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
@@ -32,20 +33,45 @@ pub(crate) struct Call<'a> {
     pub(crate) report: RefCell<Failures>,
 }
 
-/// How many objects of a group one call acts on.
-const MAX_ACTS: usize = 1000;
-
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);
 
 /// What is done about an object that a rule selects.
+#[derive(Clone)]
 pub(crate) enum Act {
     /// This.
     Plan(Box<Plan>),
     /// Nothing: it is as it should be.
     Nothing,
     /// Nothing now: it is judged again later.
-    Later,
+    Later(Wait),
+}
+
+/// Why nothing is done about an object now.
+#[derive(Clone)]
+pub(crate) enum Wait {
+    /// The rule waits.
+    Held(Hold),
+    /// The API server has another version, or the rule does not select that one.
+    Unproven,
+    /// An expression of what is done fails.
+    Failed(String),
+}
+
+/// What comes of a rule in the call about an object.
+pub(crate) enum Turn {
+    /// It does not select the object.
+    Passed(Outcome),
+    /// It has recorded its event for the object, which it may still select.
+    Noted { is_selected: bool },
+    /// The object is being deleted already.
+    Terminating,
+    /// The item of its group decides.
+    Group,
+    /// An item of its own decides, over a time.
+    Eviction,
+    /// It selects the object.
+    Act(Act),
 }
 
 impl<'a> Call<'a> {
@@ -77,30 +103,21 @@ impl<'a> Call<'a> {
         let mut next = None;
         let mut decision = Decision::done();
         for rule in self.policy.rules_of(source) {
-            let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
-            next = earlier(next, evaluation.next);
-            let is_selected = evaluation.outcome == Outcome::Selected;
-            if rule.actions.is_only_event() && self.is_noted(rule, &object, key) {
-                if !is_selected {
-                    self.note(rule, key, None);
+            let (turn, change) = self.turn(rule, &object, key);
+            next = earlier(next, change);
+            match turn {
+                Turn::Noted { is_selected: false } => self.note(rule, key, None),
+                Turn::Passed(_)
+                | Turn::Terminating
+                | Turn::Noted { .. }
+                | Turn::Act(Act::Nothing) => {}
+                Turn::Group => decision = decision.commands(group_item(rule, &object)),
+                Turn::Eviction => {
+                    decision = decision.commands([eviction_item(rule, &object, key)]);
+                    break;
                 }
-                continue;
-            }
-            if !is_selected || !may_end(rule, &object) {
-                continue;
-            }
-            if rule.keep.is_some() {
-                decision = decision.commands(group_item(rule, &object));
-                continue;
-            }
-            if rule.actions.eviction_deadline().is_some() {
-                decision = decision.commands([eviction_item(rule, &object, key)]);
-                break;
-            }
-            match self.act(rule, &object, false) {
-                Act::Nothing => {}
-                Act::Later => next = earlier(next, Some(self.again())),
-                Act::Plan(plan) => {
+                Turn::Act(Act::Later(_)) => next = earlier(next, Some(self.again())),
+                Turn::Act(Act::Plan(plan)) => {
                     if rule.actions.is_only_event() {
                         self.note(rule, key, Some(&object.reference.uid));
                     }
@@ -118,6 +135,31 @@ impl<'a> Call<'a> {
             verdict: Verdict::RequeueAfter(pause),
             ..decision
         }
+    }
+
+    /// What comes of a rule for an object, and when time alone can change the outcome.
+    pub(crate) fn turn(
+        &self,
+        rule: &Rule,
+        object: &Object<Value>,
+        key: &str,
+    ) -> (Turn, Option<i64>) {
+        let Evaluation { outcome, next } = self.judge(rule, object, |_, evaluation| evaluation);
+        let is_selected = outcome == Outcome::Selected;
+        let turn = if rule.actions.is_only_event() && self.is_noted(rule, object, key) {
+            Turn::Noted { is_selected }
+        } else if !is_selected {
+            Turn::Passed(outcome)
+        } else if !may_end(rule, object) {
+            Turn::Terminating
+        } else if rule.keep.is_some() {
+            Turn::Group
+        } else if rule.actions.eviction_deadline().is_some() {
+            Turn::Eviction
+        } else {
+            Turn::Act(self.act(rule, object, false))
+        };
+        (turn, next)
     }
 
     /// When an object is judged again that a rule has acted on, or waits with: a guardrail
@@ -147,128 +189,6 @@ impl<'a> Call<'a> {
             .filter(|note| self.cx.note::<String>(note).is_some())
             .map(|note| Command::set_note(&note, None::<&String>))
             .collect()
-    }
-
-    /// A group of objects of which a rule spares some. Objects that are being deleted fill no
-    /// place, and nothing happens while the cache may lack objects of the group.
-    pub(crate) fn group(&self, key: &str) -> Decision {
-        let Some((rule, source, group)) = self.parse(key) else {
-            return Decision::done();
-        };
-        let Some(keep) = &rule.keep else {
-            return Decision::done();
-        };
-        let cache = self.cx.watch(source.name);
-        if !cache.unlisted().is_empty() {
-            return Decision::requeue_after(self.every());
-        }
-        let mut selected = Vec::new();
-        let mut is_later = false;
-        let mut consider = |object: Object<Value>| {
-            let is_member = keep.group_of(&object.view).as_deref() == Some(group);
-            if !is_member || !may_end(rule, &object) {
-                return;
-            }
-            let key = object.reference.key();
-            self.judge(rule, &object, |evaluator, evaluation| {
-                is_later |= evaluation.next == Some(self.again());
-                if evaluation.outcome == Outcome::Selected {
-                    let at = order_of(evaluator, rule, &object);
-                    selected.push(Ordered { at, key });
-                }
-            });
-        };
-        match keep.index_path() {
-            Some(index) => cache
-                .by_index(IndexName::named(&index), group)
-                .for_each(&mut consider),
-            None => cache.scan().for_each(&mut consider),
-        }
-        let (spared, excess) = keep.divide(selected);
-        if !excess.is_empty() && rule.proof == Proof::Live && !self.are_there(rule, source, &spared)
-        {
-            return Decision::requeue_after(self.every());
-        }
-        is_later |= excess.len() > MAX_ACTS;
-        let mut plans = Vec::new();
-        for it in excess.into_iter().take(MAX_ACTS) {
-            let object = cache.get(&it.key);
-            let Some(object) = object.filter(|object| !self.is_claimed(rule, source, object))
-            else {
-                continue;
-            };
-            match self.act(rule, &object, false) {
-                Act::Plan(plan) => plans.push(*plan),
-                Act::Nothing => {}
-                Act::Later => is_later = true,
-            }
-        }
-        if plans.is_empty() && !is_later {
-            return Decision::done();
-        }
-        Decision::requeue_after(self.every()).plans(plans)
-    }
-
-    /// Whether the API server has the objects that a rule spares: otherwise it would spare too
-    /// few.
-    fn are_there(&self, rule: &Rule, source: &Source, spared: &[Ordered]) -> bool {
-        let cache = self.cx.watch(source.name);
-        spared.iter().all(|it| {
-            let object = cache.get(&it.key);
-            object.is_some_and(|object| matches!(live::prove(self, rule, &object), Ok(Some(_))))
-        })
-    }
-
-    /// Whether an earlier rule acts on an object.
-    fn is_claimed(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
-        self.policy
-            .rules_of(source)
-            .take_while(|earlier| earlier.name != rule.name)
-            .filter(|earlier| earlier.keep.is_none() && !earlier.actions.is_only_event())
-            .filter(|earlier| may_end(earlier, object))
-            .any(|earlier| {
-                let is_selected =
-                    self.judge(earlier, object, |_, it| it.outcome == Outcome::Selected);
-                is_selected && !matches!(self.act(earlier, object, false), Act::Nothing)
-            })
-    }
-
-    /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
-    /// counts from the first attempt; while the rule waits, it does not.
-    pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
-        let Some((rule, source, rest)) = self.parse(&item.key) else {
-            return Decision::done();
-        };
-        let Some((uid, key)) = rest.split_once('|') else {
-            return Decision::done();
-        };
-        let object = self.cx.watch(source.name).get(key);
-        let Some(object) = object.filter(|it| it.reference.uid == uid) else {
-            return Decision::done();
-        };
-        let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
-        let Some(deadline) = rule.actions.eviction_deadline().filter(|_| is_selected) else {
-            return Decision::done();
-        };
-        if !may_end(rule, &object) || self.is_claimed(rule, source, &object) {
-            return Decision::done();
-        }
-        let was_refused = item
-            .failures
-            .iter()
-            .any(|it| it.uid == uid && it.failure.class == FailureClass::Throttled);
-        let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
-        match self.act(rule, &object, is_overdue) {
-            Act::Plan(plan) => {
-                let again = sources::EVICT_AGAIN.min(self.every());
-                Decision::requeue_after(again).plans([*plan])
-            }
-            Act::Nothing => Decision::done(),
-            // A new item: its time starts again.
-            Act::Later => {
-                Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
-            }
-        }
     }
 
     /// A page of the objects of a source, for the rules whose result time changes in other ways
@@ -373,8 +293,8 @@ impl<'a> Call<'a> {
 
     /// What is done about an object that a rule selects.
     pub(crate) fn act(&self, rule: &Rule, object: &Object<Value>, is_overdue: bool) -> Act {
-        if self.is_held(rule) {
-            return Act::Later;
+        if let Some(hold) = self.hold(rule) {
+            return Act::Later(Wait::Held(hold));
         }
         let planned = match rule.proof {
             Proof::Cache => self.judge(rule, object, |evaluator, _| {
@@ -384,7 +304,7 @@ impl<'a> Call<'a> {
                 Ok(Some(proven)) => proven.with(self, |evaluator, object| {
                     plan(rule, evaluator, object, is_overdue)
                 }),
-                Ok(None) => return Act::Later,
+                Ok(None) => return Act::Later(Wait::Unproven),
                 Err(message) => Err(message),
             },
         };
@@ -394,7 +314,7 @@ impl<'a> Call<'a> {
             Err(message) => {
                 let mut report = self.report.borrow_mut();
                 report.failed(&rule.name, &object.reference, "do", &message);
-                Act::Later
+                Act::Later(Wait::Failed(message))
             }
         }
     }
@@ -449,22 +369,4 @@ fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
     }
-}
-
-/// The time by which a rule that keeps some orders an object. One without it counts as the
-/// newest that there can be, so that it is kept, or as the oldest.
-fn order_of(evaluator: &Evaluator<'_>, rule: &Rule, object: &Object<Value>) -> i64 {
-    let keep = rule.keep.as_ref();
-    let by = keep.and_then(|keep| keep.by.as_ref());
-    let at = match by {
-        Some(by) => evaluator.time(by),
-        None => created(object),
-    };
-    at.unwrap_or_else(|| keep.map_or(0, crate::keep::Keep::without_time))
-}
-
-fn created(object: &Object<Value>) -> Option<i64> {
-    let created = object.view.at(["metadata", "creationTimestamp"])?;
-    let time = chrono::DateTime::parse_from_rfc3339(created.as_text()?).ok()?;
-    Some(time.timestamp_millis())
 }

@@ -8,14 +8,20 @@ use serde::Deserialize;
 
 /// The rules, and what they count.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
     /// In their order: the first rule that acts on an object is the one that does.
+    #[cfg_attr(test, schemars(length(min = 1, max = 100)))]
     pub rules: Vec<RuleConfig>,
     /// Numbers of objects, as `counts.NAME` in the expression `hold` of a rule.
     pub counts: BTreeMap<String, CountConfig>,
     /// How often an object is judged again that a rule has acted on, that a rule holds, or
     /// whose rule reads the time in a way that is no comparison with `now`.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub every: Duration,
 }
@@ -32,9 +38,11 @@ impl Default for Config {
 
 /// One rule: which objects, when, and what is done with them.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct RuleConfig {
     /// A short word: the reason of the plans, in metrics and logs.
+    #[cfg_attr(test, schemars(regex(pattern = "^[a-z0-9-]{1,63}$")))]
     pub name: String,
     /// Which objects.
     #[serde(rename = "match")]
@@ -62,6 +70,7 @@ pub struct RuleConfig {
 
 /// What has to agree before a rule acts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Proof {
     /// The cache. The object's version is a precondition of its deletion.
@@ -73,6 +82,7 @@ pub enum Proof {
 
 /// Which objects a rule is about.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct MatchConfig {
     /// `pods`, `jobs.batch`, `widgets.v1.example.com`.
@@ -80,6 +90,7 @@ pub struct MatchConfig {
     /// Their namespaces; empty for all.
     pub namespaces: Vec<String>,
     /// The labels of their namespaces.
+    #[cfg_attr(test, schemars(with = "Option<tests::Selector>"))]
     pub namespace_selector: Option<LabelSelector>,
     /// As kubectl's `--selector`.
     pub label_selector: String,
@@ -89,6 +100,7 @@ pub struct MatchConfig {
 
 /// Other objects that a rule reads.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct RelatedConfig {
     /// Their resource.
@@ -102,6 +114,7 @@ pub struct RelatedConfig {
 
 /// How many of the objects that a rule selects it spares.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct KeepConfig {
     /// Spares this many of the newest.
@@ -118,6 +131,7 @@ pub struct KeepConfig {
 
 /// What is done with an object. Changes come first, then the event, then its end.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct ActionsConfig {
     /// Deletes it.
@@ -131,6 +145,7 @@ pub struct ActionsConfig {
     /// Taints a node.
     pub taint: Option<TaintConfig>,
     /// A JSON merge patch (RFC 7396).
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub merge_patch: dynamic::Value,
     /// A JSON patch (RFC 6902).
     pub json_patch: Vec<PatchConfig>,
@@ -140,27 +155,37 @@ pub struct ActionsConfig {
 
 /// How an object is deleted.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct DeleteConfig {
     /// Seconds; the object's own by default.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub grace_period_seconds: Option<i64>,
     /// `Background`, `Foreground` or `Orphan`; the kind's own by default.
+    #[cfg_attr(test, schemars(extend("enum" = ["", "Background", "Foreground", "Orphan"])))]
     pub propagation_policy: String,
 }
 
 /// How a pod is evicted.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct EvictConfig {
     /// Seconds; the pod's own by default.
+    #[cfg_attr(test, schemars(range(min = 0)))]
     pub grace_period_seconds: Option<i64>,
     /// Deletes the pod if its budget has refused for so long; never by default.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub then_delete_after: Duration,
 }
 
 /// A taint of a node.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct TaintConfig {
     /// Its key.
@@ -168,27 +193,33 @@ pub struct TaintConfig {
     /// Its value.
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
+    #[cfg_attr(test, schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute"])))]
     pub effect: String,
 }
 
 /// One operation of a JSON patch.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct PatchConfig {
     /// `add`, `replace`, `remove` or `test`.
+    #[cfg_attr(test, schemars(extend("enum" = ["add", "replace", "remove", "test"])))]
     pub op: String,
     /// A JSON pointer.
     pub path: String,
     /// The value, with `${expression}` in its texts.
+    #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub value: dynamic::Value,
 }
 
 /// An event.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct EventConfig {
     /// `Normal`, by default, or `Warning`.
     #[serde(rename = "type")]
+    #[cfg_attr(test, schemars(extend("enum" = ["", "Normal", "Warning"])))]
     pub event_type: String,
     /// A word such as `CleanedUp`.
     pub reason: String,
@@ -198,6 +229,7 @@ pub struct EventConfig {
 
 /// A number of objects.
 #[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct CountConfig {
     /// Their resource.
@@ -206,4 +238,49 @@ pub struct CountConfig {
     pub label_selector: String,
     /// A boolean expression; all of them by default.
     pub when: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A label selector.
+    #[derive(schemars::JsonSchema)]
+    #[schemars(deny_unknown_fields, rename_all = "camelCase")]
+    #[allow(dead_code, reason = "it describes a type of the SDK")]
+    pub(super) struct Selector {
+        /// The labels that have to be set.
+        #[schemars(default)]
+        match_labels: BTreeMap<String, String>,
+        /// Requirements that have to hold.
+        #[schemars(default)]
+        match_expressions: Vec<Requirement>,
+    }
+
+    /// A requirement of a label.
+    #[derive(schemars::JsonSchema)]
+    #[schemars(deny_unknown_fields)]
+    #[allow(dead_code, reason = "it describes a type of the SDK")]
+    struct Requirement {
+        /// The label.
+        key: String,
+        /// How it is compared.
+        #[schemars(extend("enum" = ["In", "NotIn", "Exists", "DoesNotExist"]))]
+        operator: String,
+        /// With these.
+        #[schemars(default)]
+        values: Vec<String>,
+    }
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
+    }
 }

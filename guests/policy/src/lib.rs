@@ -13,6 +13,8 @@ mod call;
 mod cel;
 mod config;
 mod evaluate;
+pub mod explain;
+mod explanation;
 mod judge;
 mod keep;
 mod mistake;
@@ -35,6 +37,7 @@ pub use config::{
     ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
     MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig,
 };
+pub use explanation::{Explanation, Finding, ObjectExplanation, RuleMatch, Verdict};
 pub use judge::Outcome;
 
 use call::Call;
@@ -74,6 +77,33 @@ impl Policy {
                 (None, None) => Decision::done(),
             },
         }
+    }
+
+    /// What the rules would do with the objects of a call, and why or why not.
+    #[must_use]
+    pub fn explain(&self, cx: &Context<'_>) -> Explanation {
+        Explanation {
+            rules: self.matches(),
+            objects: Call::new(self, cx).explain(),
+        }
+    }
+
+    /// The objects that the rules are about, by rule.
+    fn matches(&self) -> Vec<RuleMatch> {
+        let rules = self.rules.iter().zip(&self.sources.of_rule);
+        let rules = rules.map(|(rule, source)| RuleMatch {
+            rule: rule.name.clone(),
+            watch: self
+                .sources
+                .matched
+                .get(*source)
+                .map_or_else(String::new, |source| source.name.as_str().to_owned()),
+            resource: rule.resource.clone(),
+            namespaces: rule.matches.namespaces.iter().cloned().collect(),
+            label_selector: rule.matches.label_selector.clone(),
+            field_selector: rule.matches.field_selector.clone(),
+        });
+        rules.collect()
     }
 
     fn source(&self, queue: QueueName) -> Option<&Source> {

@@ -38,6 +38,14 @@ pub(crate) struct Rule {
     pub(crate) related: Vec<Related>,
     pub(crate) proof: Proof,
     pub(crate) message: Template,
+    pub(crate) texts: Texts,
+}
+
+/// Expressions as the configuration has them.
+#[derive(Clone, Debug)]
+pub(crate) struct Texts {
+    pub(crate) unless: String,
+    pub(crate) hold: String,
 }
 
 /// Which objects a rule is about.
@@ -201,7 +209,12 @@ impl Compiler<'_> {
             &self.field("message"),
             Template::text(&rule.message, &scope),
         )?;
+        let texts = Texts {
+            unless: rule.unless.trim().to_owned(),
+            hold: rule.hold.trim().to_owned(),
+        };
         let mut rule = Rule {
+            texts,
             name: rule.name.clone(),
             reason: Reason::named(&rule.name),
             matches: self.matches(&resource)?,

@@ -71,7 +71,7 @@ impl<C: Controller> Instance<C> {
     /// Builds the controller from the operator's configuration and keeps it.
     /// The host calls this once, before any other call.
     pub fn describe(&self, config: &[u8]) -> Result<Manifest, ConfigError> {
-        let controller = C::new(config::read(config)?)?;
+        let controller = configured(config)?;
         Ok(self.0.get_or_init(|| controller).manifest())
     }
 
@@ -94,6 +94,29 @@ impl<C: Controller> Instance<C> {
         let decisions = answers.map(|answer| answer.unwrap_or_else(Into::into));
         pages::fitting(&items, decisions.collect())
     }
+
+    /// Reads from the controller, with a context of this time; none before `describe`.
+    pub fn observe<R>(
+        &self,
+        host: &dyn Host,
+        now: WitInstant,
+        read: impl FnOnce(&C, &Context<'_>) -> R,
+    ) -> Option<R> {
+        let controller = self.0.get()?;
+        Some(observe(host, now, |cx| read(controller, cx)))
+    }
+}
+
+/// A controller with a configuration (MessagePack), outside of a component.
+#[doc(hidden)]
+pub fn configured<C: Controller>(config: &[u8]) -> Result<C, ConfigError> {
+    C::new(config::read(config)?)
+}
+
+/// Reads with a context of this time (milliseconds since the epoch), outside of a component.
+#[doc(hidden)]
+pub fn observe<R>(host: &dyn Host, now: WitInstant, read: impl FnOnce(&Context<'_>) -> R) -> R {
+    read(&Context::new(Instant::from_millis(now), host))
 }
 
 impl<C: Controller> Default for Instance<C> {

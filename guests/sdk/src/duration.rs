@@ -5,8 +5,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
+use serde::{Deserializer, Serializer};
 
 /// The pattern of such a text in a JSON Schema.
 pub const PATTERN: &str = "^([0-9]+(ms|s|m|h))+$";
@@ -16,6 +16,23 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 /// Reads a duration. Any other text is refused.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_str(Text)
+}
+
+/// Writes a duration, in whole milliseconds.
+pub fn serialize<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&text(*duration))
+}
+
+/// The text of a duration in its largest unit that is whole: `90s`, `2h`.
+#[must_use]
+pub fn text(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let mut units = UNITS.iter().rev();
+    let unit = units.find(|(_, unit)| millis > 0 && millis.is_multiple_of(u128::from(*unit)));
+    match unit {
+        Some((name, unit)) => format!("{}{name}", millis / u128::from(*unit)),
+        None => "0s".to_owned(),
+    }
 }
 
 struct Text;

@@ -40,6 +40,7 @@ const BATCH: u32 = 50;
 
 /// The operator's configuration: there is nothing to configure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 pub struct Config {}
 
 /// The `StorageVersion` garbage collector.
@@ -108,4 +109,21 @@ fn enqueue_versions(cx: &Context<'_>, key: &str) -> Decision {
     let naming = cx.watch(view::VERSIONS).by_index(view::BY_SERVER, server);
     let names = naming.map(|version| version.reference.name);
     Decision::done().commands(names.map(|it| Command::enqueue(VERSIONS, &it, Duration::ZERO)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
+    }
 }

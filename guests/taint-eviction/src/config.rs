@@ -5,25 +5,29 @@ use serde::Deserialize;
 
 /// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// What a change of the tolerated time means for a pod whose timer is
-    /// running.
+    /// When a pod is evicted if its tolerated time changes while the timer is running. The time
+    /// counts from the start of its taint. A taint that is removed no longer counts, whatever
+    /// the policy.
     pub reschedule: Reschedule,
     /// When the tolerated time of a taint starts.
     pub count_from: CountFrom,
     /// How a pod is removed.
     pub deletion: Deletion,
-    /// Whether the operators `Lt` and `Gt` match (Kubernetes' feature gate
-    /// `TaintTolerationComparisonOperators`).
+    /// Whether tolerations with the operators `Lt` and `Gt` match, as with the feature gate
+    /// `TaintTolerationComparisonOperators`.
     pub toleration_comparison_operators: bool,
     /// How many pods are evicted at once at most.
+    #[cfg_attr(test, schemars(range(min = 1, max = u32::MAX)))]
     pub max_parallel_evictions: u32,
 }
 
 /// When a pod is evicted if its tolerated time changes while the timer is
 /// running. The time always counts from the start of its taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema, serde::Serialize))]
 #[serde(rename_all = "kebab-case")]
 pub enum Reschedule {
     /// At the time that was first decided, as in kube-controller-manager.
@@ -36,17 +40,19 @@ pub enum Reschedule {
 
 /// When the time for which a pod tolerates a taint starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema, serde::Serialize))]
 pub enum CountFrom {
-    /// When the host first saw the pod under the taint, as in
-    /// kube-controller-manager.
+    /// When the host first sees the pod under the taint, as in kube-controller-manager. A
+    /// restart of the host restarts the times.
     Observed,
-    /// When the taint was added, according to its `timeAdded`, or when the pod
-    /// was bound, whichever was later.
+    /// At the taint's `timeAdded`, or when the pod was bound to its node if that is later. A
+    /// `timeAdded` that is missing, in the future or before the node's creation does not count.
     TimeAdded,
 }
 
 /// How a pod is removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema, serde::Serialize))]
 #[serde(rename_all = "kebab-case")]
 pub enum Deletion {
     /// By a DELETE, as in kube-controller-manager.
@@ -76,5 +82,22 @@ impl Config {
             ));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        let settings = schemars::generate::SchemaSettings::draft2020_12();
+        let settings = settings.with(|it| it.inline_subschemas = true);
+        let schema = settings.into_generator().into_root_schema_for::<Config>();
+        davit_guest::testing::assert_config_schema_is_current(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+            schema.to_value(),
+        );
     }
 }

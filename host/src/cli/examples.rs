@@ -233,3 +233,29 @@ Examples:
   source <(davit completion bash)
   davit completion zsh > \"${fpath[1]}/_davit\"
   davit completion fish > ~/.config/fish/completions/davit.fish";
+
+pub(super) const POLICY_TEST: &str = "\
+The guest's own code judges the objects, so a decision here is the one that it would make in
+the cluster. Relations hold between the given objects: a rule that reads the node of a pod
+needs that node among them. The command exits 1 after a mistake in a file, and 4 if
+--fail-if is exceeded.
+
+Examples:
+  # What the rules of a Controller would do with the pods of a cluster, now
+  davit policy test failed-builds.yaml --cluster
+
+  # With objects of files, in a pipeline
+  davit policy test failed-builds.yaml --objects tests/objects --now 2026-11-26T12:00:00Z
+
+  # Fail if a rule deletes what it should leave alone
+  davit policy test failed-builds.yaml --objects tests/kept --fail-if 'acts>0'";
+
+pub(super) const POLICY_CONVERT: &str = "\
+The Controllers are on standard output, in DryRun. What has no translation is named on
+standard error with its place, and left out; then the command exits 4. Nothing is
+approximated. Read each rule, test it with davit policy test, and stop the other tool before
+you change the mode to Enforce.
+
+Examples:
+  davit policy convert cleanup-policies.yaml > controllers.yaml
+  davit policy test controllers.yaml --cluster";

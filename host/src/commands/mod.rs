@@ -5,7 +5,7 @@
 //! change, and wait until the running host has acted on it. `get`, `history`,
 //! `diff`, `check` and `version` change nothing. `log` changes the log of one host. `journal`,
 //! `replay`, `backtest` and `why` read a directory, and need no cluster. `restore` reads one, and
-//! creates an object with `--apply`.
+//! creates an object with `--apply`. `policy` reads files, and with `--cluster` lists objects.
 
 pub mod answer;
 pub mod backtest;
@@ -15,6 +15,7 @@ pub mod get;
 pub mod grant;
 pub mod history;
 pub(crate) mod journal;
+pub mod policy;
 pub(crate) mod print;
 pub mod replay;
 pub mod requests;
@@ -50,6 +51,7 @@ use davit_core::api::is_dns_label;
 use diff::Server;
 use history::Rollback;
 pub use journal::journal;
+pub use policy::policy;
 pub(crate) use replay::repeat;
 pub use replay::replay;
 pub use restore::restore;

@@ -10,12 +10,19 @@ use super::Call;
 use crate::cel::{Expression, Failure, OBJECT};
 use crate::rule::{COUNTS, Rule};
 
+/// Why a rule waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    /// The numbers that its expression reads, as far as they are known.
+    pub(crate) counts: Vec<(String, i64)>,
+    /// What fails, if that is why.
+    pub(crate) failure: Option<String>,
+}
+
 impl Call<'_> {
-    /// Whether a rule waits. What cannot be counted holds it.
-    pub(super) fn is_held(&self, rule: &Rule) -> bool {
-        let Some(hold) = &rule.hold else {
-            return false;
-        };
+    /// Why a rule waits; none if it does not. What cannot be counted holds it.
+    pub(super) fn hold(&self, rule: &Rule) -> Option<Hold> {
+        let hold = rule.hold.as_ref()?;
         let mut counts = Vec::new();
         for count in &self.policy.counts {
             let is_read = hold
@@ -24,30 +31,41 @@ impl Call<'_> {
                 .any(|slot| slot.path.keys().next() == Some(count.name.as_str()));
             if is_read {
                 match self.count(count) {
-                    Ok(number) => counts.push((count.name.clone(), Value::Int(number))),
+                    Ok(number) => counts.push((count.name.clone(), number)),
                     Err(message) => {
-                        let mut report = self.report.borrow_mut();
                         let expression = format!("counts.{}", count.name);
-                        report.failed_alone(&rule.name, &expression, &message);
-                        return true;
+                        return Some(self.failed_hold(rule, &expression, &message, counts));
                     }
                 }
             }
         }
-        let counts = Value::Map(counts);
-        let objects = BTreeMap::from([(COUNTS, Some(&counts))]);
-        let now = self.now();
-        match hold.evaluate(&objects, now).0 {
-            Ok(cel::Value::Bool(is_held)) => is_held,
-            result => {
-                let message = match result {
-                    Err(failure) => failure.to_string(),
-                    Ok(_) => "it is no boolean".to_owned(),
-                };
-                let mut report = self.report.borrow_mut();
-                report.failed_alone(&rule.name, "hold", &message);
-                true
+        let entries = counts.iter();
+        let entries = entries.map(|(name, number)| (name.clone(), Value::Int(*number)));
+        let map = Value::Map(entries.collect());
+        let objects = BTreeMap::from([(COUNTS, Some(&map))]);
+        let message = match hold.evaluate(&objects, self.now()).0 {
+            Ok(cel::Value::Bool(is_held)) => {
+                let failure = None;
+                return is_held.then_some(Hold { counts, failure });
             }
+            Err(failure) => failure.to_string(),
+            Ok(_) => "it is no boolean".to_owned(),
+        };
+        Some(self.failed_hold(rule, "hold", &message, counts))
+    }
+
+    fn failed_hold(
+        &self,
+        rule: &Rule,
+        expression: &str,
+        message: &str,
+        counts: Vec<(String, i64)>,
+    ) -> Hold {
+        let mut report = self.report.borrow_mut();
+        report.failed_alone(&rule.name, expression, message);
+        Hold {
+            counts,
+            failure: Some(format!("{expression} fails: {message}")),
         }
     }
 

@@ -436,6 +436,11 @@ impl Lowering<'_> {
             ("last", [], Some(of)) => self.element(lowered::LAST, of),
             ("condition", [of, kind], None) => self.condition(of, kind),
             ("finishedAt", [of], None) => self.finished_at(of),
+            ("timestamp", [of], None) => match self.value(of)? {
+                // A time of a time is itself, as CEL says.
+                (time, Type::Time) => Ok(Lowered::of(time, Type::Time)),
+                _ => self.function(call),
+            },
             _ => self.function(call),
         }
     }

@@ -19,6 +19,7 @@ mod operators;
 pub(crate) mod path;
 #[cfg(test)]
 mod random;
+pub(crate) mod reads;
 pub(crate) mod schema;
 #[cfg(test)]
 mod tests;

@@ -9,10 +9,12 @@
     reason = "in a test, a panic is a failure; objects are written as JSON where they are used"
 )]
 
+mod explained;
 mod grants;
 mod nodes;
 mod others;
 mod pods;
+mod random;
 mod support;
 
 use support::{Case, config_of, names};
@@ -27,7 +29,7 @@ fn cases() -> Vec<Case> {
 #[test]
 fn every_policy_does_what_its_file_says() {
     for case in cases() {
-        let outcome = case.outcome(&config_of(case.name));
+        let outcome = case.outcome(&config_of(case.name), true);
         assert_eq!(outcome, case.expected, "{}", case.name);
     }
 }
@@ -46,7 +48,7 @@ fn assert_changes_decide(case: &Case) {
     for (pointer, from, to) in &case.changes {
         let mut config = config_of(case.name);
         support::change(&mut config, pointer, from, to);
-        let outcome = case.outcome(&config);
+        let outcome = case.outcome(&config, false);
         assert_ne!(
             outcome, case.expected,
             "{}: {pointer} with {to} instead of {from} changes nothing",

@@ -5,7 +5,7 @@ use policy::Policy;
 use serde_json::{Value, json};
 
 use crate::support::{
-    Case, HOUR, MINUTE, SECOND, START, left, left_at, object, owned_by, running, with,
+    Case, HOUR, MINUTE, SECOND, START, advance, left, left_at, object, owned_by, running, with,
 };
 
 pub(crate) fn cases() -> Vec<Case> {
@@ -130,7 +130,7 @@ fn fenced(harness: &mut Harness<Policy>) -> Vec<String> {
     harness.put(running("stays", "labelled"));
     let mut outcome = Vec::new();
     for time in [MINUTE, SECOND] {
-        harness.advance(time);
+        advance(harness, time);
         outcome.push(harness.keys("Pod").join(" "));
     }
     let mut plans = harness
@@ -191,10 +191,10 @@ fn unreachable(harness: &mut Harness<Policy>) -> Vec<String> {
     // Two of four are more than 30 %.
     harness.put(node("n3", &gone()));
     harness.put(of_replica_set("web-2", "n1"));
-    harness.advance(HOUR);
+    advance(harness, HOUR);
     outcome.push(left(harness, "Pod"));
     harness.put(node("n3", &[]));
-    harness.advance(2 * MINUTE);
+    advance(harness, 2 * MINUTE);
     outcome.push(left(harness, "Pod"));
     outcome
 }
@@ -212,7 +212,7 @@ fn marks(harness: &mut Harness<Policy>) -> Vec<String> {
     harness.put(node("broken", &ready("Unknown")));
     harness.put(node("well", &ready("True")));
     let mut outcome = Vec::new();
-    harness.advance(10 * MINUTE);
+    advance(harness, 10 * MINUTE);
     let owners = ["default", "found", "owned", "kube-system", "davit-system"].map(|name| {
         let namespace = harness.object("Namespace", name).unwrap();
         let owner = namespace["metadata"]["labels"]["owner"].clone();
@@ -222,7 +222,7 @@ fn marks(harness: &mut Harness<Policy>) -> Vec<String> {
     let found = harness.object("Namespace", "found").unwrap();
     outcome.push(found["metadata"]["annotations"]["davit.dev/owner-missing-since"].to_string());
     outcome.push(tainted(harness));
-    harness.advance(SECOND);
+    advance(harness, SECOND);
     outcome.push(tainted(harness));
     outcome
 }

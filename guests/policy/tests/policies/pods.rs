@@ -5,7 +5,7 @@ use policy::Policy;
 use serde_json::json;
 
 use crate::support::{
-    Case, HOUR, MINUTE, SECOND, START, ended, left, left_at, object, owned_by, with,
+    Case, HOUR, MINUTE, SECOND, START, advance, ended, left, left_at, object, owned_by, with,
 };
 
 const KEEP: (&str, &str) = ("/metadata/annotations/davit.dev~1keep", "true");
@@ -129,10 +129,10 @@ fn quota(harness: &mut Harness<Policy>) -> Vec<String> {
     for number in 0..100 {
         put(harness, number);
     }
-    harness.advance(HOUR);
+    advance(harness, HOUR);
     let before = harness.keys("Pod").len().to_string();
     put(harness, 100);
-    harness.advance(HOUR);
+    advance(harness, HOUR);
     let keys = harness.keys("Pod");
     let has = |key: &str| keys.iter().any(|it| it == key);
     let after = format!("{} {} {}", keys.len(), has("ci/p100"), has("ci/p000"));
@@ -160,7 +160,7 @@ fn of_owner(harness: &mut Harness<Policy>) -> Vec<String> {
         harness.put(owned_by(pod, "batch/v1", "Job", owner));
     }
     harness.put(ended("Failed", "of-nobody"));
-    harness.advance(HOUR);
+    advance(harness, HOUR);
     vec![left(harness, "Pod")]
 }
 

@@ -1,11 +1,14 @@
 //! What the tests have in common: the files, and objects.
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
+
+use crate::explained;
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
@@ -26,7 +29,10 @@ pub(crate) struct Case {
 }
 
 impl Case {
-    pub(crate) fn outcome(&self, config: &Value) -> Vec<String> {
+    /// What the story leads to. With `explains`, what the rules are explained to do is compared
+    /// with what the guest decides, before each time that passes.
+    pub(crate) fn outcome(&self, config: &Value, explains: bool) -> Vec<String> {
+        EXPLAINS.set(explains);
         let mut harness = Harness::new(config)
             .unwrap_or_else(|error| panic!("{}: {}: {}", self.name, error.field, error.message));
         (self.story)(&mut harness)
@@ -85,6 +91,18 @@ pub(crate) fn left(harness: &Harness<Policy>, kind: &str) -> String {
     keys.collect::<Vec<_>>().join(" ")
 }
 
+thread_local! {
+    static EXPLAINS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Lets time pass.
+pub(crate) fn advance(harness: &mut Harness<Policy>, duration: Duration) {
+    if EXPLAINS.get() {
+        explained::agree(harness);
+    }
+    harness.advance(duration);
+}
+
 /// Runs until each of these times from the start, and says what is left.
 pub(crate) fn left_at(
     harness: &mut Harness<Policy>,
@@ -94,7 +112,7 @@ pub(crate) fn left_at(
     let mut now = Duration::ZERO;
     let mut outcome = Vec::new();
     for time in times {
-        harness.advance(time.saturating_sub(now));
+        advance(harness, time.saturating_sub(now));
         now = *time;
         outcome.push(left(harness, kind));
     }

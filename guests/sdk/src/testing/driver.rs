@@ -28,7 +28,7 @@ use super::metrics::Metrics;
 use super::native::{self, Interruption, Native, Probe};
 use super::{Execution, START};
 use crate as sdk;
-use crate::Controller;
+use crate::{Context, Controller};
 
 /// More calls, requests and updates than any test needs at one point in time.
 const MAX_ROUNDS: u32 = 100_000;
@@ -282,6 +282,19 @@ impl<C: Controller> Driver<C> {
                     return decisions.pop().expect("one decision");
                 }
                 Err(request) => answers.push(self.read(&call, &request)),
+            }
+        }
+    }
+
+    /// What a controller would decide now, as it reads it itself. Nothing is executed.
+    pub(super) fn observe<R>(&mut self, observe: impl Fn(&C, &Context<'_>) -> R) -> R {
+        let call = self.preview("", "", "");
+        let mut answers = Vec::new();
+        loop {
+            match self.guest.observe(&call, &answers, &observe) {
+                Ok(observed) => return observed.expect("a controller"),
+                Err(Interruption::Reads(request)) => answers.push(self.read(&call, &request)),
+                Err(Interruption::Failed(failure)) => panic!("{failure}"),
             }
         }
     }

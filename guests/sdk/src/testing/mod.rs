@@ -44,6 +44,7 @@ mod lag;
 mod metrics;
 mod native;
 mod pod;
+mod schema;
 
 use std::cell::RefCell;
 use std::time::Duration;
@@ -54,14 +55,15 @@ use serde_json::Value;
 use crate::component::Instance;
 use crate::decision::report_key;
 use crate::{
-    ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, ObjectRef, PendingItem,
-    Plan, QueueName, Report, msgpack,
+    ConfigError, Context, Controller, Decision, Failure, Instant, Level, Manifest, ObjectRef,
+    PendingItem, Plan, QueueName, Report, msgpack,
 };
 use cluster::id;
 pub use davit_simulation::Dice;
 use driver::Driver;
 pub use native::Native;
 pub use pod::Pod;
+pub use schema::assert_config_schema_is_current;
 
 /// The start of a harness's clock: 2023-11-14T22:13:20Z.
 pub const START: Instant = Instant::from_millis(1_700_000_000_000);
@@ -146,6 +148,13 @@ impl<C: Controller> Harness<C> {
     pub fn decide_page(&self, queue: QueueName, key: &str, cursor: &str) -> Decision {
         let mut driver = self.driver.borrow_mut();
         driver.decide(queue.as_str(), key, cursor)
+    }
+
+    /// Reads from the controller, with the context that a call would have now. Nothing is
+    /// executed. A live read is answered, and `observe` called again.
+    #[must_use]
+    pub fn observe<R>(&self, observe: impl Fn(&C, &Context<'_>) -> R) -> R {
+        self.driver.borrow_mut().observe(observe)
     }
 
     /// A call that takes a while: the guest decides about an item from the present

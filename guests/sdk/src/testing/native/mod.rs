@@ -16,8 +16,8 @@ use davit_core::manifest::Manifest;
 use davit_simulation::{Guest, NativeGuest, Reconciliation};
 
 use crate as sdk;
-use crate::Controller;
 use crate::component::Instance;
+use crate::{Context, Controller};
 use host::CallHost;
 
 pub(super) use host::failure;
@@ -79,20 +79,18 @@ impl<C: Controller> Native<C> {
             .iter()
             .map(|item| host::work_item(item, call.now))
             .collect();
-        let decided = catch_unwind(AssertUnwindSafe(|| {
-            self.instance.reconcile(&host, call.now.wall.0, items)
-        }));
-        decided.map_err(|payload| match payload.downcast::<Suspension>() {
-            Ok(suspended) => Interruption::Reads(Box::new(suspended.0)),
-            Err(payload) => {
-                let text = payload
-                    .downcast_ref::<String>()
-                    .map(String::as_str)
-                    .or_else(|| payload.downcast_ref::<&str>().copied());
-                let reason = format!("the guest panics: {}", text.unwrap_or_default());
-                Interruption::Failed(CallFailure::new(CallFailureKind::Trap, reason))
-            }
-        })
+        attempt(|| self.instance.reconcile(&host, call.now.wall.0, items))
+    }
+
+    /// Reads from the controller what it would decide, with the context of a call.
+    pub(super) fn observe<G, R>(
+        &self,
+        call: &Call<G>,
+        answers: &[ReadAnswer],
+        observe: impl FnOnce(&C, &Context<'_>) -> R,
+    ) -> Result<Option<R>, Interruption> {
+        let host = CallHost::new(call, &self.manifest, answers, None, None);
+        attempt(|| self.instance.observe(&host, call.now.wall.0, observe))
     }
 
     /// The decisions as the host reads them. It refuses what every host refuses.
@@ -104,6 +102,23 @@ impl<C: Controller> Native<C> {
         decision::decisions(decisions, call.items.len(), &self.manifest, call.now)
             .map_err(|error| CallFailure::new(CallFailureKind::Malformed, error.to_string()))
     }
+}
+
+/// What the guest answers; it may stop at a live read.
+fn attempt<R>(answer: impl FnOnce() -> R) -> Result<R, Interruption> {
+    catch_unwind(AssertUnwindSafe(answer)).map_err(|payload| {
+        match payload.downcast::<Suspension>() {
+            Ok(suspended) => Interruption::Reads(Box::new(suspended.0)),
+            Err(payload) => {
+                let text = payload
+                    .downcast_ref::<String>()
+                    .map(String::as_str)
+                    .or_else(|| payload.downcast_ref::<&str>().copied());
+                let reason = format!("the guest panics: {}", text.unwrap_or_default());
+                Interruption::Failed(CallFailure::new(CallFailureKind::Trap, reason))
+            }
+        }
+    })
 }
 
 impl<C> fmt::Debug for Native<C> {

@@ -1,0 +1,195 @@
+//! Objects that are decided together, or over a time: groups of which a rule spares some, and
+//! evictions that become deletions.
+
+use davit_guest::dynamic::Value;
+use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
+
+use super::{Act, Call, live, may_end};
+use crate::config::Proof;
+use crate::evaluate::Evaluator;
+use crate::judge::Outcome;
+use crate::keep::{Keep, Ordered};
+use crate::rule::Rule;
+use crate::sources::{self, EVICTIONS, Source};
+
+/// How many objects of a group one call acts on.
+pub(super) const MAX_ACTS: usize = 1000;
+
+/// A group of objects of which a rule spares some.
+pub(super) struct Group {
+    pub(super) spared: Vec<Ordered>,
+    /// Those that it does not spare; what it spares least comes first.
+    pub(super) excess: Vec<Ordered>,
+    /// Whether the API server may lack objects that the rule spares: it would spare too few.
+    pub(super) is_unproven: bool,
+    /// Whether what is related to an object is not known yet.
+    is_unknown: bool,
+}
+
+/// What is done about an object that a rule does not spare.
+pub(super) enum ExcessAct {
+    /// An earlier rule acts on it, or it does not exist any more.
+    Claimed,
+    /// This.
+    Act(Act),
+}
+
+impl Call<'_> {
+    /// A group of objects of which a rule spares some. Objects that are being deleted fill no
+    /// place, and nothing happens while the cache may lack objects of the group.
+    pub(crate) fn group(&self, key: &str) -> Decision {
+        let Some((rule, source, group)) = self.parse(key) else {
+            return Decision::done();
+        };
+        let Some(keep) = &rule.keep else {
+            return Decision::done();
+        };
+        if !self.cx.watch(source.name).unlisted().is_empty() {
+            return Decision::requeue_after(self.every());
+        }
+        let group = self.divided(rule, keep, source, group);
+        if group.is_unproven {
+            return Decision::requeue_after(self.every());
+        }
+        let mut is_later = group.is_unknown || group.excess.len() > MAX_ACTS;
+        let mut plans = Vec::new();
+        for it in group.excess.iter().take(MAX_ACTS) {
+            match self.act_on_excess(rule, source, &it.key) {
+                ExcessAct::Act(Act::Plan(plan)) => plans.push(*plan),
+                ExcessAct::Act(Act::Later(_)) => is_later = true,
+                ExcessAct::Act(Act::Nothing) | ExcessAct::Claimed => {}
+            }
+        }
+        if plans.is_empty() && !is_later {
+            return Decision::done();
+        }
+        Decision::requeue_after(self.every()).plans(plans)
+    }
+
+    /// The objects of a group, divided into those that a rule spares and those that it does not.
+    pub(super) fn divided(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Group {
+        let cache = self.cx.watch(source.name);
+        let mut selected = Vec::new();
+        let mut is_unknown = false;
+        let mut consider = |object: Object<Value>| {
+            let is_member = keep.group_of(&object.view).as_deref() == Some(group);
+            if !is_member || !may_end(rule, &object) {
+                return;
+            }
+            let key = object.reference.key();
+            self.judge(rule, &object, |evaluator, evaluation| {
+                is_unknown |= evaluation.next == Some(self.again());
+                if evaluation.outcome == Outcome::Selected {
+                    let at = order_of(evaluator, keep, &object);
+                    selected.push(Ordered { at, key });
+                }
+            });
+        };
+        match keep.index_path() {
+            Some(index) => cache
+                .by_index(IndexName::named(&index), group)
+                .for_each(&mut consider),
+            None => cache.scan().for_each(&mut consider),
+        }
+        let (spared, excess) = keep.divide(selected);
+        let needs_proof = !excess.is_empty() && rule.proof == Proof::Live;
+        Group {
+            is_unproven: needs_proof && !self.are_there(rule, source, &spared),
+            spared,
+            excess,
+            is_unknown,
+        }
+    }
+
+    /// What is done about an object that a rule does not spare.
+    pub(super) fn act_on_excess(&self, rule: &Rule, source: &Source, key: &str) -> ExcessAct {
+        let object = self.cx.watch(source.name).get(key);
+        match object.filter(|object| self.claim(rule, source, object).is_none()) {
+            Some(object) => ExcessAct::Act(self.act(rule, &object, false)),
+            None => ExcessAct::Claimed,
+        }
+    }
+
+    /// Whether the API server has the objects that a rule spares: otherwise it would spare too
+    /// few.
+    fn are_there(&self, rule: &Rule, source: &Source, spared: &[Ordered]) -> bool {
+        let cache = self.cx.watch(source.name);
+        spared.iter().all(|it| {
+            let object = cache.get(&it.key);
+            object.is_some_and(|object| matches!(live::prove(self, rule, &object), Ok(Some(_))))
+        })
+    }
+
+    /// The earlier rule that acts on an object, if any does.
+    pub(super) fn claim<'r>(
+        &'r self,
+        rule: &Rule,
+        source: &'r Source,
+        object: &Object<Value>,
+    ) -> Option<&'r Rule> {
+        self.policy
+            .rules_of(source)
+            .take_while(|earlier| earlier.name != rule.name)
+            .filter(|earlier| earlier.keep.is_none() && !earlier.actions.is_only_event())
+            .filter(|earlier| may_end(earlier, object))
+            .find(|earlier| {
+                let is_selected =
+                    self.judge(earlier, object, |_, it| it.outcome == Outcome::Selected);
+                is_selected && !matches!(self.act(earlier, object, false), Act::Nothing)
+            })
+    }
+
+    /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
+    /// counts from the first attempt; while the rule waits, it does not.
+    pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
+        let Some((rule, source, rest)) = self.parse(&item.key) else {
+            return Decision::done();
+        };
+        let Some((uid, key)) = rest.split_once('|') else {
+            return Decision::done();
+        };
+        let object = self.cx.watch(source.name).get(key);
+        let Some(object) = object.filter(|it| it.reference.uid == uid) else {
+            return Decision::done();
+        };
+        let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
+        let Some(deadline) = rule.actions.eviction_deadline().filter(|_| is_selected) else {
+            return Decision::done();
+        };
+        if !may_end(rule, &object) || self.claim(rule, source, &object).is_some() {
+            return Decision::done();
+        }
+        let was_refused = item
+            .failures
+            .iter()
+            .any(|it| it.uid == uid && it.failure.class == FailureClass::Throttled);
+        let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
+        match self.act(rule, &object, is_overdue) {
+            Act::Plan(plan) => {
+                let again = sources::EVICT_AGAIN.min(self.every());
+                Decision::requeue_after(again).plans([*plan])
+            }
+            Act::Nothing => Decision::done(),
+            // A new item: its time starts again.
+            Act::Later(_) => {
+                Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
+            }
+        }
+    }
+}
+
+/// The time by which a rule that keeps some orders an object. One without it counts as the
+/// newest that there can be, so that it is kept, or as the oldest.
+fn order_of(evaluator: &Evaluator<'_>, keep: &Keep, object: &Object<Value>) -> i64 {
+    let at = match &keep.by {
+        Some(by) => evaluator.time(by),
+        None => created(object),
+    };
+    at.unwrap_or_else(|| keep.without_time())
+}
+
+fn created(object: &Object<Value>) -> Option<i64> {
+    let created = object.view.at(["metadata", "creationTimestamp"])?;
+    let time = chrono::DateTime::parse_from_rfc3339(created.as_text()?).ok()?;
+    Some(time.timestamp_millis())
+}

@@ -1,0 +1,104 @@
+//! The objects that rules need, listed in a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use davit_cluster::api::{Api, ApiSettings};
+use davit_cluster::clock::Clock;
+use davit_cluster::discovery::discover;
+use davit_core::mapping::{Mapping, ServedResource};
+use davit_core::request::{path, with_query};
+use hyper::Request;
+use kube::Client;
+use policy::explain::contract::manifests::Watch;
+use serde_json::{Value, json};
+
+use super::objects::{Objects, resource_of};
+use crate::commands::print::text_at;
+use crate::resource::describe;
+
+/// How many objects a page has.
+const PAGE: &str = "500";
+
+/// A cluster, with what it serves.
+pub(super) struct Cluster {
+    client: Client,
+    served: Mapping,
+}
+
+impl Cluster {
+    pub(super) async fn discover(client: Client) -> Result<Self> {
+        let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+        let discovery = discover(&api).await;
+        let discovery = discovery.context("the API server does not say what it serves")?;
+        Ok(Self {
+            client,
+            served: discovery.mapping,
+        })
+    }
+
+    /// The objects that the watches of some rules list.
+    pub(super) async fn objects(&self, watches: &[Watch]) -> Result<Objects> {
+        let mut lists = BTreeMap::new();
+        for watch in watches {
+            lists.insert(watch.name.clone(), self.list(watch).await?);
+        }
+        Ok(Objects {
+            lists,
+            served: self.served.clone(),
+            has_every_kind: false,
+            misses: BTreeMap::new(),
+            all: BTreeSet::new(),
+        })
+    }
+
+    async fn list(&self, watch: &Watch) -> Result<Vec<Value>> {
+        let resource = resource_of(watch).context("a watch has one resource")?;
+        let Some(served) = self.served.by_resource(&resource) else {
+            bail!("the cluster does not serve {resource}");
+        };
+        let base = path(&resource, &watch.namespace, "", "");
+        let mut objects = Vec::new();
+        let mut next = String::new();
+        loop {
+            let parameters = [
+                ("limit", PAGE),
+                ("continue", &next),
+                ("labelSelector", &watch.label_selector),
+                ("fieldSelector", &watch.field_selector),
+            ];
+            let set: Vec<_> = parameters
+                .into_iter()
+                .filter(|(_, it)| !it.is_empty())
+                .collect();
+            let request = Request::get(with_query(base.clone(), &set)).body(Vec::new())?;
+            let page = self.client.request::<Value>(request).await;
+            let mut page =
+                page.map_err(|error| anyhow!("{resource} cannot be listed: {}", describe(&error)))?;
+            next = text_at(&page, "/metadata/continue").to_owned();
+            let items = page.get_mut("items").map(Value::take);
+            let items = items
+                .as_ref()
+                .and_then(Value::as_array)
+                .into_iter()
+                .flatten();
+            objects.extend(items.map(|item| with_type(item, served)));
+            if next.is_empty() {
+                return Ok(objects);
+            }
+        }
+    }
+}
+
+/// An item of a list with its type, which the list has left out.
+fn with_type(item: &Value, served: &ServedResource) -> Value {
+    let mut object = item.clone();
+    if let Value::Object(fields) = &mut object {
+        fields.insert(
+            "apiVersion".to_owned(),
+            json!(served.resource.api_version()),
+        );
+        fields.insert("kind".to_owned(), json!(served.kind));
+    }
+    object
+}

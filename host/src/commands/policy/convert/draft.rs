@@ -1,0 +1,200 @@
+//! Rules and Controllers before they are written.
+
+use std::collections::BTreeMap;
+
+use anyhow::Result;
+use davit_core::api::encode_config;
+use policy::explain::Explainer;
+use serde_json::{Value, json};
+
+use super::Problem;
+use super::cel::{all, any};
+use super::kinds::Resource;
+
+/// A rule.
+#[derive(Clone, Debug)]
+pub(super) struct RuleDraft {
+    /// Where it comes from.
+    pub(super) place: String,
+    pub(super) name: String,
+    pub(super) resource: Resource,
+    /// None for all.
+    pub(super) namespaces: Option<Vec<String>>,
+    pub(super) namespace_selector: Option<Value>,
+    /// As kubectl writes them; all of them select.
+    pub(super) label_selectors: Vec<String>,
+    pub(super) variables: BTreeMap<String, String>,
+    /// Conditions that all have to hold.
+    pub(super) when: Vec<String>,
+    /// Conditions of which each spares.
+    pub(super) unless: Vec<String>,
+    /// Empty for the kind's own.
+    pub(super) propagation: String,
+    /// The reason and the message of an event.
+    pub(super) event: Option<(String, String)>,
+}
+
+/// A Controller with rules.
+#[derive(Debug)]
+pub(super) struct ControllerDraft {
+    pub(super) name: String,
+    /// What changes against the policy, line by line.
+    pub(super) notes: Vec<String>,
+    pub(super) rules: Vec<RuleDraft>,
+}
+
+impl RuleDraft {
+    pub(super) fn new(place: &str, name: &str, resource: Resource) -> Self {
+        Self {
+            place: place.to_owned(),
+            name: short(name),
+            resource,
+            namespaces: None,
+            namespace_selector: None,
+            label_selectors: Vec::new(),
+            variables: BTreeMap::new(),
+            when: Vec::new(),
+            unless: Vec::new(),
+            propagation: String::new(),
+            event: None,
+        }
+    }
+
+    /// Only objects of these namespaces, and of those that it names already.
+    pub(super) fn restrict(&mut self, namespaces: Vec<String>) {
+        self.namespaces = Some(match self.namespaces.take() {
+            None => namespaces,
+            Some(before) => before
+                .into_iter()
+                .filter(|it| namespaces.contains(it))
+                .collect(),
+        });
+    }
+
+    fn value(&self) -> Value {
+        let mut matches = json!({"resource": self.resource.name});
+        if let Some(namespaces) = &self.namespaces {
+            matches["namespaces"] = json!(namespaces);
+        }
+        if let Some(selector) = &self.namespace_selector {
+            matches["namespaceSelector"] = selector.clone();
+        }
+        let selectors: Vec<&str> = self.label_selectors.iter().map(String::as_str).collect();
+        let selectors: Vec<&str> = selectors.into_iter().filter(|it| !it.is_empty()).collect();
+        if !selectors.is_empty() {
+            matches["labelSelector"] = json!(selectors.join(","));
+        }
+        let mut delete = json!({});
+        if !self.propagation.is_empty() {
+            delete["propagationPolicy"] = json!(self.propagation);
+        }
+        let mut rule = json!({"name": self.name, "match": matches});
+        if !self.variables.is_empty() {
+            rule["variables"] = json!(self.variables);
+        }
+        rule["when"] = if self.when.is_empty() {
+            json!("true")
+        } else {
+            json!(all(&self.when))
+        };
+        if !self.unless.is_empty() {
+            rule["unless"] = json!(any(&self.unless));
+        }
+        rule["do"] = json!({"delete": delete});
+        if let Some((reason, message)) = &self.event {
+            rule["do"]["event"] = json!({"reason": reason, "message": message});
+        }
+        rule
+    }
+}
+
+impl ControllerDraft {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: short(name),
+            notes: Vec::new(),
+            rules: Vec::new(),
+        }
+    }
+
+    /// Leaves out the rules that the guest does not accept, and those about no object.
+    pub(super) fn check(&mut self) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        self.rules.retain(|rule| {
+            let problem = problem_of(rule);
+            let is_accepted = problem.is_none();
+            problems.extend(problem);
+            is_accepted
+        });
+        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        for rule in &mut self.rules {
+            let count = names.entry(rule.name.clone()).or_default();
+            *count += 1;
+            if *count > 1 {
+                let suffix = format!("-{count}");
+                let stem: String = rule.name.chars().take(63 - suffix.len()).collect();
+                rule.name = format!("{stem}{suffix}");
+            }
+        }
+        problems
+    }
+
+    pub(super) fn config(&self) -> Value {
+        let rules: Vec<Value> = self.rules.iter().map(RuleDraft::value).collect();
+        json!({"rules": rules})
+    }
+
+    /// The Controller, with the notes above it.
+    pub(super) fn yaml(&self) -> Result<String> {
+        let resource = json!({
+            "apiVersion": "davit.dev/v1alpha1",
+            "kind": "Controller",
+            "metadata": {"name": self.name},
+            "spec": {
+                "module": {"builtin": "policy"},
+                "mode": "DryRun",
+                "config": self.config(),
+            },
+        });
+        let mut text = String::new();
+        for note in &self.notes {
+            let note = davit_core::untrusted::line(note, usize::MAX);
+            text.push_str(&format!("# {note}\n"));
+        }
+        text.push_str(serde_saphyr::to_string(&resource)?.trim_end());
+        text.push('\n');
+        Ok(text)
+    }
+}
+
+/// Why the guest does not accept a rule.
+fn problem_of(rule: &RuleDraft) -> Option<Problem> {
+    if rule.namespaces.as_ref().is_some_and(Vec::is_empty) {
+        return Some(Problem::new(&rule.place, "it selects no namespace"));
+    }
+    let config = json!({"rules": [rule.value()]});
+    let encoded = match encode_config(&config) {
+        Ok(encoded) => encoded,
+        Err(error) => return Some(Problem::new(&rule.place, error.to_string())),
+    };
+    let error = Explainer::new(&encoded).err()?;
+    let field = error.field.trim_start_matches("rules[0].");
+    Some(Problem::new(
+        &rule.place,
+        format!("as a rule, {field}: {}", error.message),
+    ))
+}
+
+/// A name of which metrics and Controllers can consist.
+fn short(name: &str) -> String {
+    let mut short = String::new();
+    for c in name.chars() {
+        match c.to_ascii_lowercase() {
+            c @ ('a'..='z' | '0'..='9') => short.push(c),
+            _ if !short.ends_with('-') => short.push('-'),
+            _ => {}
+        }
+    }
+    short.truncate(50);
+    short.trim_matches('-').to_owned()
+}

@@ -1,0 +1,265 @@
+//! `DeletingPolicy` and `NamespacedDeletingPolicy`: their conditions are CEL already.
+
+use std::collections::BTreeMap;
+
+use policy::explain::reads_of;
+use serde_json::Value;
+
+use super::super::cel::list;
+use super::super::draft::{ControllerDraft, RuleDraft};
+use super::super::kinds::{Kinds, Resource};
+use super::super::{Conversion, Converted, Problem, labels};
+use super::{fields, finish, notes, place_of, refuse_others, restrict, texts};
+use crate::commands::print::{part, text_at};
+
+/// What every object has: a read of it cannot fail.
+const ALWAYS_SET: [&str; 5] = [
+    "object.metadata",
+    "object.metadata.name",
+    "object.metadata.namespace",
+    "object.metadata.creationTimestamp",
+    "object.metadata.uid",
+];
+
+/// A policy of policies.kyverno.io.
+pub(in super::super) fn deleting(policy: &Value, kinds: &Kinds, conversion: &mut Conversion) {
+    let place = place_of(policy);
+    let mut controller = ControllerDraft::new(text_at(policy, "/metadata/name"));
+    controller.notes = notes(policy, &place);
+    match rules(policy, &place, kinds, &mut controller.notes) {
+        Ok(rules) => {
+            controller.rules = rules;
+            conversion.add(controller);
+        }
+        Err(problem) => conversion.problems.push(problem),
+    }
+}
+
+fn rules(
+    policy: &Value,
+    place: &str,
+    kinds: &Kinds,
+    notes: &mut Vec<String>,
+) -> Converted<Vec<RuleDraft>> {
+    let spec_place = format!("{place} spec");
+    let spec = fields(&spec_place, part(policy, "/spec"))?;
+    let known = [
+        "matchConstraints",
+        "conditions",
+        "variables",
+        "schedule",
+        "deletionPropagationPolicy",
+    ];
+    refuse_others(&spec_place, spec, &known)?;
+    let constraints = part(policy, "/spec/matchConstraints");
+    let match_place = format!("{spec_place}.matchConstraints");
+    refuse_others(
+        &match_place,
+        fields(&match_place, constraints)?,
+        &[
+            "resourceRules",
+            "namespaceSelector",
+            "objectSelector",
+            "matchPolicy",
+        ],
+    )?;
+    let conditions = Conditions::read(&spec_place, part(policy, "/spec"))?;
+    let resource_rules = part(constraints, "/resourceRules").as_array();
+    let resource_rules = resource_rules.filter(|it| !it.is_empty()).ok_or_else(|| {
+        Problem::new(
+            format!("{match_place}.resourceRules"),
+            "it names no resources",
+        )
+    })?;
+    let mut rules = Vec::new();
+    for (index, it) in resource_rules.iter().enumerate() {
+        let place = format!("{match_place}.resourceRules[{index}]");
+        for resource in resources(&place, it, kinds)? {
+            let word = format!("{}-{}", text_at(policy, "/metadata/name"), resource.word());
+            let mut rule = RuleDraft::new(&spec_place, &word, resource);
+            rule.when.extend(names(&place, it)?);
+            select(&match_place, constraints, &mut rule)?;
+            conditions.apply(&mut rule, notes)?;
+            restrict(&mut rule, policy, &spec_place)?;
+            rules.push(finish(rule, policy)?);
+        }
+    }
+    Ok(rules)
+}
+
+fn resources(place: &str, rule: &Value, kinds: &Kinds) -> Converted<Vec<Resource>> {
+    let known = [
+        "apiGroups",
+        "apiVersions",
+        "resources",
+        "resourceNames",
+        "operations",
+        "scope",
+    ];
+    refuse_others(place, fields(place, rule)?, &known)?;
+    let of = |name: &str| texts(&format!("{place}.{name}"), part(rule, &format!("/{name}")));
+    let versions = of("apiVersions")?;
+    let version = match versions.as_slice() {
+        [one] => one.as_str(),
+        _ => "*",
+    };
+    let mut resources: Vec<Resource> = Vec::new();
+    for group in of("apiGroups")? {
+        for plural in of("resources")? {
+            let resource = kinds.of_group(&group, version, &plural);
+            let resource = resource.map_err(|why| Problem::new(place, why))?;
+            if !fits(&resource, text_at(rule, "/scope")) {
+                let message = format!("{} are not of its scope", resource.plural);
+                return Err(Problem::new(format!("{place}.scope"), message));
+            }
+            if !resources.contains(&resource) {
+                resources.push(resource);
+            }
+        }
+    }
+    Ok(resources)
+}
+
+fn fits(resource: &Resource, scope: &str) -> bool {
+    match (scope, resource.is_namespaced) {
+        ("Namespaced", Some(is_namespaced)) => is_namespaced,
+        ("Cluster", Some(is_namespaced)) => !is_namespaced,
+        _ => true,
+    }
+}
+
+fn names(place: &str, rule: &Value) -> Converted<Option<String>> {
+    let names = texts(
+        &format!("{place}.resourceNames"),
+        part(rule, "/resourceNames"),
+    )?;
+    if names.is_empty() {
+        return Ok(None);
+    }
+    let names = list(names.iter().map(String::as_str));
+    Ok(Some(format!("object.metadata.name in {names}")))
+}
+
+fn select(place: &str, constraints: &Value, rule: &mut RuleDraft) -> Converted<()> {
+    let objects = part(constraints, "/objectSelector");
+    if !objects.is_null() {
+        let text = labels::text(&format!("{place}.objectSelector"), objects)?;
+        rule.label_selectors.push(text);
+    }
+    let namespaces = part(constraints, "/namespaceSelector");
+    let is_set = namespaces.as_object().is_some_and(|it| !it.is_empty());
+    if is_set {
+        let place = format!("{place}.namespaceSelector");
+        labels::check(&place, namespaces)?;
+        if rule.resource.is_namespaced == Some(false) {
+            let message = format!("{} are in no namespace", rule.resource.plural);
+            return Err(Problem::new(place, message));
+        }
+        rule.namespace_selector = Some(namespaces.clone());
+    }
+    Ok(())
+}
+
+/// Conditions and variables in CEL.
+struct Conditions {
+    place: String,
+    expressions: Vec<String>,
+    variables: BTreeMap<String, String>,
+}
+
+impl Conditions {
+    fn read(place: &str, spec: &Value) -> Converted<Self> {
+        let mut variables = BTreeMap::new();
+        for (name, expression) in named(&format!("{place}.variables"), part(spec, "/variables"))? {
+            variables.insert(name, expression);
+        }
+        let conditions = named(&format!("{place}.conditions"), part(spec, "/conditions"))?;
+        Ok(Self {
+            place: format!("{place}.conditions"),
+            expressions: conditions.into_iter().map(|(_, it)| it).collect(),
+            variables,
+        })
+    }
+
+    /// Adds them to a rule. Where the API server's CEL fails because a field is missing, the
+    /// object stays: the rule demands the fields that no `has()` tests.
+    fn apply(&self, rule: &mut RuleDraft, notes: &mut Vec<String>) -> Converted<()> {
+        for (index, expression) in self.expressions.iter().enumerate() {
+            let reads = reads_of(expression, &self.variables)
+                .map_err(|why| Problem::new(format!("{}[{index}]", self.place), why))?;
+            let is_cluster_scoped = rule.resource.is_namespaced == Some(false);
+            let is_set = |field: &str| {
+                ALWAYS_SET.contains(&field)
+                    && !(is_cluster_scoped && field == "object.metadata.namespace")
+            };
+            let demanded = reads
+                .fields
+                .iter()
+                .filter(|field| !reads.tested.contains(*field) && !is_set(field));
+            for field in demanded {
+                let demand = format!("{field} != null");
+                if !rule.when.contains(&demand) {
+                    if reads.may_do_without {
+                        note(
+                            notes,
+                            format!(
+                                "The rule {} demands {field}. In Kyverno, a condition with ||, ? or a \
+                             loop may hold without it.",
+                                rule.name
+                            ),
+                        );
+                    }
+                    rule.when.push(demand);
+                }
+            }
+            if reads.has_loops {
+                note(
+                    notes,
+                    format!(
+                        "In loops of the rule {}, what an element lacks is null; in Kyverno it is an \
+                     error, and the object stays.",
+                        rule.name
+                    ),
+                );
+            }
+            let expression = expression.trim();
+            // A comment ends with its line.
+            let has_comment = expression.contains("//");
+            rule.when.push(if has_comment {
+                format!("({expression}\n)")
+            } else {
+                expression.to_owned()
+            });
+        }
+        rule.variables.clone_from(&self.variables);
+        Ok(())
+    }
+}
+
+fn note(notes: &mut Vec<String>, text: String) {
+    if !notes.contains(&text) {
+        notes.push(text);
+    }
+}
+
+/// Expressions with their names. `time.now()` is `now`.
+fn named(place: &str, value: &Value) -> Converted<Vec<(String, String)>> {
+    let Some(list) = value.as_array() else {
+        return match value {
+            Value::Null => Ok(Vec::new()),
+            _ => Err(Problem::new(place, "it is no list")),
+        };
+    };
+    let mut found = Vec::new();
+    for (index, it) in list.iter().enumerate() {
+        let place = format!("{place}[{index}]");
+        refuse_others(&place, fields(&place, it)?, &["name", "expression"])?;
+        let expression = text_at(it, "/expression");
+        if expression.trim().is_empty() {
+            return Err(Problem::new(place, "it has no expression"));
+        }
+        let expression = expression.replace("time.now()", "now");
+        found.push((text_at(it, "/name").to_owned(), expression));
+    }
+    Ok(found)
+}
