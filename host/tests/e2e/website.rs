@@ -138,8 +138,8 @@ fn a_site_keeps_what_it_owns_and_ends_in_order() {
         let changed = json!({"data": {"index.html": "hacked", "robots.txt": "kept"}});
         shop.bench.must("PATCH", &shop.page, &changed).await;
         let html = |page: &Value| page["data"]["index.html"] == "<h1>Shop</h1>";
-        let taken_back = shop.until(&shop.page, html).await;
-        assert_eq!(taken_back["data"]["robots.txt"], "kept");
+        let undone = shop.until(&shop.page, html).await;
+        assert_eq!(undone["data"]["robots.txt"], "kept");
 
         shop.bench.must("DELETE", &shop.site, &json!({})).await;
         shop.until_gone(&shop.site).await;

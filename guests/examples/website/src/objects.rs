@@ -29,7 +29,7 @@ pub(crate) fn is_as(server: &Server, spec: &Spec) -> bool {
 }
 
 /// Applies an owned object: the one that was read, or a new one. The fields of one that was
-/// read are taken back from whoever has changed them; nobody's are taken otherwise.
+/// read are taken from whoever has changed them; nobody's are taken otherwise.
 pub(crate) fn apply<T>(
     api_version: &str,
     kind: &str,

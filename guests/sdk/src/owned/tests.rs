@@ -103,7 +103,7 @@ fn an_owned_object_is_created_with_the_reference_of_its_controller() {
 }
 
 #[test]
-fn a_change_of_an_owned_object_is_taken_back() {
+fn a_change_of_an_owned_object_is_undone() {
     let mut harness = harness();
     let mut changed = page(&harness);
     changed["data"]["text"] = json!("bye");
@@ -136,7 +136,7 @@ fn only_the_reference_of_the_controller_counts() {
             panic!("{execution:?}");
         };
         assert_eq!(patch.kind, "apply", "{field}: it counts as missing");
-        // Version and name of an owner do not tell owners apart.
+        // The next case starts with a page of its own.
         harness.remove("ConfigMap", "ns/a");
         harness.run();
     }
