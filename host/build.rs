@@ -22,11 +22,20 @@ const DAVIT: [&str; 13] = [
     "wit",
 ];
 
+/// The crate of each kind of guest.
+const TEMPLATES: [(&str, &str); 3] = [
+    ("PERIODIC", "guests/template"),
+    ("EVENT_DRIVEN", "guests/template-event"),
+    ("CUSTOM_RESOURCE", "guests/examples/website"),
+];
+
 fn main() -> io::Result<()> {
     let host = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let workspace = host.join("..").canonicalize()?;
-    let template = workspace.join("guests/template");
-    let code = listed("TEMPLATE", &template, &[""])? + &listed("DAVIT", &workspace, &DAVIT)?;
+    let mut code = listed("DAVIT", &workspace, &DAVIT)?;
+    for (name, directory) in TEMPLATES {
+        code += &listed(name, &workspace.join(directory), &[""])?;
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     fs::write(out.join("guest_files.rs"), code)
 }

@@ -33,7 +33,7 @@ pub use policy::{
 pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{
     Against, CheckArguments, CompletionArguments, GetArguments, GetFormat, InspectArguments,
-    VersionArguments,
+    NewKind, VersionArguments,
 };
 pub use why::{WhyArguments, WhyFormat};
 
@@ -346,6 +346,9 @@ pub struct NewArguments {
     /// Name of the guest and of its crate: `keep-failed`.
     #[arg(value_name = "NAME")]
     pub name: String,
+    /// What the guest reconciles.
+    #[arg(long, value_enum, default_value = "periodic")]
+    pub kind: NewKind,
     /// Directory to create [default: NAME]
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,

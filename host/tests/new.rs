@@ -48,14 +48,14 @@ fn cargo(directory: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}\n{stdout}\n{stderr}");
 }
 
-/// Writes a crate, tests and builds it; returns the component.
-fn built() -> PathBuf {
+/// Writes a crate of a kind, tests and builds it; returns the component.
+fn built(name: &str, kind: &str) -> PathBuf {
     let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let directory = tmp.join("new-guest");
+    let directory = tmp.join(format!("new-guest-{kind}"));
     if directory.exists() {
         fs::remove_dir_all(&directory).unwrap();
     }
-    let output = davit_new(&["keep-failed", "--path", directory.to_str().unwrap()]);
+    let output = davit_new(&[name, "--kind", kind, "--path", directory.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
     // Cargo drops dependencies that the crate does not need.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
@@ -65,13 +65,29 @@ fn built() -> PathBuf {
         &directory,
         &["build", "--target", "wasm32-wasip2", "--release"],
     );
-    tmp.join("new-guest-target/wasm32-wasip2/release/keep_failed.wasm")
+    let module = name.replace('-', "_") + ".wasm";
+    tmp.join("new-guest-target/wasm32-wasip2/release")
+        .join(module)
+}
+
+#[test]
+fn a_guest_of_each_kind_is_tested_and_built() {
+    for (name, kind) in [("label", "event-driven"), ("my-site", "custom-resource")] {
+        let module = built(name, kind);
+        let mut inspect = Command::new(env!("CARGO_BIN_EXE_davit"));
+        let output = inspect.args(["inspect", "-o", "json"]).arg(&module);
+        let output = output.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(facts["name"], name);
+        assert!(facts["bytes"].as_u64().unwrap() < 400 * 1024, "{facts}");
+    }
 }
 
 /// The template deletes the failed pods of a namespace after the configured time.
 #[test]
 fn a_new_guest_is_tested_built_and_runs() {
-    let module = built();
+    let module = built("keep-failed", "periodic");
     on_the_sim(|bench| async move {
         bench.pod_with("failed", "", &failed(23), |_| {}).await;
         bench

@@ -221,12 +221,14 @@ impl<'a> Context<'a> {
 /// the object. If the guest took it for absent, it could delete what is still
 /// needed.
 pub struct Cache<'a, T> {
-    host: &'a dyn Host,
-    watch: &'static str,
+    pub(crate) host: &'a dyn Host,
+    pub(crate) watch: &'static str,
     view: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: DeserializeOwned> Cache<'a, T> {
+    pub(crate) const PAGE: u32 = PAGE;
+
     /// The number of objects in the watch.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -367,7 +369,9 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
 }
 
 /// The elements of a paged answer. Each page is read when it is needed.
-fn pages<E>(mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Iterator<Item = E> {
+pub(crate) fn pages<E>(
+    mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>),
+) -> impl Iterator<Item = E> {
     let mut cursor = Some(0);
     std::iter::from_fn(move || {
         let (elements, next) = read_page(cursor?);

@@ -113,7 +113,7 @@ impl From<Retry> for Decision {
 /// }
 /// ```
 ///
-/// A plan that creates an object or records an event needs a target that the guest
+/// A plan that creates or applies another object, or records an event, needs a target that the guest
 /// watches.
 impl Plan {
     /// A plan without a step. The target needs its uid. The message is a sentence for an
@@ -317,7 +317,8 @@ impl Patch {
         Self::new("merge", body)
     }
 
-    /// A JSON patch (RFC 6902): a list of operations.
+    /// A JSON patch (RFC 6902): a list of operations. [`JsonPatch`](crate::JsonPatch) makes
+    /// one.
     #[must_use]
     pub fn json(operations: &impl Serialize) -> Self {
         Self::new("json", operations)

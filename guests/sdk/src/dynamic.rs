@@ -6,6 +6,9 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 
+use crate::msgpack;
+use crate::views::OwnerReference;
+
 /// Any value of the API: what a watch's declared fields hold.
 ///
 /// A map keeps the order of its keys as the host sent them, and never has a key twice.
@@ -45,6 +48,33 @@ impl Value {
     #[must_use]
     pub fn at<'a>(&self, path: impl IntoIterator<Item = &'a str>) -> Option<&Self> {
         path.into_iter().try_fold(self, Self::get)
+    }
+
+    /// Any value that can be written, in this form: an
+    /// [`OwnerReference`](crate::views::OwnerReference), a list of conditions.
+    #[must_use]
+    pub fn of(value: &impl Serialize) -> Self {
+        msgpack::decode(&msgpack::encode(value)).unwrap_or_default()
+    }
+
+    /// The value of a key, to change it.
+    pub fn get_mut(&mut self, key: &str) -> Option<&mut Self> {
+        match self {
+            Self::Map(entries) => entries
+                .iter_mut()
+                .find(|(name, _)| name == key)
+                .map(|(_, value)| value),
+            _ => None,
+        }
+    }
+
+    /// Sets the value of a key, if this is a map.
+    pub fn set(&mut self, key: &str, value: Self) {
+        if let Some(former) = self.get_mut(key) {
+            *former = value;
+        } else if let Self::Map(entries) = self {
+            entries.push((key.to_owned(), value));
+        }
     }
 
     /// The text, if this is one.
@@ -97,9 +127,91 @@ impl PartialEq for Value {
     }
 }
 
+/// A [`Value`](crate::dynamic::Value), written like JSON. Anything else than a name or a
+/// literal is in parentheses.
+///
+/// ```
+/// use davit_guest::value;
+///
+/// let replicas = 3;
+/// let spec = value!({"replicas": replicas, "paths": ["/", (format!("/{replicas}"))]});
+/// assert_eq!(spec.get("replicas"), Some(&value!(3)));
+/// ```
+#[macro_export]
+macro_rules! value {
+    ({ $($key:tt : $value:tt),* $(,)? }) => {
+        $crate::dynamic::Value::Map(::std::vec![
+            $(($crate::value!(@key $key), $crate::value!($value))),*
+        ])
+    };
+    ([ $($element:tt),* $(,)? ]) => {
+        $crate::dynamic::Value::List(::std::vec![$($crate::value!($element)),*])
+    };
+    (null) => { $crate::dynamic::Value::Null };
+    (@key ($key:expr)) => { ::std::string::String::from($key) };
+    (@key $key:expr) => { ::std::string::String::from($key) };
+    (($value:expr)) => { $crate::dynamic::Value::from($value) };
+    ($value:expr) => { $crate::dynamic::Value::from($value) };
+}
+
 impl From<&str> for Value {
     fn from(text: &str) -> Self {
         Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for Value {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&String> for Value {
+    fn from(text: &String) -> Self {
+        Self::Text(text.clone())
+    }
+}
+
+impl From<bool> for Value {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Self::Int(number)
+    }
+}
+
+impl From<i32> for Value {
+    fn from(number: i32) -> Self {
+        Self::Int(number.into())
+    }
+}
+
+impl From<u32> for Value {
+    fn from(number: u32) -> Self {
+        Self::Int(number.into())
+    }
+}
+
+impl From<OwnerReference> for Value {
+    fn from(reference: OwnerReference) -> Self {
+        Self::of(&reference)
+    }
+}
+
+/// None is nothing.
+impl<T: Into<Self>> From<Option<T>> for Value {
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Null, Into::into)
+    }
+}
+
+impl<T: Into<Self>> From<Vec<T>> for Value {
+    fn from(elements: Vec<T>) -> Self {
+        Self::List(elements.into_iter().map(Into::into).collect())
     }
 }
 

@@ -20,8 +20,10 @@
 // The code of `#[derive(View)]` names the crate, also here.
 extern crate self as davit_guest;
 
+mod apply;
 pub mod bindings;
 pub mod component;
+mod conditions;
 mod config;
 mod context;
 mod decision;
@@ -29,14 +31,17 @@ pub mod duration;
 pub mod dynamic;
 mod failure;
 mod fields;
+mod finalizer;
 mod instant;
 mod item;
+mod json_patch;
 mod manifest;
 mod metric;
 mod msgpack;
 mod names;
 pub mod node;
 mod object;
+mod owned;
 mod pages;
 mod permission;
 pub mod pod;
@@ -64,13 +69,16 @@ pub use bindings::davit::controller::manifests::{
 };
 pub use bindings::davit::controller::mapping::ResourceMapping;
 pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
+pub use conditions::{Conditions, Progress};
 pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
 pub use decision::{Propagation, Report, When};
 pub use failure::{Failure, FailureClass, Retry};
 pub use fields::{covers, fields_of};
+pub use finalizer::Finalizer;
 pub use instant::Instant;
 pub use item::{PendingItem, PlanFailure, UnlistedResource, WorkItem};
+pub use json_patch::{JsonPatch, pointer};
 pub use manifest::{Index, Watch};
 pub use metric::{Counter, Gauge, Histogram, SyncErrors};
 pub use names::{IndexName, QueueName, Reason, WatchName};

@@ -93,10 +93,10 @@ impl Manifest {
 ///
 /// let watch = Watch::of(PODS, resources::PODS).index(Index::new(BY_NODE, "spec.nodeName"));
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Watch<T> {
     spec: wit::Watch,
-    view: PhantomData<fn() -> T>,
+    name: WatchName<T>,
 }
 
 impl<T: DeserializeOwned> Watch<T> {
@@ -141,8 +141,29 @@ impl<T: DeserializeOwned> Watch<T> {
                 indexes: Vec::new(),
                 optional: false,
             },
-            view: PhantomData,
+            name,
         }
+    }
+
+    /// Also watches the fields of another view.
+    #[must_use]
+    pub(crate) fn with_fields_of<V: DeserializeOwned>(mut self) -> Self {
+        for field in fields_of::<V>() {
+            self = self.with_field(&field);
+        }
+        self
+    }
+
+    fn with_field(mut self, path: &str) -> Self {
+        let fields = &mut self.spec.fields;
+        if !fields.iter().any(|field| covers(field, path)) {
+            fields.push(path.to_owned());
+        }
+        self
+    }
+
+    pub(crate) fn name(&self) -> WatchName<T> {
+        self.name
     }
 
     /// Only the objects of this namespace.
@@ -165,11 +186,8 @@ impl<T: DeserializeOwned> Watch<T> {
     #[must_use]
     pub fn index(mut self, index: Index<T>) -> Self {
         let Index { spec: index, .. } = index;
-        let fields = &mut self.spec.fields;
         for path in std::iter::once(&index.path).chain(&index.order) {
-            if !fields.iter().any(|field| covers(field, path)) {
-                fields.push(path.clone());
-            }
+            self = self.with_field(path);
         }
         self.spec.indexes.push(index);
         self

@@ -39,10 +39,20 @@ impl Manifest {
         self.may("patch", &resource.into(), "")
     }
 
-    /// Plans patch the subresource `status`: [`Patch::status`](crate::Patch::status).
+    /// Plans patch the subresource `status`: [`Patch::status`](crate::Patch::status),
+    /// [`Patch::apply_status`](crate::Patch::apply_status).
     #[must_use]
     pub fn patches_status(self, resource: impl Into<ApiResource>) -> Self {
         self.may("patch", &resource.into(), "/status")
+    }
+
+    /// Plans apply objects that may not exist yet: [`Plan::apply`](crate::Plan::apply). For
+    /// objects that exist, [`patches`](Self::patches) is enough.
+    #[must_use]
+    pub fn applies(self, resource: impl Into<ApiResource>) -> Self {
+        let resource = resource.into();
+        self.may("patch", &resource, "")
+            .may("create", &resource, "")
     }
 
     /// Plans delete objects: [`Plan::delete`](crate::Plan::delete).
@@ -86,6 +96,7 @@ mod tests {
             .creates(JOBS)
             .patches(JOBS)
             .patches_status(JOBS)
+            .applies(PODS)
             .deletes(PODS)
             .evicts(PODS)
             .records_events();
@@ -101,6 +112,8 @@ mod tests {
                 "create batch/jobs",
                 "patch batch/jobs",
                 "patch batch/jobs/status",
+                "patch /pods",
+                "create /pods",
                 "delete /pods",
                 "create /pods/eviction",
                 "create /events",

@@ -60,6 +60,25 @@ impl OwnerReference {
     }
 }
 
+/// The metadata that a controller of a custom resource decides on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
+pub struct Metadata {
+    /// The generation of the spec; a write to the status does not change it.
+    pub generation: i64,
+    /// What keeps the object from being deleted.
+    pub finalizers: Vec<String>,
+    /// When its deletion was asked for.
+    pub deletion_timestamp: Option<Time>,
+}
+
+impl Metadata {
+    /// Whether the object is deleted as soon as it has no finalizer.
+    #[must_use]
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+}
+
 /// The group of an API version; empty for core.
 #[must_use]
 pub fn group(api_version: &str) -> &str {

@@ -159,10 +159,10 @@ pub enum Refusal {
     },
     /// Only pods can be evicted.
     NotAPod,
-    /// The plan creates an object, and its target is not in the snapshot: the API server
-    /// compares the target's uid with no creation.
+    /// The plan creates or applies another object, and its target is not in the snapshot: the
+    /// API server does not compare the target's uid.
     UnknownTarget,
-    /// The candidate's plan creates an object outside of its cohorts.
+    /// The candidate's plan creates or applies an object outside of its cohorts.
     CreatesOutside,
     /// The plan creates an event without an event step.
     CreatesEvent,
@@ -236,13 +236,14 @@ impl fmt::Display for Refusal {
             }
             Self::NotAPod => f.write_str("refused: only pods can be evicted"),
             Self::UnknownTarget => f.write_str(
-                "refused: a plan that creates an object needs a target that the guest watches",
+                "refused: a plan that creates or applies another object needs a target that the \
+                 guest watches",
             ),
             Self::CreatesEvent => f.write_str(
                 "refused: the plan creates an event as an object; an event needs an event step",
             ),
             Self::CreatesOutside => f.write_str(
-                "refused: the candidate creates an object in a namespace whose objects the stable \
+                "refused: the candidate writes another object in a namespace whose objects the stable \
                  revision owns; spec.rollout.cohort says which are the candidate's",
             ),
         }
@@ -305,70 +306,118 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availabi
     }
     let mut availability = Availability::Served;
     for step in &plan.steps {
-        if matches!(step, Step::Create(_)) && !circumstances.knows_target {
+        if step.writes_other(&plan.target).is_some() && !circumstances.knows_target {
             return Err(Refusal::UnknownTarget);
         }
-        let required = requirement(step, &plan.target, circumstances.mapping)?;
-        let Some((permission, namespace, name)) = required else {
-            availability = Availability::NotServed;
-            continue;
-        };
-        let Permission {
-            verb,
-            group,
-            resource,
-        } = &permission;
-        if !circumstances.manifest.permits(verb, group, resource) {
-            return Err(Refusal::NotDeclared { permission });
-        }
-        let grant = circumstances.grant;
-        let namespace = grant.namespace_of(&permission, namespace, name);
-        let is_granted = grant.allows_write(&permission, namespace);
-        if !is_granted && !Mutant::IgnoreGrant.is_active() {
-            return Err(Refusal::NotGranted {
-                permission,
-                namespace: namespace.to_owned(),
-            });
+        for write in writes(step, &plan.target)?.into_iter().flatten() {
+            match write.required(circumstances.mapping) {
+                Some(permission) => check_write(&write, permission, circumstances)?,
+                None => availability = Availability::NotServed,
+            }
         }
     }
     Ok(availability)
 }
 
-/// The permission that a step needs, and the namespace and the name of the object; none if
-/// the kind is not served.
-fn requirement<'a>(
-    step: &'a Step,
-    target: &'a ObjectRef,
-    mapping: &Mapping,
-) -> Result<Option<(Permission, &'a str, &'a str)>, Refusal> {
-    let (verb, object, subresource) = match step {
-        Step::Event(_) => {
-            let namespace = Event::namespace(target);
-            return Ok(Some((Permission::of_events(), namespace, "")));
+fn check_write(
+    write: &Write<'_>,
+    permission: Permission,
+    circumstances: &Circumstances<'_>,
+) -> Result<(), Refusal> {
+    let Permission {
+        verb,
+        group,
+        resource,
+    } = &permission;
+    if !circumstances.manifest.permits(verb, group, resource) {
+        return Err(Refusal::NotDeclared { permission });
+    }
+    let grant = circumstances.grant;
+    let namespace = grant.namespace_of(&permission, write.namespace, write.name);
+    let is_granted = grant.allows_write(&permission, namespace);
+    if !is_granted && !Mutant::IgnoreGrant.is_active() {
+        return Err(Refusal::NotGranted {
+            permission,
+            namespace: namespace.to_owned(),
+        });
+    }
+    Ok(())
+}
+
+/// What a step does that needs a permission.
+struct Write<'a> {
+    verb: &'static str,
+    /// The kind of the object; none for events.
+    object: Option<&'a ObjectRef>,
+    subresource: &'a str,
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> Write<'a> {
+    fn of(verb: &'static str, object: &'a ObjectRef, subresource: &'a str) -> Self {
+        Self {
+            verb,
+            object: Some(object),
+            subresource,
+            namespace: &object.namespace,
+            name: &object.name,
         }
-        Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
-        Step::Delete(_) => ("delete", target, ""),
+    }
+
+    fn of_event(target: &'a ObjectRef) -> Self {
+        Self {
+            verb: "create",
+            object: None,
+            subresource: "",
+            namespace: Event::namespace(target),
+            name: "",
+        }
+    }
+
+    /// The permission; none if the kind is not served.
+    fn required(&self, mapping: &Mapping) -> Option<Permission> {
+        let Some(object) = self.object else {
+            return Some(Permission::of_events());
+        };
+        let served = mapping.by_kind(&object.api_version, &object.kind)?;
+        let mut resource = served.resource.plural.clone();
+        if !self.subresource.is_empty() {
+            resource.push('/');
+            resource.push_str(self.subresource);
+        }
+        Some(Permission {
+            verb: self.verb.to_owned(),
+            group: served.resource.group.clone(),
+            resource,
+        })
+    }
+}
+
+/// What a step writes. An apply that may create the object needs two permissions, as the
+/// API server asks for them.
+fn writes<'a>(step: &'a Step, target: &'a ObjectRef) -> Result<[Option<Write<'a>>; 2], Refusal> {
+    let write = match step {
+        Step::Event(_) => Write::of_event(target),
+        Step::Patch(patch) => Write::of("patch", target, &patch.subresource),
+        Step::Delete(_) => Write::of("delete", target, ""),
         Step::Evict(_) if target.api_version != "v1" || target.kind != "Pod" => {
             return Err(Refusal::NotAPod);
         }
-        Step::Evict(_) => ("create", target, "eviction"),
+        Step::Evict(_) => Write::of("create", target, "eviction"),
         Step::Create(create) if is_event(&create.object) => return Err(Refusal::CreatesEvent),
-        Step::Create(create) => ("create", &create.object, ""),
+        Step::Create(create) => Write::of("create", &create.object, ""),
+        Step::Apply(apply) if apply.may_create() && is_event(&apply.object) => {
+            return Err(Refusal::CreatesEvent);
+        }
+        Step::Apply(apply) => {
+            let creates = apply.may_create();
+            let creates = creates.then(|| Write::of("create", &apply.object, ""));
+            let patches = Write::of("patch", &apply.object, &apply.subresource);
+            return Ok([Some(patches), creates]);
+        }
     };
-    let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
-        return Ok(None);
-    };
-    let mut resource = served.resource.plural.clone();
-    if !subresource.is_empty() {
-        resource.push('/');
-        resource.push_str(subresource);
-    }
-    let permission = Permission {
-        verb: verb.to_owned(),
-        group: served.resource.group.clone(),
-        resource,
-    };
-    Ok(Some((permission, &object.namespace, &object.name)))
+    Ok([Some(write), None])
 }
 
 fn is_event(object: &ObjectRef) -> bool {

@@ -151,6 +151,8 @@ pub enum Step {
     Evict(DeleteOptions),
     /// Creates another object.
     Create(Create),
+    /// Applies a configuration to the target or to another object.
+    Apply(Apply),
     /// Records an event on the target. Never fails a plan.
     Event(Event),
 }
@@ -164,6 +166,7 @@ impl Step {
             Self::Delete(_) => "delete",
             Self::Evict(_) => "evict",
             Self::Create(_) => "create",
+            Self::Apply(_) => "apply",
             Self::Event(_) => "event",
         }
     }
@@ -173,9 +176,20 @@ impl Step {
             Self::Patch(patch) => patch.body.len(),
             Self::Delete(options) | Self::Evict(options) => options.resource_version.len(),
             Self::Create(create) => create.body.len(),
+            Self::Apply(apply) => apply.body.len(),
             Self::Event(event) => event.reason.len() + event.message.len() + event.component.len(),
         };
         size_of::<Self>() + bytes
+    }
+
+    /// The object other than the target that the step writes, if it writes one.
+    #[must_use]
+    pub fn writes_other(&self, target: &ObjectRef) -> Option<&ObjectRef> {
+        match self {
+            Self::Create(create) => Some(&create.object),
+            Self::Apply(apply) if !apply.writes(target) => Some(&apply.object),
+            _ => None,
+        }
     }
 }
 
@@ -243,6 +257,38 @@ pub struct Create {
     pub object: ObjectRef,
     /// MessagePack of the whole object.
     pub body: Vec<u8>,
+}
+
+/// A server-side apply: the fields that the controller wants an object to have. The API
+/// server removes the fields that the controller applied before and does not apply now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Apply {
+    /// Its coordinates, from the body. The uid is that of the body, or the target's if the
+    /// body names the target: no other object of the name is written. Without a uid,
+    /// whatever object has the name is written, and a missing one is created.
+    pub object: ObjectRef,
+    /// `status`, or empty. A status needs a uid.
+    pub subresource: String,
+    /// Whether fields are taken from other field managers. Otherwise a field that another
+    /// manager has with another value fails the step with a conflict.
+    pub force: bool,
+    /// MessagePack of the configuration, with `apiVersion`, `kind` and `metadata.name`. A
+    /// `metadata.resourceVersion` is a precondition.
+    pub body: Vec<u8>,
+}
+
+impl Apply {
+    /// Whether it creates the object if there is none.
+    #[must_use]
+    pub fn may_create(&self) -> bool {
+        self.object.uid.is_empty()
+    }
+
+    /// Whether it writes this target.
+    #[must_use]
+    pub fn writes(&self, target: &ObjectRef) -> bool {
+        self.object.uid == target.uid
+    }
 }
 
 /// An event on a plan's target.

@@ -124,7 +124,10 @@ impl ErrorResponse {
 
     fn is_about_uid_precondition(&self) -> bool {
         let message = &self.status.message;
-        message.contains("the UID in the precondition") || message.contains("UID in precondition")
+        message.contains("the UID in the precondition")
+            || message.contains("UID in precondition")
+            // An apply with a uid never creates.
+            || message.contains("uid mismatch: ")
     }
 
     fn is_about_immutable_uid(&self) -> bool {

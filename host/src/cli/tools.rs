@@ -147,3 +147,14 @@ pub struct InspectArguments {
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
 }
+
+/// What a new guest reconciles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum NewKind {
+    /// The cluster, in a pass from time to time.
+    Periodic,
+    /// Each object that has changed.
+    EventDriven,
+    /// The objects of a custom resource, and what they own.
+    CustomResource,
+}

@@ -143,6 +143,15 @@ pub enum Step {
         /// The object.
         body: Value,
     },
+    /// Applies a configuration to the target or to another object.
+    Apply {
+        /// `status`, or empty.
+        subresource: String,
+        /// Whether fields are taken from other field managers.
+        force: bool,
+        /// The configuration.
+        body: Value,
+    },
     /// Emits a Kubernetes event about the target.
     Event {
         /// `Normal` or `Warning`.
@@ -271,6 +280,11 @@ pub(crate) fn step(step: &plan::Step) -> Step {
         plan::Step::Create(create) => Step::Create {
             body: decode(&create.body),
         },
+        plan::Step::Apply(apply) => Step::Apply {
+            subresource: apply.subresource.clone(),
+            force: apply.force,
+            body: decode(&apply.body),
+        },
         plan::Step::Event(event) => Step::Event {
             event_type: event.event_type.clone(),
             reason: event.reason.clone(),
@@ -340,22 +354,33 @@ impl fmt::Display for Step {
                 subresource,
                 body,
             } => {
-                let of = if subresource.is_empty() {
-                    "the object"
-                } else {
-                    subresource
-                };
-                write!(f, "patch {of} ({kind}): {body}")
+                write!(f, "patch {} ({kind}): {body}", part(subresource))
             }
             Self::Delete(options) => write!(f, "delete{options}"),
             Self::Evict(options) => write!(f, "evict{options}"),
             Self::Create { body } => write!(f, "create {body}"),
+            Self::Apply {
+                subresource,
+                force,
+                body,
+            } => {
+                let force = if *force { " (force)" } else { "" };
+                write!(f, "apply {}{force}: {body}", part(subresource))
+            }
             Self::Event {
                 event_type,
                 reason,
                 message,
             } => write!(f, "event {event_type} {reason}: {message}"),
         }
+    }
+}
+
+fn part(subresource: &str) -> &str {
+    if subresource.is_empty() {
+        "the object"
+    } else {
+        subresource
     }
 }
 

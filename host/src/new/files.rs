@@ -5,13 +5,20 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 
 use super::manifest;
+use crate::cli::NewKind;
 
-// The files of `guests/template`, with their paths there, and the files of the SDK and
+// The files of each template, with their paths there, and the files of the SDK and
 // of the crates that its test harness needs, with their paths in the repository.
 include!(concat!(env!("OUT_DIR"), "/guest_files.rs"));
 
-/// The name of the template, which the guest's name replaces.
-const TEMPLATE_NAME: &str = "guest-template";
+/// The name of a template's crate, which the guest's name replaces, and its files.
+fn template(kind: NewKind) -> (&'static str, &'static [(&'static str, &'static str)]) {
+    match kind {
+        NewKind::Periodic => ("guest-template", PERIODIC),
+        NewKind::EventDriven => ("event-template", EVENT_DRIVEN),
+        NewKind::CustomResource => ("website", CUSTOM_RESOURCE),
+    }
+}
 
 /// The directory of the SDK in the guest's crate. It and the crates of the harness are a
 /// workspace below `davit`, laid out as the repository is.
@@ -40,11 +47,12 @@ pub(super) struct File {
 }
 
 /// The files of a guest: with a copy of the SDK, or with an existing SDK.
-pub(super) fn of_guest(name: &str, sdk: Option<&Path>) -> Result<Vec<File>> {
+pub(super) fn of_guest(name: &str, kind: NewKind, sdk: Option<&Path>) -> Result<Vec<File>> {
     let sdk_path = sdk.unwrap_or(Path::new(SDK_DIRECTORY));
     let mut files = Vec::new();
-    for (path, text) in TEMPLATE {
-        let text = renamed(text, name);
+    let (former, template) = template(kind);
+    for (path, text) in template {
+        let text = renamed(text, former, name);
         let text = match *path {
             "Cargo.toml" => manifest::written_out(&text, sdk_path)? + MANIFEST_END,
             _ => text,
@@ -81,9 +89,15 @@ fn file(path: &str, text: String) -> File {
     }
 }
 
-/// The template's text with the guest's name, also in the form with underscores.
-fn renamed(text: &str, name: &str) -> String {
-    let underscored = |name: &str| name.replace('-', "_");
-    text.replace(TEMPLATE_NAME, name)
-        .replace(&underscored(TEMPLATE_NAME), &underscored(name))
+/// The template's text with the guest's name where it names the crate: a resource keeps its
+/// name.
+fn renamed(text: &str, former: &str, name: &str) -> String {
+    let places: [fn(&str) -> String; 3] = [
+        |name| format!("name = \"{name}\""),
+        |name| format!("\"title\": \"{name}\""),
+        |name| format!("use {}::", name.replace('-', "_")),
+    ];
+    places.iter().fold(text.to_owned(), |text, place| {
+        text.replace(&place(former), &place(name))
+    })
 }

@@ -1,6 +1,6 @@
 //! `davit new`: creates the crate of a guest.
 //!
-//! The crate is `guests/template` under another name. The SDK is written beside it,
+//! The crate is a template of the same kind under another name. The SDK is written beside it,
 //! so that the crate builds without the repository.
 
 mod files;
@@ -32,7 +32,7 @@ pub fn run(arguments: &NewArguments) -> Result<()> {
         None => None,
         Some(path) => Some(sdk_directory(path)?),
     };
-    let files = files::of_guest(name, sdk.as_deref())?;
+    let files = files::of_guest(name, arguments.kind, sdk.as_deref())?;
     write(&directory, &files)?;
     let place = directory.display();
     out(&format!(

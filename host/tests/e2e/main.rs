@@ -31,3 +31,4 @@ mod shutdown;
 mod streams;
 mod traces;
 mod undo;
+mod website;

@@ -335,6 +335,23 @@ fn inspect_prints_the_manifest_of_a_guest() {
     );
 }
 
+/// The host decodes and compiles a component when it loads it. Policy has an interpreter.
+#[test]
+fn a_shipped_guest_is_small() {
+    for name in [
+        "garbage_collector",
+        "node_eviction",
+        "podgc",
+        "storage_version_gc",
+        "taint_eviction",
+        "website",
+    ] {
+        let size = std::fs::metadata(guest(&format!("{name}.wasm")));
+        let bytes = size.unwrap().len();
+        assert!(bytes < 400 * 1024, "{name}: {bytes} bytes");
+    }
+}
+
 /// `davit inspect MODULE | head -5`: the reader may be gone before the output is written.
 #[test]
 fn output_into_a_closed_pipe_is_no_error() {

@@ -24,6 +24,11 @@ pub(super) fn id_of(object: &Value) -> Id {
     (kind.to_owned(), join(namespace, name))
 }
 
+/// Whether an object defines a custom resource.
+pub(super) fn is_definition(object: &Value) -> bool {
+    object["kind"] == DEFINITION
+}
+
 /// Serves the object's kind, if no resource does yet. Returns whether that is news.
 pub(super) fn serve(world: &mut World, object: &Value) -> bool {
     let [api_version, kind, namespace, _] = coordinates(object);

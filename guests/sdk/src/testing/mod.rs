@@ -16,7 +16,7 @@
 //! Nothing takes time and nothing goes wrong, unless the test wants it. Kubelets end a
 //! pod as soon as a plan has deleted or evicted it. What a test puts into the cluster is
 //! stored as it is, without validation; a kind that the API server does not serve yet
-//! becomes a custom resource.
+//! becomes a custom resource. One with a status subresource needs its definition first.
 //!
 //! `put_on_server`, `hide` and `show` let cache and API server differ. `fail_reads` and
 //! `fail_writes` let requests fail, `interrupt` breaks the watches of a kind, `unserve` and
@@ -259,7 +259,11 @@ impl<C: Controller> Harness<C> {
         driver.serve(&object);
         // What the cache has missed of it is past.
         driver.lag.end(&cluster::id_of(&object));
+        let is_definition = cluster::is_definition(&object);
         cluster::put(&mut driver.world, object);
+        if is_definition {
+            driver.discover();
+        }
     }
 
     /// Puts an object on the API server; the cache lags behind.

@@ -22,7 +22,7 @@ use crate::manifest::{Manifest, MetricKind, MetricSpec};
 use crate::msgpack::{self, Value};
 use crate::object::ObjectRef;
 use crate::plan::{
-    Amount, Command, Create, Decision, DeleteOptions, Event, Measure, MeasureWhen, Patch,
+    Amount, Apply, Command, Create, Decision, DeleteOptions, Event, Measure, MeasureWhen, Patch,
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use crate::untrusted;
@@ -141,7 +141,7 @@ impl Reader<'_> {
         let mut steps = Vec::with_capacity(plan.steps.len());
         for (index, step) in plan.steps.into_iter().enumerate() {
             self.place.step = Some(index);
-            steps.push(self.step(step)?);
+            steps.push(self.step(step, &plan.target)?);
         }
         self.place.step = None;
         let plan = Plan {
@@ -156,8 +156,14 @@ impl Reader<'_> {
         Ok(plan)
     }
 
-    fn step(&self, step: raw::Step) -> Result<Step, AnswerError> {
+    fn step(&self, step: raw::Step, target: &ObjectRef) -> Result<Step, AnswerError> {
         Ok(match step {
+            raw::Step::Patch(patch) if patch.kind == "apply" => {
+                Step::Apply(self.apply(patch, target, false)?)
+            }
+            raw::Step::Patch(patch) if patch.kind == "apply-force" => {
+                Step::Apply(self.apply(patch, target, true)?)
+            }
             raw::Step::Patch(patch) => Step::Patch(self.patch(patch)?),
             raw::Step::Delete(options) => Step::Delete(self.delete_options(options)?),
             raw::Step::Evict(options) => Step::Evict(self.delete_options(options)?),
@@ -172,14 +178,11 @@ impl Reader<'_> {
             "merge" => PatchKind::Merge,
             "json" => PatchKind::Json,
             _ => {
-                let known = "strategic-merge, merge and json";
+                let known = "strategic-merge, merge, json, apply and apply-force";
                 return Err(self.unknown("the patch kind", &patch.kind, known));
             }
         };
-        if !matches!(patch.subresource.as_str(), "" | "status") {
-            let known = "status, or none";
-            return Err(self.unknown("the subresource", &patch.subresource, known));
-        }
+        self.check_subresource(&patch.subresource)?;
         self.check_body("patch", &patch.body)?;
         let problem = match (kind, Value::read(&patch.body)) {
             (PatchKind::Json, Ok(Value::List(_)))
@@ -194,6 +197,46 @@ impl Reader<'_> {
                 subresource: patch.subresource,
                 body: patch.body,
             }),
+        }
+    }
+
+    fn apply(
+        &self,
+        patch: raw::Patch,
+        target: &ObjectRef,
+        force: bool,
+    ) -> Result<Apply, AnswerError> {
+        const WHAT: &str = "apply";
+        self.check_subresource(&patch.subresource)?;
+        let mut object = self.object(WHAT, &patch.body)?;
+        let is_target = is_same_object(&object, target);
+        if is_target && object.uid.is_empty() {
+            object.uid.clone_from(&target.uid);
+        }
+        if is_target != (object.uid == target.uid) {
+            return Err(self.incomplete(
+                WHAT,
+                "names another object with the target's uid, or the target with another uid",
+            ));
+        }
+        if object.uid.is_empty() && !patch.subresource.is_empty() {
+            return Err(self.incomplete(
+                WHAT,
+                "writes the status of another object than the target, and names no uid",
+            ));
+        }
+        Ok(Apply {
+            object,
+            subresource: patch.subresource,
+            force,
+            body: patch.body,
+        })
+    }
+
+    fn check_subresource(&self, subresource: &str) -> Result<(), AnswerError> {
+        match subresource {
+            "" | "status" => Ok(()),
+            other => Err(self.unknown("the subresource", other, "status, or none")),
         }
     }
 
@@ -224,33 +267,39 @@ impl Reader<'_> {
     }
 
     fn create(&self, body: Vec<u8>) -> Result<Create, AnswerError> {
-        const WHAT: &str = "creation";
-        self.check_body(WHAT, &body)?;
+        let mut object = self.object("creation", &body)?;
+        object.uid.clear();
+        Ok(Create { object, body })
+    }
+
+    /// The coordinates in a whole object, with its uid if it names one.
+    fn object(&self, part: &'static str, body: &[u8]) -> Result<ObjectRef, AnswerError> {
+        self.check_body(part, body)?;
         let is_map = |value: &&[u8]| matches!(Value::read(value), Ok(Value::Map(_)));
-        let Some(metadata) = field(&body, "metadata").filter(is_map) else {
-            return Err(self.incomplete(WHAT, "has no metadata"));
+        let Some(metadata) = field(body, "metadata").filter(is_map) else {
+            return Err(self.incomplete(part, "has no metadata"));
         };
         let object = ObjectRef {
-            api_version: text_of(&body, "apiVersion"),
-            kind: text_of(&body, "kind"),
+            api_version: text_of(body, "apiVersion"),
+            kind: text_of(body, "kind"),
             namespace: text_of(metadata, "namespace"),
             name: text_of(metadata, "name"),
-            uid: String::new(),
+            uid: text_of(metadata, "uid"),
         };
         if object.api_version.is_empty() || object.kind.is_empty() {
-            return Err(self.incomplete(WHAT, "has no apiVersion and kind"));
+            return Err(self.incomplete(part, "has no apiVersion and kind"));
         }
         if field(metadata, "generateName").is_some() {
             return Err(self.incomplete(
-                WHAT,
+                part,
                 "has metadata.generateName: after a lost reply, it would be created twice; set \
                  metadata.name alone",
             ));
         }
         if object.name.is_empty() {
-            return Err(self.incomplete(WHAT, "has no metadata.name"));
+            return Err(self.incomplete(part, "has no metadata.name"));
         }
-        Ok(Create { object, body })
+        Ok(object)
     }
 
     fn event(&self, event: Event) -> Result<Event, AnswerError> {
@@ -383,6 +432,15 @@ impl Reader<'_> {
             value: value.to_string(),
         }
     }
+}
+
+/// Whether two references name the same object, whatever its uid. An object is served in
+/// several versions.
+fn is_same_object(one: &ObjectRef, other: &ObjectRef) -> bool {
+    one.group() == other.group()
+        && one.kind == other.kind
+        && one.namespace == other.namespace
+        && one.name == other.name
 }
 
 /// The value of a map's field; none if it is absent.

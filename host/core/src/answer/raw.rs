@@ -53,7 +53,7 @@ pub enum Step {
 /// A change of the target's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// `strategic-merge`, `merge` or `json`.
+    /// `strategic-merge`, `merge`, `json`, `apply` or `apply-force`.
     pub kind: String,
     /// `status`, or empty.
     pub subresource: String,

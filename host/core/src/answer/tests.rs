@@ -186,3 +186,87 @@ fn a_creation_needs_a_name() {
     let both = [("name", "a"), ("generateName", "a-")];
     assert_eq!(refused(&both), generated);
 }
+
+/// What an apply of the plan for the pod `ns/a` writes.
+fn applied(
+    kind: &str,
+    subresource: &str,
+    metadata: serde_json::Value,
+) -> Result<crate::plan::Apply, String> {
+    let body = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+    let step = raw::Step::Patch(raw::Patch {
+        kind: kind.to_owned(),
+        subresource: subresource.to_owned(),
+        body: rmp_serde::to_vec_named(&body).unwrap(),
+    });
+    let answer = [raw::Decision {
+        plans: vec![plan(vec![step])],
+        ..decision()
+    }];
+    let checked = check(
+        answer.into_iter(),
+        1,
+        &manifest(),
+        &DecisionLimits::default(),
+    );
+    match checked.map_err(|error| error.to_string())?[0].plans[0].steps[0] {
+        Step::Apply(ref apply) => Ok(apply.clone()),
+        ref other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn an_apply_of_the_target_has_its_uid() {
+    let target = applied(
+        "apply",
+        "",
+        serde_json::json!({"namespace": "ns", "name": "a"}),
+    );
+    let target = target.unwrap();
+    assert_eq!(target.object.uid, "u-1");
+    assert!(!target.force && !target.may_create());
+    let other = applied(
+        "apply-force",
+        "",
+        serde_json::json!({"namespace": "ns", "name": "b"}),
+    );
+    let other = other.unwrap();
+    assert!(other.force && other.may_create());
+    let named = serde_json::json!({"namespace": "ns", "name": "b", "uid": "u-2"});
+    let named = applied("apply", "status", named).unwrap();
+    assert_eq!(named.object.uid, "u-2");
+    assert!(!named.may_create());
+}
+
+#[test]
+fn an_apply_that_may_hit_an_unknown_object_is_refused() {
+    let at = |problem: &str| {
+        let place = "decision 0, plan 0, step 0";
+        Err(format!("{place}: the body of the apply {problem}"))
+    };
+    let two_uids = "names another object with the target's uid, or the target with another uid";
+    for (subresource, metadata, problem) in [
+        (
+            "",
+            serde_json::json!({"namespace": "ns"}),
+            "has no metadata.name",
+        ),
+        (
+            "",
+            serde_json::json!({"namespace": "ns", "name": "a", "uid": "u-2"}),
+            two_uids,
+        ),
+        (
+            "",
+            serde_json::json!({"namespace": "ns", "name": "b", "uid": "u-1"}),
+            two_uids,
+        ),
+        (
+            "status",
+            serde_json::json!({"namespace": "ns", "name": "b"}),
+            "writes the status of another object than the target, and names no uid",
+        ),
+    ] {
+        assert_eq!(applied("apply", subresource, metadata), at(problem));
+    }
+}

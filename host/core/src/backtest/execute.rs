@@ -52,6 +52,13 @@ impl<G: Clone> Backtest<G> {
                 self.activity.creations += 1;
                 Ok(None)
             }
+            Step::Apply(apply) if apply.may_create() => {
+                self.activity.creations += 1;
+                Ok(None)
+            }
+            // What the API server would make of it depends on fields that the journal may not
+            // have: those of other field managers.
+            Step::Apply(apply) => Err(self.failure(WriteError::NotModelled, &apply.object)),
             Step::Patch(patch) => self.patch(&plan.target, patch).map(Some),
             Step::Delete(options) | Step::Evict(options) => {
                 self.delete(plan, options)?;

@@ -28,6 +28,7 @@ pub fn identities_of_plan(plan: &Plan) -> impl Iterator<Item = Identity<'_>> {
     let steps = plan.steps.iter().flat_map(|step| {
         let (created, version) = match step {
             Step::Create(create) => (Some(identities(&create.object, CREATED)), None),
+            Step::Apply(apply) => (Some(identities(&apply.object, APPLIED)), None),
             Step::Delete(options) | Step::Evict(options) => {
                 let version = options.resource_version.as_str();
                 (None, Some(("bytes in a resourceVersion", version)))
@@ -72,6 +73,14 @@ const CREATED: Fields = [
     "bytes in the namespace of the created object",
     "bytes in the name of the created object",
     "bytes in the uid of the created object",
+];
+
+const APPLIED: Fields = [
+    "bytes in the apiVersion of the applied object",
+    "bytes in the kind of the applied object",
+    "bytes in the namespace of the applied object",
+    "bytes in the name of the applied object",
+    "bytes in the uid of the applied object",
 ];
 
 fn identities(object: &ObjectRef, names: Fields) -> [Identity<'_>; 5] {

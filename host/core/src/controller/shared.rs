@@ -10,7 +10,7 @@ use crate::budget::{Budget, Requester};
 use crate::circuit::CallFailure;
 use crate::expectation::{ExpectationState, Expectations, ObservedVersion};
 use crate::object::{ObjectRef, Uid};
-use crate::plan::{MeasureWhen, Plan, QueueKey, Step};
+use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::{CandidateStep, Ownership, Share};
@@ -111,11 +111,9 @@ impl SharedState {
         let is_known = newest.find(&Uid::new(&plan.target.uid)).is_some();
         let snapshot = if is_known { newest } else { decided_on };
         let owner = rollout.share.owner(&plan.target, snapshot);
-        let created = plan.steps.iter().filter_map(|step| match step {
-            Step::Create(create) => Some(&create.object),
-            _ => None,
-        });
-        rollout.share.ownership(role, owner, created)
+        let steps = plan.steps.iter();
+        let others = steps.filter_map(|step| step.writes_other(&plan.target));
+        rollout.share.ownership(role, owner, others)
     }
 
     /// Why a plan that was decided on this snapshot has to wait, if it has to.

@@ -2,7 +2,7 @@ use super::*;
 use crate::budget::Guardrail;
 use crate::mapping::ServedResource;
 use crate::object::ApiResource;
-use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
+use crate::plan::{Apply, Create, DeleteOptions, Event, Patch, PatchKind};
 use crate::rollout::Role;
 use crate::time::Instant;
 use serde_json::json;
@@ -232,6 +232,42 @@ fn the_operator_can_grant_less_than_the_guest_declares() {
         refused,
         Ruling::Refuse(Refusal::NotGranted { .. })
     ));
+}
+
+/// The API server asks for both permissions too.
+#[test]
+fn an_apply_that_may_create_needs_two_permissions() {
+    let apply = |uid: &str| {
+        let apply = Step::Apply(Apply {
+            object: target("batch/v1", "Job", uid),
+            subresource: String::new(),
+            force: false,
+            body: vec![0x80],
+        });
+        plan(target("v1", "Pod", "u-1"), vec![apply])
+    };
+    let patch = ("patch", "batch", "jobs");
+    let create = ("create", "batch", "jobs");
+    let missing = |verb| {
+        Ruling::Refuse(Refusal::NotDeclared {
+            permission: permission(verb, "batch", "jobs"),
+        })
+    };
+    assert_eq!(ruling(&apply(""), &[patch, create]), Ruling::Admit);
+    assert_eq!(ruling(&apply(""), &[patch]), missing("create"));
+    assert_eq!(ruling(&apply(""), &[create]), missing("patch"));
+    assert_eq!(ruling(&apply("u-2"), &[patch]), Ruling::Admit);
+    let unknown = |uid: &str| {
+        with(&[patch, create], |base| {
+            let unknown = Circumstances {
+                knows_target: false,
+                ..*base
+            };
+            judge(&apply(uid), &unknown)
+        })
+    };
+    assert_eq!(unknown("u-2"), Ruling::Refuse(Refusal::UnknownTarget));
+    assert_eq!(unknown(""), Ruling::Refuse(Refusal::UnknownTarget));
 }
 
 /// Not that of the plan's target.

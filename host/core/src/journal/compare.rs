@@ -214,6 +214,14 @@ fn step_text(step: Option<&Step>) -> String {
             format!("{kind} patch of {subresource:?}: {body}")
         }
         Step::Create(create) => format!("create {}: {}", create.object, json(&create.body)),
+        Step::Apply(apply) => {
+            let force = if apply.force { "force " } else { "" };
+            let (object, subresource) = (&apply.object, &apply.subresource);
+            format!(
+                "{force}apply {object} {subresource:?}: {}",
+                json(&apply.body)
+            )
+        }
         other => format!("{other:?}"),
     })
 }

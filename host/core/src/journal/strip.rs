@@ -40,6 +40,7 @@ pub(super) fn decisions(mut decisions: Vec<Decision>) -> Vec<Decision> {
                 }
                 Step::Patch(patch) => (&plan.target, &mut patch.body),
                 Step::Create(create) => (&create.object, &mut create.body),
+                Step::Apply(apply) => (&apply.object, &mut apply.body),
                 Step::Delete(_) | Step::Evict(_) | Step::Event(_) => continue,
             };
             strip_body(target, body);
@@ -61,7 +62,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{Create, Patch, Plan, Verdict};
+    use crate::plan::{Apply, Create, Patch, Plan, Verdict};
 
     fn secret() -> ObjectRef {
         ObjectRef {
@@ -96,6 +97,7 @@ mod tests {
         let bytes: Vec<u8> = match &decisions[0].plans[0].steps[0] {
             Step::Patch(patch) => patch.body.clone(),
             Step::Create(create) => create.body.clone(),
+            Step::Apply(apply) => apply.body.clone(),
             _ => Vec::new(),
         };
         bytes.windows(7).any(|part| part == b"hunter2")
@@ -121,5 +123,13 @@ mod tests {
         };
         let created = decisions(decision(ObjectRef::default(), Step::Create(create)));
         assert!(!has_data(&created));
+        let apply = Apply {
+            object: secret(),
+            subresource: String::new(),
+            force: false,
+            body: body(),
+        };
+        let applied = decisions(decision(ObjectRef::default(), Step::Apply(apply)));
+        assert!(!has_data(&applied));
     }
 }

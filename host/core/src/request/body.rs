@@ -4,7 +4,7 @@ use crate::failure::chain;
 use crate::msgpack::{JsonError, check_json};
 use crate::mutant::Mutant;
 use crate::object::ObjectRef;
-use crate::plan::{Create, DeleteOptions, Patch, PatchKind};
+use crate::plan::{Apply, Create, DeleteOptions, Patch, PatchKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -24,10 +24,10 @@ pub(super) enum BodyError {
     OtherUid { found: Value },
 }
 
-/// Whether a patch names a resource version. Zero and texts that are not numbers stand
+/// Whether the body of a patch names a resource version. Zero and texts that are not numbers stand
 /// for any version.
-pub(super) fn names_version(patch: &Patch) -> bool {
-    let body = decode(&patch.body).unwrap_or_default();
+pub(super) fn names_version(body: &[u8]) -> bool {
+    let body = decode(body).unwrap_or_default();
     let version = body.pointer("/metadata/resourceVersion");
     let version = version.and_then(Value::as_str).map(str::parse::<u64>);
     matches!(version, Some(Ok(1..)))
@@ -53,6 +53,20 @@ pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Vec<u8>, 
             let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
             operations.insert(0, test);
         }
+    }
+    encode(body)
+}
+
+/// The JSON of a configuration to apply, with the uid of its object and, if given,
+/// `version` as preconditions.
+pub(super) fn apply(apply: &Apply, version: &str) -> Result<Vec<u8>, BodyError> {
+    let mut body = decode(&apply.body)?;
+    if Mutant::PatchByName.is_active() {
+        if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
+            metadata.remove("uid");
+        }
+    } else if !apply.object.uid.is_empty() {
+        require_uid(&mut body, &apply.object.uid, version)?;
     }
     encode(body)
 }

@@ -43,6 +43,7 @@ use crate::traffic::{Access, Urgency};
 pub const JSON: &str = "application/json";
 /// The content types of patches.
 const MERGE_PATCH: &str = "application/merge-patch+json";
+const APPLY_PATCH: &str = "application/apply-patch+yaml";
 const JSON_PATCH: &str = "application/json-patch+json";
 /// The metadata of one object if the server supports it, otherwise the whole object.
 pub const PARTIAL_OBJECT: &str =

@@ -141,6 +141,7 @@ fn first_written(plan: &Plan) -> Option<(u32, &ObjectRef)> {
     let (position, step) = steps.find(|(_, step)| !matches!(step, Step::Event(_)))?;
     let object = match step {
         Step::Create(create) => &create.object,
+        Step::Apply(apply) => &apply.object,
         _ => &plan.target,
     };
     Some((position, object))

@@ -7,13 +7,14 @@ use serde::{Deserialize, Serialize};
 use super::body::{self, DeleteBody};
 use super::path::{path, with_query};
 use super::{
-    Attempt, JSON, JSON_PATCH, MERGE_PATCH, Method, PARTIAL_OBJECT, Request, RequestError,
+    APPLY_PATCH, Attempt, JSON, JSON_PATCH, MERGE_PATCH, Method, PARTIAL_OBJECT, Request,
+    RequestError,
 };
 use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
-use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
+use crate::plan::{Apply, Create, DeleteOptions, Patch, PatchKind, Step};
 use crate::undo::{KeptObject, MOST_KEPT_BYTES, NotKept, UndoRules};
 
 /// A step of a plan in execution.
@@ -81,6 +82,7 @@ impl<'a> StepContext<'a> {
             Step::Delete(options) => self.delete(options),
             Step::Evict(options) => self.evict(options),
             Step::Create(create) => self.create(create),
+            Step::Apply(apply) => return self.apply(apply),
             Step::Event(_) => return StepAction::Done(Ok(None)),
         };
         StepAction::of(request, Stage::Write)
@@ -90,7 +92,10 @@ impl<'a> StepContext<'a> {
     #[must_use]
     pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> StepAction {
         match stage {
-            Stage::Version => StepAction::of(self.handle_version(answer), Stage::Write),
+            Stage::Version => match self.handle_version(answer) {
+                Ok(request) => StepAction::Send(request, Stage::Write),
+                Err(failure) => StepAction::Done(Err(self.of_other(failure))),
+            },
             Stage::Write => match answer {
                 Ok(body) => StepAction::Done(self.succeeded(body)),
                 Err(error) => self.failed(error),
@@ -196,10 +201,13 @@ impl<'a> StepContext<'a> {
                 Step::Delete(_) => "delete",
                 Step::Evict(_) => "evict",
                 Step::Create(_) => "create",
+                Step::Apply(apply) if apply.subresource == "status" => "apply status of",
+                Step::Apply(_) => "apply",
                 Step::Event(_) => "record an event of",
             },
             object: match self.step {
                 Step::Create(create) => &create.object,
+                Step::Apply(apply) => &apply.object,
                 _ => self.target,
             },
         }
@@ -210,13 +218,38 @@ impl<'a> StepContext<'a> {
             return StepAction::Done(Err(failure));
         }
         let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
-        if by_version && !body::names_version(patch) {
+        if by_version && !body::names_version(&patch.body) {
             // For the status of a custom resource, the API server takes all metadata
             // from the stored object before it compares the uid: only the version is a
             // precondition there.
             return StepAction::of(self.look(), Stage::Version);
         }
         StepAction::of(self.patch_request(patch, ""), Stage::Write)
+    }
+
+    fn apply(self, apply: &Apply) -> StepAction {
+        if !apply.subresource.is_empty() && !body::names_version(&apply.body) {
+            // As for a merge patch of a status.
+            return StepAction::of(self.look(), Stage::Version);
+        }
+        StepAction::of(self.apply_request(apply, ""), Stage::Write)
+    }
+
+    fn apply_request(self, apply: &Apply, version: &str) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let path = attempt.object_path(self.mapping, &apply.subresource)?;
+        let mut query = vec![("fieldManager", self.field_manager)];
+        if apply.force {
+            query.push(("force", "true"));
+        }
+        Ok(Request {
+            method: Method::Patch,
+            uri: with_query(path, &query),
+            accept: PARTIAL_OBJECT,
+            content_type: APPLY_PATCH,
+            body: body::apply(apply, version)
+                .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
+        })
     }
 
     fn look(self) -> Result<Request, Failure> {
@@ -296,11 +329,12 @@ impl<'a> StepContext<'a> {
         let attempt = self.attempt();
         let body = answer.map_err(|error| error.failure(&attempt))?;
         let found = read(body, attempt)?.metadata;
-        if found.uid != self.target.uid {
+        if found.uid != attempt.object.uid {
             return Err(attempt.other_object(&found.uid));
         }
         match self.step {
             Step::Patch(patch) => self.patch_request(patch, &found.resource_version),
+            Step::Apply(apply) => self.apply_request(apply, &found.resource_version),
             _ => Err(attempt.failure(FailureClass::Invalid, "only a patch reads first")),
         }
     }
@@ -312,8 +346,11 @@ impl<'a> StepContext<'a> {
             Step::Delete(_) => Some(deleted(&read(body, attempt)?, attempt)),
             // The answer does not show whether the pod is gone or only marked.
             Step::Evict(_) => Some(WriteResult::Unknown),
-            // The created object is not the target.
-            Step::Create(_) => {
+            Step::Apply(apply) if apply.writes(self.target) => {
+                Some(version(&read(body, attempt)?.metadata))
+            }
+            // The object is not the target.
+            Step::Create(_) | Step::Apply(_) => {
                 read(body, attempt)?;
                 None
             }
@@ -334,13 +371,21 @@ impl<'a> StepContext<'a> {
                     Err(_) => StepAction::Done(Err(failure)),
                 }
             }
-            // The namespace does not exist; the target may still exist.
-            Step::Create(_) if failure.class.means_gone() => {
-                let failure = attempt.failure(FailureClass::Invalid, failure.message);
-                StepAction::Done(Err(failure))
-            }
-            _ => StepAction::Done(Err(failure)),
+            _ => StepAction::Done(Err(self.of_other(failure))),
         }
+    }
+
+    /// The failure of a write to another object than the target: the target may still exist
+    /// if that object, or its namespace, does not.
+    fn of_other(self, failure: Failure) -> Failure {
+        let class = match self.step.writes_other(self.target) {
+            Some(other) if failure.class.means_gone() && other.uid.is_empty() => {
+                FailureClass::Invalid
+            }
+            Some(_) if failure.class.means_gone() => FailureClass::Conflict,
+            _ => return failure,
+        };
+        Failure { class, ..failure }
     }
 
     fn explained(self, answer: Result<&[u8], &RequestError>, failure: Failure) -> Failure {

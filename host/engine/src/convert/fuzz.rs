@@ -16,6 +16,7 @@ use std::time::Duration;
 use davit_core::answer::{AnswerError, DecisionLimits};
 use davit_core::manifest::{Manifest, MetricKind, MetricSpec, QueueSpec};
 use davit_core::msgpack::{Value, check_json};
+use davit_core::object::ObjectRef;
 use davit_core::plan::{
     Amount, Command, Decision, Measure, Patch, PatchKind, Plan, QueueKey, Step, Verdict,
 };
@@ -118,6 +119,16 @@ fn check(decision: &Decision) {
     }
 }
 
+/// The gate rules on the object, and the API server reads the body.
+fn check_object(object: &ObjectRef, body: &[u8]) {
+    let metadata = last(body, "metadata").unwrap_or_default();
+    assert_eq!(object.api_version, text_of(body, "apiVersion"));
+    assert_eq!(object.kind, text_of(body, "kind"));
+    assert_eq!(object.namespace, text_of(metadata, "namespace"));
+    assert_eq!(object.name, text_of(metadata, "name"));
+    assert!(!object.kind.is_empty());
+}
+
 fn check_plan(plan: &Plan) {
     assert!(plan.steps.len() <= MOST);
     for measure in &plan.measures {
@@ -136,15 +147,10 @@ fn check_plan(plan: &Plan) {
             Step::Delete(options) | Step::Evict(options) => {
                 assert!(options.grace_period_seconds.is_none_or(|pause| pause >= 0));
             }
-            Step::Create(create) => {
-                // The gate rules on the object, and the API server reads the body.
-                let (object, body) = (&create.object, &create.body);
-                let metadata = last(body, "metadata").unwrap_or_default();
-                assert_eq!(object.api_version, text_of(body, "apiVersion"));
-                assert_eq!(object.kind, text_of(body, "kind"));
-                assert_eq!(object.namespace, text_of(metadata, "namespace"));
-                assert_eq!(object.name, text_of(metadata, "name"));
-                assert!(!object.kind.is_empty());
+            Step::Create(create) => check_object(&create.object, &create.body),
+            Step::Apply(apply) => {
+                check_object(&apply.object, &apply.body);
+                assert!(apply.subresource.is_empty() || !apply.object.uid.is_empty());
             }
             Step::Event(event) => {
                 assert!(["Normal", "Warning"].contains(&event.event_type.as_str()));
@@ -260,7 +266,7 @@ fn plan(bytes: &mut Bytes<'_>) -> wit::Plan {
 fn step(bytes: &mut Bytes<'_>) -> wit::Step {
     match bytes.byte() % 5 {
         0 => wit::Step::Patch(wit::Patch {
-            kind: bytes.text(&["merge", "json", "strategic-merge"]),
+            kind: bytes.text(&["merge", "json", "strategic-merge", "apply", "apply-force"]),
             subresource: bytes.text(&["", "status"]),
             body: body_of(bytes),
         }),

@@ -34,8 +34,11 @@ impl Model {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
         let existing = self.collection(&resource)?.get(&target.key()).cloned();
-        if existing.is_none() && !target.subresource.is_empty() {
-            return Err(Status::not_found(resource.group_resource(), &target.name));
+        if existing.is_none() {
+            if !target.subresource.is_empty() {
+                return Err(Status::not_found(resource.group_resource(), &target.name));
+            }
+            refuse_uid(target, &config)?;
         }
         let old = existing.as_ref().map(StoredObject::object).transpose()?;
         let (live, managed) = match &old {
@@ -64,6 +67,22 @@ impl Model {
         let stored = self.replace(now, target, (existing, old), new, options)?;
         Ok((stored, false))
     }
+}
+
+/// A configuration that names a uid creates nothing.
+fn refuse_uid(target: &Target, config: &Value) -> Result<()> {
+    let uid = config.pointer("/metadata/uid").and_then(Value::as_str);
+    let Some(uid) = uid.filter(|uid| !uid.is_empty()) else {
+        return Ok(());
+    };
+    Err(Status::conflict(
+        target.resource.group_resource(),
+        &target.name,
+        format!(
+            "uid mismatch: the provided object specified uid {uid}, and no existing object was \
+             found"
+        ),
+    ))
 }
 
 /// The type of a configuration must be that of the resource.

@@ -241,6 +241,38 @@ async fn status_is_applied_through_its_endpoint() {
     );
 }
 
+/// Whoever names a uid means one object: no other one of that name, and no new one.
+#[tokio::test(start_paused = true)]
+async fn a_configuration_with_a_uid_applies_to_that_object_alone() {
+    let sim = sim();
+    let path = format!("{MAPS}/a");
+    let with_uid = |uid: &Value| {
+        let mut map = map(&json!({"a": "1"}));
+        map["metadata"]["uid"] = uid.clone();
+        map
+    };
+    let of_nobody = json!("0e5a2b1e-6d7c-4a39-9d0e-6f5a3c1b2d4e");
+    let (code, refused) = apply(&sim, &path, "fieldManager=x", &with_uid(&of_nobody)).await;
+    assert_eq!((code, &refused["reason"]), (409, &json!("Conflict")));
+    let message = refused["message"].as_str().unwrap_or_default();
+    assert!(
+        message.contains("no existing object was found"),
+        "{message}"
+    );
+    let (_, created) = apply(&sim, &path, "fieldManager=x", &map(&json!({}))).await;
+    let (code, _) = apply(
+        &sim,
+        &path,
+        "fieldManager=x",
+        &with_uid(&created["metadata"]["uid"]),
+    )
+    .await;
+    assert_eq!(code, 200);
+    let (code, refused) = apply(&sim, &path, "fieldManager=x", &with_uid(&of_nobody)).await;
+    assert_eq!(code, 422, "{refused}");
+    assert_eq!(refused["details"]["causes"][0]["field"], "metadata.uid");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_invalid_configuration_is_refused() {
     let sim = sim();

@@ -114,6 +114,7 @@ fn write<'a>(step: &'a Step, target: &'a ObjectRef) -> Option<Write<'a>> {
         Step::Delete(_) => ("delete", target, ""),
         Step::Evict(_) => ("create", target, "eviction"),
         Step::Create(create) => ("create", &create.object, ""),
+        Step::Apply(apply) => ("patch", &apply.object, apply.subresource.as_str()),
     };
     Some(Write {
         verb,

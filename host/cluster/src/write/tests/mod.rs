@@ -1,3 +1,4 @@
+mod applies;
 mod deletions;
 mod failures;
 mod patches;

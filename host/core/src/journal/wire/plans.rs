@@ -9,8 +9,8 @@ use crate::gate::{Mode, Refusal, Ruling, WaitReason};
 use crate::manifest::{Permission, Rate};
 use crate::object::ObjectRef;
 use crate::plan::{
-    Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen, Patch,
-    PatchKind, Plan, PlanFailure, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
+    Amount, Apply, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen,
+    Patch, PatchKind, Plan, PlanFailure, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
     WorkItem,
 };
 use crate::queue::{EnqueueReason, PendingItem};
@@ -89,6 +89,7 @@ wire_enum!(Step {
     2 Evict(options),
     3 Create(create),
     4 Event(event),
+    5 Apply(apply),
 });
 wire_struct!(Patch {
     kind,
@@ -103,6 +104,12 @@ wire_struct!(DeleteOptions {
 });
 wire_tag!(PropagationPolicy { 0 Background, 1 Foreground, 2 Orphan });
 wire_struct!(Create { object, body });
+wire_struct!(Apply {
+    object,
+    subresource,
+    force,
+    body
+});
 wire_struct!(Event {
     event_type,
     reason,

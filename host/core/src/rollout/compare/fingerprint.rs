@@ -28,6 +28,12 @@ fn hash_step(step: &Step, hasher: &mut DefaultHasher) {
             create.object.to_string().hash(hasher);
             hash_body(&create.body, hasher);
         }
+        Step::Apply(apply) => {
+            apply.object.to_string().hash(hasher);
+            apply.subresource.hash(hasher);
+            apply.force.hash(hasher);
+            hash_body(&apply.body, hasher);
+        }
         Step::Event(event) => {
             event.event_type.hash(hasher);
             event.reason.hash(hasher);
@@ -45,10 +51,43 @@ fn hash_options(options: &DeleteOptions, hasher: &mut DefaultHasher) {
     options.grace_period_seconds.hash(hasher);
 }
 
+/// Without the resource version in the metadata, which only identifies the state that was
+/// read.
 fn hash_body(body: &[u8], hasher: &mut DefaultHasher) {
-    if hash_value(body, hasher).is_err() {
+    let hashed = match Value::read(body) {
+        Ok(Value::Map(entries)) => hash_map(entries, hasher, |key, value, hasher| {
+            match (key, Value::read(value)?) {
+                ("metadata", Value::Map(entries)) => {
+                    let entries =
+                        entries.filter(|entry| !matches!(entry, Ok(("resourceVersion", _))));
+                    hash_map(entries, hasher, |_, value, hasher| {
+                        hash_value(value, hasher)
+                    })
+                }
+                _ => hash_value(value, hasher),
+            }
+        }),
+        _ => hash_value(body, hasher),
+    };
+    if hashed.is_err() {
         body.hash(hasher);
     }
+}
+
+/// A map, whatever the order of its entries.
+fn hash_map<'a>(
+    entries: impl Iterator<Item = Result<(&'a str, &'a [u8]), DecodeError>>,
+    hasher: &mut DefaultHasher,
+    hash: impl Fn(&str, &'a [u8], &mut DefaultHasher) -> Result<(), DecodeError>,
+) -> Result<(), DecodeError> {
+    let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
+    entries.sort_unstable_by_key(|(key, _)| *key);
+    entries.len().hash(hasher);
+    for (key, value) in entries {
+        key.hash(hasher);
+        hash(key, value, hasher)?;
+    }
+    Ok(())
 }
 
 /// The value of a body. The order of a map's entries, and times in texts, make no
@@ -56,13 +95,9 @@ fn hash_body(body: &[u8], hasher: &mut DefaultHasher) {
 fn hash_value(bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), DecodeError> {
     match Value::read(bytes)? {
         Value::Map(entries) => {
-            let mut entries = entries.collect::<Result<Vec<_>, _>>()?;
-            entries.sort_unstable_by_key(|(key, _)| *key);
-            entries.len().hash(hasher);
-            for (key, value) in entries {
-                key.hash(hasher);
-                hash_value(value, hasher)?;
-            }
+            hash_map(entries, hasher, |_, value, hasher| {
+                hash_value(value, hasher)
+            })?;
         }
         Value::List(elements) => {
             for element in elements {

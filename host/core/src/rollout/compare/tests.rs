@@ -433,3 +433,25 @@ fn targets_that_are_dropped_do_not_wait_any_more() {
     assert!(bench.comparison.by_item.len() <= 2 * MOST_TARGETS + 1);
     assert_eq!(bench.comparison.counts().unknown, 2 * MOST_TARGETS as u64);
 }
+
+/// The version names the state that was read, not what is written.
+#[test]
+fn revisions_agree_on_an_apply_whatever_version_they_have_read() {
+    let apply = |version: &str, phase: &str, force: bool| {
+        let body = serde_json::json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "a", "resourceVersion": version},
+            "status": {"phase": phase, "metadata": {"resourceVersion": phase}},
+        });
+        let apply = Step::Apply(crate::plan::Apply {
+            object: ObjectRef::default(),
+            subresource: "status".into(),
+            force,
+            body: rmp_serde::to_vec_named(&body).unwrap(),
+        });
+        fingerprint::of(&plan("a", apply))
+    };
+    assert_eq!(apply("1", "Failed", false), apply("2", "Failed", false));
+    assert_ne!(apply("1", "Failed", false), apply("1", "Running", false));
+    assert_ne!(apply("1", "Failed", false), apply("1", "Failed", true));
+}

@@ -196,10 +196,14 @@ fn refused_steps() -> Vec<(Step, String)> {
     let negative = || "the grace period is -1".to_owned();
     let mut refused = vec![
         patch(
-            "apply",
+            "server-side",
             "",
             MAP,
-            &known("patch kind", "apply", "strategic-merge, merge and json"),
+            &known(
+                "patch kind",
+                "server-side",
+                "strategic-merge, merge, json, apply and apply-force",
+            ),
         ),
         patch(
             "merge",

@@ -1,0 +1,184 @@
+//! Writing the conditions of a status.
+
+use crate::views::Condition;
+use crate::{Instant, Time};
+
+/// The conditions of an object, as the controller changes them.
+///
+/// ```
+/// use davit_guest::views::Condition;
+/// use davit_guest::{Conditions, Instant, Progress};
+///
+/// fn conditions(former: &[Condition], generation: i64, now: Instant) -> Vec<Condition> {
+///     Conditions::new(former, generation, now)
+///         .progress(Progress::Current, "Available", "3 of 3 replicas are available")
+///         .set("Secure", false, "NoCertificate", "")
+///         .into_vec()
+/// }
+/// ```
+///
+/// What does not change keeps its `lastTransitionTime`. So the same conditions are equal to
+/// the former ones, and a controller that writes a status only if it differs does not trigger
+/// itself again and again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conditions {
+    list: Vec<Condition>,
+    generation: i64,
+    now: Time,
+}
+
+/// How far an object is from what its spec asks for, as
+/// [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus) reads it,
+/// and so `kubectl wait`, Argo CD and Flux.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It is as the spec asks for: `Ready` is true.
+    Current,
+    /// It will be: `Ready` is false, and `Reconciling` is true.
+    InProgress,
+    /// It will not be, unless somebody changes something: `Ready` is false, and `Stalled` is
+    /// true.
+    Failed,
+}
+
+impl Conditions {
+    /// The conditions of an object of this `metadata.generation`.
+    #[must_use]
+    pub fn new(former: &[Condition], generation: i64, now: Instant) -> Self {
+        Self {
+            list: former.to_vec(),
+            generation,
+            now: now.into(),
+        }
+    }
+
+    /// Sets the condition of a type: true, false, or unknown (`None`). The reason is a word
+    /// in camel case, the message a sentence.
+    #[must_use]
+    pub fn set(
+        mut self,
+        r#type: &str,
+        holds: impl Into<Option<bool>>,
+        reason: &str,
+        message: impl Into<String>,
+    ) -> Self {
+        let status = match holds.into() {
+            Some(true) => "True",
+            Some(false) => "False",
+            None => "Unknown",
+        };
+        let mut list = self.list.iter();
+        let former = list.position(|condition| condition.r#type == r#type);
+        let since = former
+            .and_then(|at| self.list.get(at))
+            .filter(|condition| condition.status == status)
+            .and_then(|condition| condition.last_transition_time);
+        let condition = Condition {
+            r#type: r#type.to_owned(),
+            status: status.to_owned(),
+            observed_generation: self.generation,
+            last_transition_time: since.or(Some(self.now)),
+            reason: reason.to_owned(),
+            message: message.into(),
+        };
+        match former.and_then(|at| self.list.get_mut(at)) {
+            Some(former) => *former = condition,
+            None => self.list.push(condition),
+        }
+        self
+    }
+
+    /// Removes the condition of a type.
+    #[must_use]
+    pub fn without(mut self, r#type: &str) -> Self {
+        self.list.retain(|condition| condition.r#type != r#type);
+        self
+    }
+
+    /// Sets `Ready`, `Reconciling` and `Stalled`. Also write `status.observedGeneration`: an
+    /// object of a later generation is in progress, whatever its conditions.
+    #[must_use]
+    pub fn progress(self, progress: Progress, reason: &str, message: impl Into<String>) -> Self {
+        let message = message.into();
+        let ready = self.set(
+            "Ready",
+            progress == Progress::Current,
+            reason,
+            message.clone(),
+        );
+        match progress {
+            Progress::Current => ready.without("Reconciling").without("Stalled"),
+            Progress::InProgress => {
+                let conditions = ready.without("Stalled");
+                conditions.set("Reconciling", true, reason, message)
+            }
+            Progress::Failed => {
+                let conditions = ready.without("Reconciling");
+                conditions.set("Stalled", true, reason, message)
+            }
+        }
+    }
+
+    /// The conditions, in their order.
+    #[must_use]
+    pub fn into_vec(self) -> Vec<Condition> {
+        self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: i64) -> Instant {
+        Instant::from_millis(seconds * 1_000)
+    }
+
+    fn statuses(conditions: &[Condition]) -> Vec<String> {
+        let conditions = conditions.iter();
+        conditions
+            .map(|it| format!("{}={}", it.r#type, it.status))
+            .collect()
+    }
+
+    #[test]
+    fn a_condition_keeps_its_time_while_its_status_stays() {
+        let first = Conditions::new(&[], 1, at(5)).set("Ready", false, "Waits", "for a");
+        let first = first.into_vec();
+        let of = |generation, seconds, holds: Option<bool>, message: &str| {
+            let conditions = Conditions::new(&first, generation, at(seconds));
+            conditions.set("Ready", holds, "Waits", message).into_vec()
+        };
+        assert_eq!(of(1, 9, Some(false), "for a"), first, "nothing has changed");
+        let [later] = &of(2, 9, Some(false), "for b")[..] else {
+            return assert!(first.is_empty(), "there is one");
+        };
+        assert_eq!(later.last_transition_time, Some(at(5).into()));
+        assert_eq!(
+            (later.observed_generation, later.message.as_str()),
+            (2, "for b")
+        );
+        let [unknown] = &of(2, 9, None, "for b")[..] else {
+            return assert!(first.is_empty(), "there is one");
+        };
+        assert_eq!(unknown.last_transition_time, Some(at(9).into()));
+        assert_eq!(unknown.status, "Unknown");
+    }
+
+    #[test]
+    fn progress_has_the_conditions_that_kstatus_reads() {
+        let other = Conditions::new(&[], 1, at(0)).set("Secure", true, "Tls", "");
+        let starts = other.progress(Progress::InProgress, "Creating", "");
+        assert_eq!(
+            statuses(&starts.list),
+            ["Secure=True", "Ready=False", "Reconciling=True"]
+        );
+        let stalled = starts.progress(Progress::Failed, "Conflict", "");
+        assert_eq!(
+            statuses(&stalled.list),
+            ["Secure=True", "Ready=False", "Stalled=True"]
+        );
+        let ready = stalled.progress(Progress::Current, "Available", "");
+        assert_eq!(statuses(&ready.list), ["Secure=True", "Ready=True"]);
+    }
+}

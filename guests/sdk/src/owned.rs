@@ -1,0 +1,115 @@
+//! Primary objects, and the objects that they own.
+
+use serde::de::DeserializeOwned;
+
+use crate::context::{Cache, pages};
+use crate::object::decode;
+use crate::views::OwnerReference;
+use crate::{
+    Index, IndexName, Manifest, Object, ObjectRef, QueueName, Trigger, View, Watch, msgpack,
+};
+
+/// The path of the index that leads from an owner to its objects.
+const OWNERS: &str = "metadata.ownerReferences[*].uid";
+
+const fn by_owner<T>() -> IndexName<T> {
+    IndexName::new("davit-owner")
+}
+
+/// The owners of an object.
+#[derive(Default, View)]
+struct Owned {
+    #[view(path = "metadata.ownerReferences")]
+    owners: Vec<OwnerReference>,
+}
+
+/// # Objects that own others
+///
+/// A controller of a custom resource has an item for each of its objects. The key of the item
+/// is the object's uid: an object that is created again under the same name has another item.
+///
+/// ```
+/// use davit_guest::{
+///     Context, Decision, Identity, Manifest, QueueName, QueueSpec, Resource, Watch, WatchName,
+///     WorkItem, resources,
+/// };
+///
+/// const SITES: WatchName<Identity> = WatchName::new("sites");
+/// const PAGES: WatchName<Identity> = WatchName::new("pages");
+/// const QUEUE: QueueName = QueueName::new("sites");
+/// const SITE: Resource = Resource::new("example.com", "v1", "sites");
+///
+/// fn manifest() -> Manifest {
+///     Manifest::new("sites", "1.0.0", "Serves sites.")
+///         .queue(QueueSpec::new(QUEUE))
+///         .reconciles(Watch::of(SITES, SITE), QUEUE)
+///         .owns(Watch::of(PAGES, resources::CONFIG_MAPS), QUEUE)
+///         .applies(resources::CONFIG_MAPS)
+/// }
+///
+/// fn pages_of(cx: &Context<'_>, item: &WorkItem) -> usize {
+///     let site = cx.watch(SITES).get_by_uid(&item.key);
+///     site.map_or(0, |site| cx.watch(PAGES).owned_by(&site.reference).count())
+/// }
+/// ```
+impl Manifest {
+    /// Adds a watch, and enqueues the uid of an object when it changes.
+    #[must_use]
+    pub fn reconciles<T: DeserializeOwned>(self, watch: Watch<T>, queue: QueueName) -> Self {
+        let trigger = Trigger::own_uid(watch.name(), queue);
+        self.watch(watch).trigger(trigger)
+    }
+
+    /// Adds a watch of objects that others own, and enqueues the uids of the owners when such
+    /// an object changes, appears or disappears. [`Cache::owned_by`] reads the objects of an
+    /// owner. The queue may get uids of owners of other kinds: an item whose uid the primary
+    /// watch does not have is done.
+    #[must_use]
+    pub fn owns<T: DeserializeOwned>(self, watch: Watch<T>, queue: QueueName) -> Self {
+        let watch = watch.with_fields_of::<Owned>();
+        let watch = watch.index(Index::new(by_owner(), OWNERS));
+        let trigger = Trigger::by_index(watch.name(), by_owner(), queue);
+        self.watch(watch).trigger(trigger)
+    }
+}
+
+impl<'a, T: DeserializeOwned> Cache<'a, T> {
+    /// The objects whose controller is this owner, in a watch that the manifest
+    /// [owns](Manifest::owns). A reference to another kind or group of the same uid, or from
+    /// another namespace, is none to this owner.
+    pub fn owned_by(&self, owner: &'a ObjectRef) -> impl Iterator<Item = Object<T>> + use<'a, T> {
+        let (host, watch, index) = (self.host, self.watch, by_owner::<T>().as_str());
+        pages(move |cursor| {
+            let page = host.by_index(watch, index, &owner.uid, cursor, Self::PAGE);
+            (page.objects, page.next)
+        })
+        .filter_map(move |object| {
+            let owned: Owned = msgpack::decode(&object.data).unwrap_or_default();
+            let object = decode::<T>(object);
+            let namespace = &object.reference.namespace;
+            let mut owners = owned.owners.iter();
+            let is_controlled =
+                owners.any(|it| it.controller == Some(true) && it.means(owner, namespace));
+            is_controlled.then_some(object)
+        })
+    }
+}
+
+impl ObjectRef {
+    /// The reference of an object that this one controls. The object is deleted with its
+    /// owner.
+    #[must_use]
+    pub fn owner_reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: self.api_version.clone(),
+            kind: self.kind.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
