@@ -274,9 +274,12 @@ impl Engine {
     fn module(&self, component: &Component, digest: ModuleDigest) -> Result<Module, LoadError> {
         let world = admit(component)?;
         check_resources(component)?;
-        let pre = self.inner.linker.instantiate_pre(component);
-        let pre = pre.map_err(|error| LoadError::Link(format!("{error:#}")))?;
-        let program = Program::new(pre)?;
+        let program = self
+            .inner
+            .linker
+            .instantiate_pre(component)
+            .and_then(Program::new)
+            .map_err(|error| LoadError::Link(format!("{error:#}")))?;
         let instances = Arc::clone(&self.inner.instances);
         let usage = self.inner.usage.clone();
         Ok(Module::new(instances, usage, program, world, digest))

@@ -5,7 +5,6 @@ use wasmtime::component::types::ComponentItem;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Type};
 
 use crate::convert::Encoding;
-use crate::engine::LoadError;
 use crate::state::State;
 use crate::wit::{Controller, ControllerIndices};
 
@@ -32,9 +31,9 @@ pub(crate) enum StartError {
 }
 
 impl Program {
-    pub(crate) fn new(pre: InstancePre<State>) -> Result<Self, LoadError> {
-        let indices =
-            ControllerIndices::new(&pre).map_err(|error| LoadError::Link(format!("{error:#}")))?;
+    /// Finds the exports. The error says which one has another type.
+    pub(crate) fn new(pre: InstancePre<State>) -> wasmtime::Result<Self> {
+        let indices = ControllerIndices::new(&pre)?;
         let encoding = encoding(pre.component())?;
         Ok(Self {
             pre,
@@ -76,7 +75,7 @@ impl From<wasmtime::Error> for StartError {
 }
 
 /// The function that names the encoding, if the component exports the interface.
-fn encoding(component: &Component) -> Result<Option<ComponentExportIndex>, LoadError> {
+fn encoding(component: &Component) -> wasmtime::Result<Option<ComponentExportIndex>> {
     let Some(interface) = component.get_export_index(None, PAYLOADS) else {
         return Ok(None);
     };
@@ -87,7 +86,7 @@ fn encoding(component: &Component) -> Result<Option<ComponentExportIndex>, LoadE
     {
         return Ok(Some(index));
     }
-    Err(LoadError::Link(format!(
+    Err(wasmtime::Error::msg(format!(
         "{PAYLOADS} has no function {ENCODING} that returns a string"
     )))
 }

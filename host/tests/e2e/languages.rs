@@ -152,22 +152,23 @@ fn build(language: &str, script: &str, tools: &[(&'static str, OsString)]) -> Pa
 
 fn story_of(wasm: &Path) {
     let config = format!("{{terminatedPodThreshold: {THRESHOLD}}}");
-    let expected = deletions(podgc("Enforce", &config));
+    let expected = deletions(&podgc("Enforce", &config));
     assert_eq!(expected, DELETED);
     let guest = format!(
         "controllers:\n- name: podgc\n  module: {{file: {}}}\n  mode: Enforce\n  config: {config}\n  \
-         permissions: [{{verbs: [list, watch, delete], resources: [pods]}}]\n  \
+         permissions: {{reads: [{{resource: pods, fields: [metadata.creationTimestamp, \
+         status.phase, status.reason]}}], writes: [{{verb: delete, resource: pods}}]}}\n  \
          limits: {{memoryMib: 256, callMillis: 10000, instances: 1}}\n",
         wasm.display()
     );
-    assert_eq!(deletions(guest), expected);
+    assert_eq!(deletions(&guest), expected);
 }
 
 /// The pods that a controller deletes, in the order in which it does.
-fn deletions(config: String) -> Vec<String> {
+fn deletions(config: &str) -> Vec<String> {
     let mut deleted = Vec::new();
-    on_the_sim(|mut bench| async {
-        let bench = &mut bench;
+    let found = &mut deleted;
+    on_the_sim(move |mut bench| async move {
         let node = bench.node("a").await;
         for (name, phase, reason) in PODS {
             let status = json!({"phase": phase, "reason": reason});
@@ -175,12 +176,12 @@ fn deletions(config: String) -> Vec<String> {
             sleep(Duration::from_secs(1)).await;
         }
         bench.pod("running", &node, "Running").await;
-        let host = bench.host(&config).await;
+        let host = bench.host(config).await;
         bench.until_left(&["e", "f", "running"]).await;
         // Another pass finds nothing more.
         sleep(Duration::from_secs(60)).await;
         bench.until_left(&["e", "f", "running"]).await;
-        deleted = deleted_in(bench);
+        *found = deleted_in(&bench);
         host.assert_every_call_answered();
         host.host.stop().await;
     });
