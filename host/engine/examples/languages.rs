@@ -130,11 +130,11 @@ async fn measure(cache: &Path, file: &Path) -> Outcome<()> {
     let (deleted, all) = calls(&above, &cluster).await?;
     assert_eq!(deleted, DELETED, "the deletions");
     println!(
-        "| {} | {} | {} kB | {compile:.1?} | {load:.1?} | {start:.1?} | {nothing:.1?} | {all:.1?} | {:.1} MiB |",
+        "| {} | {} | {} kB | {compile:.1?} | {load:.1?} | {start:.1?} | {nothing:.1?} | {all:.1?} | {} KiB |",
         above.manifest().name,
         encoding.as_str(),
         wasm.len() / 1000,
-        engine.usage().memory as f64 / f64::from(1 << 20),
+        engine.usage().memory >> 10,
     );
     Ok(())
 }
