@@ -1,5 +1,6 @@
 //! The command line.
 
+mod engine;
 mod examples;
 mod journal;
 mod observe;
@@ -19,6 +20,7 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
+pub use engine::EngineArguments;
 pub use journal::{
     BacktestAgainst, BacktestArguments, BacktestFormat, EntryFormat, JournalArguments,
     JournalCatArguments, JournalCommand, JournalCutArguments, JournalExportArguments,
@@ -167,6 +169,9 @@ pub struct GuestArguments {
     /// Directory that caches fetched and compiled guests [default: no cache]
     #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub engine: EngineArguments,
 }
 
 /// `davit run`

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
 use davit_core::undo::UndoRules;
-use davit_engine::{Limits, Module};
+use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
@@ -20,29 +20,33 @@ use crate::rbac::{self, Accounts};
 /// Prints the description of a module, or what its recorded calls show about it.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
     if let (Some(runs), Some(journal)) = (arguments.determinism, &arguments.journal) {
-        return commands::repeat(&arguments.module, journal, runs).await;
+        return commands::repeat(&arguments.module, journal, runs, arguments.engine).await;
     }
     let name = arguments.module.display().to_string();
     let wasm = std::fs::read(&arguments.module)
         .with_context(|| format!("the module {name} cannot be read"))?;
     let size = wasm.len();
-    let engine = engine::compiling_apart(None)?;
+    let engine = engine::compiling_apart(None, arguments.engine)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;
     let config = match &arguments.config {
         Some(path) => configuration(path)?,
         None => Value::Null,
     };
-    let manifest = module
-        .describe(&davit_core::api::encode_config(&config)?, Limits::default())
-        .await
-        .with_context(|| name.clone())?;
+    let config = davit_core::api::encode_config(&config)?;
+    let limits = Limits {
+        instances: 1,
+        ..Limits::default()
+    };
+    let guest = Guest::new(&module, config, limits);
+    let guest = guest.await.with_context(|| name.clone())?;
+    let manifest = guest.manifest();
     if arguments.rbac {
-        return print_roles(&manifest, &arguments);
+        return print_roles(manifest, &arguments);
     }
-    let facts = facts(&module, &manifest, size);
+    let facts = facts(&guest, size);
     match arguments.output.format() {
         Some(format) => out(&serialized(&facts, format)?),
-        None => out(&described(&facts, &manifest)?),
+        None => out(&described(&facts, manifest)?),
     }
 }
 
@@ -71,7 +75,8 @@ fn configuration(path: &Path) -> Result<Value> {
         .with_context(|| format!("the configuration {} is not YAML", path.display()))
 }
 
-fn facts(module: &Module, manifest: &Manifest, size: usize) -> Value {
+fn facts(guest: &Guest, size: usize) -> Value {
+    let (module, manifest) = (guest.module(), guest.manifest());
     json!({
         "name": manifest.name,
         "version": manifest.version,
@@ -79,6 +84,7 @@ fn facts(module: &Module, manifest: &Manifest, size: usize) -> Value {
         "digest": format!("sha256:{}", module.digest()),
         "bytes": size,
         "world": module.world().to_string(),
+        "encoding": guest.encoding().as_str(),
         "imports": module.imports(),
         "watches": manifest.watches.iter().map(watch).collect::<Vec<_>>(),
         "triggers": manifest.triggers.iter().map(|trigger| json!({
@@ -189,6 +195,7 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
         format!("digest       {}", text("digest")),
         format!("size         {bytes} bytes"),
         format!("interface    {}", text("world")),
+        format!("encoding     {}", text("encoding")),
     ];
     let grant = serialized(&Permissions::declared_by(manifest), Format::Yaml)?;
     let metrics = manifest.metrics.iter().map(|metric| metric.name.clone());

@@ -220,9 +220,10 @@ fn not_compiled(error: &LoadError) -> RevisionLoadError {
         LoadError::Compile(CompileError::Limit(_)) => LoadErrorKind::CompilerLimit,
         LoadError::Compile(CompileError::Crash(_)) => LoadErrorKind::CompilerCrash,
         LoadError::Compile(CompileError::Process(_)) => LoadErrorKind::NoCompiler,
-        LoadError::World(_) | LoadError::Resources { .. } | LoadError::Link(_) => {
-            LoadErrorKind::NotAGuest
-        }
+        LoadError::World(_)
+        | LoadError::Resources { .. }
+        | LoadError::Compile(CompileError::CoreInstances { .. })
+        | LoadError::Link(_) => LoadErrorKind::NotAGuest,
     };
     RevisionLoadError::new(kind, chain(error))
 }
@@ -235,16 +236,25 @@ fn not_described(error: &DescribeError) -> RevisionLoadError {
         },
         DescribeError::NoInstances { .. } => LoadErrorKind::NoInstances,
         DescribeError::Call(CallError::Deadline { .. }) => LoadErrorKind::Deadline,
-        DescribeError::Call(_) | DescribeError::Manifest(_) => LoadErrorKind::NoManifest,
+        DescribeError::Call(_)
+        | DescribeError::Manifest(_)
+        | DescribeError::Encoding { .. }
+        | DescribeError::ConfigText(_) => LoadErrorKind::NoManifest,
     };
     RevisionLoadError::new(kind, chain(error))
 }
 
+/// An instance is used again while its memory is at most this part of the limit: the default
+/// of [`Limits`].
+const IDLE_PART: usize = 4;
+
 /// The limits of a revision, as the engine has them.
 pub(crate) fn limits(config: CallLimits) -> Limits {
+    let memory = config.memory_mib as usize * (1 << 20);
     Limits {
         instances: config.instances,
-        memory: config.memory_mib as usize * (1 << 20),
+        memory,
+        idle_memory: memory / IDLE_PART,
         cpu: Duration::from_millis(config.call_millis),
         ..Limits::default()
     }
@@ -253,7 +263,21 @@ pub(crate) fn limits(config: CallLimits) -> Limits {
 #[cfg(test)]
 mod tests {
     use davit_core::api::MOST_INSTANCES;
-    use davit_engine::EngineConfig;
+    use davit_core::revision::CallLimits;
+    use davit_engine::{EngineConfig, Limits};
+
+    #[test]
+    fn the_memory_of_idle_instances_grows_with_the_limit() {
+        let with = |memory_mib| {
+            super::limits(CallLimits {
+                memory_mib,
+                call_millis: 1000,
+                instances: 4,
+            })
+        };
+        assert_eq!(with(64), Limits::default());
+        assert_eq!(with(256).idle_memory, 64 << 20);
+    }
 
     #[test]
     fn ten_controllers_with_the_most_instances_can_be_rolled_out() {

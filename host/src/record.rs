@@ -8,7 +8,7 @@ use davit_core::journal::Profile;
 use davit_core::manifest::Source;
 use davit_core::trust::TrustPolicy;
 
-use crate::cli::RecordArguments;
+use crate::cli::{EngineArguments, RecordArguments};
 use crate::commands;
 use crate::config::{ClientConfig, JournalConfig};
 use crate::health::Health;
@@ -47,7 +47,7 @@ pub async fn run(arguments: RecordArguments, log: LogFilter) -> Result<()> {
         client: client.clone(),
         rates: ClientConfig::default(),
         watch: davit_core::watch::Settings::default(),
-        engine: crate::engine::compiling_apart(None)?,
+        engine: crate::engine::compiling_apart(None, EngineArguments::default())?,
         modules: Modules::new(ModulesOptions {
             guests: None,
             cache: None,

@@ -72,7 +72,10 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
         client: client.clone(),
         rates: config.client,
         watch: davit_core::watch::Settings::default(),
-        engine: crate::engine::compiling_apart(arguments.guests.cache.clone())?,
+        engine: crate::engine::compiling_apart(
+            arguments.guests.cache.clone(),
+            arguments.guests.engine,
+        )?,
         modules,
         metrics: Arc::clone(&metrics),
         records: Arc::new(records),

@@ -4,15 +4,19 @@
 //! for any bytes, the result is a value or [`DecodeError`], with bounded stack. Maps
 //! have text keys; of two equal keys the first counts.
 
+mod container;
 mod json;
 mod select;
+mod text;
 
 use rmp::Marker;
 use rmp::decode::{RmpRead, ValueReadError};
 
 use crate::path::{FieldPath, FieldTree, Segment};
+pub(crate) use container::OpenContainer;
 pub use json::{JsonError, check_json};
 pub use select::select;
+pub use text::{SyntaxError, from_json, to_json};
 
 /// How deep a path or a tree descends into lists and maps. Kubernetes' own schemas have
 /// fewer than 30 levels.

@@ -81,6 +81,15 @@ pub enum CompileError {
     /// It needs too much.
     #[error("compiling the module takes more than {0}, which is the limit")]
     Limit(String),
+    /// It is made of more parts than a guest may have.
+    #[error(
+        "the module consists of more than {limit} core instances, which is the limit: raise \
+         --core-instances"
+    )]
+    CoreInstances {
+        /// [`EngineConfig::core_instances`](crate::EngineConfig::core_instances).
+        limit: u32,
+    },
     /// The compiler crashed.
     #[error("the module is not compiled: {0}")]
     Crash(String),

@@ -15,15 +15,19 @@ use crate::imports::wasi;
 use crate::limits::{Limits, TICK};
 use crate::module::Module;
 use crate::precompiled;
+use crate::program::Program;
 use crate::state::State;
 use crate::usage::{InstanceUsage, UsageCounter};
-use crate::wit::{Controller, ControllerPre};
+use crate::wit::Controller;
 use crate::world::{self, WorldError};
 
 /// `wit-bindgen` and `wit-component` make one program from the program itself
 /// and two modules that join it to its imports. The rest is for composed
 /// components.
-const CORE_INSTANCES_PER_GUEST: u32 = 8;
+const CORE_INSTANCES: u32 = 8;
+/// The most core instances of a component that the compiling process accepts: how many a
+/// guest may have is up to the engine that runs it.
+const MOST_CORE_INSTANCES: u32 = 10_000;
 const TABLES_PER_GUEST: u32 = 4;
 
 /// Wasm's own stack, and the additional stack of host functions (live reads
@@ -32,6 +36,10 @@ const TABLES_PER_GUEST: u32 = 4;
 /// used.
 const WASM_STACK: usize = 512 << 10;
 const HOST_STACK: usize = 1536 << 10;
+
+/// Wasmtime's error for this has no public type. Tests notice if its text
+/// changes.
+const MANY_INSTANCES: &str = "core module instances";
 
 /// How many modules that do not compile are remembered.
 const MOST_FAILED: usize = 256;
@@ -49,6 +57,9 @@ pub struct EngineConfig {
     /// a process has where pointers have 47 bits, and a thousand of the 65,530
     /// mappings that Linux allows.
     pub max_instances: u32,
+    /// How many core instances an instance of a guest may consist of. A component whose
+    /// interpreter and libraries are modules of their own has dozens.
+    pub core_instances: u32,
     /// The largest guest that is compiled, in bytes.
     pub max_module: usize,
     /// Where guests are compiled.
@@ -60,6 +71,7 @@ impl Default for EngineConfig {
         Self {
             cache_dir: None,
             max_instances: 512,
+            core_instances: CORE_INSTANCES,
             max_module: 32 << 20,
             compiler: Compiler::default(),
         }
@@ -132,14 +144,18 @@ struct Inner {
     /// The modules that failed to compile and would fail again.
     failed: Mutex<VecDeque<(ModuleDigest, CompileError)>>,
     max_module: usize,
+    core_instances: u32,
 }
 
 impl Engine {
     /// Sets up wasmtime and starts the thread that interrupts guests. The
     /// thread ends with the engine.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
-        let wasmtime = wasmtime::Engine::new(&wasmtime_config(config.max_instances))
-            .map_err(EngineError::Wasmtime)?;
+        let wasmtime = wasmtime::Engine::new(&wasmtime_config(
+            config.max_instances,
+            config.core_instances,
+        ))
+        .map_err(EngineError::Wasmtime)?;
         let linker = linker(&wasmtime).map_err(EngineError::Wasmtime)?;
         let artifacts = config
             .cache_dir
@@ -157,6 +173,7 @@ impl Engine {
                 compiler: config.compiler,
                 failed: Mutex::default(),
                 max_module: config.max_module,
+                core_instances: config.core_instances,
             }),
         })
     }
@@ -245,7 +262,7 @@ impl Engine {
         let engine = self.clone();
         blocking(move || {
             let component = precompiled::deserialize(&engine.inner.wasmtime, &code)
-                .map_err(|error| CompileError::Crash(format!("{error:#}")))?;
+                .map_err(|error| engine.inner.unfit(&error))?;
             if let Some(artifacts) = &engine.inner.artifacts {
                 artifacts.store(&code, digest);
             }
@@ -257,15 +274,15 @@ impl Engine {
     fn module(&self, component: &Component, digest: ModuleDigest) -> Result<Module, LoadError> {
         let world = admit(component)?;
         check_resources(component)?;
-        let pre = self
+        let program = self
             .inner
             .linker
             .instantiate_pre(component)
-            .and_then(ControllerPre::new)
+            .and_then(Program::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
         let instances = Arc::clone(&self.inner.instances);
         let usage = self.inner.usage.clone();
-        Ok(Module::new(instances, usage, pre, world, digest))
+        Ok(Module::new(instances, usage, program, world, digest))
     }
 
     /// What the instances of all guests use now.
@@ -283,14 +300,14 @@ impl Engine {
     }
 }
 
-fn wasmtime_config(max_instances: u32) -> Config {
+fn wasmtime_config(max_instances: u32, core_instances: u32) -> Config {
     let mut pool = PoolingAllocationConfig::new();
     pool.total_component_instances(max_instances)
-        .total_core_instances(max_instances.saturating_mul(CORE_INSTANCES_PER_GUEST))
+        .total_core_instances(max_instances.saturating_mul(core_instances))
         .total_memories(max_instances)
         .total_tables(max_instances.saturating_mul(TABLES_PER_GUEST))
         .total_stacks(max_instances)
-        .max_core_instances_per_component(CORE_INSTANCES_PER_GUEST)
+        .max_core_instances_per_component(core_instances)
         .max_memories_per_component(1)
         .max_tables_per_component(TABLES_PER_GUEST)
         .table_elements(Limits::MAX_TABLE_ELEMENTS)
@@ -313,7 +330,7 @@ fn wasmtime_config(max_instances: u32) -> Config {
 /// The engine of a process that only compiles. Its code runs in engines of any number
 /// of instances.
 pub(crate) fn compiling_engine() -> wasmtime::Result<wasmtime::Engine> {
-    wasmtime::Engine::new(&wasmtime_config(1))
+    wasmtime::Engine::new(&wasmtime_config(1, MOST_CORE_INSTANCES))
 }
 
 fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
@@ -349,6 +366,16 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
 }
 
 impl Inner {
+    /// Why machine code does not fit into this engine.
+    fn unfit(&self, error: &wasmtime::Error) -> CompileError {
+        let text = format!("{error:#}");
+        if text.contains(MANY_INSTANCES) {
+            let limit = self.core_instances;
+            return CompileError::CoreInstances { limit };
+        }
+        CompileError::Crash(text)
+    }
+
     fn known_failure(&self, digest: ModuleDigest) -> Option<CompileError> {
         let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         let known = failed.iter().find(|(module, _)| *module == digest);

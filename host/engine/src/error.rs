@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use davit_core::answer::AnswerError;
 use davit_core::manifest::ManifestError;
+use davit_core::msgpack::JsonError;
+use davit_core::untrusted;
 use wasmtime::{Trap, WasmBacktrace};
 
+use crate::convert::Encoding;
 use crate::limits::{LimitExceeded, Limits};
 
 /// Why a guest gave no answer, or an unusable one. The instance is gone, except
@@ -57,6 +60,17 @@ pub enum DescribeError {
         /// What is wrong with it.
         message: String,
     },
+    /// The configuration has no text in the guest's encoding.
+    #[error("the configuration cannot be written as JSON: {0}")]
+    ConfigText(#[source] JsonError),
+    /// It asks for an encoding that this host does not know.
+    #[error("the guest asks for the encoding \"{found}\"; this host knows {known}")]
+    Encoding {
+        /// What it asks for.
+        found: String,
+        /// The known encodings.
+        known: &'static str,
+    },
     /// Its manifest is not valid.
     #[error("the guest's manifest is not valid: {0}")]
     Manifest(#[from] ManifestError),
@@ -75,6 +89,19 @@ pub enum DescribeError {
         left: usize,
     },
 }
+
+impl DescribeError {
+    /// The guest named an unknown encoding.
+    pub(crate) fn encoding(found: &str) -> Self {
+        Self::Encoding {
+            found: untrusted::line(found, LONGEST_ENCODING),
+            known: Encoding::KNOWN,
+        }
+    }
+}
+
+/// How much of an unknown encoding an error has, in bytes.
+const LONGEST_ENCODING: usize = 64;
 
 /// The known facts about a trap.
 #[derive(Clone, Debug, PartialEq, Eq)]

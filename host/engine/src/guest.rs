@@ -9,7 +9,7 @@ use davit_core::untrusted;
 use tokio::sync::Semaphore;
 
 use crate::call::Call;
-use crate::convert;
+use crate::convert::{self, Encoding};
 use crate::error::{CallError, DescribeError};
 use crate::instance::Instance;
 use crate::limits::Limits;
@@ -30,6 +30,7 @@ pub struct Guest {
     limits: Limits,
     /// Its name in the log.
     name: Arc<str>,
+    encoding: Encoding,
     idle: Mutex<Vec<Instance>>,
     /// One permit for each instance.
     slots: Semaphore,
@@ -55,6 +56,7 @@ impl Guest {
             module: module.clone(),
             config,
             name,
+            encoding: first.encoding(),
             manifest: Arc::new(manifest),
             limits,
             idle: Mutex::new(Vec::new()),
@@ -69,6 +71,12 @@ impl Guest {
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
+    }
+
+    /// How the guest reads and writes payloads.
+    #[must_use]
+    pub fn encoding(&self) -> Encoding {
+        self.encoding
     }
 
     /// The guest's module.

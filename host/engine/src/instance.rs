@@ -1,5 +1,6 @@
 //! One instance of a guest: a wasmtime store, and the calls into it.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -8,15 +9,16 @@ use davit_core::time::Now;
 use wasmtime::Store;
 
 use crate::call::Call;
-use crate::convert;
+use crate::convert::{self, Encoding};
 use crate::cpu::Cpu;
 use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::log::LoggedCall;
+use crate::program::{Program, StartError};
 use crate::state::{CallView, State};
 use crate::usage::InstanceCount;
-use crate::wit::{Controller, ControllerPre, decisions, manifests};
+use crate::wit::{Controller, decisions, manifests};
 
 /// An instance.
 pub(crate) struct Instance {
@@ -28,21 +30,25 @@ impl Instance {
     /// Creates an instance that reads its configuration. `guest` is its name in
     /// the log.
     pub(crate) async fn start(
-        pre: &ControllerPre<State>,
+        program: &Program,
         count: InstanceCount,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
     ) -> Result<(Self, Manifest), DescribeError> {
         let state = State::new(guest, limits, count, wasi::resources());
-        let mut store = Store::new(pre.engine(), state);
+        let mut store = Store::new(program.engine(), state);
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
         start(&mut store, Now::default(), None, usize::MAX);
-        let controller = match pre.instantiate_async(&mut store).await {
-            Ok(controller) => controller,
-            Err(error) => return Err(failed(&store, &error).into()),
+        let controller = match program.instantiate(&mut store).await {
+            Ok((controller, encoding)) => {
+                store.data_mut().encoding = encoding;
+                controller
+            }
+            Err(StartError::Failed(error)) => return Err(failed(&store, &error).into()),
+            Err(StartError::Encoding(name)) => return Err(DescribeError::encoding(&name)),
         };
         let mut instance = Self { store, controller };
         let manifest = instance.describe(config).await?;
@@ -51,9 +57,9 @@ impl Instance {
 
     async fn describe(&mut self, config: &[u8]) -> Result<Manifest, DescribeError> {
         let decide = self.controller.davit_controller_decide();
-        let answer = decide
-            .call_describe(&mut self.store, &config.to_vec())
-            .await;
+        let config = self.encoding().encode(Cow::Borrowed(config));
+        let config = config.map_err(DescribeError::ConfigText)?;
+        let answer = decide.call_describe(&mut self.store, &config).await;
         self.store.data().log.end();
         match answer {
             Ok(Ok(manifest)) => Ok(convert::manifest(manifest)?),
@@ -101,7 +107,26 @@ impl Instance {
         state.view = None;
         state.log.end();
         logged.fetch_add(state.log.written(), Ordering::Relaxed);
-        answer.map_err(|error| failed(&self.store, &error))
+        let mut answer = answer.map_err(|error| failed(&self.store, &error))?;
+        self.decode(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Replaces the payloads of an answer with MessagePack.
+    fn decode(&self, answer: &mut [decisions::Decision]) -> Result<(), CallError> {
+        let size = self.encoding().decode(answer)?;
+        let limit = self.store.data().limits.answer;
+        if size > limit {
+            // A number of a few digits has nine bytes.
+            let unit = "bytes in the payloads of one answer";
+            return Err(CallError::TooLarge { unit, limit });
+        }
+        Ok(())
+    }
+
+    /// How the guest reads and writes payloads.
+    pub(crate) fn encoding(&self) -> Encoding {
+        self.store.data().encoding
     }
 
     /// Charges the call for what the host has done with its answer.

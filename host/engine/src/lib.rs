@@ -26,6 +26,7 @@ mod limits;
 mod log;
 mod module;
 mod precompiled;
+mod program;
 pub mod seal;
 mod state;
 mod usage;
@@ -36,6 +37,7 @@ pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LazyDecision, LiveReads, LoggedDecision};
 pub use child::run_child;
 pub use compiler::{ChildCompiler, CompileError, CompileLimits, Compiler};
+pub use convert::Encoding;
 #[cfg(fuzzing)]
 pub use convert::fuzz::answers as fuzz_answers;
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};

@@ -10,9 +10,8 @@ use tokio::sync::Semaphore;
 use crate::error::DescribeError;
 use crate::instance::Instance;
 use crate::limits::Limits;
-use crate::state::State;
+use crate::program::Program;
 use crate::usage::UsageCounter;
-use crate::wit::ControllerPre;
 use crate::world::WorldVersion;
 
 /// A guest that is compiled, checked and linked. Clones are the same module.
@@ -21,7 +20,7 @@ pub struct Module {
     /// One permit for each instance that may exist, over all guests.
     instances: Arc<Semaphore>,
     usage: UsageCounter,
-    pre: ControllerPre<State>,
+    program: Program,
     world: WorldVersion,
     digest: ModuleDigest,
 }
@@ -30,14 +29,14 @@ impl Module {
     pub(crate) fn new(
         instances: Arc<Semaphore>,
         usage: UsageCounter,
-        pre: ControllerPre<State>,
+        program: Program,
         world: WorldVersion,
         digest: ModuleDigest,
     ) -> Self {
         Self {
             instances,
             usage,
-            pre,
+            program,
             world,
             digest,
         }
@@ -52,9 +51,8 @@ impl Module {
     /// The interfaces that it imports, as `package/interface@version`.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        let component = self.pre.instance_pre().component();
-        let ty = component.component_type();
-        let imports = ty.imports(self.pre.engine());
+        let ty = self.program.component().component_type();
+        let imports = ty.imports(self.program.engine());
         imports.map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -80,7 +78,7 @@ impl Module {
         limits: Limits,
     ) -> Result<(Instance, Manifest), DescribeError> {
         let count = self.usage.instance();
-        Instance::start(&self.pre, count, guest, config, limits).await
+        Instance::start(&self.program, count, guest, config, limits).await
     }
 
     /// Reserves instances, so that a guest never waits for another guest's

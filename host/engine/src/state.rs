@@ -8,6 +8,7 @@ use wasmtime::UpdateDeadline;
 use wasmtime::component::ResourceTable;
 
 use crate::call::Call;
+use crate::convert::Encoding;
 use crate::cpu::Cpu;
 use crate::error::Mistake;
 use crate::limits::{Limits, Usage};
@@ -21,6 +22,8 @@ pub(crate) struct State {
     pub(crate) cpu: Cpu,
     pub(crate) log: GuestLog,
     pub(crate) resources: ResourceTable,
+    /// How the guest reads and writes payloads.
+    pub(crate) encoding: Encoding,
     /// The time of the guest's clocks.
     pub(crate) now: Now,
     /// What `reconcile` may read; none while `describe` runs.
@@ -48,6 +51,7 @@ impl State {
             cpu: Cpu::new(limits.cpu),
             log: GuestLog::new(guest, limits.log),
             resources,
+            encoding: Encoding::default(),
             now: Now::default(),
             view: None,
         }

@@ -6,6 +6,7 @@
 mod generated {
     wasmtime::component::bindgen!({
         path: "../../wit/davit-controller-0.1.0",
+        world: "controller",
         imports: {
             "davit:controller/live": async | trappable,
             default: trappable,
@@ -17,4 +18,4 @@ mod generated {
 pub(crate) use generated::davit::controller::{
     cache, decisions, live, log, manifests, mapping, notes, queue, types,
 };
-pub(crate) use generated::{Controller, ControllerPre};
+pub(crate) use generated::{Controller, ControllerIndices};

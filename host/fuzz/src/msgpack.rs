@@ -29,6 +29,9 @@ pub fn run(data: &[u8]) {
         let decoded: Json = rmp_serde::from_slice(bytes).expect("JSON");
         assert!(value.is_distinct, "a key twice");
         assert_eq!(decoded, value.json);
+        let text = msgpack::to_json(bytes).expect("the text of JSON");
+        let again = msgpack::from_json(&text).expect("a value of the text");
+        assert_eq!(read(&again, 0).expect("JSON").json, value.json);
     }
     for path in &paths {
         let mut found = Vec::new();

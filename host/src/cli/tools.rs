@@ -7,7 +7,7 @@ use clap_complete::Shell;
 use davit_core::undo::UndoKind;
 
 use super::restore::undo_kind;
-use super::{ClusterArguments, NamespaceArgument, Output};
+use super::{ClusterArguments, EngineArguments, NamespaceArgument, Output};
 
 /// `davit get`
 #[derive(Debug, Args)]
@@ -73,6 +73,9 @@ pub struct CheckArguments {
     /// Directory of the built-in guests [default: beside this program]
     #[arg(long, env = "DAVIT_GUESTS", value_name = "DIR")]
     pub guests: Option<PathBuf>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub engine: EngineArguments,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
@@ -125,6 +128,9 @@ pub struct InspectArguments {
     /// YAML for kubectl apply.
     #[arg(long, conflicts_with = "output")]
     pub rbac: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub engine: EngineArguments,
     /// Makes each recorded call of the module this often, 2 at least, and compares the answers
     /// to the bit. Exits 1 if two answers to a call differ.
     #[arg(long, value_name = "NUMBER", requires = "journal", conflicts_with_all = ["output", "rbac", "config"], value_parser = clap::value_parser!(u32).range(2..=1000))]

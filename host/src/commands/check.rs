@@ -104,7 +104,7 @@ pub async fn check(arguments: CheckArguments) -> Result<()> {
     } else {
         Some(connect(arguments.cluster.clone()).await?)
     };
-    let engine = engine::compiling_apart(None)?;
+    let engine = engine::compiling_apart(None, arguments.engine)?;
     let findings = find(client.as_ref(), engine, &arguments).await?;
     let count = |level| findings.iter().filter(|one| one.level == level).count();
     let (errors, warnings) = (count(Level::Error), count(Level::Warning));

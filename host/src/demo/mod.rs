@@ -67,7 +67,10 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         client,
         rates: ClientConfig::default(),
         watch: watch::Settings::default(),
-        engine: crate::engine::compiling_apart(arguments.guests.cache.clone())?,
+        engine: crate::engine::compiling_apart(
+            arguments.guests.cache.clone(),
+            arguments.guests.engine,
+        )?,
         metrics,
         records: Arc::clone(&records),
         health,

@@ -44,6 +44,8 @@ pub(crate) fn options(client: kube::Client) -> HostOptions {
 pub(crate) fn engine() -> Engine {
     Engine::new(EngineConfig {
         cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules")),
+        // For guests that carry an interpreter.
+        core_instances: 64,
         ..EngineConfig::default()
     })
     .unwrap()

@@ -73,7 +73,9 @@ fn replay(journal: &Path) {
     davit.arg("replay").arg(journal);
     davit
         .arg("--cache")
-        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules"));
+        .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules"))
+        // For guests that carry an interpreter.
+        .args(["--compile-memory-mib", "4096", "--core-instances", "64"]);
     for module in modules.filter(|module| module.exists()) {
         davit.arg("--module").arg(module);
     }

@@ -20,6 +20,7 @@ mod docs;
 mod faults;
 mod hostile;
 mod journal;
+mod languages;
 mod log;
 mod podgc;
 mod profile;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::msgpack::JsonError;
+use crate::msgpack::{JsonError, SyntaxError};
 
 /// A place in an answer, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -80,6 +80,16 @@ pub enum AnswerError {
         part: &'static str,
         /// The reason.
         source: JsonError,
+    },
+    /// A body is not JSON text, which is the guest's encoding.
+    #[error("{place}: the body of the {part} is not JSON: {source}")]
+    Syntax {
+        /// The place.
+        place: Place,
+        /// `patch`, `creation`, `note`.
+        part: &'static str,
+        /// The reason, and where.
+        source: SyntaxError,
     },
     /// A body is well-formed, but incomplete or wrong.
     #[error("{place}: the body of the {part} {problem}")]

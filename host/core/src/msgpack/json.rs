@@ -75,7 +75,7 @@ fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], JsonError> {
     Ok(rest)
 }
 
-fn read(bytes: &[u8]) -> Result<(Head, &[u8]), JsonError> {
+pub(super) fn read(bytes: &[u8]) -> Result<(Head, &[u8]), JsonError> {
     // The only marker with which no value starts.
     if bytes.first() == Some(&0xc1) {
         return Err(JsonError::Foreign("the reserved byte 0xc1"));

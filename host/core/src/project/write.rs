@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::{fmt, mem};
 
+use crate::msgpack::OpenContainer;
 use crate::object::{ProjectedObject, object_key};
 use crate::path::FieldTree;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -320,44 +321,5 @@ impl<'a> Visitor<'_> for Key<'a, '_> {
             rmp::encode::write_str(self.buffer, name).map_err(E::custom)?;
         }
         Ok(field)
-    }
-}
-
-/// A map or list of unknown length. One byte is reserved for its header, which is
-/// enough for most; a longer header moves the content.
-struct OpenContainer {
-    header: usize,
-    is_map: bool,
-}
-
-impl OpenContainer {
-    fn map(buffer: &mut Vec<u8>) -> Self {
-        Self::at_end(buffer, true)
-    }
-
-    fn array(buffer: &mut Vec<u8>) -> Self {
-        Self::at_end(buffer, false)
-    }
-
-    fn at_end(buffer: &mut Vec<u8>, is_map: bool) -> Self {
-        let header = buffer.len();
-        buffer.push(0);
-        Self { header, is_map }
-    }
-
-    fn close<E: Error>(self, buffer: &mut Vec<u8>, len: u32) -> Result<(), E> {
-        let mut header = Vec::new();
-        let short = u8::try_from(len).ok().filter(|len| *len < 16);
-        if let (Some(short), Some(place)) = (short, buffer.get_mut(self.header)) {
-            *place = if self.is_map { 0x80 } else { 0x90 } | short;
-            return Ok(());
-        }
-        if self.is_map {
-            rmp::encode::write_map_len(&mut header, len).map_err(E::custom)?;
-        } else {
-            rmp::encode::write_array_len(&mut header, len).map_err(E::custom)?;
-        }
-        buffer.splice(self.header..=self.header, header);
-        Ok(())
     }
 }

@@ -9,7 +9,9 @@ mod decision;
 pub mod fuzz;
 mod manifest;
 mod object;
+mod payload;
 
 pub(crate) use decision::decisions;
 pub(crate) use manifest::manifest;
 pub(crate) use object::{entry, failure, object, object_ref, resource, work_item};
+pub use payload::Encoding;

@@ -1,33 +1,45 @@
 //! The inputs of a guest: objects, failures and work items.
 
+use std::borrow::Cow;
+
 use davit_core::failure::Failure;
+use davit_core::msgpack::JsonError;
 use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
 use davit_core::plan::{PlanFailure, WorkItem};
 use davit_core::store::Entry;
 use davit_core::time::Now;
 
+use super::Encoding;
 use crate::wit::{decisions, types};
 
 /// An object from a live read.
-pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
-    types::Object {
+pub(crate) fn object(
+    record: &ObjectRecord,
+    now: Now,
+    encoding: Encoding,
+) -> Result<types::Object, JsonError> {
+    Ok(types::Object {
         api_version: record.kind.api_version.to_string(),
         kind: record.kind.kind.to_string(),
         resource_version: record.resource_version.to_string(),
         changed_at: now.wall_at(record.changed_at).0,
-        data: record.data.to_vec(),
-    }
+        data: encoding.encode(Cow::Borrowed(&record.data))?,
+    })
 }
 
 /// An object from the cache, without a copy into a record: a scan has many.
-pub(crate) fn entry(entry: Entry<'_>, now: Now) -> types::Object {
-    types::Object {
+pub(crate) fn entry(
+    entry: Entry<'_>,
+    now: Now,
+    encoding: Encoding,
+) -> Result<types::Object, JsonError> {
+    Ok(types::Object {
         api_version: entry.kind.api_version.to_string(),
         kind: entry.kind.kind.to_string(),
         resource_version: entry.object.version().to_string(),
         changed_at: now.wall_at(entry.changed_at).0,
-        data: entry.data().into_owned(),
-    }
+        data: encoding.encode(entry.data())?,
+    })
 }
 
 pub(crate) fn failure(failure: Failure) -> types::Failure {

@@ -3,6 +3,7 @@
 use davit_core::store::{Entry, IndexView, Page, Place, View, ViewId};
 use wasmtime::Result;
 
+use super::readable;
 use crate::convert;
 use crate::error::Mistake;
 use crate::state::State;
@@ -15,12 +16,12 @@ impl cache::Host for State {
 
     fn get(&mut self, watch: String, key: String) -> Result<Option<types::Object>> {
         let entry = self.watch(&watch)?.get(&key);
-        Ok(entry.map(|entry| self.object(entry)))
+        entry.map(|entry| self.object(entry)).transpose()
     }
 
     fn get_by_uid(&mut self, watch: String, uid: String) -> Result<Option<types::Object>> {
         let entry = self.watch(&watch)?.get_by_uid(&uid);
-        Ok(entry.map(|entry| self.object(entry)))
+        entry.map(|entry| self.object(entry)).transpose()
     }
 
     fn by_index(
@@ -32,7 +33,7 @@ impl cache::Host for State {
         limit: u32,
     ) -> Result<cache::Page> {
         let index = self.index(&watch, &index)?;
-        Ok(self.page(index.get(&value, cursor, self.limit(limit))))
+        self.page(index.get(&value, cursor, self.limit(limit)))
     }
 
     fn in_order(
@@ -54,7 +55,7 @@ impl cache::Host for State {
             ));
         };
         Ok(cache::OrderedPage {
-            objects: entries.into_iter().map(|it| self.object(it)).collect(),
+            objects: self.objects(entries)?,
             next: next.map(|Place { order, key }| cache::Place { order, key }),
         })
     }
@@ -91,7 +92,7 @@ impl cache::Host for State {
 
     fn scan(&mut self, watch: String, cursor: u64, limit: u32) -> Result<cache::Page> {
         let page = self.watch(&watch)?.scan(cursor, self.limit(limit));
-        Ok(self.page(page))
+        self.page(page)
     }
 }
 
@@ -131,15 +132,19 @@ impl State {
         wanted.min(self.limits.page) as usize
     }
 
-    fn page(&self, page: Page<Entry<'_>>) -> cache::Page {
-        let objects = page.items.into_iter();
-        cache::Page {
-            objects: objects.map(|entry| self.object(entry)).collect(),
+    fn page(&self, page: Page<Entry<'_>>) -> Result<cache::Page> {
+        Ok(cache::Page {
+            objects: self.objects(page.items)?,
             next: page.next,
-        }
+        })
     }
 
-    fn object(&self, entry: Entry<'_>) -> types::Object {
-        convert::entry(entry, self.now)
+    fn objects(&self, entries: Vec<Entry<'_>>) -> Result<Vec<types::Object>> {
+        let entries = entries.into_iter();
+        entries.map(|entry| self.object(entry)).collect()
+    }
+
+    fn object(&self, entry: Entry<'_>) -> Result<types::Object> {
+        readable(convert::entry(entry, self.now, self.encoding))
     }
 }

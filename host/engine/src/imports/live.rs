@@ -11,7 +11,8 @@ use davit_core::plan::{GetRequest, ListRequest};
 use davit_core::time::Now;
 use wasmtime::Result;
 
-use crate::convert;
+use super::readable;
+use crate::convert::{self, Encoding};
 use crate::error::Mistake;
 use crate::limits::LimitExceeded;
 use crate::state::{CallView, State};
@@ -25,7 +26,7 @@ impl live::Host for State {
         &mut self,
         requests: Vec<live::GetRequest>,
     ) -> Result<Vec<std::result::Result<types::Object, types::Failure>>> {
-        let now = self.now;
+        let (now, encoding) = (self.now, self.encoding);
         let view = self.view_mut()?;
         view.take(requests.len())?;
         let mut answers = Vec::with_capacity(requests.len());
@@ -55,16 +56,17 @@ impl live::Host for State {
             }
         }
         let answers = answers.into_iter();
-        Ok(answers
-            .map(|answer| read_result(answer.unwrap_or_else(|| Err(no_answer())), now))
-            .collect())
+        let answers = answers.map(|answer| answer.unwrap_or_else(|| Err(no_answer())));
+        answers
+            .map(|answer| read_result(answer, now, encoding))
+            .collect()
     }
 
     async fn list(
         &mut self,
         request: live::ListRequest,
     ) -> Result<std::result::Result<Vec<types::Object>, types::Failure>> {
-        let now = self.now;
+        let (now, encoding) = (self.now, self.encoding);
         let view = self.view_mut()?;
         view.take(1)?;
         let request = ListRequest {
@@ -88,10 +90,11 @@ impl live::Host for State {
             Err(refusal) => Err(refusal),
         };
         Ok(match listed {
-            Ok(objects) => Ok(objects
-                .iter()
-                .map(|object| convert::object(object, now))
-                .collect()),
+            Ok(objects) => {
+                let objects = objects.iter();
+                let objects = objects.map(|it| readable(convert::object(it, now, encoding)));
+                Ok(objects.collect::<Result<_>>()?)
+            }
             Err(failure) => Err(convert::failure(failure)),
         })
     }
@@ -128,11 +131,12 @@ fn paths(fields: &[String]) -> Result<Vec<FieldPath>> {
 fn read_result(
     answer: Read<ObjectRecord>,
     now: Now,
-) -> std::result::Result<types::Object, types::Failure> {
-    match answer {
-        Ok(object) => Ok(convert::object(&object, now)),
+    encoding: Encoding,
+) -> Result<std::result::Result<types::Object, types::Failure>> {
+    Ok(match answer {
+        Ok(object) => Ok(readable(convert::object(&object, now, encoding))?),
         Err(failure) => Err(convert::failure(failure)),
-    }
+    })
 }
 
 fn no_answer() -> Failure {

@@ -1,11 +1,13 @@
 //! Lookups in the mapping, the queues and the notes. And the log.
 
+use std::borrow::Cow;
 use std::sync::PoisonError;
 
 use davit_core::journal::SnapshotReads;
 use davit_core::manifest::Manifest;
 use wasmtime::Result;
 
+use super::readable;
 use crate::error::Mistake;
 use crate::state::{CallView, State};
 use crate::wit::{decisions, log, manifests, mapping, notes, queue, types};
@@ -78,7 +80,8 @@ impl notes::Host for State {
         let view = self.view()?;
         let value = view.call.notes.get(&key);
         view.note(|reads| reads.note_note(&key, value));
-        Ok(value.map(|value| value.to_vec()))
+        let value = value.map(|value| self.encoding.encode(Cow::Borrowed(value)));
+        readable(value.transpose())
     }
 }
 

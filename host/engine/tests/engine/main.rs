@@ -11,6 +11,7 @@
 
 mod answers;
 mod artifacts;
+mod encoding;
 mod harness;
 mod hostile;
 mod load;

@@ -128,7 +128,7 @@ async fn of_manifest(spec: &ControllerSpec, guests: GuestArguments) -> Result<Lo
         cache: guests.cache.clone(),
         client: None,
     })?;
-    let engine = engine::compiling_apart(guests.cache)?;
+    let engine = engine::compiling_apart(guests.cache, guests.engine)?;
     let loaded = Loader::new(engine, modules).load(spec).await;
     let loaded = loaded.map_err(|error| anyhow!("--spec: {error}"))?;
     let grant = spec.grant(loaded.is_shipped, HOME);

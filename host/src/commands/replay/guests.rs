@@ -45,7 +45,7 @@ impl Guests {
             Ok((ModuleDigest::of(&wasm), wasm))
         };
         Ok(Self {
-            engine: engine::compiling_apart(arguments.cache.clone())?,
+            engine: engine::compiling_apart(arguments.cache.clone(), arguments.engine)?,
             modules,
             files: files.iter().map(read).collect::<Result<_>>()?,
             loaded: BTreeMap::new(),

@@ -15,7 +15,7 @@ use davit_journal::Query;
 use super::guests::Guests;
 use super::report::{self, FirstDifference};
 use super::{RefusedReplay, RepeatedCall, Session, decide};
-use crate::cli::GuestArguments;
+use crate::cli::{EngineArguments, GuestArguments};
 use crate::commands::journal::open;
 use crate::commands::print;
 
@@ -29,12 +29,18 @@ pub(super) struct Repetition {
 
 /// Makes each recorded call of a module so many times. Fails if two answers to a call differ,
 /// or if the journal has no call of the module.
-pub(crate) async fn repeat(module: &Path, journal: &Path, runs: u32) -> Result<()> {
+pub(crate) async fn repeat(
+    module: &Path,
+    journal: &Path,
+    runs: u32,
+    engine: EngineArguments,
+) -> Result<()> {
     let refused = || RefusedReplay("the calls cannot be repeated".to_owned());
     let reader = open(journal).with_context(refused)?;
     let sources = GuestArguments {
         directory: None,
         cache: None,
+        engine,
     };
     let guests = Guests::new(&[module.to_owned()], &sources).with_context(refused)?;
     let digest = guests.named().next();

@@ -32,6 +32,7 @@ const GENERATED: Count = Count {
 const INVENTORY: [(&str, Count); 6] = [
     ("guests/fixtures/imports-files/src/lib.rs", GENERATED),
     ("guests/fixtures/imports-sockets/src/lib.rs", GENERATED),
+    ("guests/fixtures/encoded/src/lib.rs", GENERATED),
     ("guests/fixtures/odd/src/lib.rs", GENERATED),
     ("guests/fixtures/other-version/src/lib.rs", GENERATED),
     ("guests/sdk/src/bindings.rs", GENERATED),

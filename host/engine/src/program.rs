@@ -1,0 +1,92 @@
+//! A component that is linked, and how an instance of it is made.
+
+use wasmtime::Store;
+use wasmtime::component::types::ComponentItem;
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Type};
+
+use crate::convert::Encoding;
+use crate::state::State;
+use crate::wit::{Controller, ControllerIndices};
+
+/// The optional interface in which a guest names its encoding, and its one function.
+const PAYLOADS: &str = "davit:controller/payloads@0.1.0";
+const ENCODING: &str = "encoding";
+
+/// A component that is checked and linked. Clones are the same component.
+#[derive(Clone)]
+pub(crate) struct Program {
+    pre: InstancePre<State>,
+    indices: ControllerIndices,
+    /// The function that names the guest's encoding; none in a guest that uses MessagePack.
+    encoding: Option<ComponentExportIndex>,
+}
+
+/// Why an instance has no encoding.
+#[derive(Debug)]
+pub(crate) enum StartError {
+    /// The instance trapped, or exceeded a limit.
+    Failed(wasmtime::Error),
+    /// It names an encoding that this host does not know.
+    Encoding(String),
+}
+
+impl Program {
+    /// Finds the exports. The error says which one has another type.
+    pub(crate) fn new(pre: InstancePre<State>) -> wasmtime::Result<Self> {
+        let indices = ControllerIndices::new(&pre)?;
+        let encoding = encoding(pre.component())?;
+        Ok(Self {
+            pre,
+            indices,
+            encoding,
+        })
+    }
+
+    pub(crate) fn component(&self) -> &Component {
+        self.pre.component()
+    }
+
+    pub(crate) fn engine(&self) -> &wasmtime::Engine {
+        self.pre.engine()
+    }
+
+    /// Creates an instance and asks it for its encoding.
+    pub(crate) async fn instantiate(
+        &self,
+        store: &mut Store<State>,
+    ) -> Result<(Controller, Encoding), StartError> {
+        let instance = self.pre.instantiate_async(&mut *store).await?;
+        let encoding = match &self.encoding {
+            None => Encoding::default(),
+            Some(export) => {
+                let named = instance.get_typed_func::<(), (String,)>(&mut *store, export)?;
+                let (name,) = named.call_async(&mut *store, ()).await?;
+                Encoding::named(&name).ok_or(StartError::Encoding(name))?
+            }
+        };
+        Ok((self.indices.load(store, &instance)?, encoding))
+    }
+}
+
+impl From<wasmtime::Error> for StartError {
+    fn from(error: wasmtime::Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The function that names the encoding, if the component exports the interface.
+fn encoding(component: &Component) -> wasmtime::Result<Option<ComponentExportIndex>> {
+    let Some(interface) = component.get_export_index(None, PAYLOADS) else {
+        return Ok(None);
+    };
+    if let Some((ComponentItem::ComponentFunc(function), index)) =
+        component.get_export(Some(&interface), ENCODING)
+        && function.params().len() == 0
+        && function.results().eq([Type::String])
+    {
+        return Ok(Some(index));
+    }
+    Err(wasmtime::Error::msg(format!(
+        "{PAYLOADS} has no function {ENCODING} that returns a string"
+    )))
+}
