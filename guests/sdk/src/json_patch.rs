@@ -71,8 +71,12 @@ impl JsonPatch {
 #[must_use]
 pub fn pointer(keys: &[&str]) -> String {
     let keys = keys.iter();
-    keys.map(|key| format!("/{}", key.replace('~', "~0").replace('/', "~1")))
-        .collect()
+    let mut pointer = String::new();
+    for key in keys {
+        pointer.push('/');
+        pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
+    }
+    pointer
 }
 
 #[cfg(test)]

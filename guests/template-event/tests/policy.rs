@@ -10,7 +10,7 @@ fn harness() -> Harness<Policy> {
     Harness::new(&json!({"team": "platform"})).unwrap()
 }
 
-fn namespace(name: &str, labels: Value) -> Value {
+fn namespace(name: &str, labels: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
 }
 
@@ -22,8 +22,8 @@ fn team(harness: &Harness<Policy>, name: &str) -> Value {
 #[test]
 fn a_namespace_without_the_label_gets_it() {
     let mut harness = harness();
-    harness.put(namespace("shop", json!({})));
-    harness.put(namespace("ci", json!({"team": "build"})));
+    harness.put(namespace("shop", &json!({})));
+    harness.put(namespace("ci", &json!({"team": "build"})));
     harness.run();
     assert_eq!(team(&harness, "shop"), "platform");
     assert_eq!(team(&harness, "ci"), "build");
@@ -33,9 +33,9 @@ fn a_namespace_without_the_label_gets_it() {
 #[test]
 fn a_label_that_is_removed_comes_back() {
     let mut harness = harness();
-    harness.put(namespace("ci", json!({"team": "build"})));
+    harness.put(namespace("ci", &json!({"team": "build"})));
     harness.run();
-    harness.put(namespace("ci", json!({})));
+    harness.put(namespace("ci", &json!({})));
     harness.run();
     assert_eq!(team(&harness, "ci"), "platform");
 }

@@ -22,7 +22,7 @@ pub enum PolicyCommand {
     /// Shows what the rules of a file would do with objects, and why or why not.
     #[command(after_long_help = examples::POLICY_TEST)]
     Test(Box<PolicyTestArguments>),
-    /// Converts policies of Kyverno and rules of kube-janitor to Controllers in DryRun.
+    /// Converts policies of Kyverno and rules of kube-janitor to Controllers in dry run.
     #[command(after_long_help = examples::POLICY_CONVERT)]
     Convert(PolicyConvertArguments),
 }

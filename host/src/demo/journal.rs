@@ -63,7 +63,10 @@ impl Archive {
         let command = ["davit", "backtest", "--controller", "podgc"].map(PathBuf::from);
         let mut command = command.to_vec();
         command.extend([self.journal(), "--config".into(), config]);
-        let GuestArguments { directory, cache } = &self.guests;
+        // The engine has its defaults, as the demo does.
+        let GuestArguments {
+            directory, cache, ..
+        } = &self.guests;
         for (flag, value) in [("--guests", directory), ("--cache", cache)] {
             let pair = value.iter().flat_map(|value| [flag.into(), value.clone()]);
             command.extend(pair);

@@ -61,7 +61,7 @@ impl Shop {
         };
         match timeout(PATIENCE, waiting).await {
             Ok(object) => object,
-            Err(_) => panic!("{path} is {:?}", self.get(path).await),
+            Err(_elapsed) => panic!("{path} is {:?}", self.get(path).await),
         }
     }
 

@@ -191,7 +191,7 @@ fn a_creation_needs_a_name() {
 fn applied(
     kind: &str,
     subresource: &str,
-    metadata: serde_json::Value,
+    metadata: &serde_json::Value,
 ) -> Result<crate::plan::Apply, String> {
     let body = serde_json::json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
     let step = raw::Step::Patch(raw::Patch {
@@ -220,7 +220,7 @@ fn an_apply_of_the_target_has_its_uid() {
     let target = applied(
         "apply",
         "",
-        serde_json::json!({"namespace": "ns", "name": "a"}),
+        &serde_json::json!({"namespace": "ns", "name": "a"}),
     );
     let target = target.unwrap();
     assert_eq!(target.object.uid, "u-1");
@@ -228,12 +228,12 @@ fn an_apply_of_the_target_has_its_uid() {
     let other = applied(
         "apply-force",
         "",
-        serde_json::json!({"namespace": "ns", "name": "b"}),
+        &serde_json::json!({"namespace": "ns", "name": "b"}),
     );
     let other = other.unwrap();
     assert!(other.force && other.may_create());
     let named = serde_json::json!({"namespace": "ns", "name": "b", "uid": "u-2"});
-    let named = applied("apply", "status", named).unwrap();
+    let named = applied("apply", "status", &named).unwrap();
     assert_eq!(named.object.uid, "u-2");
     assert!(!named.may_create());
 }
@@ -267,6 +267,6 @@ fn an_apply_that_may_hit_an_unknown_object_is_refused() {
             "writes the status of another object than the target, and names no uid",
         ),
     ] {
-        assert_eq!(applied("apply", subresource, metadata), at(problem));
+        assert_eq!(applied("apply", subresource, &metadata), at(problem));
     }
 }

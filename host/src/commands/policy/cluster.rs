@@ -75,7 +75,7 @@ impl Cluster {
             let page = self.client.request::<Value>(request).await;
             let mut page =
                 page.map_err(|error| anyhow!("{resource} cannot be listed: {}", describe(&error)))?;
-            next = text_at(&page, "/metadata/continue").to_owned();
+            text_at(&page, "/metadata/continue").clone_into(&mut next);
             let items = page.get_mut("items").map(Value::take);
             let items = items
                 .as_ref()

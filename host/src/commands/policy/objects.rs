@@ -143,11 +143,8 @@ impl Store {
             .model
             .import(self.now, object)
             .map_err(|status| status.message)?;
-        let mut stored: Value =
-            serde_json::from_slice(stored.json()).map_err(|error| error.to_string())?;
-        stored["apiVersion"] = json!(api_version);
-        stored["kind"] = json!(kind);
-        Ok(stored)
+        let stored = serde_json::from_slice(stored.json()).map_err(|error| error.to_string())?;
+        Ok(typed(stored, &api_version, &kind))
     }
 
     /// The server has namespaces of its own, and those of its objects. Only those of the files
@@ -194,10 +191,8 @@ impl Store {
         let page = page.map_err(|status| anyhow!("{resource}: {}", status.message))?;
         let mut objects = Vec::new();
         for item in page.items {
-            let mut object: Value = serde_json::from_slice(item.json())?;
-            object["apiVersion"] = json!(served.api_version());
-            object["kind"] = json!(served.kind);
-            objects.push(object);
+            let object = serde_json::from_slice(item.json())?;
+            objects.push(typed(object, &served.api_version(), &served.kind));
         }
         Ok(objects)
     }
@@ -341,4 +336,13 @@ fn definition(resource: &ApiResource, kind: &str, is_namespaced: bool) -> Value 
             }],
         },
     })
+}
+
+/// An object with its kind, which lists leave out.
+fn typed(mut object: Value, api_version: &str, kind: &str) -> Value {
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert("apiVersion".to_owned(), json!(api_version));
+        fields.insert("kind".to_owned(), json!(kind));
+    }
+    object
 }

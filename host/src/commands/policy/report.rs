@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use policy::explain::contract::decisions::{DeleteOptions, Step};
 use policy::{Explanation, Finding, Verdict};
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::objects::{Coordinates, Objects};
 
@@ -38,16 +38,16 @@ pub(super) struct ExplainedObject {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(super) namespace: String,
     pub(super) name: String,
-    pub(super) rules: Vec<Outcome>,
+    pub(super) rules: Vec<RuleOutcome>,
 }
 
 /// What a rule would do with an object, and why.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Outcome {
+pub(super) struct RuleOutcome {
     pub(super) rule: String,
     /// One word for programs.
-    pub(super) outcome: &'static str,
+    pub(super) verdict: &'static str,
     /// The same for people, and why.
     pub(super) reason: String,
     /// When it can change without a change of an object.
@@ -77,7 +77,7 @@ impl Report {
         objects: &Objects,
         selection: &Selection<'_>,
     ) -> Result<Self> {
-        let mut by_object: BTreeMap<Coordinates, Vec<Outcome>> = BTreeMap::new();
+        let mut by_object: BTreeMap<Coordinates, Vec<RuleOutcome>> = BTreeMap::new();
         for coordinates in &objects.all {
             by_object.entry(coordinates.clone()).or_default();
         }
@@ -98,9 +98,9 @@ impl Report {
             outcomes.retain(|it| selection.rule.is_none_or(|rule| it.rule == rule));
             outcomes.sort_by_key(|it| place(&it.rule));
         }
-        let is_matched = |it: &Vec<Outcome>| it.iter().any(|it| it.outcome != NOT_MATCHED);
+        let is_matched = |it: &Vec<RuleOutcome>| it.iter().any(|it| it.verdict != NOT_MATCHED);
         let matched = by_object.values().filter(|it| is_matched(it)).count();
-        let acts = by_object.values().flatten().filter(|it| it.outcome == ACTS);
+        let acts = by_object.values().flatten().filter(|it| it.verdict == ACTS);
         Ok(Self {
             controller: controller.to_owned(),
             now: now.to_string(),
@@ -134,10 +134,10 @@ fn coordinates(object: &policy::explain::contract::types::ObjectRef) -> Coordina
     }
 }
 
-fn miss(rule: &str, why: &str) -> Outcome {
-    Outcome {
+fn miss(rule: &str, why: &str) -> RuleOutcome {
+    RuleOutcome {
         rule: rule.to_owned(),
-        outcome: NOT_MATCHED,
+        verdict: NOT_MATCHED,
         reason: why.to_owned(),
         changes_at: None,
         values: BTreeMap::new(),
@@ -145,7 +145,7 @@ fn miss(rule: &str, why: &str) -> Outcome {
     }
 }
 
-fn outcome(finding: &Finding) -> Result<Outcome> {
+fn outcome(finding: &Finding) -> Result<RuleOutcome> {
     let steps = finding.verdict.plan().map(|plan| plan.steps.as_slice());
     let mut steps: Vec<Value> = steps
         .unwrap_or_default()
@@ -157,12 +157,14 @@ fn outcome(finding: &Finding) -> Result<Outcome> {
         ..
     } = &finding.verdict
         && let Some(step) = steps.last_mut()
+        && let Some(options) = step.get_mut("evict").and_then(Value::as_object_mut)
     {
-        step["evict"]["thenDeleteAfterSeconds"] = json!(after.as_secs());
+        let seconds = json!(after.as_secs());
+        options.insert("thenDeleteAfterSeconds".to_owned(), seconds);
     }
-    Ok(Outcome {
+    Ok(RuleOutcome {
         rule: finding.rule.clone(),
-        outcome: word(&finding.verdict),
+        verdict: word(&finding.verdict),
         reason: finding.verdict.to_string(),
         changes_at: finding.changes_at.and_then(time),
         values: finding.values.iter().cloned().collect(),
@@ -221,12 +223,13 @@ fn step(step: &Step) -> Result<Value> {
 }
 
 fn options_of(options: &DeleteOptions) -> Value {
-    let mut fields = json!({});
+    let mut fields = Map::new();
     if let Some(seconds) = options.grace_period_seconds {
-        fields["gracePeriodSeconds"] = json!(seconds);
+        fields.insert("gracePeriodSeconds".to_owned(), json!(seconds));
     }
     if !options.propagation_policy.is_empty() {
-        fields["propagationPolicy"] = json!(options.propagation_policy);
+        let policy = json!(options.propagation_policy);
+        fields.insert("propagationPolicy".to_owned(), policy);
     }
-    fields
+    Value::Object(fields)
 }

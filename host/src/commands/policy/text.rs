@@ -3,7 +3,7 @@
 use davit_core::untrusted;
 use serde_json::Value;
 
-use super::report::{ExplainedObject, Outcome, Report};
+use super::report::{ExplainedObject, Report, RuleOutcome};
 
 /// The report's text.
 pub(super) fn text(report: &Report, shows_all: bool) -> String {
@@ -50,13 +50,13 @@ fn name_of(object: &ExplainedObject) -> String {
     safe(&format!("{} {namespace}{}", object.kind, object.name))
 }
 
-fn outcome(outcome: &Outcome) -> Vec<String> {
+fn outcome(outcome: &RuleOutcome) -> Vec<String> {
     let rule = safe(&outcome.rule);
     let reason = safe(&outcome.reason);
     if outcome.steps.is_empty() {
         let mut lines = vec![match &outcome.changes_at {
             Some(time) => format!("  {rule}: waits until {time}: {reason}"),
-            None => format!("  {rule}: {}{reason}", prefix(outcome.outcome)),
+            None => format!("  {rule}: {}{reason}", prefix(outcome.verdict)),
         }];
         lines.extend(outcome.values.iter().map(|(name, value)| {
             // A value in quotes is escaped already.

@@ -114,7 +114,7 @@ fn lists_that_are_nested_too_deeply_are_refused() {
         error.starts_with("recursion limit exceeded at line 1"),
         "{error}"
     );
-    assert_eq!(to_json(&[0x91; 100_000]), Err(JsonError::Deep));
+    assert_eq!(to_json(&vec![0x91; 100_000]), Err(JsonError::Deep));
     // What can be read is left to the check of all payloads.
     let deep = read(&format!("{}{}", "[".repeat(100), "]".repeat(100))).unwrap();
     assert_eq!(check_json(&deep), Err(JsonError::Deep));

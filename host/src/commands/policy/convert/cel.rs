@@ -33,7 +33,9 @@ pub(super) fn field<'a>(object: &str, keys: impl IntoIterator<Item = &'a str>) -
             path.push('.');
             path.push_str(key);
         } else {
-            path.push_str(&format!("[{}]", quoted(key)));
+            path.push('[');
+            path.push_str(&quoted(key));
+            path.push(']');
         }
     }
     path

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::Result;
 use davit_core::api::encode_config;
 use policy::explain::Explainer;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Problem;
 use super::cel::{all, any};
@@ -72,39 +72,52 @@ impl RuleDraft {
     }
 
     fn value(&self) -> Value {
-        let mut matches = json!({"resource": self.resource.name});
+        let mut matches = Map::new();
+        let mut add = |key: &str, value| matches.insert(key.to_owned(), value);
+        add("resource", json!(self.resource.name));
         if let Some(namespaces) = &self.namespaces {
-            matches["namespaces"] = json!(namespaces);
+            add("namespaces", json!(namespaces));
         }
         if let Some(selector) = &self.namespace_selector {
-            matches["namespaceSelector"] = selector.clone();
+            add("namespaceSelector", selector.clone());
         }
-        let selectors: Vec<&str> = self.label_selectors.iter().map(String::as_str).collect();
-        let selectors: Vec<&str> = selectors.into_iter().filter(|it| !it.is_empty()).collect();
+        let selectors = self.label_selectors.iter().map(String::as_str);
+        let selectors: Vec<&str> = selectors.filter(|it| !it.is_empty()).collect();
         if !selectors.is_empty() {
-            matches["labelSelector"] = json!(selectors.join(","));
+            add("labelSelector", json!(selectors.join(",")));
         }
-        let mut delete = json!({});
-        if !self.propagation.is_empty() {
-            delete["propagationPolicy"] = json!(self.propagation);
-        }
-        let mut rule = json!({"name": self.name, "match": matches});
+        let mut rule = Map::new();
+        let mut add = |key: &str, value| rule.insert(key.to_owned(), value);
+        add("name", json!(self.name));
+        add("match", Value::Object(matches));
         if !self.variables.is_empty() {
-            rule["variables"] = json!(self.variables);
+            add("variables", json!(self.variables));
         }
-        rule["when"] = if self.when.is_empty() {
-            json!("true")
+        let when = if self.when.is_empty() {
+            "true".to_owned()
         } else {
-            json!(all(&self.when))
+            all(&self.when)
         };
+        add("when", json!(when));
         if !self.unless.is_empty() {
-            rule["unless"] = json!(any(&self.unless));
+            add("unless", json!(any(&self.unless)));
         }
-        rule["do"] = json!({"delete": delete});
-        if let Some((reason, message)) = &self.event {
-            rule["do"]["event"] = json!({"reason": reason, "message": message});
+        add("do", self.actions());
+        Value::Object(rule)
+    }
+
+    fn actions(&self) -> Value {
+        let delete = if self.propagation.is_empty() {
+            json!({})
+        } else {
+            json!({"propagationPolicy": self.propagation})
+        };
+        match &self.event {
+            None => json!({"delete": delete}),
+            Some((reason, message)) => {
+                json!({"delete": delete, "event": {"reason": reason, "message": message}})
+            }
         }
-        rule
     }
 }
 
@@ -159,7 +172,9 @@ impl ControllerDraft {
         let mut text = String::new();
         for note in &self.notes {
             let note = davit_core::untrusted::line(note, usize::MAX);
-            text.push_str(&format!("# {note}\n"));
+            text.push_str("# ");
+            text.push_str(&note);
+            text.push('\n');
         }
         text.push_str(serde_saphyr::to_string(&resource)?.trim_end());
         text.push('\n');

@@ -172,7 +172,7 @@ fn duration(text: &str) -> Result<String, String> {
     Ok(format!("{number}{unit}"))
 }
 
-/// Whether JMESPath takes a result for true.
+/// Whether `JMESPath` takes a result for true.
 fn truth(jmes: &Jmes, resource: &Resource) -> Result<String, String> {
     match jmes {
         Jmes::Path(keys) => {

@@ -1,4 +1,4 @@
-//! The part of JMESPath that has a translation: paths, literals, comparisons, `!`, `&&`, `||` and
+//! The part of `JMESPath` that has a translation: paths, literals, comparisons, `!`, `&&`, `||` and
 //! calls of functions. Anything else is refused with its text.
 
 use serde_json::Value;
@@ -244,8 +244,8 @@ mod tests {
 
     use super::*;
 
-    fn path(keys: &[&str]) -> Box<Jmes> {
-        Box::new(Jmes::Path(keys.iter().map(|it| (*it).to_owned()).collect()))
+    fn path(keys: &[&str]) -> Jmes {
+        Jmes::Path(keys.iter().map(|it| (*it).to_owned()).collect())
     }
 
     #[test]
@@ -254,16 +254,16 @@ mod tests {
             parse("!a.\"b c\" && d == `2` || starts_with(e, 'x')").unwrap(),
             Jmes::Or(
                 Box::new(Jmes::And(
-                    Box::new(Jmes::Not(path(&["a", "b c"]))),
+                    Box::new(Jmes::Not(Box::new(path(&["a", "b c"])))),
                     Box::new(Jmes::Compare(
                         "==",
-                        path(&["d"]),
+                        Box::new(path(&["d"])),
                         Box::new(Jmes::Literal(json!(2)))
                     )),
                 )),
                 Box::new(Jmes::Call(
                     "starts_with".to_owned(),
-                    vec![*path(&["e"]), Jmes::Literal(json!("x"))]
+                    vec![path(&["e"]), Jmes::Literal(json!("x"))]
                 )),
             )
         );

@@ -1,4 +1,4 @@
-//! `conditions` of cleanup policies: JMESPath in braces, an operator, and a value.
+//! `conditions` of cleanup policies: `JMESPath` in braces, an operator, and a value.
 
 use policy::explain::{FieldType, field_type};
 use serde_json::Value;
@@ -165,7 +165,7 @@ fn list_of(keys: &[String], resource: &Resource) -> Result<Operand, String> {
     Err(format!("{} is not known to be a list", operand.cel))
 }
 
-/// `target.spec.replicas || `0``: what JMESPath takes for false has the default.
+/// A field `||` a literal: what `JMESPath` takes for false has the default.
 fn with_default(left: &Jmes, right: &Jmes, resource: &Resource) -> Result<Operand, String> {
     let (operand, is_flat) = match left {
         Jmes::Path(keys) => (of_path(keys, resource)?, false),

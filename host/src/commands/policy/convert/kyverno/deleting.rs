@@ -81,7 +81,7 @@ fn rules(
             select(&match_place, constraints, &mut rule)?;
             conditions.apply(&mut rule, notes)?;
             restrict(&mut rule, policy, &spec_place)?;
-            rules.push(finish(rule, policy)?);
+            rules.push(finish(rule, policy));
         }
     }
     Ok(rules)

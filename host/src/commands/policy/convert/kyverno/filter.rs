@@ -242,7 +242,7 @@ fn demands(place: &str, filter: &Value, resource: &Resource) -> Converted<(bool,
         let is_core = !prefix.is_empty() && group.is_none();
         is_about |= last == resource.kind
             && group.is_none_or(|group| group == resource.group)
-            && !(is_core && !resource.group.is_empty());
+            && (!is_core || resource.group.is_empty());
     }
     let mut conditions: Vec<String> = names(place, filter)?.into_iter().collect();
     let namespaces = texts(

@@ -113,7 +113,7 @@ fn complete(
     let place = format!("{place} spec.conditions");
     rule.when
         .extend(condition::conditions(&place, conditions, &rule.resource)?);
-    finish(rule, policy)
+    Ok(finish(rule, policy))
 }
 
 /// The namespace of a policy of one namespace is that of its objects.
@@ -135,12 +135,12 @@ fn restrict(rule: &mut RuleDraft, policy: &Value, place: &str) -> Converted<()> 
 }
 
 /// What holds for every rule.
-fn finish(mut rule: RuleDraft, policy: &Value) -> Converted<RuleDraft> {
+fn finish(mut rule: RuleDraft, policy: &Value) -> RuleDraft {
     if rule.resource.is_namespaced != Some(false) {
         rule.unless.push(FILTERED.to_owned());
     }
     text_at(policy, "/spec/deletionPropagationPolicy").clone_into(&mut rule.propagation);
-    Ok(rule)
+    rule
 }
 
 fn fields<'v>(place: &str, value: &'v Value) -> Converted<&'v Map<String, Value>> {
