@@ -66,6 +66,11 @@ pub(crate) enum Turn {
     Noted { is_selected: bool },
     /// The object is being deleted already.
     Terminating,
+    /// An earlier rule acts on it, whose objects are watched by another selector.
+    Claimed {
+        /// The name of that rule.
+        by: String,
+    },
     /// The item of its group decides.
     Group,
     /// An item of its own decides, over a time.
@@ -103,7 +108,7 @@ impl<'a> Call<'a> {
         let mut next = None;
         let mut decision = Decision::done();
         for rule in self.policy.rules_of(source) {
-            let (turn, change) = self.turn(rule, &object, key);
+            let (turn, change) = self.turn(rule, source, &object, key);
             next = earlier(next, change);
             match turn {
                 Turn::Noted { is_selected: false } => self.note(rule, key, None),
@@ -116,7 +121,9 @@ impl<'a> Call<'a> {
                     decision = decision.commands([eviction_item(rule, &object, key)]);
                     break;
                 }
-                Turn::Act(Act::Later(_)) => next = earlier(next, Some(self.again())),
+                Turn::Claimed { .. } | Turn::Act(Act::Later(_)) => {
+                    next = earlier(next, Some(self.again()));
+                }
                 Turn::Act(Act::Plan(plan)) => {
                     if rule.actions.is_only_event() {
                         self.note(rule, key, Some(&object.reference.uid));
@@ -141,6 +148,7 @@ impl<'a> Call<'a> {
     pub(crate) fn turn(
         &self,
         rule: &Rule,
+        source: &Source,
         object: &Object<Value>,
         key: &str,
     ) -> (Turn, Option<i64>) {
@@ -152,6 +160,10 @@ impl<'a> Call<'a> {
             Turn::Passed(outcome)
         } else if !may_end(rule, object) {
             Turn::Terminating
+        } else if let Some(earlier) = self.claim_elsewhere(rule, source, object) {
+            Turn::Claimed {
+                by: earlier.name.clone(),
+            }
         } else if rule.keep.is_some() {
             Turn::Group
         } else if rule.actions.eviction_deadline().is_some() {

@@ -58,6 +58,13 @@ pub(crate) struct Source {
     pub(crate) is_periodic: bool,
 }
 
+impl Source {
+    /// Whether another watch is of the same resource: it may have the same objects.
+    pub(crate) fn is_about_same(&self, other: &Self) -> bool {
+        self.resource == other.resource
+    }
+}
+
 /// The watch of related objects.
 #[derive(Clone, Debug)]
 pub(crate) struct RelatedWatch {

@@ -59,10 +59,10 @@ impl Shop {
                 }
             }
         };
-        match timeout(PATIENCE, waiting).await {
-            Ok(object) => object,
-            Err(_elapsed) => panic!("{path} is {:?}", self.get(path).await),
+        if let Ok(object) = timeout(PATIENCE, waiting).await {
+            return object;
         }
+        panic!("{path} is {:?}", self.get(path).await)
     }
 
     async fn until_gone(&self, path: &str) {

@@ -51,7 +51,7 @@ impl Call<'_> {
                 let by = by.to_owned();
                 // The other objects of its group lead to it too.
                 if rule.keep.is_some()
-                    && let (turn @ Turn::Group, changes_at) = self.turn(rule, object, &key)
+                    && let (turn @ Turn::Group, changes_at) = self.turn(rule, source, object, &key)
                 {
                     let verdict = self.verdict(rule, source, object, turn, groups);
                     findings.push(finding(rule, verdict, changes_at, Vec::new()));
@@ -60,7 +60,7 @@ impl Call<'_> {
                 findings.push(finding(rule, Verdict::Preceded { by }, None, Vec::new()));
                 continue;
             }
-            let (turn, changes_at) = self.turn(rule, object, &key);
+            let (turn, changes_at) = self.turn(rule, source, object, &key);
             if matches!(turn, Turn::Eviction | Turn::Act(Act::Plan(_))) {
                 acting = Some(&rule.name);
             }
@@ -86,6 +86,7 @@ impl Call<'_> {
             Turn::Passed(outcome) => passed(rule, object, outcome),
             Turn::Noted { .. } => Verdict::Recorded,
             Turn::Terminating => Verdict::Terminating,
+            Turn::Claimed { by } => Verdict::Preceded { by },
             Turn::Group => self.in_group(rule, source, object, groups),
             Turn::Eviction => match self.claim(rule, source, object) {
                 Some(by) => preceded(by),

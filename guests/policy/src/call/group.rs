@@ -130,13 +130,43 @@ impl Call<'_> {
         self.policy
             .rules_of(source)
             .take_while(|earlier| earlier.name != rule.name)
-            .filter(|earlier| earlier.keep.is_none() && !earlier.actions.is_only_event())
-            .filter(|earlier| may_end(earlier, object))
-            .find(|earlier| {
-                let is_selected =
-                    self.judge(earlier, object, |_, it| it.outcome == Outcome::Selected);
-                is_selected && !matches!(self.act(earlier, object, false), Act::Nothing)
+            .find(|earlier| self.acts(earlier, object))
+            .or_else(|| self.claim_elsewhere(rule, source, object))
+    }
+
+    /// The earlier rule that acts on an object that it watches by another selector, if any does.
+    pub(super) fn claim_elsewhere(
+        &self,
+        rule: &Rule,
+        source: &Source,
+        object: &Object<Value>,
+    ) -> Option<&Rule> {
+        let rules = &self.policy.rules;
+        let place = rules.iter().position(|it| it.name == rule.name)?;
+        let key = object.reference.key();
+        let others = self.policy.sources.matched.iter();
+        let others =
+            others.filter(|other| other.queue != source.queue && other.is_about_same(source));
+        others
+            .filter(|other| other.rules.iter().any(|earlier| *earlier < place))
+            .filter_map(|other| {
+                let seen = self.cx.watch(other.name).get(&key)?;
+                let is_it = seen.reference.uid == object.reference.uid;
+                let earlier = other.rules.iter().filter(|earlier| **earlier < place);
+                let mut earlier = earlier.filter(|_| is_it).copied();
+                earlier.find(|index| rules.get(*index).is_some_and(|it| self.acts(it, &seen)))
             })
+            .min()
+            .and_then(|index| rules.get(index))
+    }
+
+    /// Whether a rule changes or ends an object by itself.
+    fn acts(&self, rule: &Rule, object: &Object<Value>) -> bool {
+        rule.keep.is_none()
+            && !rule.actions.is_only_event()
+            && may_end(rule, object)
+            && self.judge(rule, object, |_, it| it.outcome == Outcome::Selected)
+            && !matches!(self.act(rule, object, false), Act::Nothing)
     }
 
     /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time

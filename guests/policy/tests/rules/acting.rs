@@ -282,3 +282,31 @@ fn what_is_being_deleted_is_not_deleted_again() {
     assert_eq!(harness.executions().len(), 1);
     assert_eq!(harness.keys("Pod"), ["ci/a"]);
 }
+
+/// Rules with other selectors have watches of their own, which may have the same objects.
+#[test]
+fn the_first_rule_acts_on_an_object_that_another_selector_selects_too() {
+    for selectors in [["one=x", "two=x"], ["two=x", "one=x"], ["one=x", ""]] {
+        let rule = |name: &str, selector: &str| {
+            json!({
+                "name": name,
+                "match": {"resource": "pods", "labelSelector": selector},
+                "when": "object.status.phase == 'Failed'",
+                "do": {"delete": {}},
+            })
+        };
+        let [first, second] = selectors;
+        let mut harness = rules(json!([rule("first", first), rule("second", second)]));
+        let mut pod = failed("ci", "a");
+        pod["metadata"]["labels"] = json!({"one": "x", "two": "x"});
+        pod["metadata"]["finalizers"] = json!(["example.com/slow"]);
+        harness.put(pod);
+        harness.advance(HOUR);
+        let reasons: Vec<String> = harness
+            .executions()
+            .iter()
+            .map(|it| it.plan.reason.clone())
+            .collect();
+        assert_eq!(reasons, ["first"], "{selectors:?}");
+    }
+}
