@@ -4,11 +4,15 @@
 //! fields `count` and `message`, both optional. The status has the reports of the stable
 //! revision. The built-in guest `policy` reports the rules that could not be evaluated.
 
+use std::sync::Arc;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::controller::Notes;
 use crate::untrusted;
+
+/// The notes of a controller, by key.
+type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
 /// What the key of a note starts with that is a report.
 pub const PREFIX: &str = "status/";
@@ -76,8 +80,6 @@ fn report(name: &str, value: &[u8]) -> GuestReport {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use serde_json::json;
 
     use super::*;

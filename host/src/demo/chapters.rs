@@ -188,7 +188,7 @@ const THRESHOLD_POLICY: &str = "\
 - name: terminated-by-policy
   match: {resource: pods}
   when: object.status.phase in ['Succeeded', 'Failed'] && object.metadata.name.startsWith('again-')
-  keep: {newest: 12, by: \"object.status.reason == 'Evicted' ? timestamp(0) : object.metadata.creationTimestamp\"}
+  keep: {newest: 12, by: \"object.status.reason == 'Evicted' ? timestamp('1970-01-01T00:00:00Z') : object.metadata.creationTimestamp\"}
   do: {delete: {gracePeriodSeconds: 0}}";
 
 const POLICY_PERMISSIONS: &str =

@@ -378,8 +378,10 @@ impl<'a> StepContext<'a> {
     /// The failure of a write to another object than the target: the target may still exist
     /// if that object, or its namespace, does not.
     fn of_other(self, failure: Failure) -> Failure {
+        let is_creation = matches!(self.step, Step::Create(_));
         let class = match self.step.writes_other(self.target) {
-            Some(other) if failure.class.means_gone() && other.uid.is_empty() => {
+            // The namespace does not exist.
+            Some(other) if failure.class.means_gone() && (is_creation || other.uid.is_empty()) => {
                 FailureClass::Invalid
             }
             Some(_) if failure.class.means_gone() => FailureClass::Conflict,

@@ -256,8 +256,8 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         ),
         (
             "unknown-patch",
-            "decision 0, plan 0, step 0: the patch kind is \"apply\"; this host knows \
-             strategic-merge, merge and json",
+            "decision 0, plan 0, step 0: the patch kind is \"server-side\"; this host knows \
+             strategic-merge, merge, json, apply and apply-force",
         ),
         (
             "unknown-policy",

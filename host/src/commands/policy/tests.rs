@@ -222,10 +222,11 @@ fn a_report_says_why_and_why_not() {
     let report = files.report(&explainer(&config), false);
     let text = text::text(&report, false);
     for line in [
-        "rules at 2023-11-14T22:13:20Z: 6 objects, 3 acts",
+        "rules at 2023-11-14T22:13:20Z: 6 objects, 2 acts",
         "Pod ci/a",
         "  labelled: ACTS: true",
         r#"      mergePatch {"metadata":{"labels":{"team":"of-a"}}}"#,
+        "  kept: the rule labelled comes first",
         "  labelled: does not match: match.labelSelector does not select it: app=x",
         "  old: waits until 2023-11-15T00:00:00.001Z: not now - object.metadata.creationTimestamp > \
          duration('24h')",
