@@ -37,7 +37,7 @@ export const decide = {
   },
 };
 
-// UTF-8. QuickJS has no TextDecoder.
+// UTF-8. Not every engine has a TextDecoder.
 function text(bytes) {
   if (typeof TextDecoder === 'function') return new TextDecoder().decode(bytes);
   let latin = '';

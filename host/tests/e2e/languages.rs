@@ -30,16 +30,8 @@ const DELETED: [&str; 4] = ["b", "d", "c", "a"];
 
 #[test]
 fn javascript_deletes_what_podgc_deletes() {
-    with_tools(&[JCO_COMPONENTIZE], |tools| {
-        let wasm = build("javascript", "build.sh", tools);
-        story_of(&wasm);
-    });
-}
-
-#[test]
-fn javascript_in_quickjs_deletes_what_podgc_deletes() {
-    with_tools(&[COMPONENTIZE_QJS], |tools| {
-        let wasm = build("javascript", "build-quickjs.sh", tools);
+    with_tools(&[COMPONENTIZE_JS], |tools| {
+        let wasm = build("javascript", tools);
         story_of(&wasm);
     });
 }
@@ -47,7 +39,7 @@ fn javascript_in_quickjs_deletes_what_podgc_deletes() {
 #[test]
 fn python_deletes_what_podgc_deletes() {
     with_tools(&[COMPONENTIZE_PY], |tools| {
-        let wasm = build("python", "build.sh", tools);
+        let wasm = build("python", tools);
         story_of(&wasm);
     });
 }
@@ -55,7 +47,7 @@ fn python_deletes_what_podgc_deletes() {
 #[test]
 fn c_deletes_what_podgc_deletes() {
     with_tools(&[CLANG, WIT_BINDGEN, JCO], |tools| {
-        let wasm = build("c", "build.sh", tools);
+        let wasm = build("c", tools);
         story_of(&wasm);
     });
 }
@@ -63,7 +55,7 @@ fn c_deletes_what_podgc_deletes() {
 #[test]
 fn go_deletes_what_podgc_deletes() {
     with_tools(&[GO, WIT_BINDGEN, JCO], |tools| {
-        let wasm = build("go", "build.sh", tools);
+        let wasm = build("go", tools);
         story_of(&wasm);
     });
 }
@@ -79,8 +71,7 @@ struct Tool {
     probe: &'static [&'static str],
 }
 
-const JCO_COMPONENTIZE: Tool = tool("DAVIT_COMPONENTIZE_JS", "componentize-js");
-const COMPONENTIZE_QJS: Tool = tool("DAVIT_COMPONENTIZE_QJS", "componentize-qjs");
+const COMPONENTIZE_JS: Tool = tool("DAVIT_COMPONENTIZE_JS", "componentize-js");
 const COMPONENTIZE_PY: Tool = tool("DAVIT_COMPONENTIZE_PY", "componentize-py");
 const WIT_BINDGEN: Tool = tool("DAVIT_WIT_BINDGEN", "wit-bindgen");
 const JCO: Tool = tool("DAVIT_JCO", "jco");
@@ -130,12 +121,11 @@ fn with_tools(tools: &[Tool], test: impl FnOnce(&[(&'static str, OsString)])) {
 }
 
 /// Runs the build script of an example, and returns its component.
-fn build(language: &str, script: &str, tools: &[(&'static str, OsString)]) -> PathBuf {
+fn build(language: &str, tools: &[(&'static str, OsString)]) -> PathBuf {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/examples");
-    let name = format!("{language}-{}", script.trim_end_matches(".sh"));
-    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(language);
     let built = Command::new("sh")
-        .arg(examples.join(language).join(script))
+        .arg(examples.join(language).join("build.sh"))
         .arg(&output)
         .envs(tools.iter().map(|(variable, path)| (variable, path)))
         .output()
