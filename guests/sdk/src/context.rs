@@ -221,14 +221,12 @@ impl<'a> Context<'a> {
 /// the object. If the guest took it for absent, it could delete what is still
 /// needed.
 pub struct Cache<'a, T> {
-    pub(crate) host: &'a dyn Host,
-    pub(crate) watch: &'static str,
+    host: &'a dyn Host,
+    watch: &'static str,
     view: PhantomData<fn() -> T>,
 }
 
 impl<'a, T: DeserializeOwned> Cache<'a, T> {
-    pub(crate) const PAGE: u32 = PAGE;
-
     /// The number of objects in the watch.
     #[must_use]
     pub fn len(&self) -> u64 {
@@ -260,12 +258,20 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         index: IndexName<T>,
         value: &'a str,
     ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
+        self.undecoded_by_index(index, value).map(decode)
+    }
+
+    /// The same as the host has them: with the fields of other views too.
+    pub(crate) fn undecoded_by_index(
+        &self,
+        index: IndexName<T>,
+        value: &'a str,
+    ) -> impl Iterator<Item = types::Object> + use<'a, T> {
         let (host, watch, index) = (self.host, self.watch, index.as_str());
         pages(move |cursor| {
             let page = host.by_index(watch, index, value, cursor, PAGE);
             (page.objects, page.next)
         })
-        .map(decode)
     }
 
     /// The objects that an index holds under a value, in the index's order,
@@ -369,9 +375,7 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
 }
 
 /// The elements of a paged answer. Each page is read when it is needed.
-pub(crate) fn pages<E>(
-    mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>),
-) -> impl Iterator<Item = E> {
+fn pages<E>(mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Iterator<Item = E> {
     let mut cursor = Some(0);
     std::iter::from_fn(move || {
         let (elements, next) = read_page(cursor?);

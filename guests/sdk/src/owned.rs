@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::context::{Cache, pages};
+use crate::context::Cache;
 use crate::object::decode;
 use crate::views::OwnerReference;
 use crate::{
@@ -78,12 +78,8 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     /// [owns](Manifest::owns). A reference to another kind or group of the same uid, or from
     /// another namespace, is none to this owner.
     pub fn owned_by(&self, owner: &'a ObjectRef) -> impl Iterator<Item = Object<T>> + use<'a, T> {
-        let (host, watch, index) = (self.host, self.watch, by_owner::<T>().as_str());
-        pages(move |cursor| {
-            let page = host.by_index(watch, index, &owner.uid, cursor, Self::PAGE);
-            (page.objects, page.next)
-        })
-        .filter_map(move |object| {
+        let objects = self.undecoded_by_index(by_owner(), &owner.uid);
+        objects.filter_map(move |object| {
             let owned: Owned = msgpack::decode(&object.data).unwrap_or_default();
             let object = decode::<T>(object);
             let namespace = &object.reference.namespace;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::budget::{CountedWrites, Trip};
 use crate::cluster_comparison::actor::Actor;
 use crate::cluster_comparison::{Finding, Totals};
-use crate::reports::GuestReport;
+use crate::notes::GuestReport;
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;

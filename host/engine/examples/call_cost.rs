@@ -13,11 +13,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::grant::Grant;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::mapping::Mapping;
+use davit_core::notes::Notes;
 use davit_core::plan::WorkItem;
 use davit_core::queue::PendingSnapshot;
 use davit_core::store::Store;

@@ -16,13 +16,13 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::grant::Grant;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
 use davit_core::msgpack;
+use davit_core::notes::Notes;
 use davit_core::object::{Kind, ProjectedObject};
 use davit_core::path::{FieldPath, FieldTree};
 use davit_core::plan::WorkItem;

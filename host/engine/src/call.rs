@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use davit_core::controller::Notes;
 use davit_core::coverage::UnlistedResource;
 use davit_core::grant::Grant;
 use davit_core::journal::SnapshotReads;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::machine;
 use davit_core::mapping::Mapping;
+use davit_core::notes::Notes;
 use davit_core::plan::WorkItem;
 use davit_core::queue::PendingSnapshot;
 use davit_core::store::{Snapshot, ViewId};

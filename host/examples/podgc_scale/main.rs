@@ -16,12 +16,12 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use davit::modules::BuiltinGuests;
-use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::grant::Grant;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
+use davit_core::notes::Notes;
 use davit_core::object::{ApiResource, Kind};
 use davit_core::plan::WorkItem;
 use davit_core::project::Projector;

@@ -18,6 +18,7 @@ pub mod api;
 mod apply;
 pub mod body;
 mod canonical;
+pub mod custom;
 mod defaults;
 pub mod direct;
 mod discovery;

@@ -1,6 +1,7 @@
 //! The objects on the API server, as tests write and read them: without requests and
 //! without validation, because tests are about a few fields.
 
+use davit_sim::custom;
 use davit_sim::model::{DeleteOptions, ListOptions};
 use davit_sim::request::Query;
 use davit_sim::stored::StoredObject;
@@ -38,36 +39,16 @@ pub(super) fn serve(world: &mut World, object: &Value) -> bool {
     let Some((group, version)) = api_version.split_once('/') else {
         panic!("the API server serves no kind {kind} in {api_version}");
     };
-    let plural = plural(kind);
-    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    let served = json!({
-        "name": version, "served": true, "storage": true,
-        "schema": {"openAPIV3Schema": schema},
-    });
-    let name = format!("{plural}.{group}");
-    let definition = match object_of(world, DEFINITION, &name) {
+    let plural = custom::plural(kind);
+    let definition = match object_of(world, DEFINITION, &format!("{plural}.{group}")) {
         Some(mut definition) => {
-            let mut served = served;
-            served["storage"] = json!(false);
             let versions = definition.pointer_mut("/spec/versions");
             let versions = versions.and_then(Value::as_array_mut);
-            versions.expect("a definition's versions").push(served);
+            let versions = versions.expect("a definition's versions");
+            versions.push(custom::served_version(version, false));
             definition
         }
-        None => json!({
-            "apiVersion": "apiextensions.k8s.io/v1",
-            "kind": DEFINITION,
-            "metadata": {"name": name},
-            "spec": {
-                "group": group,
-                "names": {
-                    "kind": kind, "listKind": format!("{kind}List"),
-                    "plural": plural, "singular": kind.to_lowercase(),
-                },
-                "scope": if namespace.is_empty() { "Cluster" } else { "Namespaced" },
-                "versions": [served],
-            },
-        }),
+        None => custom::definition(group, version, &plural, kind, !namespace.is_empty()),
     };
     import(world, definition);
     true
@@ -207,15 +188,4 @@ fn coordinates(object: &Value) -> [&str; 4] {
         let text = object.pointer(pointer).and_then(Value::as_str);
         text.unwrap_or_default()
     })
-}
-
-/// The plural of a kind, as Kubernetes forms it.
-pub(super) fn plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    let consonant_y = |stem: &str| !stem.ends_with(['a', 'e', 'o', 'u']);
-    match kind.strip_suffix('y') {
-        Some(stem) if consonant_y(stem) => format!("{stem}ies"),
-        _ if kind.ends_with(['s', 'x']) || kind.ends_with("ch") => format!("{kind}es"),
-        _ => format!("{kind}s"),
-    }
 }

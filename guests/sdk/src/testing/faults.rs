@@ -1,10 +1,9 @@
 //! What a test makes fail: requests, watches and discovery, by the faults of the API
 //! server and of the way to it.
 
+use davit_sim::custom::plural;
 use davit_sim::fault::{Action, Fault, FaultTiming, Match, Refusal, WatchFault};
 use davit_simulation::{HostIndex, World};
-
-use super::cluster::plural;
 
 /// How long an overloaded server asks to wait, in seconds.
 const RETRY_AFTER: u32 = 1;

@@ -2,19 +2,23 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
 /// Set it to write the schemas instead of comparing them.
 const UPDATE: &str = "DAVIT_UPDATE_SCHEMAS";
 
-/// Asserts that `config.schema.json` in the directory of a crate is the schema of its
-/// configuration, as `schemars` has generated it without references. With
-/// `DAVIT_UPDATE_SCHEMAS` set, writes the file.
+/// Asserts that `config.schema.json` in the directory of a crate of this name is the schema of
+/// its configuration `C`, without references. With `DAVIT_UPDATE_SCHEMAS` set, writes the file.
 ///
 /// # Panics
 ///
 /// If it is not, with the command that renews it.
-pub fn assert_config_schema_is_current(directory: &str, name: &str, mut generated: Value) {
+pub fn assert_config_schema_is_current<C: JsonSchema>(directory: &str, name: &str) {
+    let settings = SchemaSettings::draft2020_12().with(|it| it.inline_subschemas = true);
+    let generated = settings.into_generator().into_root_schema_for::<C>();
+    let mut generated = generated.to_value();
     tidy(&mut generated);
     if let Value::Object(fields) = &mut generated {
         fields.insert("title".to_owned(), json!(name));

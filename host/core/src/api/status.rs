@@ -5,7 +5,7 @@
 use super::cluster::ClusterComparisonStatus;
 use crate::budget::{CountedWrites, RecentWrites};
 use crate::grant::Permissions;
-use crate::reports::GuestReport;
+use crate::notes::GuestReport;
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
 use crate::time::Wall;

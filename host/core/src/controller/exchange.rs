@@ -13,6 +13,7 @@ use crate::failure::Failure;
 use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
+use crate::notes::Notes;
 use crate::plan::{Measure, Plan, QueueKey, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;
@@ -26,9 +27,6 @@ pub const DEFAULT_PARALLEL: u32 = 64;
 /// The most plans of one item that are executed at the same time, whatever the decision
 /// sets.
 pub const MOST_PARALLEL: u32 = 128;
-
-/// The notes of a controller, by key.
-pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
 /// Identifies a controller that runs. It is never used twice: a controller that
 /// is removed and declared again under the same name is another one.

@@ -1,7 +1,7 @@
 //! What a revision leaves behind that another one replaces.
 
-use super::exchange::Notes;
 use crate::bounds::Series;
+use crate::notes::Notes;
 use crate::queue::QueueState;
 use crate::revision::RevisionIdentity;
 

@@ -43,7 +43,7 @@ use crate::time::Instant;
 
 use exchange::RevisionId;
 pub use exchange::{
-    CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL, Notes,
+    CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, DecisionId, Effect, MOST_PARALLEL,
     Outcome, PlanId, Settings, World,
 };
 use former::FormerRevision;

@@ -11,7 +11,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, Settings};
+use super::exchange::{CallId, CallRequest, Effect, RevisionId, Settings};
 use super::items::{CallInFlight, EarlyWake, WorkItems, decisions_of};
 use super::resync::{Pace, Resync};
 use super::shared::SharedState;
@@ -24,10 +24,10 @@ use crate::gate::Mode;
 use crate::manifest::Manifest;
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
+use crate::notes::{self, GuestReport, Notes};
 use crate::object::Uid;
 use crate::plan::{Enqueue, QueueKey, WorkItem};
 use crate::queue::{EnqueueReason, Origin, PendingSnapshot, QueueStats, Queues, Source};
-use crate::reports::{self, GuestReport};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::store::{Change, Snapshot, ViewId};
@@ -393,11 +393,11 @@ impl<G: Clone> Revision<G> {
 
     /// What the guest reports to operators.
     pub(crate) fn reports(&self) -> Vec<GuestReport> {
-        reports::among(&self.notes)
+        notes::reports(&self.notes)
     }
 
     fn drop_reports(&mut self) {
-        for key in reports::keys(&self.notes) {
+        for key in notes::report_keys(&self.notes) {
             self.set_note(key, None);
         }
     }

@@ -8,10 +8,11 @@ use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, Record, Revis
 use super::keyframe::HeldByController;
 use super::reads::{LiveRead, SnapshotReads};
 use crate::circuit::CallFailure;
-use crate::controller::{CallId, DecisionId, Notes};
+use crate::controller::{CallId, DecisionId};
 use crate::coverage::UnlistedResourcesByView;
 use crate::grant::Grant;
 use crate::mapping::Mapping;
+use crate::notes::Notes;
 use crate::plan::{Decision, WorkItem};
 use crate::queue::{EnqueueReason, PendingSnapshot};
 use crate::rollout::Role;

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 use std::time::Duration;
 
-use davit_core::controller::Notes;
 use davit_core::coverage::{Gap, UnlistedResource};
 use davit_core::grant::Grant;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, ServedResource};
+use davit_core::notes::Notes;
 use davit_core::object::{ApiResource, Kind, ObjectRecord, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::plan::{Decision, Verdict, WorkItem};

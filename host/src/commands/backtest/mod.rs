@@ -17,7 +17,7 @@ use davit_core::untrusted;
 use davit_engine::Guest;
 use davit_journal::{Part, Query, Reader};
 
-use super::journal::{Decoded, DecodedEntries, LONGEST, SegmentOrder, open};
+use super::journal::{Decoded, DecodedEntries, LONGEST, open};
 use super::print;
 use crate::cli::{BacktestAgainst, BacktestArguments, BacktestFormat};
 use crate::journal::SegmentOrigin;
@@ -124,12 +124,11 @@ async fn attempt(
 /// The live reads of the recorded controller.
 fn answers(reader: &Reader, arguments: &BacktestArguments) -> Result<LiveAnswers> {
     let mut answers = LiveAnswers::of(&arguments.controller);
-    let mut order = SegmentOrder::new(reader);
     let (from, to) = arguments.span.micros();
     for entry in DecodedEntries::read(reader, Query::new(from, to))? {
         match entry? {
             Decoded::Entry(entry) => {
-                if order.enter(entry.place.segment) {
+                if entry.is_after_gap {
                     answers.restart();
                 }
                 answers.note(entry.record);
@@ -148,7 +147,6 @@ struct Session {
     controller: String,
     /// Whether no controller ran while the journal was recorded.
     is_profile_only: bool,
-    order: SegmentOrder,
 }
 
 impl Session {
@@ -167,7 +165,6 @@ impl Session {
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
             is_profile_only: is_profile_only(reader),
-            order: SegmentOrder::new(reader),
         })
     }
 
@@ -179,7 +176,7 @@ impl Session {
                 return Ok(());
             }
         };
-        if self.order.enter(entry.place.segment) {
+        if entry.is_after_gap {
             self.backtest.lose();
         }
         if entry.part == Part::Span {

@@ -1,5 +1,5 @@
-//! Decoded entries, read ahead on a thread of its own: decompressing and decoding takes a
-//! third of the time of a backtest, which has nothing else for a second core.
+//! Decoded entries, read ahead on a thread of their own: to decompress and decode them is work
+//! for a second core.
 
 use std::fmt;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use davit_core::journal::{Record, decode};
 use davit_journal::{Damage, Error, Part, Query, Reader};
 
-use super::time;
+use super::{SegmentOrder, time};
 
 /// How many entries are passed on at once.
 const BATCH: usize = 256;
@@ -25,6 +25,8 @@ pub(in crate::commands) enum Decoded {
 
 /// An entry of a journal.
 pub(in crate::commands) struct DecodedEntry {
+    /// Whether entries may be missing before it ([`SegmentOrder`]).
+    pub(in crate::commands) is_after_gap: bool,
     pub(in crate::commands) place: Place,
     pub(in crate::commands) part: Part,
     pub(in crate::commands) record: Record,
@@ -33,9 +35,9 @@ pub(in crate::commands) struct DecodedEntry {
 /// Where an entry is. Displays as `segment 1, 1970-01-01T00:00:12.000Z`.
 #[derive(Clone, Copy)]
 pub(in crate::commands) struct Place {
-    pub(in crate::commands) segment: u64,
+    segment: u64,
     /// Microseconds since the epoch.
-    time: i64,
+    pub(in crate::commands) time: i64,
 }
 
 impl fmt::Display for Place {
@@ -58,7 +60,9 @@ impl DecodedEntries {
         thread::Builder::new()
             .name("journal-reader".to_owned())
             .spawn(move || {
-                let mut entries = reader.entries(&query).map(decoded);
+                let mut order = SegmentOrder::new(&reader);
+                let entries = reader.entries(&query);
+                let mut entries = entries.map(|entry| decoded(entry, &mut order));
                 loop {
                     let batch: Vec<Result<Decoded>> = entries.by_ref().take(BATCH).collect();
                     // Nobody waits for more after an error.
@@ -87,7 +91,10 @@ impl Iterator for DecodedEntries {
     }
 }
 
-fn decoded(entry: Result<davit_journal::Entry, Error>) -> Result<Decoded> {
+fn decoded(
+    entry: Result<davit_journal::Entry, Error>,
+    order: &mut SegmentOrder,
+) -> Result<Decoded> {
     match entry {
         Ok(entry) => {
             let place = Place {
@@ -96,6 +103,7 @@ fn decoded(entry: Result<davit_journal::Entry, Error>) -> Result<Decoded> {
             };
             let record = decode(&entry.payload).with_context(|| place.to_string())?;
             Ok(Decoded::Entry(Box::new(DecodedEntry {
+                is_after_gap: order.enter(entry.segment),
                 place,
                 part: entry.part,
                 record,

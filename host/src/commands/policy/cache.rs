@@ -12,13 +12,14 @@ use davit_core::store::{
     Entry, IndexView, Page, Place, SegmentSpec, Snapshot, Store, View, ViewId, ViewKey, ViewSpec,
 };
 use davit_core::time::Instant;
+use davit_sim::custom;
 use policy::explain::Host;
 use policy::explain::contract::log::Level;
 use policy::explain::contract::manifests::{Index, IndexFilter as DeclaredFilter, Watch};
 use policy::explain::contract::{cache, live, mapping, queue, types};
 use serde_json::Value;
 
-use super::objects::{Coordinates, Objects, plural, resource_of};
+use super::objects::{Coordinates, Objects, resource_of};
 use crate::commands::print::text_at;
 
 /// How many objects a page has at most: as many as the guest asks for.
@@ -319,7 +320,7 @@ impl Host for Cache {
             resource: types::ApiResource {
                 group: group.to_owned(),
                 version: version.to_owned(),
-                plural: plural(kind),
+                plural: custom::plural(kind),
             },
             namespaced: true,
         })

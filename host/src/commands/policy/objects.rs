@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::ApiResource;
+use davit_sim::custom;
 use davit_sim::model::ListOptions;
 use davit_sim::target::Target;
 use davit_sim::{Config, Model, Time};
@@ -111,8 +112,8 @@ impl Store {
         }
         if self.model.resource_of_kind(&api_version, &kind).is_none() {
             let resource = resource_like(&api_version, &kind, rules);
-            let definition = definition(&resource, &kind, !namespace.is_empty());
-            self.import(definition).map_err(refused)?;
+            self.define(&resource, &kind, !namespace.is_empty())
+                .map_err(refused)?;
         }
         let stored = self.import(document).map_err(refused)?;
         self.given.insert(Coordinates::of(&stored));
@@ -129,10 +130,30 @@ impl Store {
         if self.model.resource(group, version, plural).is_none() {
             let kind = kind_like(plural);
             let refused = |why| anyhow!("{resource}: {why}");
-            self.import(definition(resource, &kind, true))
-                .map_err(refused)?;
+            self.define(resource, &kind, true).map_err(refused)?;
         }
         Ok(())
+    }
+
+    /// Serves a custom resource.
+    fn define(
+        &mut self,
+        resource: &ApiResource,
+        kind: &str,
+        is_namespaced: bool,
+    ) -> Result<Value, String> {
+        let ApiResource {
+            group,
+            version,
+            plural,
+        } = resource;
+        self.import(custom::definition(
+            group,
+            version,
+            plural,
+            kind,
+            is_namespaced,
+        ))
     }
 
     /// Stores an object; returns it as the API server has it.
@@ -273,7 +294,7 @@ impl Store {
 /// Kubernetes would usually call it.
 fn resource_like(api_version: &str, kind: &str, rules: &[ApiResource]) -> ApiResource {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let plural = plural(kind);
+    let plural = custom::plural(kind);
     let of_rule = rules.iter().find(|it| {
         it.group == group
             && it.version == version
@@ -284,16 +305,6 @@ fn resource_like(api_version: &str, kind: &str, rules: &[ApiResource]) -> ApiRes
         .unwrap_or_else(|| ApiResource::new(group, version, &plural))
 }
 
-/// The plural of a kind, as Kubernetes forms it.
-pub(super) fn plural(kind: &str) -> String {
-    let kind = kind.to_lowercase();
-    match kind.strip_suffix('y') {
-        Some(stem) if !stem.ends_with(['a', 'e', 'o', 'u']) => format!("{stem}ies"),
-        _ if kind.ends_with(['s', 'x']) || kind.ends_with("ch") => format!("{kind}es"),
-        _ => format!("{kind}s"),
-    }
-}
-
 /// A kind whose plural this is.
 fn kind_like(plural: &str) -> String {
     let of = |stem: &str, end: &str| format!("{stem}{end}");
@@ -302,7 +313,7 @@ fn kind_like(plural: &str) -> String {
         plural.strip_suffix("es").map(str::to_owned),
         plural.strip_suffix('s').map(str::to_owned),
     ];
-    let fits = |kind: &String| self::plural(kind) == plural;
+    let fits = |kind: &String| custom::plural(kind) == plural;
     candidates
         .into_iter()
         .flatten()
@@ -310,36 +321,8 @@ fn kind_like(plural: &str) -> String {
         .unwrap_or_else(|| plural.to_owned())
 }
 
-/// The definition of a custom resource. Its objects are not checked.
-fn definition(resource: &ApiResource, kind: &str, is_namespaced: bool) -> Value {
-    let ApiResource {
-        group,
-        version,
-        plural,
-    } = resource;
-    json!({
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": format!("{plural}.{group}")},
-        "spec": {
-            "group": group,
-            "names": {
-                "kind": kind, "listKind": format!("{kind}List"),
-                "plural": plural, "singular": kind.to_lowercase(),
-            },
-            "scope": if is_namespaced { "Namespaced" } else { "Cluster" },
-            "versions": [{
-                "name": version, "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }},
-            }],
-        },
-    })
-}
-
 /// An object with its kind, which lists leave out.
-fn typed(mut object: Value, api_version: &str, kind: &str) -> Value {
+pub(super) fn typed(mut object: Value, api_version: &str, kind: &str) -> Value {
     if let Some(fields) = object.as_object_mut() {
         fields.insert("apiVersion".to_owned(), json!(api_version));
         fields.insert("kind".to_owned(), json!(kind));

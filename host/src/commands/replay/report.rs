@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use davit_core::controller::Notes;
 use davit_core::journal::{RecordedCall, SnapshotReads};
 use davit_core::machine::ReadRequest;
+use davit_core::notes::Notes;
 use davit_core::plan::Decision;
 use davit_core::untrusted::line;
 use jiff::Timestamp;

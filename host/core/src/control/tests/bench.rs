@@ -17,12 +17,12 @@ use crate::control::{
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::manifest::{Manifest, Permission, Source, WatchSpec};
+use crate::notes::GuestReport;
 use crate::object::{ApiResource, ObjectRef};
 use crate::observation::{CandidateObservation, Observation};
 use crate::record::{
     ControllerRecord, Owner, Record, RecordFailure, RecordId, RecordReceipt, StoredRecord,
 };
-use crate::reports::GuestReport;
 use crate::request::review::{AccessReview, ReviewAnswer};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;

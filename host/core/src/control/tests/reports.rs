@@ -1,7 +1,7 @@
 //! What a guest reports, in the status of its Controller.
 
 use super::bench::{Bench, spec};
-use crate::reports::GuestReport;
+use crate::notes::GuestReport;
 
 fn report(count: u64) -> Vec<GuestReport> {
     vec![GuestReport {

@@ -3,12 +3,13 @@
 use super::Revision;
 use crate::bounds::Series;
 use crate::circuit::CircuitBreaker;
-use crate::controller::exchange::{Notes, RevisionId};
+use crate::controller::exchange::RevisionId;
 use crate::controller::former::FormerRevision;
 use crate::controller::resync::Pace;
 use crate::controller::tally::Tally;
 use crate::controller::views::Views;
 use crate::manifest::Manifest;
+use crate::notes::Notes;
 use crate::queue::Queues;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;

@@ -11,10 +11,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
-use davit_core::journal::decode;
-use davit_journal::{Error, Part, Query};
+use davit_journal::{Part, Query};
 
-use super::{SegmentOrder, open};
+use super::{Decoded, DecodedEntries, open};
 use crate::cli::JournalExportArguments;
 use crate::commands::print;
 use file::DecisionFile;
@@ -61,25 +60,23 @@ fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
     let file = File::create(path).with_context(attempt)?;
     let mut file = DecisionFile::new(file).with_context(attempt)?;
     let mut rows = DecisionRows::new(arguments.controller.as_deref());
-    let mut order = SegmentOrder::new(&reader);
     let mut damages = 0;
     // What precedes the span has the modes of the controllers.
-    for entry in reader.entries(&Query::new(from, to)) {
-        let entry = match entry {
-            Ok(entry) => entry,
-            Err(Error::Damage(damage)) => {
+    for entry in DecodedEntries::read(&reader, Query::new(from, to))? {
+        let entry = match entry? {
+            Decoded::Entry(entry) => *entry,
+            Decoded::Damage(damage) => {
                 eprintln!("davit: {damage}");
                 damages += 1;
                 continue;
             }
-            Err(error) => return Err(error.into()),
         };
         // Also if the journal does not have the start of the host that recorded the segment.
-        if order.enter(entry.segment) {
+        if entry.is_after_gap {
             rows.restart();
         }
-        let record = decode(&entry.payload)?;
-        rows.take(entry.time, entry.part == Part::Span, record.entry);
+        let is_in_span = entry.part == Part::Span;
+        rows.take(entry.place.time, is_in_span, entry.record.entry);
         while let Some(row) = rows.next_complete() {
             file.push(row).with_context(attempt)?;
         }

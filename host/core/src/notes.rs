@@ -1,6 +1,7 @@
-//! Reports: what a guest has to say to operators in the status of its controller.
+//! The notes of a controller, and the reports among them: what a guest has to say to operators
+//! in the status of its controller.
 //!
-//! A guest writes a note whose key is [`PREFIX`] and a name. The value is a map with the
+//! A report is a note whose key is [`PREFIX`] and a name. The value is a map with the
 //! fields `count` and `message`, both optional. The status has the reports of the stable
 //! revision. The built-in guest `policy` reports the rules that could not be evaluated.
 
@@ -12,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::untrusted;
 
 /// The notes of a controller, by key.
-type Notes = imbl::OrdMap<String, Arc<[u8]>>;
+pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
 /// What the key of a note starts with that is a report.
 pub const PREFIX: &str = "status/";
@@ -45,13 +46,13 @@ struct Value {
 }
 
 /// The reports among the notes of a controller.
-pub(crate) fn among(notes: &Notes) -> Vec<GuestReport> {
+pub(crate) fn reports(notes: &Notes) -> Vec<GuestReport> {
     let reports = values(notes).take(MOST);
     reports.map(|(name, value)| report(name, value)).collect()
 }
 
 /// The keys of all notes that are reports.
-pub(crate) fn keys(notes: &Notes) -> Vec<String> {
+pub(crate) fn report_keys(notes: &Notes) -> Vec<String> {
     values(notes)
         .map(|(name, _)| format!("{PREFIX}{name}"))
         .collect()
@@ -112,7 +113,7 @@ mod tests {
             ("status0", json!({"count": 9})),
         ]);
         assert_eq!(
-            among(&notes),
+            reports(&notes),
             [is("a", 0, "only text"), is("b", 2, "a\\nb")]
         );
     }
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn a_note_that_is_no_report_says_so() {
         let notes = notes(&[("status/a", json!({"count": "many"}))]);
-        let [report] = &*among(&notes) else {
+        let [report] = &*reports(&notes) else {
             panic!("one report");
         };
         assert!(
@@ -141,7 +142,7 @@ mod tests {
             .iter()
             .map(|(key, value)| (&**key, value.clone()))
             .collect();
-        let reports = among(&notes(&many));
+        let reports = reports(&notes(&many));
         assert_eq!(reports.len(), MOST);
         assert!(reports[0].name.starts_with("00n"));
         assert!(reports.iter().all(|one| one.name.len() <= LONGEST_NAME));
