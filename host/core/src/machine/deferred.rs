@@ -27,6 +27,11 @@ struct DeferredDeletion {
 }
 
 impl DeferredDeletions {
+    /// Whether none is noted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// A deletion was deferred.
     pub(super) fn note(&mut self, uid: &str, failure: &Failure, now: Instant) {
         self.0.retain(|_, one| now.since(one.last) < DEFERRED_FOR);

@@ -4,6 +4,7 @@ use super::Machine;
 use super::hosted::HostedController;
 use crate::controller::{Outcome, PlanId};
 use crate::failure::FailureClass;
+use crate::store::Change;
 use crate::time::Instant;
 use crate::undo::{IdleKinds, NotKept};
 
@@ -29,6 +30,28 @@ impl<G: Clone> Machine<G> {
             Some((_, failure)) if failure.class.means_gone() => deferred.end(uid),
             None if executed.deletes() => deferred.end(uid),
             _ => {}
+        }
+    }
+
+    /// Nobody deletes what the cache says is gone: no plan would end its deferral.
+    pub(super) fn end_deferred_deletions(&mut self, changes: &[Change]) {
+        let mut hosted: Vec<_> = self.controllers.values_mut().collect();
+        hosted.retain(|one| !one.deferred_deletions.is_empty());
+        if hosted.is_empty() {
+            return;
+        }
+        for change in changes {
+            let Some(old) = &change.old else { continue };
+            let stays = change
+                .new
+                .as_ref()
+                .is_some_and(|new| new.uid() == old.uid());
+            if !stays {
+                let uid = old.uid().to_string();
+                for one in &mut hosted {
+                    one.deferred_deletions.end(&uid);
+                }
+            }
         }
     }
 

@@ -60,6 +60,7 @@ impl<G: Clone> Machine<G> {
         if changes.is_empty() {
             return;
         }
+        self.end_deferred_deletions(changes);
         let snapshot = self.store.snapshot();
         for (_, controller) in self.running_mut() {
             controller.handle_changes(now, changes, origin, &snapshot);

@@ -114,6 +114,19 @@ fn a_deletion_that_is_deferred_is_not_observed_once_its_target_is_gone() {
     }
 }
 
+/// Somebody else deletes it, and no plan finds that out.
+#[test]
+fn a_deletion_that_is_deferred_is_not_observed_once_the_cache_lacks_its_target() {
+    let mut bench = deleting(keeping("pods"));
+    let first = bench.executes[0].plan.target.name.clone();
+    end(&mut bench, FailureClass::NotKept);
+    let other = if first == "a" { "b" } else { "a" };
+    bench.list("pods", &[&first]);
+    assert!(deferred_deletions(&bench).is_some(), "{other} is gone");
+    bench.list("pods", &[other]);
+    assert_eq!(deferred_deletions(&bench), None);
+}
+
 /// `pod` instead of `pods` keeps nothing, and no plan fails.
 #[test]
 fn kinds_that_keep_nothing_are_observed() {
