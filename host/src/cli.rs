@@ -1,5 +1,6 @@
 //! The command line.
 
+mod dev;
 mod engine;
 mod examples;
 mod journal;
@@ -20,6 +21,7 @@ use crate::http::address::{ListenAddress, ServerAddress};
 use crate::telemetry::LogFormat;
 use davit_core::api::HumanDuration;
 
+pub use dev::DevArguments;
 pub use engine::EngineArguments;
 pub use journal::{
     BacktestAgainst, BacktestArguments, BacktestFormat, EntryFormat, JournalArguments,
@@ -75,6 +77,9 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Creates a guest: a crate that builds and passes its test.
     New(NewArguments),
+    /// Builds a guest after each change of its sources, runs it, and prints what it would do.
+    #[command(after_long_help = examples::DEV)]
+    Dev(Box<DevArguments>),
     /// Lists Controllers, or shows the rollout of one Controller.
     #[command(after_long_help = examples::GET)]
     Get(GetArguments),

@@ -68,7 +68,8 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
     out(&roles.join("\n---\n"))
 }
 
-fn configuration(path: &Path) -> Result<Value> {
+/// The configuration in a file: JSON or YAML.
+pub(crate) fn configuration(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
     serde_saphyr::from_str(&text)

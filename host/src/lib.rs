@@ -6,6 +6,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod demo;
+pub mod dev;
 pub mod driver;
 mod engine;
 pub mod health;

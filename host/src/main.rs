@@ -9,7 +9,7 @@ use davit::commands::answer::NoAnswer;
 use davit::commands::backtest::RefusedBacktest;
 use davit::commands::policy::Shortfall;
 use davit::commands::replay::RefusedReplay;
-use davit::{commands, demo, inspect, new, record, run, sim, telemetry};
+use davit::{commands, demo, dev, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
 
@@ -58,7 +58,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         // The guest's own lines would repeat with each run.
         Command::Inspect(inspected) if inspected.determinism.is_some() => "off",
         Command::Run(_) | Command::Record(_) | Command::Sim(_) | Command::Inspect(_) => "info",
-        Command::Demo(_) => "error",
+        Command::Demo(_) | Command::Dev(_) => "error",
         _ => "off",
     };
     let filter = arguments.log.unwrap_or_else(|| filter.to_owned());
@@ -70,6 +70,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,
         Command::New(arguments) => new::run(&arguments),
+        Command::Dev(arguments) => Box::pin(dev::run(*arguments)).await,
         Command::Promote(arguments) => commands::promote(arguments).await,
         Command::Pause(arguments) => commands::pause(arguments).await,
         Command::Resume(arguments) => commands::resume(arguments).await,

@@ -129,7 +129,8 @@ async fn log_denials(mut denials: broadcast::Receiver<String>) {
     }
 }
 
-fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
+/// Loads the objects of files.
+pub(crate) fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
     for path in files {
         let name = path.display();
         let file = File::open(path).with_context(|| format!("--load: {name} cannot be read"))?;

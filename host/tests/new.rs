@@ -12,10 +12,13 @@
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 #[path = "e2e/bench.rs"]
 mod bench;
+#[path = "new/dev.rs"]
+mod dev;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bench::on_the_sim;
@@ -33,13 +36,25 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Runs cargo on a crate, with a target directory that the tests share.
+/// The target directory that the tests share.
+fn target() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-guest-target")
+}
+
+/// The right to use the target directory. Cargo does not lock it while it runs documentation
+/// tests, which need what is built there.
+fn the_target() -> MutexGuard<'static, ()> {
+    static TARGET: Mutex<()> = Mutex::new(());
+    TARGET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs cargo on a crate.
 fn cargo(directory: &Path, arguments: &[&str]) {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-guest-target");
+    let _running = the_target();
     let output = Command::new(env!("CARGO"))
         .args(arguments)
         .args(["--offline", "--target-dir"])
-        .arg(target)
+        .arg(target())
         .current_dir(directory)
         .output()
         .unwrap();
@@ -48,10 +63,9 @@ fn cargo(directory: &Path, arguments: &[&str]) {
     assert!(output.status.success(), "{arguments:?}\n{stdout}\n{stderr}");
 }
 
-/// Writes a crate of a kind, tests and builds it; returns the component.
-fn built(name: &str, kind: &str) -> PathBuf {
-    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let directory = tmp.join(format!("new-guest-{kind}"));
+/// Writes a crate of a kind into this directory below the temporary one.
+fn created(name: &str, kind: &str, directory: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(directory);
     if directory.exists() {
         fs::remove_dir_all(&directory).unwrap();
     }
@@ -60,14 +74,19 @@ fn built(name: &str, kind: &str) -> PathBuf {
     // Cargo drops dependencies that the crate does not need.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     fs::copy(workspace.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
+    directory
+}
+
+/// Writes a crate of a kind, tests and builds it; returns the component.
+fn built(name: &str, kind: &str) -> PathBuf {
+    let directory = created(name, kind, &format!("new-guest-{kind}"));
     cargo(&directory, &["test"]);
     cargo(
         &directory,
         &["build", "--target", "wasm32-wasip2", "--release"],
     );
     let module = name.replace('-', "_") + ".wasm";
-    tmp.join("new-guest-target/wasm32-wasip2/release")
-        .join(module)
+    target().join("wasm32-wasip2/release").join(module)
 }
 
 #[test]

@@ -35,6 +35,24 @@ Examples:
   # End the rollout: the candidate becomes the stable revision
   davit promote podgc --full";
 
+pub(super) const DEV: &str = "\
+The guest runs as a dry run, on a cluster in memory or with --cluster on that of the
+kubeconfig. Each plan is printed once for each build, with its steps. After a build that
+fails, the former guest continues to run.
+
+Examples:
+  # In the directory of a crate, with objects to decide about
+  davit dev --load pods.yaml --config config.yaml
+
+  # On the cluster of the kubeconfig, without changing anything
+  davit dev --cluster
+
+  # A controller that waits for what it has written
+  davit dev --load crd.yaml site.yaml --enforce
+
+  # A guest in another language
+  davit dev --build 'npm run build' --module guest.wasm --watch src";
+
 pub(super) const GRANT: &str = "\
 A guest that does not ship with Davit may read and write what spec.permissions grants,
 and nothing else. A revision that declares more does not run. Read the rules before you

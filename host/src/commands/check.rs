@@ -4,6 +4,7 @@
 mod access;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, bail};
@@ -22,6 +23,7 @@ use serde_json::json;
 
 use super::connect;
 use super::print::{out, serialized, table};
+use super::published::Published;
 use crate::cli::CheckArguments;
 use crate::engine;
 use crate::loader::Loader;
@@ -39,7 +41,7 @@ pub struct Finding {
     /// The controller; none for checks of Davit itself and the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// The check: `spec`, `module`, `guest`, `config`, `resources`,
+    /// The check: `spec`, `module`, `guest`, `config`, `resources`, `fields`,
     /// `permissions` or `cluster`.
     pub check: &'static str,
     /// The finding, on one line.
@@ -205,8 +207,9 @@ pub async fn find(
         let is_trusted = trust.files || spec.module.source.is_builtin();
         let grant = spec.grant(is_trusted, &arguments.namespace.namespace);
         check_grants(&name, &spec, &grant, &manifest, &mut findings);
-        if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
+        if let (Some((client, discovered)), Some(access)) = (&cluster, &access) {
             check_resources(&manifest, discovered.as_ref(), &mut findings);
+            check_fields(client, &manifest, discovered.as_ref(), &mut findings).await;
             access.check(&spec, &grant, &manifest, &mut findings).await;
         } else {
             let message = "resources and permissions: --offline, or no cluster answered";
@@ -381,6 +384,51 @@ fn check_resources(manifest: &Manifest, discovered: Option<&Discovery>, findings
             "resources",
             "the API server serves every resource that the guest watches",
         );
+    }
+}
+
+/// Checks whether objects have the fields that the guest reads, as far as the API server publishes
+/// them.
+async fn check_fields(
+    client: &Client,
+    manifest: &Manifest,
+    discovered: Option<&Discovery>,
+    findings: &mut Findings,
+) {
+    let Some(discovered) = discovered else {
+        return;
+    };
+    let watches = manifest
+        .watches
+        .iter()
+        .filter_map(|watch| match &watch.source {
+            Source::One(resource) => Some((resource, watch)),
+            Source::EveryDeletable(_) => None,
+        });
+    let published = Published::read(client, watches.clone().map(|(resource, _)| resource)).await;
+    let published = match published {
+        Ok(Some(published)) => published,
+        Ok(None) => {
+            let message = "the API server publishes no OpenAPI documents";
+            return findings.add(Level::NotChecked, "fields", message);
+        }
+        Err(error) => return findings.add(Level::NotChecked, "fields", format!("{error:#}")),
+    };
+    let fields = watches.flat_map(|(resource, watch)| {
+        let fields = watch.fields.iter();
+        let fields = fields.chain(watch.indexes.iter().map(|index| &index.path));
+        fields.map(move |path| (resource, path))
+    });
+    let fields: BTreeSet<_> = fields.collect();
+    let unknown = |(resource, path)| published.unknown(&discovered.mapping, resource, path);
+    let unknown: Vec<_> = fields.into_iter().filter_map(unknown).collect();
+    for one in &unknown {
+        let message = format!("{one}: the guest reads nothing there");
+        findings.add(Level::Warning, "fields", message);
+    }
+    if unknown.is_empty() {
+        let message = "objects have every field that the guest reads";
+        findings.add(Level::Ok, "fields", message);
     }
 }
 

@@ -17,6 +17,7 @@ pub mod history;
 pub(crate) mod journal;
 pub mod policy;
 pub(crate) mod print;
+mod published;
 pub mod replay;
 pub mod requests;
 mod restore;

@@ -163,6 +163,98 @@ fn the_controllers_of_a_cluster_are_checked_and_not_changed() {
     );
 }
 
+/// A custom resource, and one of its objects.
+fn define_sites(site: &Site) {
+    let schema = json!({"type": "object", "properties": {
+        "spec": {"type": "object", "properties": {
+            "hosts": {"type": "array", "items": {"type": "string"}},
+            "retired": {"type": "boolean"},
+        }},
+    }});
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "sites.example.dev"},
+        "spec": {
+            "group": "example.dev", "scope": "Namespaced",
+            "names": {"kind": "Site", "listKind": "SiteList", "plural": "sites", "singular": "site"},
+            "versions": [{
+                "name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema},
+            }],
+        },
+    });
+    site.sim.create(definition).unwrap();
+    for (name, retired) in [("old", true), ("new", false)] {
+        let object = json!({
+            "apiVersion": "example.dev/v1", "kind": "Site",
+            "metadata": {"namespace": "default", "name": name}, "spec": {"retired": retired},
+        });
+        site.sim.create(object).unwrap();
+    }
+}
+
+/// A rule that deletes the sites of which this is true.
+fn sites_rule(when: &str) -> tempfile::NamedTempFile {
+    let rule = json!({
+        "name": "retired", "match": {"resource": "sites.v1.example.dev"}, "when": when,
+        "do": {"delete": {}},
+    });
+    file(
+        &json!({
+            "apiVersion": "davit.dev/v1alpha1", "kind": "Controller", "metadata": {"name": "sites"},
+            "spec": {
+                "mode": "DryRun", "module": {"builtin": "policy"},
+                "config": {"rules": [rule]},
+            },
+        })
+        .to_string(),
+    )
+}
+
+#[test]
+fn fields_of_custom_kinds_are_those_that_the_api_server_publishes() {
+    let site = Site::new();
+    define_sites(&site);
+    let (guests, right, wrong) = (
+        guests(),
+        sites_rule("object.spec.retired == true"),
+        sites_rule("object.spec.retird == true"),
+    );
+    let check = [
+        "check",
+        "-o",
+        "json",
+        "--guests",
+        guests.to_str().unwrap(),
+        "-f",
+    ];
+    let checked = |rule: &tempfile::NamedTempFile| {
+        site.davit(&[&check[..], &[rule.path().to_str().unwrap()]].concat())
+    };
+    message(&checked(&right), "ok", "fields");
+    let warning = message(&checked(&wrong), "warning", "fields");
+    let unknown = "example.dev/v1/sites has no field \"spec.retird\"; did you mean \
+                   \"spec.retired\"?";
+    assert!(warning.starts_with(unknown), "{warning}");
+
+    let tested = |rule: &tempfile::NamedTempFile| {
+        let file = rule.path().to_str().unwrap();
+        site.davit(&["policy", "test", file, "--cluster"])
+    };
+    let output = tested(&right);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("default/old"), "{output:?}");
+    assert!(!output.out.contains("default/new"), "{output:?}");
+    let output = tested(&wrong);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains(unknown), "{output:?}");
+    // Nothing was written, but for reviews of access.
+    for name in ["old", "new"] {
+        site.sim
+            .get("example.dev/v1", "Site", "default", name)
+            .unwrap();
+    }
+}
+
 #[test]
 fn an_unreachable_cluster_is_an_error() {
     let nowhere = file(

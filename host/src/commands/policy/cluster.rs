@@ -6,15 +6,17 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
-use davit_core::mapping::{Mapping, ServedResource};
+use davit_core::mapping::Mapping;
+use davit_core::object::ApiResource;
 use davit_core::request::{path, with_query};
 use hyper::Request;
 use kube::Client;
 use policy::explain::contract::manifests::Watch;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::objects::{Objects, resource_of};
+use super::objects::{Objects, resource_of, typed};
 use crate::commands::print::text_at;
+use crate::commands::published::Published;
 use crate::resource::describe;
 
 /// How many objects a page has.
@@ -37,8 +39,10 @@ impl Cluster {
         })
     }
 
-    /// The objects that the watches of some rules list.
+    /// The objects that the watches of some rules list. Fails if a rule reads a field that they
+    /// do not have, as far as the API server publishes them.
     pub(super) async fn objects(&self, watches: &[Watch]) -> Result<Objects> {
+        self.check_fields(watches).await?;
         let mut lists = BTreeMap::new();
         for watch in watches {
             lists.insert(watch.name.clone(), self.list(watch).await?);
@@ -50,6 +54,25 @@ impl Cluster {
             misses: BTreeMap::new(),
             all: BTreeSet::new(),
         })
+    }
+
+    async fn check_fields(&self, watches: &[Watch]) -> Result<()> {
+        let resources: Vec<ApiResource> = watches.iter().filter_map(resource_of).collect();
+        let Some(published) = Published::read(&self.client, &resources).await? else {
+            return Ok(());
+        };
+        for watch in watches {
+            let Some(resource) = resource_of(watch) else {
+                continue;
+            };
+            for path in &watch.fields {
+                let path = path.parse().context("a watch has field paths")?;
+                if let Some(unknown) = published.unknown(&self.served, &resource, &path) {
+                    bail!("a rule reads a field that the cluster does not have: {unknown}");
+                }
+            }
+        }
+        Ok(())
     }
 
     async fn list(&self, watch: &Watch) -> Result<Vec<Value>> {
@@ -82,23 +105,11 @@ impl Cluster {
                 .and_then(Value::as_array)
                 .into_iter()
                 .flatten();
-            objects.extend(items.map(|item| with_type(item, served)));
+            let version = resource.api_version();
+            objects.extend(items.map(|item| typed(item.clone(), &version, &served.kind)));
             if next.is_empty() {
                 return Ok(objects);
             }
         }
     }
-}
-
-/// An item of a list with its type, which the list has left out.
-fn with_type(item: &Value, served: &ServedResource) -> Value {
-    let mut object = item.clone();
-    if let Value::Object(fields) = &mut object {
-        fields.insert(
-            "apiVersion".to_owned(),
-            json!(served.resource.api_version()),
-        );
-        fields.insert("kind".to_owned(), json!(served.kind));
-    }
-    object
 }

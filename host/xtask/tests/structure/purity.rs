@@ -81,6 +81,8 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "davit-engine",
             "davit-cluster",
             "davit-journal",
+            // For the suggestion of `davit check`.
+            "davit-kinds",
             "davit-sim",
             // For `davit policy`, which judges objects by rules without a component.
             "policy",

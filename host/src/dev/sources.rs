@@ -1,0 +1,158 @@
+//! Which files have changed.
+//!
+//! The files are read again in a period: a watch of the operating system would miss the changes
+//! of directories that are mounted from elsewhere. A file that was written with the same content,
+//! as by a build that generates it, has not changed.
+
+use std::collections::BTreeMap;
+use std::fs::{self, Metadata};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, Result, bail};
+use davit_core::digest::ModuleDigest;
+
+/// The most files that are read.
+const MOST: usize = 10_000;
+/// Directories of what is built or fetched.
+const SKIPPED: [&str; 2] = ["target", "node_modules"];
+
+/// Files and directories, with the content that they had.
+pub(super) struct Sources {
+    roots: Vec<PathBuf>,
+    /// What the build writes.
+    built: Option<PathBuf>,
+    files: BTreeMap<PathBuf, Seen>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    modified: Option<SystemTime>,
+    bytes: u64,
+    digest: ModuleDigest,
+}
+
+impl Sources {
+    /// The files below these paths, without the one that the build writes.
+    pub(super) fn new(roots: Vec<PathBuf>, built: Option<PathBuf>) -> Self {
+        Self {
+            roots,
+            built,
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// Reads what is new; returns the first path whose content has changed since the last time.
+    pub(super) fn changed(&mut self) -> Result<Option<PathBuf>> {
+        let mut present = BTreeMap::new();
+        for root in &self.roots {
+            let found = fs::metadata(root);
+            let found = found.with_context(|| format!("{} cannot be read", root.display()))?;
+            self.visit(root, &found, &mut present)?;
+        }
+        let changed = present
+            .iter()
+            .find(|(path, seen)| self.files.get(*path).map(|one| one.digest) != Some(seen.digest));
+        let gone = self.files.keys().find(|path| !present.contains_key(*path));
+        let changed = changed.map(|(path, _)| path).or(gone).cloned();
+        self.files = present;
+        Ok(changed)
+    }
+
+    /// A file may go while the directory is read.
+    fn visit(
+        &self,
+        path: &Path,
+        found: &Metadata,
+        present: &mut BTreeMap<PathBuf, Seen>,
+    ) -> Result<()> {
+        if found.is_dir() {
+            for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+                // A link may lead out of the directory, or back into it.
+                let Ok(metadata) = entry.metadata() else {
+                    continue;
+                };
+                let name = entry.file_name();
+                let name = name.to_string_lossy();
+                let is_source = !name.starts_with('.') && !SKIPPED.contains(&&*name);
+                if is_source && !metadata.is_symlink() {
+                    self.visit(&entry.path(), &metadata, present)?;
+                }
+            }
+            return Ok(());
+        }
+        if !found.is_file() || self.built.as_deref() == Some(path) {
+            return Ok(());
+        }
+        if present.len() == MOST {
+            bail!("there are more than {MOST} files to watch: name the sources with --watch");
+        }
+        if let Some(seen) = self.seen(path, found) {
+            present.insert(path.to_owned(), seen);
+        }
+        Ok(())
+    }
+
+    fn seen(&self, path: &Path, found: &Metadata) -> Option<Seen> {
+        let (modified, bytes) = (found.modified().ok(), found.len());
+        let known = self.files.get(path).copied();
+        let is_known =
+            |one: &Seen| modified.is_some() && (one.modified, one.bytes) == (modified, bytes);
+        known.filter(is_known).or_else(|| {
+            let content = fs::read(path).ok()?;
+            Some(Seen {
+                modified,
+                bytes,
+                digest: ModuleDigest::of(&content),
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_another_content_has_changed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let write = |name: &str, text: &str| {
+            fs::create_dir_all(path(name).parent().unwrap()).unwrap();
+            fs::write(path(name), text).unwrap();
+        };
+        write("src/lib.rs", "one");
+        write("guest.wasm", "one");
+        let mut sources = Sources::new(vec![path("")], Some(path("guest.wasm")));
+        assert_eq!(sources.changed().unwrap(), Some(path("src/lib.rs")));
+        assert_eq!(sources.changed().unwrap(), None);
+
+        write("src/lib.rs", "other");
+        assert_eq!(sources.changed().unwrap(), Some(path("src/lib.rs")));
+        write("src/lib.rs", "other");
+        assert_eq!(sources.changed().unwrap(), None, "the same again");
+        write("src/new.rs", "");
+        assert_eq!(sources.changed().unwrap(), Some(path("src/new.rs")));
+        fs::remove_file(path("src/new.rs")).unwrap();
+        assert_eq!(sources.changed().unwrap(), Some(path("src/new.rs")));
+
+        for built in ["guest.wasm", "target/a.d", "node_modules/a.js", ".git/HEAD"] {
+            write(built, "two");
+        }
+        assert_eq!(sources.changed().unwrap(), None);
+        let mut absent = Sources::new(vec![path("absent")], None);
+        let error = absent.changed().unwrap_err().to_string();
+        assert!(error.ends_with("absent cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_too_many_files_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        for number in 0..=MOST {
+            fs::write(directory.path().join(number.to_string()), "").unwrap();
+        }
+        let mut sources = Sources::new(vec![directory.path().to_owned()], None);
+        let error = sources.changed().unwrap_err().to_string();
+        assert!(error.contains("--watch"), "{error}");
+    }
+}
