@@ -73,8 +73,18 @@ pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
         .flat_map(|(group, resource)| ["list", "watch"].map(|verb| need(verb, group, resource)));
     let permissions = manifest.permissions.iter();
     let permissions = permissions.filter(|one| **one != Permission::of_events());
-    let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
-    reads.chain(asked).collect()
+    let asked = permissions.clone();
+    let asked = asked.map(|one| need(&one.verb, &one.group, &one.resource));
+    // Before the host applies an object that may not exist, it reads whose it is.
+    let applied = permissions.filter(|one| {
+        let creation = Permission {
+            verb: "create".to_owned(),
+            ..(*one).clone()
+        };
+        one.verb == "patch" && manifest.permissions.contains(&creation)
+    });
+    let looks = applied.map(|one| need("get", &one.group, &one.resource));
+    reads.chain(asked).chain(looks).collect()
 }
 
 /// The same, with what the host reads to keep objects for undo.

@@ -35,14 +35,15 @@ impl Plan {
 ///         },
 ///         "data": {"index.html": "<h1>Hello</h1>"},
 ///     });
-///     Plan::new(site, MISSING, "the site has no page").patch(Patch::apply(&page).force())
+///     Plan::new(site, MISSING, "the site has no page").patch(Patch::apply(&page))
 /// }
 /// ```
 ///
 /// A plan applies its target or another object. The host never applies the target to an
 /// object that has its name by now. For another object, name the one that was read with
-/// [`only`](Patch::only); without it, whatever object has the name is written, and a missing
-/// one is created.
+/// [`only`](Patch::only). Without it, a missing object is created, and one that exists is
+/// written if the target is among its owners; otherwise the step fails with a conflict. So an
+/// object of somebody else that has the name stays as it is.
 impl Patch {
     /// Applies a configuration. A field that another field manager has with another value
     /// fails the step with a conflict: see [`force`](Self::force). The manifest
@@ -100,8 +101,8 @@ impl Patch {
         self
     }
 
-    /// Applies to this object alone: not to another one that has its name by now, and it
-    /// creates nothing.
+    /// Applies to this object alone, which the configuration names: not to another one that
+    /// has its name by now, and it creates nothing.
     #[must_use]
     pub fn only(mut self, object: &ObjectRef) -> Self {
         let mut body: Value = msgpack::decode(&self.body).unwrap_or_default();

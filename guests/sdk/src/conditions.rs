@@ -1,5 +1,7 @@
 //! Writing the conditions of a status.
 
+use std::collections::BTreeSet;
+
 use crate::views::Condition;
 use crate::{Instant, Time};
 
@@ -9,20 +11,25 @@ use crate::{Instant, Time};
 /// use davit_guest::views::Condition;
 /// use davit_guest::{Conditions, Instant, Progress};
 ///
-/// fn conditions(former: &[Condition], generation: i64, now: Instant) -> Vec<Condition> {
+/// fn conditions(former: &[Condition], generation: i64, now: Instant) -> Conditions {
 ///     Conditions::new(former, generation, now)
 ///         .progress(Progress::Current, "Available", "3 of 3 replicas are available")
 ///         .set("Secure", false, "NoCertificate", "")
-///         .into_vec()
 /// }
 /// ```
 ///
-/// What does not change keeps its `lastTransitionTime`. So the same conditions are equal to
-/// the former ones, and a controller that writes a status only if it differs does not trigger
-/// itself again and again.
+/// What does not change keeps its `lastTransitionTime`. So a controller that writes a status
+/// only if [`differ`](Self::differ) says so does not trigger itself again and again.
+///
+/// A status that is [applied](crate::Patch::apply_status) has [`own`](Self::own): the
+/// conditions of other controllers stay theirs. One that is written by a merge patch has
+/// [`all`](Self::all): such a patch replaces the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
+    former: Vec<Condition>,
     list: Vec<Condition>,
+    /// The types that this controller has set.
+    own: BTreeSet<String>,
     generation: i64,
     now: Time,
 }
@@ -46,7 +53,9 @@ impl Conditions {
     #[must_use]
     pub fn new(former: &[Condition], generation: i64, now: Instant) -> Self {
         Self {
+            former: former.to_vec(),
             list: former.to_vec(),
+            own: BTreeSet::new(),
             generation,
             now: now.into(),
         }
@@ -81,6 +90,7 @@ impl Conditions {
             reason: reason.to_owned(),
             message: message.into(),
         };
+        self.own.insert(r#type.to_owned());
         match former.and_then(|at| self.list.get_mut(at)) {
             Some(former) => *former = condition,
             None => self.list.push(condition),
@@ -92,6 +102,7 @@ impl Conditions {
     #[must_use]
     pub fn without(mut self, r#type: &str) -> Self {
         self.list.retain(|condition| condition.r#type != r#type);
+        self.own.remove(r#type);
         self
     }
 
@@ -119,10 +130,25 @@ impl Conditions {
         }
     }
 
-    /// The conditions, in their order.
+    /// Whether they are not the former ones.
     #[must_use]
-    pub fn into_vec(self) -> Vec<Condition> {
+    pub fn differ(&self) -> bool {
+        self.list != self.former
+    }
+
+    /// All conditions, in their order.
+    #[must_use]
+    pub fn all(self) -> Vec<Condition> {
         self.list
+    }
+
+    /// The conditions that were set, in their order.
+    #[must_use]
+    pub fn own(self) -> Vec<Condition> {
+        let Self { list, own, .. } = self;
+        list.into_iter()
+            .filter(|condition| own.contains(&condition.r#type))
+            .collect()
     }
 }
 
@@ -144,10 +170,11 @@ mod tests {
     #[test]
     fn a_condition_keeps_its_time_while_its_status_stays() {
         let first = Conditions::new(&[], 1, at(5)).set("Ready", false, "Waits", "for a");
-        let first = first.into_vec();
+        assert!(first.differ());
+        let first = first.all();
         let of = |generation, seconds, holds: Option<bool>, message: &str| {
             let conditions = Conditions::new(&first, generation, at(seconds));
-            conditions.set("Ready", holds, "Waits", message).into_vec()
+            conditions.set("Ready", holds, "Waits", message).all()
         };
         assert_eq!(of(1, 9, Some(false), "for a"), first, "nothing has changed");
         let [later] = &of(2, 9, Some(false), "for b")[..] else {
@@ -163,6 +190,25 @@ mod tests {
         };
         assert_eq!(unknown.last_transition_time, Some(at(9).into()));
         assert_eq!(unknown.status, "Unknown");
+    }
+
+    #[test]
+    fn the_conditions_of_others_stay_theirs() {
+        let others = Conditions::new(&[], 1, at(0)).set("Secure", true, "Tls", "");
+        let others = others.all();
+        let mine = Conditions::new(&others, 1, at(5));
+        assert!(!mine.differ());
+        let mine = mine.progress(Progress::InProgress, "Waits", "");
+        assert!(mine.differ());
+        let own = mine.clone().own();
+        let types: Vec<&str> = own.iter().map(|it| it.r#type.as_str()).collect();
+        assert_eq!(types, ["Ready", "Reconciling"]);
+        let all = mine.all();
+        let again = Conditions::new(&all, 1, at(9)).progress(Progress::InProgress, "Waits", "");
+        assert!(!again.differ(), "nothing has changed");
+        let ready = again.progress(Progress::Current, "Serves", "");
+        assert!(ready.differ());
+        assert_eq!(statuses(&ready.own()), ["Ready=True"]);
     }
 
     #[test]

@@ -48,8 +48,8 @@ impl Decision {
         Self::with(Verdict::RequeueAfter(milliseconds(pause)))
     }
 
-    /// The item is requeued when the cache has observed the writes of the
-    /// plans.
+    /// The item is requeued when the cache has observed the writes of the plans to their
+    /// targets; after a second if they wrote other objects only.
     #[must_use]
     pub fn requeue_when_observed() -> Self {
         Self::with(Verdict::RequeueWhenObserved)

@@ -47,7 +47,8 @@ impl Manifest {
     }
 
     /// Plans apply objects that may not exist yet: [`Plan::apply`](crate::Plan::apply). For
-    /// objects that exist, [`patches`](Self::patches) is enough.
+    /// objects that exist, [`patches`](Self::patches) is enough. The controller's account also
+    /// needs `get`: the host reads whose an object is before it applies it without its uid.
     #[must_use]
     pub fn applies(self, resource: impl Into<ApiResource>) -> Self {
         let resource = resource.into();

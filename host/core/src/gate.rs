@@ -105,7 +105,7 @@ impl Ruling {
             Self::Refuse(Refusal::NotGranted { .. }) => "not-granted",
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
             Self::Refuse(Refusal::UnknownTarget) => "unknown-target",
-            Self::Refuse(Refusal::CreatesOutside) => "creates-outside",
+            Self::Refuse(Refusal::WritesOutside) => "writes-outside",
             Self::Refuse(Refusal::CreatesEvent) => "creates-event",
         }
     }
@@ -163,7 +163,7 @@ pub enum Refusal {
     /// API server does not compare the target's uid.
     UnknownTarget,
     /// The candidate's plan creates or applies an object outside of its cohorts.
-    CreatesOutside,
+    WritesOutside,
     /// The plan creates an event without an event step.
     CreatesEvent,
 }
@@ -242,9 +242,9 @@ impl fmt::Display for Refusal {
             Self::CreatesEvent => f.write_str(
                 "refused: the plan creates an event as an object; an event needs an event step",
             ),
-            Self::CreatesOutside => f.write_str(
-                "refused: the candidate writes another object in a namespace whose objects the stable \
-                 revision owns; spec.rollout.cohort says which are the candidate's",
+            Self::WritesOutside => f.write_str(
+                "refused: the candidate writes another object that belongs to the stable revision: \
+                 its target does not own it, and spec.rollout.cohort says which are the candidate's",
             ),
         }
     }
@@ -269,7 +269,7 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
         Ownership::Own => {}
         Ownership::OfOther => return Ruling::Wait(WaitReason::NotOwned),
         // Nobody else executes the plan: its target is the candidate's.
-        Ownership::CreatesOutside => return Ruling::Refuse(Refusal::CreatesOutside),
+        Ownership::WritesOutside => return Ruling::Refuse(Refusal::WritesOutside),
     }
     if circumstances.mode == Mode::DryRun {
         return Ruling::DryRun;

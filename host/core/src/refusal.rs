@@ -85,8 +85,12 @@ impl ErrorResponse {
     /// Whether a disruption budget refuses an eviction, and not an overloaded server.
     #[must_use]
     pub fn is_disruption_budget(&self) -> bool {
+        self.has_cause("DisruptionBudget")
+    }
+
+    fn has_cause(&self, reason: &str) -> bool {
         let mut causes = self.status.details.causes.iter();
-        causes.any(|cause| cause.reason == "DisruptionBudget")
+        causes.any(|cause| cause.reason == reason)
     }
 
     /// The class of the failure. The texts were recorded from a 1.36 server; only the
@@ -103,9 +107,12 @@ impl ErrorResponse {
             409 => FailureClass::Conflict,
             415 => FailureClass::UnsupportedMedia,
             422 if self.is_about_immutable_uid() => FailureClass::UidMismatch,
+            // The write was allowed. What is to be written is about to go with its namespace.
+            403 if self.has_cause("NamespaceTerminating") => FailureClass::Conflict,
             401 | 403 => FailureClass::Forbidden,
             429 => FailureClass::Throttled,
             400..500 => FailureClass::Invalid,
+            500 if self.is_about_schema() => FailureClass::Invalid,
             _ => FailureClass::Server,
         }
     }
@@ -128,6 +135,13 @@ impl ErrorResponse {
             || message.contains("UID in precondition")
             // An apply with a uid never creates.
             || message.contains("uid mismatch: ")
+    }
+
+    /// An apply whose fields do not fit the schema: the answer is of an error of the server.
+    fn is_about_schema(&self) -> bool {
+        let message = &self.status.message;
+        message.contains("failed to create typed patch object")
+            || message.contains("failed to create manager for existing fields")
     }
 
     fn is_about_immutable_uid(&self) -> bool {
@@ -174,6 +188,27 @@ fn shortened(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// As a 1.36 server answers.
+    #[test]
+    fn refusals_that_only_their_texts_distinguish() {
+        let class = |code, reason: &str, message: &str, cause: &str| {
+            let body = serde_json::json!({
+                "kind": "Status", "code": code, "reason": reason, "message": message,
+                "details": {"name": "a", "causes": [{"reason": cause}]},
+            });
+            ErrorResponse::read(code, None, body.to_string().as_bytes()).class()
+        };
+        let ends = "configmaps \"a\" is forbidden: unable to create new content in namespace ns \
+                    because it is being terminated";
+        let forbidden = class(403, "Forbidden", ends, "NamespaceTerminating");
+        assert_eq!(forbidden, FailureClass::Conflict);
+        assert_eq!(class(403, "Forbidden", ends, ""), FailureClass::Forbidden);
+        let untyped = "failed to create typed patch object (ns/a; /v1, Kind=ConfigMap): .dta: \
+                       field not declared in schema";
+        assert_eq!(class(500, "", untyped, ""), FailureClass::Invalid);
+        assert_eq!(class(500, "", "etcd is away", ""), FailureClass::Server);
+    }
 
     #[test]
     fn a_server_cannot_ask_for_a_pause_of_a_day() {

@@ -2,15 +2,17 @@
 //! Deployment that serves it.
 
 mod objects;
+mod status;
 
-use davit_guest::views::{Condition, Metadata};
+use davit_guest::views::Metadata;
 use davit_guest::{
-    Conditions, ConfigError, Context, Controller, Decision, DeleteOptions, Finalizer, Identity,
-    Manifest, Object, Patch, Plan, Progress, QueueName, QueueSpec, Reason, Resource, Retry, View,
-    Watch, WatchName, WorkItem, resources, value,
+    ConfigError, Context, Controller, Decision, DeleteOptions, Finalizer, Identity,
+    Manifest, Object, Patch, Plan, Propagation, QueueName, QueueSpec, Reason, Resource,
+    Retry, View, Watch, WatchName, WorkItem, resources, value,
 };
 use objects::{Server, apply, deployment, is_as};
-use serde::Serialize;
+use serde::de::DeserializeOwned;
+use status::{Status, status};
 
 const SITES: WatchName<Website> = WatchName::new("websites");
 const PAGES: WatchName<Page> = WatchName::new("pages");
@@ -34,13 +36,6 @@ struct Website {
 struct Spec {
     html: String,
     replicas: i32,
-}
-
-#[derive(Default, PartialEq, View, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Status {
-    observed_generation: i64,
-    conditions: Vec<Condition>,
 }
 
 #[derive(Default, View)]
@@ -80,8 +75,8 @@ impl Controller for Websites {
         let Some(site) = cx.watch(SITES).get_by_uid(&item.key) else {
             return Ok(Decision::done());
         };
-        let page = cx.watch(PAGES).owned_by(&site.reference).next();
-        let server = cx.watch(SERVERS).owned_by(&site.reference).next();
+        let page = owned(cx, PAGES, &site);
+        let server = owned(cx, SERVERS, &site);
         let Website { metadata, spec, .. } = &site.view;
         if metadata.is_deleting() {
             return Ok(Decision::done().plans(end(&site, server)));
@@ -95,8 +90,7 @@ impl Controller for Websites {
             // The change of the finalizers enqueues the site again.
             return Ok(Decision::done().plans([plan.patch(patch)]));
         }
-        let status = status(cx, &site, server.as_ref(), item);
-        if status != site.view.status {
+        if let Some(status) = status(cx, &site, server.as_ref(), item) {
             plan = plan.patch(Patch::apply_status(&site, &status).force());
         }
         if page.as_ref().is_none_or(|page| page.view.html != spec.html) {
@@ -117,34 +111,23 @@ impl Controller for Websites {
     }
 }
 
+/// The object of the site's name that the site owns.
+fn owned<T: DeserializeOwned>(
+    cx: &Context<'_>,
+    watch: WatchName<T>,
+    site: &Object<Website>,
+) -> Option<Object<T>> {
+    let mut owned = cx.watch(watch).owned_by(&site.reference);
+    owned.find(|it| it.reference.name == site.reference.name)
+}
+
 /// What ends a site that is being deleted: its Deployment, then its finalizer.
 fn end(site: &Object<Website>, server: Option<Object<Server>>) -> Option<Plan> {
     if let Some(server) = server {
         let plan = Plan::new(server.reference, DELETED, "its site is being deleted");
-        return Some(plan.delete(DeleteOptions::new()));
+        // It stays until its pods have ended.
+        return Some(plan.delete(DeleteOptions::new().propagation(Propagation::Foreground)));
     }
     let patch = SERVERS_FIRST.remove(&site.view.metadata)?;
     Some(Plan::new(site.reference.clone(), DELETED, "its servers have ended").patch(patch))
-}
-
-fn status(
-    cx: &Context<'_>,
-    site: &Object<Website>,
-    server: Option<&Object<Server>>,
-    item: &WorkItem,
-) -> Status {
-    let generation = site.view.metadata.generation;
-    let available = server.map_or(0, |server| server.view.available);
-    let replicas = site.view.spec.replicas;
-    let counts = format!("{available} of {replicas} replicas are available");
-    let conditions = Conditions::new(&site.view.status.conditions, generation, cx.now());
-    let conditions = match item.failures.first() {
-        Some(it) => conditions.progress(Progress::InProgress, "WriteFailed", &it.failure.message),
-        None if available >= replicas => conditions.progress(Progress::Current, "Served", counts),
-        None => conditions.progress(Progress::InProgress, "ServersStart", counts),
-    };
-    Status {
-        observed_generation: generation,
-        conditions: conditions.into_vec(),
-    }
 }

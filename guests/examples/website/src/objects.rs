@@ -29,7 +29,8 @@ pub(crate) fn is_as(server: &Server, spec: &Spec) -> bool {
 }
 
 /// Applies an owned object: the one that was read, or a new one. The fields of one that was
-/// read are taken from whoever has changed them; nobody's are taken otherwise.
+/// read are taken from whoever has changed them. An object of the name that the site does not own
+/// stays as it is.
 pub(crate) fn apply<T>(
     api_version: &str,
     kind: &str,

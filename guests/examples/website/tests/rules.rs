@@ -122,26 +122,66 @@ fn what_somebody_changes_or_deletes_comes_back() {
     assert_eq!(object(&harness, "Deployment")["spec"]["replicas"], 2);
 }
 
-/// A field of somebody else is not taken in an object that the site does not own.
+/// Whatever fields it has: the garbage collector would delete it with the site.
 #[test]
 fn an_object_of_somebody_else_stays_as_it_is() {
+    for data in [
+        json!({"index.html": "of somebody else"}),
+        json!({"nginx.conf": "events {}"}),
+    ] {
+        let mut harness = harness();
+        let foreign = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "ns", "name": "shop", "uid": "u-9"},
+            "data": data,
+        });
+        harness.put(foreign);
+        harness.advance(MINUTE);
+        let page = object(&harness, "ConfigMap");
+        assert_eq!(page["data"], data);
+        assert_eq!(page["metadata"]["ownerReferences"], Value::Null);
+        let (all, reason) = conditions(&harness);
+        assert_eq!(all, ["Ready=False", "Reconciling=True"]);
+        assert_eq!(reason, "WriteFailed");
+        harness.clear_executions();
+        harness.advance(10 * MINUTE);
+        let writes = harness.executions().len();
+        assert!(writes < 10, "{writes} plans: the back-off applies");
+        harness.remove("ConfigMap", "ns/shop");
+        harness.advance(20 * MINUTE);
+        assert_eq!(
+            object(&harness, "ConfigMap")["data"]["index.html"],
+            "<h1>Shop</h1>"
+        );
+    }
+}
+
+/// Such as that of another controller, which also writes the status.
+#[test]
+fn a_condition_of_somebody_else_stays_theirs() {
     let mut harness = harness();
-    harness.put(json!({
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {"namespace": "ns", "name": "shop", "uid": "u-9"},
-        "data": {"index.html": "of somebody else"},
-    }));
-    harness.advance(MINUTE);
-    let page = object(&harness, "ConfigMap");
-    assert_eq!(page["data"]["index.html"], "of somebody else");
-    assert_eq!(page["metadata"]["ownerReferences"], Value::Null);
-    let (all, reason) = conditions(&harness);
-    assert_eq!(all, ["Ready=False", "Reconciling=True"]);
-    assert_eq!(reason, "WriteFailed");
-    harness.clear_executions();
-    harness.advance(10 * MINUTE);
-    let writes = harness.executions().len();
-    assert!(writes < 10, "{writes} plans: the back-off applies");
+    let mut site = object(&harness, "Website");
+    let secure = json!({"type": "Secure", "status": "True", "reason": "Tls", "message": "",
+        "lastTransitionTime": "2023-11-14T22:13:20Z"});
+    site["status"]["conditions"]
+        .as_array_mut()
+        .unwrap()
+        .push(secure.clone());
+    harness.put(site);
+    serve(&mut harness, 2);
+    let site = object(&harness, "Website");
+    let all = site["status"]["conditions"].as_array().unwrap();
+    assert!(all.contains(&secure), "{all:?}");
+    let fields = site["metadata"]["managedFields"].as_array().unwrap();
+    let own: Vec<_> = fields
+        .iter()
+        .filter(|it| it["operation"] == "Apply")
+        .collect();
+    assert!(!own.is_empty());
+    for entry in own {
+        let text = entry["fieldsV1"].to_string();
+        assert!(!text.contains("Secure"), "{text}");
+    }
 }
 
 #[test]
@@ -154,7 +194,13 @@ fn the_deployment_of_a_deleted_site_ends_before_the_site() {
     deleted["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z");
     harness.put(deleted);
     harness.run();
-    assert_eq!(harness.keys("Deployment"), Vec::<String>::new());
+    // It waits for its pods, and the site for it.
+    let server = object(&harness, "Deployment");
+    assert!(server["metadata"]["deletionTimestamp"].is_string());
+    let finalizers = object(&harness, "Website")["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers[1], "example.com/servers-first");
+    harness.remove("Deployment", "ns/shop");
+    harness.run();
     let metadata = &object(&harness, "Website")["metadata"];
     assert_eq!(
         metadata["finalizers"],
@@ -165,21 +211,23 @@ fn the_deployment_of_a_deleted_site_ends_before_the_site() {
     assert_eq!(targets, ["Website", "Deployment"], "the last first");
 }
 
-/// The garbage collector has not deleted the page of the former site yet. The same field manager
-/// has applied it, so it gets its new owner, and stays.
+/// The garbage collector will delete the page of the former site, whose owner is gone.
 #[test]
-fn a_site_of_the_same_name_takes_over_the_page_of_the_former_one() {
+fn a_site_of_the_same_name_waits_until_the_page_of_the_former_one_is_gone() {
     let mut harness = harness();
     harness.remove("Website", "ns/shop");
-    harness.remove("Deployment", "ns/shop");
     harness.put(site("u-2"));
     harness.advance(MINUTE);
+    let owner = |harness: &Harness<Websites>, kind: &str| {
+        let owners = object(harness, kind)["metadata"]["ownerReferences"].clone();
+        owners[0]["uid"].clone()
+    };
     for kind in ["ConfigMap", "Deployment"] {
-        let owners = object(&harness, kind)["metadata"]["ownerReferences"].clone();
-        assert_eq!(
-            (owners.as_array().unwrap().len(), &owners[0]["uid"]),
-            (1, &json!("u-2")),
-            "{kind}"
-        );
+        assert_eq!(owner(&harness, kind), "u-1", "{kind}");
+        harness.remove(kind, "ns/shop");
+    }
+    harness.advance(20 * MINUTE);
+    for kind in ["ConfigMap", "Deployment"] {
+        assert_eq!(owner(&harness, kind), "u-2", "{kind}");
     }
 }

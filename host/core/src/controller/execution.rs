@@ -28,6 +28,10 @@ pub(super) const INVALID_PAUSE: Duration = Duration::from_secs(300);
 /// discovery. A change of the mapping ends it earlier.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
+/// The pause before an item is decided again that waits for the cache, and whose plans wrote
+/// other objects than their targets. An apply would succeed again and again until then.
+const OTHERS_PAUSE: Duration = Duration::from_secs(1);
+
 /// How long an item whose plans belong to another revision or replica stays in its queue.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
@@ -79,6 +83,9 @@ pub(super) struct ItemExecution {
     has_deferred: bool,
     /// Whether a plan was executed.
     executed: bool,
+    /// Whether a plan wrote another object than its target. Nobody notices when the cache has
+    /// observed that.
+    wrote_others: bool,
     /// Whether a plan was deferred.
     deferral: Deferral,
 }
@@ -122,6 +129,7 @@ impl ItemExecution {
             unseen: BTreeSet::new(),
             has_deferred: false,
             executed: false,
+            wrote_others: false,
             deferral: Deferral::None,
         }
     }
@@ -171,6 +179,10 @@ impl ItemExecution {
     pub(super) fn hold(&mut self, target: Uid) {
         self.has_deferred = true;
         self.unseen.insert(target);
+    }
+
+    pub(super) fn wrote_another(&mut self) {
+        self.wrote_others = true;
     }
 
     /// The target of a plan is gone: the plan counts as executed.
@@ -321,7 +333,9 @@ impl ItemExecution {
     }
 
     fn when_seen(&self, lapse: Duration) -> (Finish, RequeueTrigger) {
-        if self.unseen.is_empty() {
+        if self.unseen.is_empty() && self.wrote_others {
+            (Finish::RequeueAfter(OTHERS_PAUSE), RequeueTrigger::Never)
+        } else if self.unseen.is_empty() {
             (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
         } else {
             (Finish::RequeueAfter(lapse), RequeueTrigger::Observed)

@@ -110,10 +110,10 @@ impl SharedState {
         };
         let is_known = newest.find(&Uid::new(&plan.target.uid)).is_some();
         let snapshot = if is_known { newest } else { decided_on };
-        let owner = rollout.share.owner(&plan.target, snapshot);
         let steps = plan.steps.iter();
         let others = steps.filter_map(|step| step.writes_other(&plan.target));
-        rollout.share.ownership(role, owner, others)
+        let share = &rollout.share;
+        share.ownership(role, &plan.target, others, snapshot)
     }
 
     /// Why a plan that was decided on this snapshot has to wait, if it has to.

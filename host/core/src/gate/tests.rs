@@ -425,8 +425,8 @@ fn temporary_reasons_are_checked_in_order() {
         assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::Disabled));
         now.mode = Mode::DryRun;
         assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::NotOwned));
-        now.ownership = Ownership::CreatesOutside;
-        let refused = Ruling::Refuse(Refusal::CreatesOutside);
+        now.ownership = Ownership::WritesOutside;
+        let refused = Ruling::Refuse(Refusal::WritesOutside);
         assert_eq!(judge(&plan, &now), refused);
         now.ownership = Ownership::Own;
         assert_eq!(judge(&plan, &now), Ruling::DryRun);

@@ -1,5 +1,7 @@
 //! The bodies of writes.
 
+use std::fmt::Write as _;
+
 use crate::failure::chain;
 use crate::msgpack::{JsonError, check_json};
 use crate::mutant::Mutant;
@@ -57,18 +59,53 @@ pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Vec<u8>, 
     encode(body)
 }
 
-/// The JSON of a configuration to apply, with the uid of its object and, if given,
-/// `version` as preconditions.
-pub(super) fn apply(apply: &Apply, version: &str) -> Result<Vec<u8>, BodyError> {
+/// Whether a JSON patch has a test of its own. One that fails is no mistake of the guest: the
+/// object has changed since it was read.
+pub(super) fn has_test(body: &[u8]) -> bool {
+    let body = decode(body).unwrap_or_default();
+    let mut operations = body.as_array().into_iter().flatten();
+    operations.any(|operation| operation.get("op").and_then(Value::as_str) == Some("test"))
+}
+
+/// The JSON of a configuration to apply, with the uid of its object or that which was found, and
+/// `version`, as preconditions if they are not empty.
+pub(super) fn apply(apply: &Apply, found: &str, version: &str) -> Result<Vec<u8>, BodyError> {
     let mut body = decode(&apply.body)?;
+    let named = &apply.object.uid;
+    let uid = if named.is_empty() { found } else { named };
     if Mutant::PatchByName.is_active() {
         if let Some(Value::Object(metadata)) = body.get_mut("metadata") {
             metadata.remove("uid");
         }
-    } else if !apply.object.uid.is_empty() {
-        require_uid(&mut body, &apply.object.uid, version)?;
+    } else if !uid.is_empty() {
+        require_uid(&mut body, uid, version)?;
     }
-    encode(body)
+    let json = String::from_utf8_lossy(&encode(body)?).into_owned();
+    Ok(as_yaml(json).into_bytes())
+}
+
+/// JSON that is the same value to the API server, which reads a configuration to apply as YAML
+/// 1.1: there, some characters are breaks of lines within a text, and others are refused.
+fn as_yaml(json: String) -> String {
+    let is_other = |c: char| {
+        matches!(
+            c,
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
+        )
+    };
+    if !json.contains(is_other) {
+        return json;
+    }
+    let mut yaml = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_other(c) {
+            // JSON has them in texts only.
+            let _ = write!(yaml, "\\u{:04x}", u32::from(c));
+        } else {
+            yaml.push(c);
+        }
+    }
+    yaml
 }
 
 /// The JSON of an object to create.
@@ -199,4 +236,19 @@ fn shape(found: &Value, wanted: &'static str) -> BodyError {
         Value::Object(_) => "a map",
     };
     BodyError::Shape { found, wanted }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The characters that go-yaml v2 takes for something else, from its reader and scanner.
+    #[test]
+    fn yaml_has_the_texts_of_the_json() {
+        let text = "a\u{7f}b\u{85} \u{2028} \u{2029}\u{feff}\u{ffff}ü€😀\n\"";
+        let yaml = as_yaml(json!({"text": text}).to_string());
+        let escaped = r#"{"text":"a\u007fb\u0085 \u2028 \u2029\ufeff\uffffü€😀\n\""}"#;
+        assert_eq!(yaml, escaped);
+        assert_eq!(serde_json::from_str::<Value>(&yaml).unwrap()["text"], text);
+    }
 }

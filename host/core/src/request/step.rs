@@ -49,6 +49,8 @@ pub enum Stage {
     /// To read the version of the target, if it is still the object that was decided
     /// on.
     Version,
+    /// To find out whose object has the name of one that an apply without a uid may create.
+    Owner,
     /// To write.
     Write,
     /// To find out why a write was refused.
@@ -95,6 +97,10 @@ impl<'a> StepContext<'a> {
             Stage::Version => match self.handle_version(answer) {
                 Ok(request) => StepAction::Send(request, Stage::Write),
                 Err(failure) => StepAction::Done(Err(self.of_other(failure))),
+            },
+            Stage::Owner => match self.handle_owner(answer) {
+                Ok(request) => StepAction::Send(request, Stage::Write),
+                Err(failure) => StepAction::Done(Err(failure)),
             },
             Stage::Write => match answer {
                 Ok(body) => StepAction::Done(self.succeeded(body)),
@@ -232,10 +238,15 @@ impl<'a> StepContext<'a> {
             // As for a merge patch of a status.
             return StepAction::of(self.look(), Stage::Version);
         }
-        StepAction::of(self.apply_request(apply, ""), Stage::Write)
+        if apply.may_create() {
+            // To the API server, an apply that meets an object of somebody else is no
+            // conflict unless both have the same field.
+            return StepAction::of(self.look(), Stage::Owner);
+        }
+        StepAction::of(self.apply_request(apply, Found::default()), Stage::Write)
     }
 
-    fn apply_request(self, apply: &Apply, version: &str) -> Result<Request, Failure> {
+    fn apply_request(self, apply: &Apply, found: Found<'_>) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let path = attempt.object_path(self.mapping, &apply.subresource)?;
         let mut query = vec![("fieldManager", self.field_manager)];
@@ -247,7 +258,7 @@ impl<'a> StepContext<'a> {
             uri: with_query(path, &query),
             accept: PARTIAL_OBJECT,
             content_type: APPLY_PATCH,
-            body: body::apply(apply, version)
+            body: body::apply(apply, found.uid, found.version)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
         })
     }
@@ -334,9 +345,47 @@ impl<'a> StepContext<'a> {
         }
         match self.step {
             Step::Patch(patch) => self.patch_request(patch, &found.resource_version),
-            Step::Apply(apply) => self.apply_request(apply, &found.resource_version),
+            Step::Apply(apply) => self.apply_request(
+                apply,
+                Found {
+                    uid: "",
+                    version: &found.resource_version,
+                },
+            ),
             _ => Err(attempt.failure(FailureClass::Invalid, "only a patch reads first")),
         }
+    }
+
+    /// Applies to an object that the target owns, and to no other of the name; or creates it.
+    fn handle_owner(self, answer: Result<&[u8], &RequestError>) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let Step::Apply(apply) = self.step else {
+            return Err(attempt.failure(FailureClass::Invalid, "only an apply reads its owner"));
+        };
+        let body = match answer {
+            Ok(body) => body,
+            Err(error) => {
+                let failure = error.failure(&attempt);
+                return match failure.class {
+                    FailureClass::NotFound => self.apply_request(apply, Found::default()),
+                    _ => Err(failure),
+                };
+            }
+        };
+        let found = read(body, attempt)?.metadata;
+        let mut owners = found.owner_references.iter();
+        if !owners.any(|owner| owner.uid == self.target.uid) {
+            let (uid, target) = (&found.uid, self.target);
+            return Err(attempt.failure(
+                FailureClass::Conflict,
+                format_args!(
+                    "it exists (uid {uid}), and {target} is none of its owners: an apply writes \
+                     such an object only if it names the uid"
+                ),
+            ));
+        }
+        let uid = &found.uid;
+        self.apply_request(apply, Found { uid, version: "" })
     }
 
     fn succeeded(self, body: &[u8]) -> Result<Option<WriteResult>, Failure> {
@@ -390,6 +439,11 @@ impl<'a> StepContext<'a> {
         Failure { class, ..failure }
     }
 
+    fn tests_what_was_read(self) -> bool {
+        matches!(self.step, Step::Patch(patch)
+            if patch.kind == PatchKind::Json && body::has_test(&patch.body))
+    }
+
     fn explained(self, answer: Result<&[u8], &RequestError>, failure: Failure) -> Failure {
         let attempt = self.attempt();
         match answer {
@@ -397,6 +451,11 @@ impl<'a> StepContext<'a> {
                 Ok(found) if found.metadata.uid != self.target.uid => {
                     attempt.other_object(&found.metadata.uid)
                 }
+                // What the guest tests is what it has read.
+                Ok(_) if self.tests_what_was_read() => Failure {
+                    class: FailureClass::Conflict,
+                    ..failure
+                },
                 _ => failure,
             },
             Err(error) => {
@@ -409,6 +468,13 @@ impl<'a> StepContext<'a> {
             }
         }
     }
+}
+
+/// The object that an apply was found to write; empty for what the body itself names.
+#[derive(Clone, Copy, Debug, Default)]
+struct Found<'a> {
+    uid: &'a str,
+    version: &'a str,
 }
 
 impl StepAction {
@@ -444,8 +510,15 @@ struct Answer {
 struct AnswerMeta {
     uid: String,
     resource_version: String,
+    owner_references: Vec<AnswerOwner>,
     finalizers: Vec<String>,
     deletion_grace_period_seconds: Option<i64>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct AnswerOwner {
+    uid: String,
 }
 
 fn read(body: &[u8], attempt: Attempt<'_>) -> Result<Answer, Failure> {

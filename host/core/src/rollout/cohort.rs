@@ -56,8 +56,8 @@ pub enum Ownership {
     Own,
     /// The target belongs to the other revision.
     OfOther,
-    /// The target is the candidate's. The plan creates an object outside of its cohorts.
-    CreatesOutside,
+    /// The target is the candidate's. The plan writes another object outside of its cohorts.
+    WritesOutside,
 }
 
 /// One step of a rollout.
@@ -110,25 +110,35 @@ impl Share {
         self.owner_of_key(&key)
     }
 
-    /// Whether a revision may execute a plan for a target of this owner. The stable
-    /// revision may create anything for its targets: what it creates has no other owner.
+    /// Whether a revision may execute a plan for a target of this owner, which also writes
+    /// these other objects. The stable revision may write any for its targets.
     #[must_use]
     pub fn ownership<'a>(
         &self,
         role: Role,
-        owner: Role,
-        created: impl IntoIterator<Item = &'a ObjectRef>,
+        target: &ObjectRef,
+        others: impl IntoIterator<Item = &'a ObjectRef>,
+        snapshot: &Snapshot,
     ) -> Ownership {
-        if owner != role {
+        if self.owner(target, snapshot) != role {
             return Ownership::OfOther;
         }
+        let mut others = others.into_iter();
         match role {
             Role::Stable => Ownership::Own,
-            Role::Candidate if created.into_iter().all(|it| self.admits_creation(it)) => {
-                Ownership::Own
-            }
-            Role::Candidate => Ownership::CreatesOutside,
+            Role::Candidate if others.all(|it| self.admits(it, target, snapshot)) => Ownership::Own,
+            Role::Candidate => Ownership::WritesOutside,
         }
+    }
+
+    /// Whether the candidate may write another object than its target. One without a uid is
+    /// created, or is the target's already: the host checks that before it applies. One with a
+    /// uid exists, and belongs to the target, or to the candidate as its own target would.
+    fn admits(&self, other: &ObjectRef, target: &ObjectRef, snapshot: &Snapshot) -> bool {
+        if other.uid.is_empty() {
+            return self.admits_creation(other);
+        }
+        is_owned(other, target, snapshot) || self.owner(other, snapshot) == Role::Candidate
     }
 
     /// Whether the candidate may create an object for a target of its own. The namespace of
@@ -211,17 +221,32 @@ fn text_at<'a>(object: &'a Object, fields: &[&str]) -> Option<&'a str> {
     }
 }
 
+/// Whether the cache has the target among the owners of an object.
+fn is_owned(object: &ObjectRef, target: &ObjectRef, snapshot: &Snapshot) -> bool {
+    let object = snapshot.find(&Uid::new(&object.uid));
+    let mut owners = object.iter().flat_map(|object| owners(object));
+    owners.any(|uid| uid == target.uid)
+}
+
 fn first_owner(object: &Object) -> Option<&str> {
-    let metadata = msgpack::field(object.data(), "metadata").ok()??;
-    let owners = msgpack::field(metadata, "ownerReferences").ok()??;
-    let Ok(Value::List(mut owners)) = Value::read(owners) else {
-        return None;
-    };
-    let uid = msgpack::field(owners.next()?.ok()?, "uid").ok()??;
-    match Value::read(uid) {
-        Ok(Value::Text(uid)) => Some(uid),
+    owners(object).next()
+}
+
+/// The uids of the owners that the cache has of an object.
+fn owners(object: &Object) -> impl Iterator<Item = &str> {
+    let metadata = msgpack::field(object.data(), "metadata").ok().flatten();
+    let owners = metadata.and_then(|metadata| msgpack::field(metadata, "ownerReferences").ok()?);
+    let owners = match owners.map(Value::read) {
+        Some(Ok(Value::List(owners))) => Some(owners),
         _ => None,
-    }
+    };
+    owners.into_iter().flatten().filter_map(|owner| {
+        let uid = msgpack::field(owner.ok()?, "uid").ok()??;
+        match Value::read(uid) {
+            Ok(Value::Text(uid)) => Some(uid),
+            _ => None,
+        }
+    })
 }
 
 #[cfg(test)]
@@ -413,19 +438,74 @@ mod tests {
     fn a_candidate_creates_objects_in_its_cohorts_only() {
         let job = |namespace: &str| target("Job", namespace, "a");
         let candidate = |share: &Share, namespace: &str| {
-            share.ownership(Role::Candidate, Role::Candidate, [&job(namespace)])
+            let mut job = job(namespace);
+            job.uid.clear();
+            share.admits(&job, &target("Pod", namespace, "a"), &cache(&[]))
         };
         let mut by_uid = share(Unit::Uid, 10);
         by_uid.cohort.namespaces.insert("test".to_owned());
-        assert_eq!(candidate(&by_uid, "test"), Ownership::Own);
-        assert_eq!(candidate(&by_uid, "shop"), Ownership::CreatesOutside);
+        assert!(candidate(&by_uid, "test"));
+        assert!(!candidate(&by_uid, "shop"));
         let by_namespace = share(Unit::Namespace, 50);
         let empty = cache(&[]);
         for number in 0..50 {
             let namespace = format!("ns-{number}");
             let is_own = by_namespace.owner(&job(&namespace), &empty) == Role::Candidate;
             let found = candidate(&by_namespace, &namespace);
-            assert_eq!(found == Ownership::Own, is_own, "{namespace}");
+            assert_eq!(found, is_own, "{namespace}");
+        }
+    }
+
+    /// What exists has an owner, whatever its namespace.
+    #[test]
+    fn a_candidate_writes_another_object_of_its_target_or_of_its_cohort() {
+        let owned_by = |uids: &[&str]| {
+            let owner = |uid: &&str| map(&[("uid", text(uid))]);
+            let owners: Vec<_> = uids.iter().map(owner).collect();
+            map(&[("metadata", map(&[("ownerReferences", list(&owners))]))])
+        };
+        let others: Vec<ObjectRef> = (0..40)
+            .map(|number| target("Pod", "test", &format!("other-{number}")))
+            .collect();
+        let mut share = share(Unit::Uid, 50);
+        share.cohort.namespaces.insert("test".to_owned());
+        let owned = target("Pod", "test", "owned");
+        let pods = pods_of_test(&share);
+        let mut objects = vec![(&owned, owned_by(&["somebody", &pods.candidate.uid]))];
+        objects.extend(others.iter().map(|other| (other, owned_by(&["somebody"]))));
+        let snapshot = cache(&objects);
+        let of = |role, target, other| share.ownership(role, target, [other], &snapshot);
+        assert_eq!(of(Role::Candidate, &pods.candidate, &owned), Ownership::Own);
+        for other in &others {
+            let is_own = share.owner(other, &snapshot) == Role::Candidate;
+            let found = of(Role::Candidate, &pods.candidate, other);
+            assert_eq!(found == Ownership::Own, is_own, "{other}");
+            assert_eq!(of(Role::Stable, &pods.stable, other), Ownership::Own);
+        }
+        let absent = ObjectRef {
+            namespace: "shop".to_owned(),
+            ..target("Pod", "test", "absent")
+        };
+        let found = of(Role::Candidate, &pods.candidate, &absent);
+        assert_eq!(found, Ownership::WritesOutside);
+    }
+
+    /// A pod of each revision.
+    struct PodsOfTest {
+        candidate: ObjectRef,
+        stable: ObjectRef,
+    }
+
+    fn pods_of_test(share: &Share) -> PodsOfTest {
+        let empty = cache(&[]);
+        let pod = |role| {
+            let names = (0..).map(|number| target("Pod", "test", &format!("pod-{number}")));
+            let mut names = names.filter(|pod| share.owner(pod, &empty) == role);
+            names.next().unwrap()
+        };
+        PodsOfTest {
+            candidate: pod(Role::Candidate),
+            stable: pod(Role::Stable),
         }
     }
 
@@ -468,11 +548,12 @@ mod tests {
                     .iter()
                     .flat_map(|(it, _)| namespaces.map(|namespace| (it, namespace)))
                 {
-                    let job = super::tests::target("Job", created, "a");
-                    let owner = share.owner(target, &snapshot);
-                    let all = Role::ALL.map(|role| share.ownership(role, owner, [&job]));
+                    let mut job = super::tests::target("Job", created, "a");
+                    job.uid.clear();
+                    let all =
+                        Role::ALL.map(|role| share.ownership(role, target, [&job], &snapshot));
                     let owners = all.iter().filter(|one| **one == Ownership::Own).count();
-                    let is_refused = all.contains(&Ownership::CreatesOutside);
+                    let is_refused = all.contains(&Ownership::WritesOutside);
                     assert_eq!(owners, usize::from(!is_refused), "{share:?} {target} {job}");
                     seen.insert(format!("{all:?}"));
                 }

@@ -40,19 +40,71 @@ async fn an_apply_of_the_target_carries_its_uid_and_the_field_manager() {
     );
 }
 
+fn widget_body() -> Value {
+    json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "j"}})
+}
+
+/// An API server with this widget; none if there is none. It writes what it is asked to.
+fn server_with(widget: Option<Value>) -> Server {
+    Server::new(move |request, _| {
+        if request.method != http::Method::GET {
+            return Reply::Json(200, patched());
+        }
+        let missing = || {
+            let details = json!({"kind": "widgets", "name": "j"});
+            Reply::Json(404, status(404, "NotFound", "not found", details))
+        };
+        widget
+            .clone()
+            .map_or_else(missing, |found| Reply::Json(200, found))
+    })
+}
+
+fn owned_by(uid: &str) -> Value {
+    json!({"kind": "Widget", "metadata": {"uid": "u-7", "ownerReferences": [
+        {"uid": "u-0"}, {"uid": uid},
+    ]}})
+}
+
 /// The version of the answer is not one of the target.
 #[tokio::test]
-async fn the_answer_to_an_apply_of_another_object_has_no_version_of_the_target() {
-    let server = Server::always(201, patched());
-    let body = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "j"}});
-    let written = execute(&server, apply(widget(""), "", true, &body)).await;
+async fn an_apply_without_a_uid_creates_what_is_not_there() {
+    let server = server_with(None);
+    let written = execute(&server, apply(widget(""), "", true, &widget_body())).await;
     assert_eq!(written, Ok(None));
-    let seen = server.only();
+    let [read, seen] = &server.seen()[..] else {
+        panic!("{:?}", server.seen());
+    };
+    let path = "/apis/example.com/v1/namespaces/ns/widgets/j";
+    assert_eq!(line(read), format!("GET {path}"));
+    let query = "fieldManager=davit%2Fpodgc&force=true";
+    assert_eq!(line(seen), format!("PATCH {path}?{query}"));
+    assert_eq!(seen.json(), widget_body());
+}
+
+/// Its cache may lag: the guest has not read it, and the target owns it.
+#[tokio::test]
+async fn an_apply_without_a_uid_writes_the_object_that_its_target_owns_and_no_other() {
+    let server = server_with(Some(owned_by("u-1")));
+    let step = || apply(widget(""), "", false, &widget_body());
+    assert_eq!(execute(&server, step()).await, Ok(None));
+    let written = &server.seen()[1];
     assert_eq!(
-        line(&seen),
-        "PATCH /apis/example.com/v1/namespaces/ns/widgets/j?fieldManager=davit%2Fpodgc&force=true"
+        written.json()["metadata"],
+        json!({"name": "j", "uid": "u-7"})
     );
-    assert_eq!(seen.json(), body);
+
+    for other in [owned_by("u-2"), json!({"metadata": {"uid": "u-7"}})] {
+        let server = server_with(Some(other));
+        let failure = execute(&server, step()).await.unwrap_err();
+        assert_eq!(failure.class, FailureClass::Conflict);
+        let text = "none of its owners: an apply writes such an object only if it names the uid";
+        assert!(failure.message.ends_with(text), "{failure}");
+        assert_eq!(server.seen().len(), 1, "nothing is written");
+    }
+    let server = Server::always(503, status(503, "", "", json!({})));
+    let failure = execute(&server, step()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Server);
 }
 
 /// As for a merge patch of a status: the API server compares no uid there.

@@ -116,10 +116,13 @@ async fn a_json_patch_refused_without_a_reason_is_followed_by_a_read() {
         let details = json!({"kind": "pods", "name": "p"});
         Reply::Json(404, status(404, "NotFound", "not found", details))
     };
-    for (second, class) in [
-        (0, FailureClass::Invalid),
-        (1, FailureClass::UidMismatch),
-        (2, FailureClass::NotFound),
+    let tests = json!([{"op": "test", "path": "/metadata/resourceVersion", "value": "7"}]);
+    for (second, operations, class) in [
+        (0, json!([]), FailureClass::Invalid),
+        // The object has changed since the guest read it.
+        (0, tests, FailureClass::Conflict),
+        (1, json!([]), FailureClass::UidMismatch),
+        (2, json!([]), FailureClass::NotFound),
     ] {
         let server = Server::new(move |_, before| match (before, second) {
             (0, _) => unexplained(),
@@ -127,7 +130,7 @@ async fn a_json_patch_refused_without_a_reason_is_followed_by_a_read() {
             (_, 1) => found("u-2"),
             _ => missing(),
         });
-        let step = patch(PatchKind::Json, "", &json!([]));
+        let step = patch(PatchKind::Json, "", &operations);
         let failure = execute(&server, step).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure}");
         assert_eq!(line(&server.seen()[1]), "GET /api/v1/namespaces/ns/pods/p");

@@ -92,7 +92,14 @@ impl<G: Clone> Revision<G> {
         let decided_on = &execution.decided_on;
         let uid = &Uid::new(&plan.target.uid);
         let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
-        let expectation = shared.expectation(uid, decided_on, world);
+        let mut expectation = shared.expectation(uid, decided_on, world);
+        let mut steps = plan.steps.iter();
+        let writes_others = steps.any(|step| step.writes_other(&plan.target).is_some());
+        if writes_others && decided_on.has(&plan.target) && !world.snapshot.has(&plan.target) {
+            // The other objects would outlive the target that they are for: their requests
+            // name no uid of it.
+            expectation = Some(ExpectationState::Gone);
+        }
         let mut circumstances = Circumstances {
             leading: world.leading,
             ownership,

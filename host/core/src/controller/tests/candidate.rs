@@ -120,7 +120,7 @@ fn a_candidate_that_creates_outside_of_its_cohorts_is_refused() {
     assert_eq!(
         bench.rulings(),
         [
-            Ruling::Refuse(Refusal::CreatesOutside),
+            Ruling::Refuse(Refusal::WritesOutside),
             Ruling::Wait(WaitReason::NotOwned)
         ]
     );

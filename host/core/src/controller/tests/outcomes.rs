@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::budget::{Cooldown, Guardrails};
-use crate::plan::Measure;
+use crate::plan::{Create, Measure};
 
 #[test]
 fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
@@ -64,6 +64,59 @@ fn an_earlier_decision_does_not_delete_a_gone_object_again() {
         bench.settle();
         assert_eq!(bench.timeout(), None);
     }
+}
+
+/// A plan that creates `ns/b` for the pod.
+fn creating(name: &str) -> Plan {
+    let mut plan = delete(name);
+    let object = ObjectRef {
+        name: "b".into(),
+        uid: String::new(),
+        ..plan.target.clone()
+    };
+    let body = vec![0x80];
+    plan.steps = vec![Step::Create(Create { object, body })];
+    plan
+}
+
+fn may_create() -> Bench {
+    let mut manifest = manifest();
+    manifest.permissions[0].verb = "create".into();
+    Bench::new(manifest, enforce())
+}
+
+/// What is created for an object would outlive it.
+#[test]
+fn nothing_is_created_for_a_target_that_has_gone_since_the_decision() {
+    let mut bench = may_create();
+    bench.see("a", 1, "n1");
+    let (call, ..) = bench.keys().unwrap();
+    bench.lose("a");
+    bench.answer(call, vec![decide(vec![creating("a")], Verdict::Done)]);
+    let gone = WaitReason::Expectation(ExpectationState::Gone);
+    assert_eq!(bench.rulings(), [Ruling::Wait(gone)]);
+    assert!(bench.carried().is_empty());
+}
+
+/// Nobody notices when the cache has another object, and an apply succeeds each time.
+#[test]
+fn an_item_that_waits_for_the_write_of_another_object_is_not_decided_at_once() {
+    let mut bench = may_create();
+    bench.see("a", 1, "");
+    let (call, queue, _) = bench.keys().unwrap();
+    let plans = vec![creating("a")];
+    bench.answer(call, vec![decide(plans, Verdict::RequeueWhenObserved)]);
+    let plan = bench.carried()[0].0;
+    let done = Outcome {
+        written: None,
+        failed: None,
+    };
+    bench.outcome(plan, done);
+    let soon = bench.now.after(Duration::from_secs(1));
+    assert_eq!(bench.timeout(), Some(soon), "not at once");
+    bench.pass(Duration::from_secs(1));
+    let (_, again, _) = bench.keys().unwrap();
+    assert_eq!(again, queue);
 }
 
 /// An item that waits for its writes continues when one of its objects was already

@@ -166,7 +166,7 @@ wire_enum!(Refusal {
     4 NotGranted { permission, namespace },
     5 NotAPod,
     6 UnknownTarget,
-    7 CreatesOutside,
+    7 WritesOutside,
     8 CreatesEvent,
 });
 wire_struct!(Permission {

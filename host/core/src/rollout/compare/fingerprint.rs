@@ -2,8 +2,8 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::msgpack::{DecodeError, Value};
-use crate::plan::{DeleteOptions, Plan, Step};
+use crate::msgpack::{self, DecodeError, Value};
+use crate::plan::{DeleteOptions, PatchKind, Plan, Step};
 
 /// Equal for plans with the same effect on objects of the same kind.
 pub(super) fn of(plan: &Plan) -> u64 {
@@ -21,7 +21,10 @@ fn hash_step(step: &Step, hasher: &mut DefaultHasher) {
         Step::Patch(patch) => {
             std::mem::discriminant(&patch.kind).hash(hasher);
             patch.subresource.hash(hasher);
-            hash_body(&patch.body, hasher);
+            match patch.kind {
+                PatchKind::Json => hash_operations(&patch.body, hasher),
+                PatchKind::Merge | PatchKind::StrategicMerge => hash_body(&patch.body, hasher),
+            }
         }
         Step::Delete(options) | Step::Evict(options) => hash_options(options, hasher),
         Step::Create(create) => {
@@ -72,6 +75,32 @@ fn hash_body(body: &[u8], hasher: &mut DefaultHasher) {
     if hashed.is_err() {
         body.hash(hasher);
     }
+}
+
+/// The operations of a JSON patch. A test of the resource version counts, but not the version.
+fn hash_operations(body: &[u8], hasher: &mut DefaultHasher) {
+    let hashed = match Value::read(body) {
+        Ok(Value::List(mut operations)) => operations.try_for_each(|operation| {
+            let operation = operation?;
+            if is_test_of_version(operation) {
+                "a test of the version".hash(hasher);
+                return Ok(());
+            }
+            hash_value(operation, hasher)
+        }),
+        _ => hash_value(body, hasher),
+    };
+    if hashed.is_err() {
+        body.hash(hasher);
+    }
+}
+
+fn is_test_of_version(operation: &[u8]) -> bool {
+    let is = |name: &str, wanted: &str| {
+        let field = msgpack::field(operation, name).ok().flatten();
+        matches!(field.map(Value::read), Some(Ok(Value::Text(text))) if text == wanted)
+    };
+    is("op", "test") && is("path", "/metadata/resourceVersion")
 }
 
 /// A map, whatever the order of its entries.
