@@ -6,9 +6,9 @@ mod status;
 
 use davit_guest::views::Metadata;
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, DeleteOptions, Finalizer, Identity,
-    Manifest, Object, Patch, Plan, Propagation, QueueName, QueueSpec, Reason, Resource,
-    Retry, View, Watch, WatchName, WorkItem, resources, value,
+    ConfigError, Context, Controller, Decision, DeleteOptions, Finalizer, Identity, Manifest,
+    Object, Patch, Plan, Propagation, QueueName, QueueSpec, Reason, Resource, Retry, View, Watch,
+    WatchName, WorkItem, resources, value,
 };
 use objects::{Server, apply, deployment, is_as};
 use serde::de::DeserializeOwned;

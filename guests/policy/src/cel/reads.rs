@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use kube_cel::cel::IdedExpr;
-use kube_cel::cel::common::ast::{EntryExpr, Expr, LiteralValue, operators};
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, operators};
 
 use super::Mistake;
 use super::expand::{Variables, expand};
@@ -21,8 +21,9 @@ pub struct Reads {
     /// Whether it has a loop, `||` or `?`, so that it may have a result although a field is
     /// missing.
     pub may_do_without: bool,
-    /// Whether it has a loop.
-    pub has_loops: bool,
+    /// Whether it has a loop that reads a field of an element: one that the element lacks is an
+    /// error in the API server's CEL.
+    pub reads_elements: bool,
 }
 
 /// What a text reads of `object` and `namespaceObject`.
@@ -47,8 +48,12 @@ impl Reads {
                 }
                 self.walk(&select.operand);
             }
-            Expr::Select(select) => self.walk(&select.operand),
+            Expr::Select(select) => {
+                self.reads_elements = true;
+                self.walk(&select.operand);
+            }
             Expr::Call(call) => {
+                self.reads_elements |= is_element_by_key(call);
                 self.may_do_without |= matches!(
                     call.func_name.as_str(),
                     operators::LOGICAL_OR | operators::CONDITIONAL
@@ -58,7 +63,6 @@ impl Reads {
             }
             Expr::Comprehension(it) => {
                 self.may_do_without = true;
-                self.has_loops = true;
                 self.walk(&it.iter_range);
                 self.walk(&it.loop_step);
                 self.walk(&it.result);
@@ -75,6 +79,12 @@ impl Reads {
             Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
         }
     }
+}
+
+/// Whether a call reads a key of what is neither an object nor below one.
+fn is_element_by_key(call: &CallExpr) -> bool {
+    let is_key = call.func_name == operators::INDEX;
+    is_key && matches!(call.args.first(), Some(of) if matches!(of.expr, Expr::Ident(_)))
 }
 
 /// The field that an expression is, if it is one below an object.
@@ -135,8 +145,12 @@ mod tests {
 
     #[test]
     fn a_loop_reads_its_list() {
+        let plain = reads("object.metadata.finalizers.exists(f, f == 'a')");
+        assert!(plain.may_do_without && !plain.reads_elements);
+        assert!(reads("object.spec.containers.all(c, c['image'] != 'a')").reads_elements);
+        assert!(!reads("object.metadata.labels['a'] == 'b'").reads_elements);
         let reads = reads("object.spec.containers.exists(c, c.image == object.spec.nodeName)");
-        assert!(reads.has_loops);
+        assert!(reads.reads_elements);
         assert!(reads.fields.contains("object.spec.containers"));
         assert!(reads.fields.contains("object.spec.nodeName"));
     }

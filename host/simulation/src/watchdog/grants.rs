@@ -54,7 +54,7 @@ impl Grants {
         let mut writes = plan
             .steps
             .iter()
-            .filter_map(|step| write(step, &plan.target));
+            .flat_map(|step| writes(step, &plan.target));
         writes
             .find(|write| !self.0.iter().any(|grant| write.is_granted(grant.as_ref())))
             .map(|Write { verb, object, .. }| format!("{verb} {object}"))
@@ -105,6 +105,18 @@ struct Write<'a> {
     verb: &'static str,
     object: &'a ObjectRef,
     subresource: &'a str,
+}
+
+fn writes<'a>(step: &'a Step, target: &'a ObjectRef) -> impl Iterator<Item = Write<'a>> {
+    let creates = match step {
+        Step::Apply(apply) if apply.may_create() => Some(Write {
+            verb: "create",
+            object: &apply.object,
+            subresource: "",
+        }),
+        _ => None,
+    };
+    write(step, target).into_iter().chain(creates)
 }
 
 fn write<'a>(step: &'a Step, target: &'a ObjectRef) -> Option<Write<'a>> {

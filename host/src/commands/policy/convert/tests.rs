@@ -181,6 +181,8 @@ spec:
     let objects = json!([
         pod("web", &done("web")),
         pod("payments", &done("payments")),
+        // To Kyverno, it is a quantity, and not unequal to a text.
+        pod("numbered", &done("1.2")),
         pod("without-team", &json!({"status.phase": "Failed"})),
         pod(
             "runs",
@@ -203,6 +205,10 @@ fn what_a_cleanup_policy_cannot_say_here_is_named_with_its_place() {
     };
     let pods = "match: {any: [{resources: {kinds: [Pod]}}]}";
     for (spec, expected) in [
+        (
+            "match: {any: [{resources: {kinds: [Node]}}]}".to_owned(),
+            "spec.match: the resourceFilters of Kyverno's ConfigMap spare all nodes by default",
+        ),
         (
             format!("{pods}\n  context: [{{name: a, apiCall: {{urlPath: /x}}}}]"),
             "ClusterCleanupPolicy p spec.context: it has no translation",
@@ -245,6 +251,20 @@ fn what_a_cleanup_policy_cannot_say_here_is_named_with_its_place() {
         assert_eq!(problems.len(), 1, "{spec}: {problems:?}");
         assert!(problems[0].contains(expected), "{spec}: {problems:?}");
     }
+}
+
+/// Those that Kyverno spares by default are in no namespace: they are one.
+#[test]
+fn a_policy_about_namespaces_spares_those_that_kyverno_spares() {
+    let config = config(
+        "apiVersion: kyverno.io/v2\nkind: ClusterCleanupPolicy\nmetadata: {name: p}\nspec:\n  \
+         schedule: '* * * * *'\n  match: {any: [{resources: {kinds: [Namespace]}}]}\n",
+    );
+    let namespace =
+        |name: &str| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}});
+    let names = ["kube-node-lease", "kyverno", "kube-system", "preview"];
+    let objects = json!(names.map(namespace));
+    assert_eq!(deleted(&config, &objects), ["preview"]);
 }
 
 #[test]
@@ -307,6 +327,9 @@ fn a_deleting_policy_with_libraries_of_kyverno_is_left_out() {
         "globalContext.Get('a', '') != 0",
         "object.metadata.labels.?old.orValue('') == 'true'",
         "image(object.spec.containers[0].image).registry() == 'x'",
+        // In Kyverno, what is missing there is an error, and the object stays.
+        "object.spec.containers.exists(c, c.securityContext.runAsNonRoot != true)",
+        "(has(object.metadata.labels.a) && false) || object.metadata.labels.a != 'b'",
     ] {
         assert_eq!(problems(&policy(expression)).len(), 1, "{expression}");
         assert!(converted(&policy(expression)).controllers.is_empty());

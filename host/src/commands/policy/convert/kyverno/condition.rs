@@ -253,7 +253,7 @@ fn holds(operand: &Operand, operator: &str, value: &Value) -> Result<String, Str
     let word = operator.to_ascii_lowercase();
     match word.as_str() {
         "equal" | "equals" => equals(operand, value),
-        "notequal" | "notequals" => Ok(format!("!({})", equals(operand, value)?)),
+        "notequal" | "notequals" => unequal(operand, value),
         "in" | "anyin" | "allin" | "notin" | "anynotin" | "allnotin" => {
             member(operand, &word, value)
         }
@@ -263,6 +263,20 @@ fn holds(operand: &Operand, operator: &str, value: &Value) -> Result<String, Str
         "lessthanorequals" | "durationlessthanorequals" => ordered(operand, "<=", value),
         _ => Err(format!("the operator \"{operator}\" is not known")),
     }
+}
+
+fn unequal(operand: &Operand, value: &Value) -> Result<String, String> {
+    let unequal = format!("!({})", equals(operand, value)?);
+    let is_text = matches!(operand.kind, FieldType::Text | FieldType::Unknown);
+    if !is_text {
+        return Ok(unequal);
+    }
+    // Kyverno takes a text of the object that is a quantity, such as "1.2", for one. It is then not
+    // unequal to what is none.
+    let cel = &operand.cel;
+    Ok(format!(
+        "{unequal} && ({cel} == null || !isQuantity({cel}))"
+    ))
 }
 
 fn equals(operand: &Operand, value: &Value) -> Result<String, String> {

@@ -9,7 +9,7 @@ use super::super::cel::list;
 use super::super::draft::{ControllerDraft, RuleDraft};
 use super::super::kinds::{Kinds, Resource};
 use super::super::{Conversion, Converted, Problem, labels};
-use super::{fields, finish, notes, place_of, refuse_others, restrict, texts};
+use super::{fields, finish, notes, place_of, refuse_filtered, refuse_others, restrict, texts};
 use crate::commands::print::{part, text_at};
 
 /// What every object has: a read of it cannot fail.
@@ -81,6 +81,7 @@ fn rules(
             select(&match_place, constraints, &mut rule)?;
             conditions.apply(&mut rule, notes)?;
             restrict(&mut rule, policy, &spec_place)?;
+            refuse_filtered(&rule, &spec_place)?;
             rules.push(finish(rule, policy));
         }
     }
@@ -187,6 +188,20 @@ impl Conditions {
         for (index, expression) in self.expressions.iter().enumerate() {
             let reads = reads_of(expression, &self.variables)
                 .map_err(|why| Problem::new(format!("{}[{index}]", self.place), why))?;
+            let refused = |why: &str| Problem::new(format!("{}[{index}]", self.place), why);
+            if reads.reads_elements {
+                return Err(refused(
+                    "a loop that reads a field of an element has no translation: in Kyverno, an \
+                     element that lacks it is an error, and the object stays",
+                ));
+            }
+            // A test in one part of an alternative guards no other part.
+            if reads.may_do_without && !reads.tested.is_empty() {
+                return Err(refused(
+                    "has() beside ||, ? or a loop has no translation: in Kyverno, a field that is \
+                     missing where has() does not guard it is an error, and the object stays",
+                ));
+            }
             let is_cluster_scoped = rule.resource.is_namespaced == Some(false);
             let is_set = |field: &str| {
                 ALWAYS_SET.contains(&field)
@@ -211,16 +226,6 @@ impl Conditions {
                     }
                     rule.when.push(demand);
                 }
-            }
-            if reads.has_loops {
-                note(
-                    notes,
-                    format!(
-                        "In loops of the rule {}, what an element lacks is null; in Kyverno it is an \
-                     error, and the object stays.",
-                        rule.name
-                    ),
-                );
             }
             let expression = expression.trim();
             // A comment ends with its line.

@@ -14,8 +14,9 @@ use crate::commands::print::{part, text_at};
 pub(super) use deleting::deleting;
 
 /// What Kyverno spares by default, in its `ConfigMap`'s resourceFilters.
-const FILTERED: &str =
-    "object.metadata.namespace in ['kube-system', 'kube-public', 'kube-node-lease', 'kyverno']";
+const FILTERED: &str = "in ['kube-system', 'kube-public', 'kube-node-lease', 'kyverno']";
+/// The kinds of which it spares every object.
+const FILTERED_KINDS: [&str; 3] = ["events", "nodes", "replicasets"];
 
 /// A `CleanupPolicy` or `ClusterCleanupPolicy` of kyverno.io.
 pub(super) fn cleanup(policy: &Value, kinds: &Kinds, conversion: &mut Conversion) {
@@ -49,8 +50,8 @@ fn notes(policy: &Value, place: &str) -> Vec<String> {
              object.",
             text_at(policy, "/spec/schedule")
         ),
-        "Kyverno spares what the resourceFilters of its ConfigMap name: by default also Events, \
-         Nodes and ReplicaSets. The rules spare the namespaces that it names by default."
+        "Kyverno spares what the resourceFilters of its ConfigMap name. The rules spare the \
+         namespaces that it names by default."
             .to_owned(),
     ];
     if policy
@@ -104,6 +105,7 @@ fn complete(
     conditions: &Value,
 ) -> Converted<RuleDraft> {
     restrict(&mut rule, policy, place)?;
+    refuse_filtered(&rule, place)?;
     let exclude = part(policy, "/spec/exclude");
     if !exclude.is_null() {
         let place = format!("{place} spec.exclude");
@@ -114,6 +116,18 @@ fn complete(
     rule.when
         .extend(condition::conditions(&place, conditions, &rule.resource)?);
     Ok(finish(rule, policy))
+}
+
+/// Kyverno deletes none of these by default.
+fn refuse_filtered(rule: &RuleDraft, place: &str) -> Converted<()> {
+    let plural = &rule.resource.plural;
+    if FILTERED_KINDS.contains(&plural.as_str()) {
+        return Err(Problem::new(
+            format!("{place} spec.match"),
+            format!("the resourceFilters of Kyverno's ConfigMap spare all {plural} by default"),
+        ));
+    }
+    Ok(())
 }
 
 /// The namespace of a policy of one namespace is that of its objects.
@@ -136,8 +150,11 @@ fn restrict(rule: &mut RuleDraft, policy: &Value, place: &str) -> Converted<()> 
 
 /// What holds for every rule.
 fn finish(mut rule: RuleDraft, policy: &Value) -> RuleDraft {
-    if rule.resource.is_namespaced != Some(false) {
-        rule.unless.push(FILTERED.to_owned());
+    if rule.resource.is_namespace() {
+        rule.unless.push(format!("object.metadata.name {FILTERED}"));
+    } else if rule.resource.is_namespaced != Some(false) {
+        rule.unless
+            .push(format!("object.metadata.namespace {FILTERED}"));
     }
     text_at(policy, "/spec/deletionPropagationPolicy").clone_into(&mut rule.propagation);
     rule
