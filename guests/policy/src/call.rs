@@ -137,11 +137,16 @@ impl<'a> Call<'a> {
         let Some(next) = next else {
             return decision;
         };
-        let pause = u64::try_from(next.saturating_sub(self.now())).unwrap_or_default();
         Decision {
-            verdict: Verdict::RequeueAfter(pause),
+            verdict: Decision::requeue_after(self.until(next)).verdict,
             ..decision
         }
+    }
+
+    /// How long it is until a time.
+    fn until(&self, time: i64) -> Duration {
+        let millis = u64::try_from(time.saturating_sub(self.now()));
+        Duration::from_millis(millis.unwrap_or_default())
     }
 
     /// What comes of a rule for an object, and when time alone can change the outcome.

@@ -174,7 +174,7 @@ pub struct EvictConfig {
     /// Seconds; the pod's own by default.
     #[cfg_attr(test, schemars(range(min = 0)))]
     pub grace_period_seconds: Option<i64>,
-    /// Deletes the pod if its budget has refused for so long; never by default.
+    /// Deletes the pod if its budget refuses so long after its first refusal; never by default.
     #[cfg_attr(
         test,
         schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))

@@ -104,6 +104,7 @@ impl ErrorResponse {
             415 => FailureClass::UnsupportedMedia,
             422 if self.is_about_immutable_uid() => FailureClass::UidMismatch,
             401 | 403 => FailureClass::Forbidden,
+            429 if self.is_disruption_budget() => FailureClass::DisruptionBudget,
             429 => FailureClass::Throttled,
             400..500 => FailureClass::Invalid,
             _ => FailureClass::Server,

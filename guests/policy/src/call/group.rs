@@ -1,6 +1,8 @@
 //! Objects that are decided together, or over a time: groups of which a rule spares some, and
 //! evictions that become deletions.
 
+use std::time::Duration;
+
 use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
 
@@ -170,7 +172,8 @@ impl Call<'_> {
     }
 
     /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
-    /// counts from the first attempt; while the rule waits, it does not.
+    /// is that of the item: it counts from the first refusal on, and starts again whenever the
+    /// last attempt had another end.
     pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
         let Some((rule, source, rest)) = self.parse(&item.key) else {
             return Decision::done();
@@ -182,17 +185,33 @@ impl Call<'_> {
         let Some(object) = object.filter(|it| it.reference.uid == uid) else {
             return Decision::done();
         };
-        let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
-        let Some(deadline) = rule.actions.eviction_deadline().filter(|_| is_selected) else {
+        let Some(deadline) = rule.actions.eviction_deadline() else {
             return Decision::done();
         };
+        let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
+        if evaluation.outcome != Outcome::Selected {
+            // Nothing else may announce that what is related to the pod is known again.
+            return match evaluation.next {
+                Some(next) => Decision::requeue_after(self.until(next)),
+                None => Decision::done(),
+            };
+        }
         if !may_end(rule, &object) || self.claim(rule, source, &object).is_some() {
             return Decision::done();
         }
         let was_refused = item
             .failures
             .iter()
-            .any(|it| it.uid == uid && it.failure.class == FailureClass::Throttled);
+            .any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget);
+        if !was_refused && item.due_at > item.created_at {
+            // It is older than its first attempt: it waited, a dry run executed nothing, or the
+            // attempt failed in another way. A new item has a time of its own.
+            let pause = match item.failures.is_empty() {
+                true => Duration::ZERO,
+                false => sources::EVICT_AGAIN.min(self.every()),
+            };
+            return Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)]);
+        }
         let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
         match self.act(rule, &object, is_overdue) {
             Act::Plan(plan) => {
@@ -200,7 +219,6 @@ impl Call<'_> {
                 Decision::requeue_after(again).plans([*plan])
             }
             Act::Nothing => Decision::done(),
-            // A new item: its time starts again.
             Act::Later(_) => {
                 Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
             }
