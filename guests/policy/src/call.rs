@@ -14,7 +14,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict};
+use davit_guest::{
+    Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
+};
 
 use crate::Policy;
 use crate::config::Proof;
@@ -242,21 +244,32 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The objects that read a related one are judged again.
-    pub(crate) fn related_changed(&self, watch: &RelatedWatch, key: &str) -> Decision {
-        let mut decision = Decision::done();
+    /// A page of the objects that read a related one: they are judged again. The cursor is the
+    /// place of a source, and that of a page of its objects.
+    pub(crate) fn related_changed(&self, watch: &RelatedWatch, item: &WorkItem) -> Decision {
+        let cursor = item.cursor.split_once(':').unwrap_or_default();
+        let place: usize = cursor.0.parse().unwrap_or_default();
+        let start = cursor.1.parse().unwrap_or_default();
+        let source = watch.sources.iter().nth(place);
+        let Some(source) = source.and_then(|it| self.policy.sources.matched.get(*it)) else {
+            return Decision::done();
+        };
+        let cache = self.cx.watch(source.name);
         let index = IndexName::named(&watch.related.index_path());
-        for source in &watch.sources {
-            let Some(source) = self.policy.sources.matched.get(*source) else {
-                continue;
-            };
-            let cache = self.cx.watch(source.name);
-            let commands = cache.by_index(index, key).map(|object| {
-                Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO)
-            });
-            decision = decision.commands(commands.collect::<Vec<_>>());
+        let (objects, next) = cache.index_page(index, &item.key, start, sources::PAGE);
+        let commands = objects.iter().map(|object| {
+            Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO)
+        });
+        let decision = Decision::done().commands(commands);
+        let cursor = match next {
+            Some(next) => format!("{place}:{next}"),
+            None if place + 1 < watch.sources.len() => format!("{}:0", place + 1),
+            None => return decision,
+        };
+        Decision {
+            verdict: Verdict::ContinueFrom(cursor),
+            ..decision
         }
-        decision
     }
 
     fn parse<'k>(&self, key: &'k str) -> Option<(&'a Rule, &'a Source, &'k str)> {

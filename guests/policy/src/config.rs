@@ -62,21 +62,22 @@ pub struct RuleConfig {
     /// What is done.
     #[serde(rename = "do")]
     pub actions: ActionsConfig,
-    /// What has to agree before the rule acts: the cache, or the API server.
-    pub proof: Proof,
+    /// What has to agree before the rule acts: the cache, or the API server. By default `live`
+    /// for a rule that deletes or evicts and reads other objects, else `cache`.
+    pub proof: Option<Proof>,
     /// A sentence for an operator, with `${expression}` in it; by default what `when` says.
     pub message: String,
 }
 
 /// What has to agree before a rule acts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Proof {
-    /// The cache. The object's version is a precondition of its deletion.
-    #[default]
+    /// The cache. The object's version is a precondition of its deletion, but what is related
+    /// to it may be newer.
     Cache,
-    /// The object, and what is related to it, read from the API server.
+    /// The object, its namespace and what is related to it, read from the API server.
     Live,
 }
 

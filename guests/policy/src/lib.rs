@@ -73,7 +73,7 @@ impl Policy {
             },
             queue => match (self.source(queue), self.related(queue)) {
                 (Some(source), _) => call.object(source, &item.key),
-                (None, Some(watch)) => call.related_changed(watch, &item.key),
+                (None, Some(watch)) => call.related_changed(watch, item),
                 (None, None) => Decision::done(),
             },
         }
