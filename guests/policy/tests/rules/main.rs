@@ -9,6 +9,8 @@
 )]
 
 mod acting;
+mod ends;
+mod evicting;
 mod keeping;
 mod mistakes;
 mod related;
