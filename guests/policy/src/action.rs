@@ -80,7 +80,7 @@ impl Actions {
     }
 
     /// Whether it changes objects, beside ending them.
-    fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         self.merge.is_some() || self.taint.is_some() || !self.operations.is_empty()
     }
 

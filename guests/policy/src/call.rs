@@ -1,5 +1,6 @@
 //! One call: the rules over the objects that the host has.
 
+mod earlier;
 mod explain;
 mod group;
 mod hold;
@@ -9,7 +10,7 @@ mod relations;
 pub(crate) use hold::Hold;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -32,8 +33,13 @@ pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Context<'a>,
     related: RefCell<BTreeMap<LinkKey, Option<Rc<Value>>>>,
     counts: RefCell<BTreeMap<String, i64>>,
+    /// The objects that rules do not spare, by rule and group.
+    excess: RefCell<BTreeMap<(String, String), Rc<BTreeSet<String>>>>,
     pub(crate) report: RefCell<Failures>,
 }
+
+/// So soon that nobody waits for it, and late enough that many changes are one pass.
+const MOMENT: Duration = Duration::from_secs(1);
 
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);
@@ -68,7 +74,8 @@ pub(crate) enum Turn {
     Noted { is_selected: bool },
     /// The object is being deleted already.
     Terminating,
-    /// An earlier rule acts on it, whose objects are watched by another selector.
+    /// An earlier rule acts on it or waits with it, whose objects are watched by another
+    /// selector.
     Claimed {
         /// The name of that rule.
         by: String,
@@ -88,6 +95,7 @@ impl<'a> Call<'a> {
             cx,
             related: RefCell::default(),
             counts: RefCell::default(),
+            excess: RefCell::default(),
             report: RefCell::default(),
         }
     }
@@ -123,14 +131,23 @@ impl<'a> Call<'a> {
                     decision = decision.commands([eviction_item(rule, &object, key)]);
                     break;
                 }
-                Turn::Claimed { .. } | Turn::Act(Act::Later(_)) => {
+                Turn::Claimed { .. } => next = earlier(next, Some(self.again())),
+                Turn::Act(Act::Later(_)) => {
                     next = earlier(next, Some(self.again()));
+                    // A rule that waits keeps the object from later ones. An event alone does
+                    // nothing to it.
+                    if !rule.actions.is_only_event() {
+                        break;
+                    }
                 }
                 Turn::Act(Act::Plan(plan)) => {
+                    let mut again = self.again();
                     if rule.actions.is_only_event() {
                         self.note(rule, key, Some(&object.reference.uid));
+                        // It is for the later rules then: a decision has one plan for a target.
+                        again = again.min(self.after(MOMENT));
                     }
-                    next = earlier(next, Some(self.again()));
+                    next = earlier(next, Some(again));
                     decision = decision.plans([*plan]);
                     break;
                 }
@@ -184,7 +201,11 @@ impl<'a> Call<'a> {
     /// When an object is judged again that a rule has acted on, or waits with: a guardrail
     /// may have refused the plan.
     fn again(&self) -> i64 {
-        let millis = i64::try_from(self.every().as_millis()).unwrap_or(i64::MAX);
+        self.after(self.every())
+    }
+
+    fn after(&self, pause: Duration) -> i64 {
+        let millis = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_add(millis)
     }
 
@@ -323,13 +344,20 @@ impl<'a> Call<'a> {
 
     /// What is done about an object that a rule selects.
     pub(crate) fn act(&self, rule: &Rule, object: &Object<Value>, is_overdue: bool) -> Act {
+        let by_cache = || {
+            self.judge(rule, object, |evaluator, _| {
+                plan(rule, evaluator, object, is_overdue)
+            })
+        };
+        // What is as it should be does not wait, so that later rules have their turn.
+        if rule.actions.changes() && matches!(by_cache(), Ok(None)) {
+            return Act::Nothing;
+        }
         if let Some(hold) = self.hold(rule) {
             return Act::Later(Wait::Held(hold));
         }
         let planned = match rule.proof {
-            Proof::Cache => self.judge(rule, object, |evaluator, _| {
-                plan(rule, evaluator, object, is_overdue)
-            }),
+            Proof::Cache => by_cache(),
             Proof::Live => match live::prove(self, rule, object) {
                 Ok(Some(proven)) => proven.with(self, |evaluator, object| {
                     plan(rule, evaluator, object, is_overdue)
@@ -360,8 +388,7 @@ fn note_of(rule: &Rule, key: &str) -> String {
 fn group_item(rule: &Rule, object: &Object<Value>) -> Option<Command> {
     let group = rule.keep.as_ref()?.group_of(&object.view)?;
     let key = format!("{}|{group}", rule.name);
-    // A moment, so that many changes are one pass.
-    Some(Command::enqueue(GROUPS, &key, Duration::from_secs(1)))
+    Some(Command::enqueue(GROUPS, &key, MOMENT))
 }
 
 /// So is what is decided over a time: of one object, not of another one of its name.

@@ -115,7 +115,7 @@ pub enum Verdict {
     },
     /// The API server has another version of the object, or of what is related to it.
     Unproven,
-    /// An earlier rule acts on the object, or waits with it.
+    /// An earlier rule acts on the object, waits with it, or will end it.
     Preceded {
         /// Its name.
         by: String,
