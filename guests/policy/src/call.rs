@@ -278,9 +278,9 @@ impl<'a> Call<'a> {
         let cache = self.cx.watch(source.name);
         let index = IndexName::named(&watch.related.index_path());
         let (objects, next) = cache.index_page(index, &item.key, start, sources::PAGE);
-        let commands = objects.iter().map(|object| {
-            Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO)
-        });
+        let commands = objects
+            .iter()
+            .map(|object| Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO));
         let decision = Decision::done().commands(commands);
         let cursor = match next {
             Some(next) => format!("{place}:{next}"),
@@ -410,7 +410,7 @@ fn plan(
     object: &Object<Value>,
     is_overdue: bool,
 ) -> Result<Option<Plan>, String> {
-    let mut message = rule.message.render_text(evaluator)?;
+    let mut message = rule.message.message(evaluator);
     if message.is_empty() {
         message = rule.when();
     }

@@ -145,6 +145,8 @@ pub struct ActionsConfig {
     pub annotate: BTreeMap<String, Option<String>>,
     /// Taints a node.
     pub taint: Option<TaintConfig>,
+    /// Takes taints away from a node.
+    pub untaint: Option<UntaintConfig>,
     /// A JSON merge patch (RFC 7396).
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub merge_patch: dynamic::Value,
@@ -195,6 +197,21 @@ pub struct TaintConfig {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[cfg_attr(test, schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute"])))]
+    pub effect: String,
+}
+
+/// Taints that a node loses.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+#[serde(default, rename_all = "camelCase")]
+pub struct UntaintConfig {
+    /// Their key.
+    pub key: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`; each of them by default.
+    #[cfg_attr(
+        test,
+        schemars(extend("enum" = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]))
+    )]
     pub effect: String,
 }
 

@@ -35,7 +35,7 @@ use davit_guest::{
 
 pub use config::{
     ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
-    MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig,
+    MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig, UntaintConfig,
 };
 pub use explanation::{Explanation, Finding, ObjectExplanation, RuleMatch, Verdict};
 pub use judge::Outcome;

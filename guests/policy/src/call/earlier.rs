@@ -58,7 +58,10 @@ impl<'a> Call<'a> {
         source: &Source,
         is_it: impl Fn(&Rule) -> bool,
     ) -> Option<&'a Rule> {
-        let mut rules = source.rules.iter().filter_map(|at| self.policy.rules.get(*at));
+        let mut rules = source
+            .rules
+            .iter()
+            .filter_map(|at| self.policy.rules.get(*at));
         rules
             .by_ref()
             .take_while(|earlier| earlier.name != rule.name)

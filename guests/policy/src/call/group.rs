@@ -97,7 +97,13 @@ impl Call<'_> {
         group
     }
 
-    pub(super) fn divided_by_cache(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Group {
+    pub(super) fn divided_by_cache(
+        &self,
+        rule: &Rule,
+        keep: &Keep,
+        source: &Source,
+        group: &str,
+    ) -> Group {
         let cache = self.cx.watch(source.name);
         let mut selected = Vec::new();
         let mut left_out = BTreeMap::new();
@@ -219,11 +225,7 @@ impl Call<'_> {
 
 /// The time by which a rule that keeps some orders an object; an error if it fails or is not
 /// set.
-fn order_of(
-    evaluator: &Evaluator<'_>,
-    keep: &Keep,
-    object: &Object<Value>,
-) -> Result<i64, String> {
+fn order_of(evaluator: &Evaluator<'_>, keep: &Keep, object: &Object<Value>) -> Result<i64, String> {
     match &keep.by {
         Some(by) => evaluator.time(by),
         None => created(object).ok_or_else(|| "the creation time is not set".to_owned()),

@@ -89,9 +89,7 @@ impl Expression {
                 Ok(_) => {}
             }
         }
-        of_part
-            .or(null.map(Cause::Absent))
-            .unwrap_or(Cause::Other)
+        of_part.or(null.map(Cause::Absent)).unwrap_or(Cause::Other)
     }
 
     /// Why a loop fails: its steps are made again.

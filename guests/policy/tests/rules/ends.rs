@@ -40,7 +40,10 @@ fn a_pod_with_a_container_without_an_end_ended_when_its_conditions_changed() {
     ]);
     for containers in [
         json!([ended_at("main", Value::Null)]),
-        json!([ended_at("main", json!(LONG_AGO)), ended_at("other", Value::Null)]),
+        json!([
+            ended_at("main", json!(LONG_AGO)),
+            ended_at("other", Value::Null)
+        ]),
         json!([{"name": "main", "state": {"waiting": {"reason": "PodInitializing"}}}]),
         json!([{"name": "main"}]),
         json!([]),

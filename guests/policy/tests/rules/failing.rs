@@ -51,18 +51,45 @@ fn an_object_that_lacks_the_field_does_not_count() {
 #[test]
 fn an_error_beside_a_field_that_is_not_set_is_reported() {
     for (when, is_reported) in [
-        ("object.data.mode != 'x' && int(object.data.limit) > 3", true),
-        ("(object.data.mode == 'x' || int(object.data.limit) > 3)", true),
-        ("['a'].exists(m, object.data.mode == m || int(object.data.limit) > 3)", true),
-        ("(object.data.mode == null ? int(object.data.limit) : 4) > 3", true),
-        ("object.data.mode != 'x' && int(object.data.missing) > 3", false),
-        ("(object.data.mode == 'x' || int(object.data.missing) > 3)", false),
+        (
+            "object.data.mode != 'x' && int(object.data.limit) > 3",
+            true,
+        ),
+        (
+            "(object.data.mode == 'x' || int(object.data.limit) > 3)",
+            true,
+        ),
+        (
+            "['a'].exists(m, object.data.mode == m || int(object.data.limit) > 3)",
+            true,
+        ),
+        (
+            "(object.data.mode == null ? int(object.data.limit) : 4) > 3",
+            true,
+        ),
+        (
+            "object.data.mode != 'x' && int(object.data.missing) > 3",
+            false,
+        ),
+        (
+            "(object.data.mode == 'x' || int(object.data.missing) > 3)",
+            false,
+        ),
         ("['a'].exists(m, int(object.data[m]) > 3)", false),
         ("object.data.missing.startsWith('a')", false),
         ("timestamp(object.data.missing) < now", false),
-        ("age(object) - duration(object.data.missing) > duration('1h')", false),
-        ("quantity(object.data.missing).isGreaterThan(quantity('1'))", false),
-        ("int(object.data.missing) > 3 || int(object.data.limit) > 3", true),
+        (
+            "age(object) - duration(object.data.missing) > duration('1h')",
+            false,
+        ),
+        (
+            "quantity(object.data.missing).isGreaterThan(quantity('1'))",
+            false,
+        ),
+        (
+            "int(object.data.missing) > 3 || int(object.data.limit) > 3",
+            true,
+        ),
     ] {
         let mut harness = rules(json!([{
             "name": "odd",
@@ -109,7 +136,10 @@ fn an_action_without_a_value_names_the_field_and_the_expression() {
     for (action, words) in [
         (
             json!({"annotate": {"a/b": "x ${object.metadata.labels.nope}"}}),
-            ["metadata.annotations[\"a/b\"]", "object.metadata.labels.nope"],
+            [
+                "metadata.annotations[\"a/b\"]",
+                "object.metadata.labels.nope",
+            ],
         ),
         (
             json!({"mergePatch": {"spec": {"nodeName": "${string(int(object.metadata.name))}"}}}),

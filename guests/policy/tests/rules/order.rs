@@ -40,7 +40,10 @@ fn later_rules() -> Vec<(&'static str, Value)> {
     vec![
         ("plain", json!({"do": {"delete": {}}})),
         ("keep", json!({"do": {"delete": {}}, "keep": {"newest": 0}})),
-        ("evict", json!({"do": {"evict": {"thenDeleteAfter": "10m"}}})),
+        (
+            "evict",
+            json!({"do": {"evict": {"thenDeleteAfter": "10m"}}}),
+        ),
     ]
 }
 
