@@ -34,12 +34,15 @@ pub(crate) struct Call<'a> {
     related: RefCell<BTreeMap<LinkKey, Option<Rc<Value>>>>,
     counts: RefCell<BTreeMap<String, i64>>,
     /// The objects that rules do not spare, by rule and group.
-    excess: RefCell<BTreeMap<(String, String), Rc<BTreeSet<String>>>>,
+    excess: RefCell<BTreeMap<(String, String), Excess>>,
     pub(crate) report: RefCell<Failures>,
 }
 
 /// So soon that nobody waits for it, and late enough that many changes are one pass.
 const MOMENT: Duration = Duration::from_secs(1);
+
+/// The keys of the objects of a group that a rule does not spare.
+type Excess = Rc<BTreeSet<String>>;
 
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);

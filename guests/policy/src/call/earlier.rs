@@ -6,7 +6,7 @@ use std::rc::Rc;
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 
-use super::{Call, may_end, plan};
+use super::{Call, Excess, may_end, plan};
 use crate::judge::Outcome;
 use crate::keep::Keep;
 use crate::rule::Rule;
@@ -122,13 +122,7 @@ impl<'a> Call<'a> {
     }
 
     /// The objects of a group that a rule does not spare, by the cache.
-    fn excess_of(
-        &self,
-        rule: &Rule,
-        keep: &Keep,
-        source: &Source,
-        group: String,
-    ) -> Rc<BTreeSet<String>> {
+    fn excess_of(&self, rule: &Rule, keep: &Keep, source: &Source, group: String) -> Excess {
         let place = (rule.name.clone(), group);
         if let Some(known) = self.excess.borrow().get(&place) {
             return Rc::clone(known);

@@ -203,9 +203,10 @@ impl Call<'_> {
         if !was_refused && item.due_at > item.created_at {
             // It is older than its first attempt: it waited, a dry run executed nothing, or the
             // attempt failed in another way. A new item has a time of its own.
-            let pause = match item.failures.is_empty() {
-                true => Duration::ZERO,
-                false => sources::EVICT_AGAIN.min(self.every()),
+            let pause = if item.failures.is_empty() {
+                Duration::ZERO
+            } else {
+                sources::EVICT_AGAIN.min(self.every())
             };
             return Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)]);
         }
