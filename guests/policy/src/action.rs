@@ -7,8 +7,11 @@ use davit_guest::{
     ApiResource, ConfigError, DeleteOptions, Object, Patch, Permission, Plan, Reason,
 };
 
+use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
-use crate::config::{ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig};
+use crate::config::{
+    ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig, UntaintConfig,
+};
 use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
 use crate::pointer::{self, Operation};
@@ -20,6 +23,7 @@ pub(crate) struct Actions {
     /// Labels, annotations and the operator's own merge patch, as one merge patch.
     merge: Option<Template>,
     taint: Option<TaintConfig>,
+    untaint: Option<UntaintConfig>,
     operations: Vec<Operation>,
     event: Option<Event>,
     end: Option<End>,
@@ -54,16 +58,8 @@ impl Actions {
         let actions = Self {
             merge: merge_patch(path, config, scope)?,
             taint: taint(path, config, resource)?,
-            operations: config
-                .json_patch
-                .iter()
-                .enumerate()
-                .map(|(index, it)| {
-                    let has_test = config.json_patch.iter().any(|it| it.op == "test");
-                    let path = format!("{path}.jsonPatch[{index}]");
-                    Operation::compile(&path, it, has_test, scope)
-                })
-                .collect::<Result<_, _>>()?,
+            untaint: untaint(path, config, resource)?,
+            operations: pointer::compile(&format!("{path}.jsonPatch"), &config.json_patch, scope)?,
             event: event(path, config, scope)?,
             end: end(path, config, resource)?,
         };
@@ -73,15 +69,17 @@ impl Actions {
             return Err(error(path, message));
         }
         if !actions.changes() && actions.event.is_none() && actions.end.is_none() {
-            let known = "delete, evict, label, annotate, taint, mergePatch, jsonPatch or event";
+            let known =
+                "delete, evict, label, annotate, taint, untaint, mergePatch, jsonPatch or event";
             return Err(error(path, format!("say what is done: {known}")));
         }
         Ok(actions)
     }
 
     /// Whether it changes objects, beside ending them.
-    fn changes(&self) -> bool {
-        self.merge.is_some() || self.taint.is_some() || !self.operations.is_empty()
+    pub(crate) fn changes(&self) -> bool {
+        let has_taint = self.taint.is_some() || self.untaint.is_some();
+        self.merge.is_some() || has_taint || !self.operations.is_empty()
     }
 
     /// Whether nothing happens to the object: it only gets an event.
@@ -115,9 +113,9 @@ impl Actions {
     pub(crate) fn fields(&self) -> Vec<String> {
         let mut fields = Vec::new();
         if let Some(merge) = &self.merge {
-            leaves(merge, &crate::cel::path::Path::default(), &mut fields);
+            leaves(merge, &Path::default(), &mut fields);
         }
-        if self.taint.is_some() {
+        if self.taint.is_some() || self.untaint.is_some() {
             fields.push("spec.taints".to_owned());
         }
         fields.extend(self.operations.iter().filter_map(Operation::field));
@@ -160,15 +158,14 @@ impl Actions {
     ) -> Result<Option<Plan>, String> {
         let mut plan = Plan::new(object.reference.clone(), reason, message);
         let mut merge = match &self.merge {
-            Some(merge) => merge.render(evaluator)?,
+            Some(merge) => merge.render(evaluator, &Path::default())?,
             None => Value::Null,
         };
-        if !differs(Some(&object.view), &merge) {
+        let is_due = |template| differs(Some(&object.view), &merge, Some(template));
+        if !self.merge.as_ref().is_some_and(is_due) {
             merge = Value::Null;
         }
-        if let Some(taint) = &self.taint {
-            add_taint(&mut merge, taint, object);
-        }
+        self.change_taints(&mut merge, object);
         if !merge.is_null() {
             plan = plan.patch(Patch::merge(&merge));
         }
@@ -179,7 +176,7 @@ impl Actions {
             return Ok(None);
         }
         if let Some(event) = &self.event {
-            let text = event.message.render_text(evaluator)?;
+            let text = event.message.message(evaluator);
             let reason = &event.config.reason;
             plan = plan.event(match event.config.event_type.as_str() {
                 "Warning" => davit_guest::Event::warning(reason, text, COMPONENT),
@@ -240,7 +237,8 @@ fn merge_patch(
         return Ok(None);
     }
     let template = at(path, Template::compile(&patch, scope))?;
-    Ok(Some(template.with_texts_at(&["metadata"])))
+    let template = template.with_texts_at(&["metadata", "labels"]);
+    Ok(Some(template.with_texts_at(&["metadata", "annotations"])))
 }
 
 /// Sets a value at a path of keys; maps appear where there are none.
@@ -272,17 +270,48 @@ fn taint(
         return Ok(None);
     };
     let path = format!("{path}.taint");
+    check_taint(&path, &taint.key, resource)?;
+    check_effect(&path, &taint.effect)?;
+    Ok(Some(taint.clone()))
+}
+
+fn untaint(
+    path: &str,
+    config: &ActionsConfig,
+    resource: &ApiResource,
+) -> Result<Option<UntaintConfig>, ConfigError> {
+    let Some(untaint) = &config.untaint else {
+        return Ok(None);
+    };
+    let path = format!("{path}.untaint");
+    check_taint(&path, &untaint.key, resource)?;
+    if !untaint.effect.is_empty() {
+        check_effect(&path, &untaint.effect)?;
+    }
+    if config.taint.as_ref().is_some_and(|taint| {
+        taint.key == untaint.key && (untaint.effect.is_empty() || taint.effect == untaint.effect)
+    }) {
+        return Err(error(path, "it takes away what taint sets"));
+    }
+    Ok(Some(untaint.clone()))
+}
+
+fn check_taint(path: &str, key: &str, resource: &ApiResource) -> Result<(), ConfigError> {
     if !resource.group.is_empty() || resource.plural != "nodes" {
         return Err(error(path, "only nodes have taints"));
     }
-    if taint.key.is_empty() {
+    if key.is_empty() {
         return Err(error(format!("{path}.key"), "it must be set"));
     }
-    if !EFFECTS.contains(&taint.effect.as_str()) {
-        let message = format!("it is one of {}", EFFECTS.join(", "));
-        return Err(error(format!("{path}.effect"), message));
+    Ok(())
+}
+
+fn check_effect(path: &str, effect: &str) -> Result<(), ConfigError> {
+    if EFFECTS.contains(&effect) {
+        return Ok(());
     }
-    Ok(Some(taint.clone()))
+    let message = format!("it is one of {}", EFFECTS.join(", "));
+    Err(error(format!("{path}.effect"), message))
 }
 
 fn event(
@@ -347,7 +376,7 @@ fn check_grace(path: &str, seconds: Option<i64>) -> Result<(), ConfigError> {
 }
 
 /// The paths that a merge patch sets.
-fn leaves(template: &Template, path: &crate::cel::path::Path, fields: &mut Vec<String>) {
+fn leaves(template: &Template, path: &Path, fields: &mut Vec<String>) {
     match template {
         Template::Map(entries) => {
             for (key, value) in entries {
@@ -359,25 +388,67 @@ fn leaves(template: &Template, path: &crate::cel::path::Path, fields: &mut Vec<S
     }
 }
 
-/// Whether a merge patch would change a value.
-fn differs(current: Option<&Value>, patch: &Value) -> bool {
-    match patch {
-        Value::Null => current.is_some_and(|current| !current.is_null()),
-        Value::Map(entries) => entries
-            .iter()
-            .any(|(key, value)| differs(current.and_then(|it| it.get(key)), value)),
-        value => current != Some(value),
+/// Whether a merge patch would change a value. A value with the time in it is set once: it is
+/// another one at each moment.
+fn differs(current: Option<&Value>, patch: &Value, template: Option<&Template>) -> bool {
+    let is_set = current.is_some_and(|current| !current.is_null());
+    match (patch, template) {
+        (Value::Map(entries), template) => {
+            let below = |name: &str| match template {
+                Some(Template::Map(templates)) => {
+                    let mut templates = templates.iter();
+                    let found = templates.find(|(key, _)| key == name);
+                    found.map(|(_, template)| template)
+                }
+                template => template,
+            };
+            let mut entries = entries.iter();
+            entries.any(|(key, value)| {
+                let current = current.and_then(|it| it.get(key));
+                differs(current, value, below(key))
+            })
+        }
+        (_, Some(template)) if is_set && template.reads_now() => false,
+        (Value::Null, _) => is_set,
+        (value, _) => current != Some(value),
     }
 }
 
-/// Adds the node's taints with this one to a patch, unless it has it. The version makes sure
-/// that nobody else's taint is lost.
-fn add_taint(patch: &mut Value, taint: &TaintConfig, node: &Object<Value>) {
+impl Actions {
+    /// Adds the node's taints to a patch, with those that it changes. The version makes sure that
+    /// nobody else's taint is lost.
+    fn change_taints(&self, patch: &mut Value, node: &Object<Value>) {
+        let before: Vec<Value> = match node.view.at(["spec", "taints"]) {
+            Some(Value::List(taints)) => taints.clone(),
+            _ => Vec::new(),
+        };
+        let mut taints = before.clone();
+        if let Some(untaint) = &self.untaint {
+            taints.retain(|it| !untaint.matches(it));
+        }
+        if let Some(taint) = &self.taint {
+            add_taint(&mut taints, taint);
+        }
+        if taints == before {
+            return;
+        }
+        let version = Value::from(node.resource_version.as_str());
+        insert(patch, &["metadata", "resourceVersion"], version);
+        insert(patch, &["spec", "taints"], Value::List(taints));
+    }
+}
+
+impl UntaintConfig {
+    /// Whether it takes a taint away.
+    fn matches(&self, taint: &Value) -> bool {
+        let is_effect = self.effect.is_empty() || taint.text("effect") == self.effect;
+        taint.text("key") == self.key && is_effect
+    }
+}
+
+/// Adds a taint, unless it is there.
+fn add_taint(taints: &mut Vec<Value>, taint: &TaintConfig) {
     let text = |text: &str| Value::from(text);
-    let mut taints: Vec<Value> = match node.view.at(["spec", "taints"]) {
-        Some(Value::List(taints)) => taints.clone(),
-        _ => Vec::new(),
-    };
     let same = taints
         .iter()
         .position(|it| it.text("key") == taint.key && it.text("effect") == taint.effect);
@@ -389,13 +460,10 @@ fn add_taint(patch: &mut Value, taint: &TaintConfig, node: &Object<Value>) {
         wanted.insert(1, ("value".to_owned(), text(&taint.value)));
     }
     match same.and_then(|at| taints.get_mut(at)) {
-        Some(same) if same.text("value") == taint.value => return,
+        Some(same) if same.text("value") == taint.value => {}
         Some(same) => *same = Value::Map(wanted),
         None => taints.push(Value::Map(wanted)),
     }
-    let version = text(&node.resource_version);
-    insert(patch, &["metadata", "resourceVersion"], version);
-    insert(patch, &["spec", "taints"], Value::List(taints));
 }
 
 /// A permission in the form of an RBAC rule.

@@ -1,5 +1,6 @@
 //! One call: the rules over the objects that the host has.
 
+mod earlier;
 mod explain;
 mod group;
 mod hold;
@@ -9,12 +10,14 @@ mod relations;
 pub(crate) use hold::Hold;
 
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict};
+use davit_guest::{
+    Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
+};
 
 use crate::Policy;
 use crate::config::Proof;
@@ -30,8 +33,16 @@ pub(crate) struct Call<'a> {
     pub(crate) cx: &'a Context<'a>,
     related: RefCell<BTreeMap<LinkKey, Option<Rc<Value>>>>,
     counts: RefCell<BTreeMap<String, i64>>,
+    /// The objects that rules do not spare, by rule and group.
+    excess: RefCell<BTreeMap<(String, String), Excess>>,
     pub(crate) report: RefCell<Failures>,
 }
+
+/// So soon that nobody waits for it, and late enough that many changes are one pass.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// The keys of the objects of a group that a rule does not spare.
+type Excess = Rc<BTreeSet<String>>;
 
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);
@@ -66,7 +77,8 @@ pub(crate) enum Turn {
     Noted { is_selected: bool },
     /// The object is being deleted already.
     Terminating,
-    /// An earlier rule acts on it, whose objects are watched by another selector.
+    /// An earlier rule acts on it or waits with it, whose objects are watched by another
+    /// selector.
     Claimed {
         /// The name of that rule.
         by: String,
@@ -86,6 +98,7 @@ impl<'a> Call<'a> {
             cx,
             related: RefCell::default(),
             counts: RefCell::default(),
+            excess: RefCell::default(),
             report: RefCell::default(),
         }
     }
@@ -121,14 +134,23 @@ impl<'a> Call<'a> {
                     decision = decision.commands([eviction_item(rule, &object, key)]);
                     break;
                 }
-                Turn::Claimed { .. } | Turn::Act(Act::Later(_)) => {
+                Turn::Claimed { .. } => next = earlier(next, Some(self.again())),
+                Turn::Act(Act::Later(_)) => {
                     next = earlier(next, Some(self.again()));
+                    // A rule that waits keeps the object from later ones. An event alone does
+                    // nothing to it.
+                    if !rule.actions.is_only_event() {
+                        break;
+                    }
                 }
                 Turn::Act(Act::Plan(plan)) => {
+                    let mut again = self.again();
                     if rule.actions.is_only_event() {
                         self.note(rule, key, Some(&object.reference.uid));
+                        // It is for the later rules then: a decision has one plan for a target.
+                        again = again.min(self.after(MOMENT));
                     }
-                    next = earlier(next, Some(self.again()));
+                    next = earlier(next, Some(again));
                     decision = decision.plans([*plan]);
                     break;
                 }
@@ -137,11 +159,16 @@ impl<'a> Call<'a> {
         let Some(next) = next else {
             return decision;
         };
-        let pause = u64::try_from(next.saturating_sub(self.now())).unwrap_or_default();
         Decision {
-            verdict: Verdict::RequeueAfter(pause),
+            verdict: Decision::requeue_after(self.until(next)).verdict,
             ..decision
         }
+    }
+
+    /// How long it is until a time.
+    fn until(&self, time: i64) -> Duration {
+        let millis = u64::try_from(time.saturating_sub(self.now()));
+        Duration::from_millis(millis.unwrap_or_default())
     }
 
     /// What comes of a rule for an object, and when time alone can change the outcome.
@@ -177,7 +204,11 @@ impl<'a> Call<'a> {
     /// When an object is judged again that a rule has acted on, or waits with: a guardrail
     /// may have refused the plan.
     fn again(&self) -> i64 {
-        let millis = i64::try_from(self.every().as_millis()).unwrap_or(i64::MAX);
+        self.after(self.every())
+    }
+
+    fn after(&self, pause: Duration) -> i64 {
+        let millis = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         self.now().saturating_add(millis)
     }
 
@@ -237,21 +268,32 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The objects that read a related one are judged again.
-    pub(crate) fn related_changed(&self, watch: &RelatedWatch, key: &str) -> Decision {
-        let mut decision = Decision::done();
+    /// A page of the objects that read a related one: they are judged again. The cursor is the
+    /// place of a source, and that of a page of its objects.
+    pub(crate) fn related_changed(&self, watch: &RelatedWatch, item: &WorkItem) -> Decision {
+        let cursor = item.cursor.split_once(':').unwrap_or_default();
+        let place: usize = cursor.0.parse().unwrap_or_default();
+        let start = cursor.1.parse().unwrap_or_default();
+        let source = watch.sources.iter().nth(place);
+        let Some(source) = source.and_then(|it| self.policy.sources.matched.get(*it)) else {
+            return Decision::done();
+        };
+        let cache = self.cx.watch(source.name);
         let index = IndexName::named(&watch.related.index_path());
-        for source in &watch.sources {
-            let Some(source) = self.policy.sources.matched.get(*source) else {
-                continue;
-            };
-            let cache = self.cx.watch(source.name);
-            let commands = cache.by_index(index, key).map(|object| {
-                Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO)
-            });
-            decision = decision.commands(commands.collect::<Vec<_>>());
+        let (objects, next) = cache.index_page(index, &item.key, start, sources::PAGE);
+        let commands = objects
+            .iter()
+            .map(|object| Command::enqueue(source.queue, &object.reference.key(), Duration::ZERO));
+        let decision = Decision::done().commands(commands);
+        let cursor = match next {
+            Some(next) => format!("{place}:{next}"),
+            None if place + 1 < watch.sources.len() => format!("{}:0", place + 1),
+            None => return decision,
+        };
+        Decision {
+            verdict: Verdict::ContinueFrom(cursor),
+            ..decision
         }
-        decision
     }
 
     fn parse<'k>(&self, key: &'k str) -> Option<(&'a Rule, &'a Source, &'k str)> {
@@ -305,13 +347,20 @@ impl<'a> Call<'a> {
 
     /// What is done about an object that a rule selects.
     pub(crate) fn act(&self, rule: &Rule, object: &Object<Value>, is_overdue: bool) -> Act {
+        let by_cache = || {
+            self.judge(rule, object, |evaluator, _| {
+                plan(rule, evaluator, object, is_overdue)
+            })
+        };
+        // What is as it should be does not wait, so that later rules have their turn.
+        if rule.actions.changes() && matches!(by_cache(), Ok(None)) {
+            return Act::Nothing;
+        }
         if let Some(hold) = self.hold(rule) {
             return Act::Later(Wait::Held(hold));
         }
         let planned = match rule.proof {
-            Proof::Cache => self.judge(rule, object, |evaluator, _| {
-                plan(rule, evaluator, object, is_overdue)
-            }),
+            Proof::Cache => by_cache(),
             Proof::Live => match live::prove(self, rule, object) {
                 Ok(Some(proven)) => proven.with(self, |evaluator, object| {
                     plan(rule, evaluator, object, is_overdue)
@@ -342,8 +391,7 @@ fn note_of(rule: &Rule, key: &str) -> String {
 fn group_item(rule: &Rule, object: &Object<Value>) -> Option<Command> {
     let group = rule.keep.as_ref()?.group_of(&object.view)?;
     let key = format!("{}|{group}", rule.name);
-    // A moment, so that many changes are one pass.
-    Some(Command::enqueue(GROUPS, &key, Duration::from_secs(1)))
+    Some(Command::enqueue(GROUPS, &key, MOMENT))
 }
 
 /// So is what is decided over a time: of one object, not of another one of its name.
@@ -365,7 +413,7 @@ fn plan(
     object: &Object<Value>,
     is_overdue: bool,
 ) -> Result<Option<Plan>, String> {
-    let mut message = rule.message.render_text(evaluator)?;
+    let mut message = rule.message.message(evaluator);
     if message.is_empty() {
         message = rule.when();
     }

@@ -62,21 +62,22 @@ pub struct RuleConfig {
     /// What is done.
     #[serde(rename = "do")]
     pub actions: ActionsConfig,
-    /// What has to agree before the rule acts: the cache, or the API server.
-    pub proof: Proof,
+    /// What has to agree before the rule acts: the cache, or the API server. By default `live`
+    /// for a rule that deletes or evicts and reads other objects, else `cache`.
+    pub proof: Option<Proof>,
     /// A sentence for an operator, with `${expression}` in it; by default what `when` says.
     pub message: String,
 }
 
 /// What has to agree before a rule acts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Proof {
-    /// The cache. The object's version is a precondition of its deletion.
-    #[default]
+    /// The cache. The object's version is a precondition of its deletion, but what is related
+    /// to it may be newer.
     Cache,
-    /// The object, and what is related to it, read from the API server.
+    /// The object, its namespace and what is related to it, read from the API server.
     Live,
 }
 
@@ -144,6 +145,8 @@ pub struct ActionsConfig {
     pub annotate: BTreeMap<String, Option<String>>,
     /// Taints a node.
     pub taint: Option<TaintConfig>,
+    /// Takes taints away from a node.
+    pub untaint: Option<UntaintConfig>,
     /// A JSON merge patch (RFC 7396).
     #[cfg_attr(test, schemars(with = "serde_json::Value"))]
     pub merge_patch: dynamic::Value,
@@ -174,7 +177,7 @@ pub struct EvictConfig {
     /// Seconds; the pod's own by default.
     #[cfg_attr(test, schemars(range(min = 0)))]
     pub grace_period_seconds: Option<i64>,
-    /// Deletes the pod if its budget has refused for so long; never by default.
+    /// Deletes the pod if its budget refuses so long after its first refusal; never by default.
     #[cfg_attr(
         test,
         schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
@@ -194,6 +197,21 @@ pub struct TaintConfig {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     #[cfg_attr(test, schemars(extend("enum" = ["NoSchedule", "PreferNoSchedule", "NoExecute"])))]
+    pub effect: String,
+}
+
+/// Taints that a node loses.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
+#[serde(default, rename_all = "camelCase")]
+pub struct UntaintConfig {
+    /// Their key.
+    pub key: String,
+    /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`; each of them by default.
+    #[cfg_attr(
+        test,
+        schemars(extend("enum" = ["", "NoSchedule", "PreferNoSchedule", "NoExecute"]))
+    )]
     pub effect: String,
 }
 

@@ -36,11 +36,13 @@ impl<'a> Evaluator<'a> {
         value::from_cel(&value).ok_or_else(|| "its value has no form in JSON".to_owned())
     }
 
-    /// A time in milliseconds; none if it is not set or no time.
-    pub(crate) fn time(&self, expression: &Expression) -> Option<i64> {
-        match self.evaluate(expression).0.ok()? {
-            Value::Timestamp(time) => Some(time.timestamp_millis()),
-            _ => None,
+    /// A time in milliseconds; an error if it is not set or no time.
+    pub(crate) fn time(&self, expression: &Expression) -> Result<i64, String> {
+        match self.evaluate(expression).0 {
+            Ok(Value::Timestamp(time)) => Ok(time.timestamp_millis()),
+            Ok(Value::Null) => Err("it is not set".to_owned()),
+            Ok(_) => Err("it is no time".to_owned()),
+            Err(failure) => Err(failure.to_string()),
         }
     }
 }

@@ -63,7 +63,7 @@ pub enum Verdict {
     Acts {
         /// With this plan.
         plan: Box<Plan>,
-        /// How long after the first attempt a refused eviction becomes a deletion, if ever.
+        /// How long after the budget's first refusal an eviction becomes a deletion, if ever.
         deletes_after: Option<Duration>,
     },
     /// It selects the object, which is as it should be.
@@ -115,7 +115,7 @@ pub enum Verdict {
     },
     /// The API server has another version of the object, or of what is related to it.
     Unproven,
-    /// An earlier rule acts on the object, or waits with it.
+    /// An earlier rule acts on the object, waits with it, or will end it.
     Preceded {
         /// Its name.
         by: String,

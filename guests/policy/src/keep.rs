@@ -110,11 +110,6 @@ impl Keep {
         group.filter(|group| group.len() <= MAX_GROUP)
     }
 
-    /// The time of an object that has none: it is kept before others.
-    pub(crate) fn without_time(&self) -> i64 {
-        if self.is_newest { i64::MAX } else { i64::MIN }
-    }
-
     /// Divides a group's objects into those that the rule spares and those that it does not;
     /// what it spares least comes first. Name and namespace break ties.
     pub(crate) fn divide(&self, mut objects: Vec<Ordered>) -> (Vec<Ordered>, Vec<Ordered>) {

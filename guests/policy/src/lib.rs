@@ -35,7 +35,7 @@ use davit_guest::{
 
 pub use config::{
     ActionsConfig, Config, CountConfig, DeleteConfig, EventConfig, EvictConfig, KeepConfig,
-    MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig,
+    MatchConfig, PatchConfig, Proof, RelatedConfig, RuleConfig, TaintConfig, UntaintConfig,
 };
 pub use explanation::{Explanation, Finding, ObjectExplanation, RuleMatch, Verdict};
 pub use judge::Outcome;
@@ -73,7 +73,7 @@ impl Policy {
             },
             queue => match (self.source(queue), self.related(queue)) {
                 (Some(source), _) => call.object(source, &item.key),
-                (None, Some(watch)) => call.related_changed(watch, &item.key),
+                (None, Some(watch)) => call.related_changed(watch, item),
                 (None, None) => Decision::done(),
             },
         }

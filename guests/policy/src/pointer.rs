@@ -18,11 +18,25 @@ pub(crate) struct Operation {
     value: Template,
 }
 
+/// The operations of a patch.
+pub(crate) fn compile(
+    path: &str,
+    config: &[PatchConfig],
+    scope: &Scope<'_>,
+) -> Result<Vec<Operation>, ConfigError> {
+    let each = config.iter().enumerate();
+    each.map(|(index, it)| {
+        let before = config.get(..index).unwrap_or_default();
+        Operation::compile(&format!("{path}[{index}]"), it, before, scope)
+    })
+    .collect()
+}
+
 impl Operation {
-    pub(crate) fn compile(
+    fn compile(
         path: &str,
         config: &PatchConfig,
-        has_test: bool,
+        before: &[PatchConfig],
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
         if !matches!(config.op.as_str(), "add" | "replace" | "remove" | "test") {
@@ -33,17 +47,30 @@ impl Operation {
             let message = "it is a JSON pointer, such as /metadata/labels/team";
             return Err(error(format!("{path}.path"), message));
         }
-        let ends_in_position = keys(&config.path)
-            .last()
-            .is_some_and(|key| is_position(key));
-        if config.op == "add" && ends_in_position && !has_test {
-            let message = "an element is added again each time: put a \"test\" before it";
-            return Err(error(format!("{path}.path"), message));
+        let list = list_of(config);
+        if let Some(list) = list {
+            // The cache may lag behind: without a test, an element could be added twice.
+            let below = format!("{list}/");
+            let is_test = |it: &PatchConfig| {
+                it.op == "test" && (it.path == list || it.path.starts_with(&below))
+            };
+            if !before.iter().any(is_test) {
+                let message = format!(
+                    "an element could be added again: put a \"test\" of {list}, or of an element \
+                     of it, before it"
+                );
+                return Err(error(format!("{path}.path"), message));
+            }
         }
         let value = at(
             &format!("{path}.value"),
             Template::compile(&config.value, scope),
         )?;
+        if value.reads_now() && (config.op != "add" || list.is_some()) {
+            let message = "it reads now, which is another time at each moment: only \"add\" of a \
+                           field sets such a value once";
+            return Err(error(format!("{path}.value"), message));
+        }
         Ok(Self {
             op: config.op.clone(),
             path: config.path.clone(),
@@ -67,21 +94,44 @@ impl Operation {
         (!path.is_root()).then(|| path.declared())
     }
 
-    /// Whether it would change the object. A `test` changes nothing; an element of a list that
-    /// is added is new.
+    /// Whether it would change the object. A `test` changes nothing. An element that a list has
+    /// is not added again, and a value with the time in it is set once.
     fn changes(&self, object: &Value, value: &Value) -> bool {
         let keys = keys(&self.path);
-        let found = keys.iter().try_fold(object, |at, key| match at {
-            Value::List(elements) => elements.get(key.parse::<usize>().ok()?),
-            at => at.get(key),
-        });
-        match self.op.as_str() {
-            "test" => false,
-            "remove" => found.is_some(),
-            "add" if keys.last().is_some_and(|key| is_position(key)) => true,
+        let find = |keys: &[String]| {
+            keys.iter().try_fold(object, |at, key| match at {
+                Value::List(elements) => elements.get(key.parse::<usize>().ok()?),
+                at => at.get(key),
+            })
+        };
+        let found = find(&keys);
+        match (self.op.as_str(), keys.split_last()) {
+            ("test", _) => false,
+            ("remove", _) => found.is_some(),
+            ("add", Some((last, list))) if is_position(last) => {
+                let mut elements = find(list).into_iter().flat_map(Value::elements);
+                !elements.any(|element| has(element, value))
+            }
+            _ if self.value.reads_now() => found.is_none_or(Value::is_null),
             _ => found != Some(value),
         }
     }
+}
+
+/// Whether a value has everything of another one: the API server adds fields to what it gets.
+fn has(value: &Value, wanted: &Value) -> bool {
+    match wanted {
+        Value::Map(entries) => entries
+            .iter()
+            .all(|(key, wanted)| value.get(key).is_some_and(|value| has(value, wanted))),
+        wanted => value == wanted,
+    }
+}
+
+/// The list that an operation adds an element to; none if it does not.
+fn list_of(config: &PatchConfig) -> Option<&str> {
+    let (list, last) = config.path.rsplit_once('/')?;
+    (config.op == "add" && is_position(last)).then_some(list)
 }
 
 fn keys(pointer: &str) -> Vec<String> {
@@ -105,7 +155,8 @@ pub(crate) fn patch(
     let mut changes = false;
     let mut body = Vec::new();
     for operation in operations {
-        let value = operation.value.render(evaluator)?;
+        let value = operation.value.render(evaluator, &Path::default());
+        let value = value.map_err(|message| format!("{}: {message}", operation.path))?;
         changes |= operation.changes(object, &value);
         let mut fields = vec![
             ("op".to_owned(), Value::from(operation.op.as_str())),

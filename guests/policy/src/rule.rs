@@ -225,7 +225,7 @@ impl Compiler<'_> {
             hold,
             actions,
             related: Vec::new(),
-            proof: rule.proof,
+            proof: Proof::Cache,
             message,
         };
         // What no expression reads need not be watched.
@@ -238,6 +238,7 @@ impl Compiler<'_> {
             .cloned()
             .collect();
         rule.related = used;
+        rule.proof = self.rule.proof.unwrap_or_else(|| rule.default_proof());
         Ok(rule)
     }
 
@@ -251,12 +252,22 @@ impl Compiler<'_> {
         }
         Ok(Match {
             namespaces: matches.namespaces.iter().cloned().collect(),
-            namespace_selector: matches.namespace_selector.clone().map(|labels| {
-                let namespace = Related::namespace();
-                NamespaceSelector { labels, namespace }
-            }),
+            namespace_selector: match &matches.namespace_selector {
+                None => None,
+                Some(labels) => Some(self.namespace_selector(labels)?),
+            },
             label_selector: matches.label_selector.clone(),
             field_selector: matches.field_selector.clone(),
+        })
+    }
+
+    fn namespace_selector(&self, labels: &LabelSelector) -> Result<NamespaceSelector, ConfigError> {
+        if let Some(mistake) = labels.mistake() {
+            return Err(error(self.field("match.namespaceSelector"), mistake));
+        }
+        Ok(NamespaceSelector {
+            labels: labels.clone(),
+            namespace: Related::namespace(),
         })
     }
 
@@ -341,7 +352,38 @@ impl Compiler<'_> {
     }
 }
 
+impl NamespaceSelector {
+    /// The field of the namespace that it reads.
+    pub(crate) const FIELD: &str = "metadata.labels";
+
+    /// Whether it selects a namespace. One that is not there is not selected.
+    pub(crate) fn selects(&self, namespace: Option<&Value>) -> bool {
+        let Some(namespace) = namespace else {
+            return false;
+        };
+        let labels: BTreeMap<String, String> = match namespace.at(["metadata", "labels"]) {
+            Some(Value::Map(labels)) => labels
+                .iter()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned())))
+                .collect(),
+            _ => BTreeMap::new(),
+        };
+        self.labels.is_empty() || self.labels.selects(&labels)
+    }
+}
+
 impl Rule {
+    /// A watch that lags is not taken for absent: what ends objects because of other objects
+    /// asks the API server for them.
+    fn default_proof(&self) -> Proof {
+        let reads_others = !self.related.is_empty() || self.matches.namespace_selector.is_some();
+        if self.actions.ends() && reads_others {
+            Proof::Live
+        } else {
+            Proof::Cache
+        }
+    }
+
     /// The expressions that read an object, and what is related to it.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
         let clauses = self.clauses.iter().map(|clause| &clause.expression);

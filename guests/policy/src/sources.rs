@@ -15,7 +15,7 @@ use crate::config::Proof;
 use crate::keep::Keep;
 use crate::related::{Link, Related};
 use crate::resource;
-use crate::rule::{Count, Rule};
+use crate::rule::{Count, NamespaceSelector, Rule};
 
 /// The queue of the groups of which some objects are kept.
 pub(crate) const GROUPS: QueueName = QueueName::new("groups");
@@ -157,7 +157,7 @@ impl Sources {
             source.fields.insert(path.clone());
             source.indexes.insert(path);
         }
-        let labels = BTreeSet::from(["metadata.labels".to_owned()]);
+        let labels = BTreeSet::from([NamespaceSelector::FIELD.to_owned()]);
         self.watch_related(namespace, labels, source);
     }
 
@@ -303,7 +303,9 @@ fn permissions(rules: &[Rule]) -> Vec<Permission> {
                 Link::Field { .. } => (&it.resource, "list"),
                 Link::Name(_) | Link::Owner => (&it.resource, "get"),
             });
-            for (resource, verb) in own.chain(related) {
+            let selector = rule.matches.namespace_selector.iter();
+            let namespace = selector.map(|it| (&it.namespace.resource, "get"));
+            for (resource, verb) in own.chain(related).chain(namespace) {
                 add(permission(verb, &resource.group, &resource.plural));
             }
         }

@@ -2,6 +2,7 @@
 
 use davit_guest::dynamic::Value;
 
+use crate::cel::path::Path;
 use crate::cel::{Expression, Mistake, Scope};
 use crate::evaluate::Evaluator;
 
@@ -11,7 +12,7 @@ pub(crate) enum Template {
     /// Nothing to evaluate.
     Fixed(Value),
     /// `${…}` and nothing else: the expression's own value.
-    Expression(Box<Expression>),
+    Expression(Embedded),
     /// Text with expressions in it.
     Text(Vec<Part>),
     List(Vec<Template>),
@@ -21,8 +22,32 @@ pub(crate) enum Template {
 #[derive(Clone, Debug)]
 pub(crate) enum Part {
     Text(String),
-    Expression(Box<Expression>),
+    Expression(Embedded),
 }
+
+/// An expression in a text, as it stands there too.
+#[derive(Clone, Debug)]
+pub(crate) struct Embedded {
+    source: String,
+    expression: Box<Expression>,
+}
+
+impl Embedded {
+    /// Its value; an error that names it, and the place of the text.
+    fn value(&self, evaluator: &Evaluator<'_>, place: &Path) -> Result<Value, String> {
+        let value = evaluator.value(&self.expression);
+        value.map_err(|message| self.failed(place, &message))
+    }
+
+    fn failed(&self, place: &Path, message: &str) -> String {
+        let source = &self.source;
+        let separator = if place.is_root() { "" } else { ": " };
+        format!("{}{separator}${{{source}}}: {message}", place.declared())
+    }
+}
+
+/// What a text for people says in place of a value that there is not.
+const NOT_SET: &str = "not set";
 
 impl Template {
     pub(crate) fn compile(value: &Value, scope: &Scope<'_>) -> Result<Self, Mistake> {
@@ -56,9 +81,10 @@ impl Template {
                 parts.push(Part::Text(rest[..start].to_owned()));
             }
             let source = &rest[start + 2..start + 2 + length];
-            parts.push(Part::Expression(Box::new(Expression::compile(
-                source, scope,
-            )?)));
+            parts.push(Part::Expression(Embedded {
+                source: source.to_owned(),
+                expression: Box::new(Expression::compile(source, scope)?),
+            }));
             rest = &rest[start + 3 + length..];
         }
         if parts.is_empty() {
@@ -76,42 +102,39 @@ impl Template {
         Ok(Self::Text(parts))
     }
 
-    /// The same, with a text for each value below these keys: labels and annotations are texts.
+    /// The same, with a text for each value of the map at these keys: labels and annotations are
+    /// texts.
     pub(crate) fn with_texts_at(self, keys: &[&str]) -> Self {
-        match (self, keys) {
-            (Self::Map(entries), [key, rest @ ..]) => Self::Map(
-                entries
-                    .into_iter()
-                    .map(|(name, value)| {
-                        let value = if name == *key {
-                            value.with_texts_at(rest)
-                        } else {
-                            value
-                        };
-                        (name, value)
-                    })
-                    .collect(),
-            ),
-            (Self::Map(entries), []) => Self::Map(
-                entries
-                    .into_iter()
-                    .map(|(name, value)| (name, value.with_texts_at(&[])))
-                    .collect(),
-            ),
-            (Self::Expression(expression), []) => Self::Text(vec![Part::Expression(expression)]),
-            (template, _) => template,
-        }
+        let Self::Map(entries) = self else {
+            return self;
+        };
+        let entries = entries.into_iter().map(|(name, value)| {
+            let value = match (keys, value) {
+                ([], Self::Expression(expression)) => {
+                    Self::Text(vec![Part::Expression(expression)])
+                }
+                ([key, rest @ ..], value) if name == *key => value.with_texts_at(rest),
+                (_, value) => value,
+            };
+            (name, value)
+        });
+        Self::Map(entries.collect())
+    }
+
+    /// Whether it has the time in it, so that its value is another one at each moment.
+    pub(crate) fn reads_now(&self) -> bool {
+        self.expressions().iter().any(|it| it.is_periodic)
     }
 
     /// The expressions in it.
     pub(crate) fn expressions(&self) -> Vec<&Expression> {
         match self {
             Self::Fixed(_) => Vec::new(),
-            Self::Expression(expression) => vec![expression],
+            Self::Expression(it) => vec![&it.expression],
             Self::Text(parts) => parts
                 .iter()
                 .filter_map(|part| match part {
-                    Part::Expression(expression) => Some(&**expression),
+                    Part::Expression(it) => Some(&*it.expression),
                     Part::Text(_) => None,
                 })
                 .collect(),
@@ -123,18 +146,18 @@ impl Template {
         }
     }
 
-    /// Its value for an object; an error if an expression fails.
-    pub(crate) fn render(&self, evaluator: &Evaluator<'_>) -> Result<Value, String> {
+    /// Its value for an object; an error if an expression fails. It stands at a place.
+    pub(crate) fn render(&self, evaluator: &Evaluator<'_>, place: &Path) -> Result<Value, String> {
         Ok(match self {
             Self::Fixed(value) => value.clone(),
-            Self::Expression(expression) => evaluator.value(expression)?,
+            Self::Expression(it) => it.value(evaluator, place)?,
             Self::Text(parts) => {
                 let mut text = String::new();
                 for part in parts {
                     match part {
                         Part::Text(part) => text.push_str(part),
-                        Part::Expression(it) => match evaluator.value(it)? {
-                            Value::Null => return Err("an expression in it is null".to_owned()),
+                        Part::Expression(it) => match it.value(evaluator, place)? {
+                            Value::Null => return Err(it.failed(place, "it is not set")),
                             value => text.push_str(&in_text(&value)),
                         },
                     }
@@ -144,22 +167,38 @@ impl Template {
             Self::List(elements) => Value::List(
                 elements
                     .iter()
-                    .map(|it| it.render(evaluator))
+                    .map(|it| it.render(evaluator, &place.elements()))
                     .collect::<Result<_, _>>()?,
             ),
             Self::Map(entries) => {
                 let mut map = Vec::new();
                 for (key, value) in entries {
-                    map.push((key.clone(), value.render(evaluator)?));
+                    map.push((key.clone(), value.render(evaluator, &place.key(key))?));
                 }
                 Value::Map(map)
             }
         })
     }
 
-    /// Its text for an object.
-    pub(crate) fn render_text(&self, evaluator: &Evaluator<'_>) -> Result<String, String> {
-        Ok(in_text(&self.render(evaluator)?))
+    /// Its text for people. A value that there is not does not decide about anything.
+    pub(crate) fn message(&self, evaluator: &Evaluator<'_>) -> String {
+        let in_words = |it: &Embedded| match evaluator.value(&it.expression) {
+            Ok(Value::Null) | Err(_) => NOT_SET.to_owned(),
+            Ok(value) => in_text(&value),
+        };
+        match self {
+            Self::Expression(it) => in_words(it),
+            Self::Text(parts) => parts
+                .iter()
+                .map(|part| match part {
+                    Part::Text(part) => part.clone(),
+                    Part::Expression(it) => in_words(it),
+                })
+                .collect(),
+            Self::Fixed(value) => in_text(value),
+            // A message is a text.
+            Self::List(_) | Self::Map(_) => String::new(),
+        }
     }
 }
 

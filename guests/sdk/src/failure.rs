@@ -25,9 +25,11 @@ pub enum FailureClass {
     UidMismatch,
     /// The object has another resource version, or exists already. The plan is retried.
     Conflict,
-    /// Too many requests, or a disruption budget refuses. The plan is retried when the
-    /// server allows it.
+    /// Too many requests. The plan is retried when the server allows it.
     Throttled,
+    /// A disruption budget refuses an eviction. The plan is retried when the server allows
+    /// it.
+    DisruptionBudget,
     /// The server failed. The plan is retried.
     Server,
     /// It is unknown whether the server did anything. The plan is retried.
@@ -52,11 +54,12 @@ pub enum FailureClass {
     Other(String),
 }
 
-const CLASSES: [(&str, FailureClass); 12] = [
+const CLASSES: [(&str, FailureClass); 13] = [
     ("not-found", FailureClass::NotFound),
     ("uid-mismatch", FailureClass::UidMismatch),
     ("conflict", FailureClass::Conflict),
     ("throttled", FailureClass::Throttled),
+    ("disruption-budget", FailureClass::DisruptionBudget),
     ("server", FailureClass::Server),
     ("timeout", FailureClass::Timeout),
     ("unsupported-media", FailureClass::UnsupportedMedia),

@@ -26,6 +26,19 @@ impl LabelSelector {
         self.match_labels.is_empty() && self.match_expressions.is_empty()
     }
 
+    /// What is wrong with a requirement, if anything is: an invalid selector selects nothing.
+    #[must_use]
+    pub fn mistake(&self) -> Option<String> {
+        let mut expressions = self.match_expressions.iter();
+        let wrong = expressions.find(|it| !it.is_valid())?;
+        let operator = &wrong.operator;
+        Some(match operator.as_str() {
+            "In" | "NotIn" => format!("{operator} needs values"),
+            "Exists" | "DoesNotExist" => format!("{operator} takes no values"),
+            _ => format!("\"{operator}\" is no operator: write In, NotIn, Exists or DoesNotExist"),
+        })
+    }
+
     /// Whether it has requirements, and an object with these labels meets them all. An
     /// invalid selector selects nothing.
     #[must_use]

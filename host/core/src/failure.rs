@@ -21,8 +21,10 @@ pub enum FailureClass {
     Invalid,
     /// Not allowed (401, 403).
     Forbidden,
-    /// Too many requests, or a disruption budget that refuses (429).
+    /// Too many requests (429).
     Throttled,
+    /// A disruption budget refuses an eviction (429).
+    DisruptionBudget,
     /// The server failed (5xx).
     Server,
     /// No answer: the request may have been executed or not.
@@ -37,7 +39,7 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// Every class, in declaration order.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::NotFound,
         Self::Conflict,
         Self::UidMismatch,
@@ -45,6 +47,7 @@ impl FailureClass {
         Self::Invalid,
         Self::Forbidden,
         Self::Throttled,
+        Self::DisruptionBudget,
         Self::Server,
         Self::Timeout,
         Self::Unmappable,
@@ -63,6 +66,7 @@ impl FailureClass {
             Self::Invalid => "invalid",
             Self::Forbidden => "forbidden",
             Self::Throttled => "throttled",
+            Self::DisruptionBudget => "disruption-budget",
             Self::Server => "server",
             Self::Timeout => "timeout",
             Self::Unmappable => "unmappable",

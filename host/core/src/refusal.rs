@@ -110,6 +110,7 @@ impl ErrorResponse {
             // The write was allowed. What is to be written is about to go with its namespace.
             403 if self.has_cause("NamespaceTerminating") => FailureClass::Conflict,
             401 | 403 => FailureClass::Forbidden,
+            429 if self.is_disruption_budget() => FailureClass::DisruptionBudget,
             429 => FailureClass::Throttled,
             400..500 => FailureClass::Invalid,
             500 if self.is_about_schema() => FailureClass::Invalid,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 
-use super::group::{ExcessAct, Group, MAX_ACTS};
+use super::group::{ExcessAct, Group, LeftOut, MAX_ACTS, ORDER};
 use super::{Act, Call, Turn, Wait};
 use crate::cel::Expression;
 use crate::evaluate::Evaluator;
@@ -61,7 +61,12 @@ impl Call<'_> {
                 continue;
             }
             let (turn, changes_at) = self.turn(rule, source, object, &key);
-            if matches!(turn, Turn::Eviction | Turn::Act(Act::Plan(_))) {
+            let ends_here = match &turn {
+                Turn::Eviction | Turn::Act(Act::Plan(_)) => true,
+                Turn::Act(Act::Later(_)) => !rule.actions.is_only_event(),
+                _ => false,
+            };
+            if ends_here {
                 acting = Some(&rule.name);
             }
             let values = match &turn {
@@ -113,6 +118,16 @@ impl Call<'_> {
             .entry((rule.name.clone(), name.clone()))
             .or_insert_with(|| self.divided(rule, keep, source, &name));
         let key = object.reference.key();
+        match group.left_out.get(&key) {
+            Some(LeftOut::Ended { by }) => return Verdict::Preceded { by: by.clone() },
+            Some(LeftOut::Unordered(message)) => {
+                return Verdict::Failed {
+                    expression: ORDER.to_owned(),
+                    message: message.clone(),
+                };
+            }
+            None => {}
+        }
         let position = |objects: &[Ordered]| objects.iter().position(|it| it.key == key);
         match position(&group.excess) {
             None => kept(keep, group, &name, position(&group.spared)),

@@ -1,6 +1,9 @@
 //! Objects that are decided together, or over a time: groups of which a rule spares some, and
 //! evictions that become deletions.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
 
@@ -15,15 +18,31 @@ use crate::sources::{self, EVICTIONS, Source};
 /// How many objects of a group one call acts on.
 pub(super) const MAX_ACTS: usize = 1000;
 
+/// The name of the expression that orders objects.
+pub(super) const ORDER: &str = "keep.by";
+
 /// A group of objects of which a rule spares some.
 pub(super) struct Group {
     pub(super) spared: Vec<Ordered>,
     /// Those that it does not spare; what it spares least comes first.
     pub(super) excess: Vec<Ordered>,
+    /// Those that it selects, and that are neither: they stay, and fill no place.
+    pub(super) left_out: BTreeMap<String, LeftOut>,
     /// Whether the API server may lack objects that the rule spares: it would spare too few.
     pub(super) is_unproven: bool,
     /// Whether what is related to an object is not known yet.
     is_unknown: bool,
+}
+
+/// Why an object fills no place of its group.
+pub(super) enum LeftOut {
+    /// An earlier rule ends it, now or when it waits no longer.
+    Ended {
+        /// The name of that rule.
+        by: String,
+    },
+    /// It cannot be ordered: why.
+    Unordered(String),
 }
 
 /// What is done about an object that a rule does not spare.
@@ -51,7 +70,11 @@ impl Call<'_> {
         if group.is_unproven {
             return Decision::requeue_after(self.every());
         }
-        let mut is_later = group.is_unknown || group.excess.len() > MAX_ACTS;
+        // What another rule ends may be a member again, and nothing else may announce it.
+        let is_ended = |it: &LeftOut| matches!(it, LeftOut::Ended { .. });
+        let mut is_later = group.is_unknown
+            || group.excess.len() > MAX_ACTS
+            || group.left_out.values().any(is_ended);
         let mut plans = Vec::new();
         for it in group.excess.iter().take(MAX_ACTS) {
             match self.act_on_excess(rule, source, &it.key) {
@@ -68,22 +91,47 @@ impl Call<'_> {
 
     /// The objects of a group, divided into those that a rule spares and those that it does not.
     pub(super) fn divided(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Group {
+        let mut group = self.divided_by_cache(rule, keep, source, group);
+        let needs_proof = !group.excess.is_empty() && rule.proof == Proof::Live;
+        group.is_unproven = needs_proof && !self.are_there(rule, source, &group.spared);
+        group
+    }
+
+    pub(super) fn divided_by_cache(
+        &self,
+        rule: &Rule,
+        keep: &Keep,
+        source: &Source,
+        group: &str,
+    ) -> Group {
         let cache = self.cx.watch(source.name);
         let mut selected = Vec::new();
+        let mut left_out = BTreeMap::new();
         let mut is_unknown = false;
         let mut consider = |object: Object<Value>| {
             let is_member = keep.group_of(&object.view).as_deref() == Some(group);
             if !is_member || !may_end(rule, &object) {
                 return;
             }
-            let key = object.reference.key();
-            self.judge(rule, &object, |evaluator, evaluation| {
+            let place = self.judge(rule, &object, |evaluator, evaluation| {
                 is_unknown |= evaluation.next == Some(self.again());
-                if evaluation.outcome == Outcome::Selected {
-                    let at = order_of(evaluator, keep, &object);
-                    selected.push(Ordered { at, key });
-                }
+                let is_selected = evaluation.outcome == Outcome::Selected;
+                is_selected.then(|| order_of(evaluator, keep, &object))
             });
+            let key = object.reference.key();
+            match (place, self.ended_by(rule, source, &object)) {
+                (None, _) => {}
+                (Some(_), Some(earlier)) => {
+                    let by = earlier.name.clone();
+                    left_out.insert(key, LeftOut::Ended { by });
+                }
+                (Some(Ok(at)), None) => selected.push(Ordered { at, key }),
+                (Some(Err(message)), None) => {
+                    let mut report = self.report.borrow_mut();
+                    report.failed(&rule.name, &object.reference, ORDER, &message);
+                    left_out.insert(key, LeftOut::Unordered(message));
+                }
+            }
         };
         match keep.index_path() {
             Some(index) => cache
@@ -92,9 +140,9 @@ impl Call<'_> {
             None => cache.scan().for_each(&mut consider),
         }
         let (spared, excess) = keep.divide(selected);
-        let needs_proof = !excess.is_empty() && rule.proof == Proof::Live;
         Group {
-            is_unproven: needs_proof && !self.are_there(rule, source, &spared),
+            is_unproven: false,
+            left_out,
             spared,
             excess,
             is_unknown,
@@ -120,57 +168,9 @@ impl Call<'_> {
         })
     }
 
-    /// The earlier rule that acts on an object, if any does.
-    pub(super) fn claim<'r>(
-        &'r self,
-        rule: &Rule,
-        source: &'r Source,
-        object: &Object<Value>,
-    ) -> Option<&'r Rule> {
-        self.policy
-            .rules_of(source)
-            .take_while(|earlier| earlier.name != rule.name)
-            .find(|earlier| self.acts(earlier, object))
-            .or_else(|| self.claim_elsewhere(rule, source, object))
-    }
-
-    /// The earlier rule that acts on an object that it watches by another selector, if any does.
-    pub(super) fn claim_elsewhere(
-        &self,
-        rule: &Rule,
-        source: &Source,
-        object: &Object<Value>,
-    ) -> Option<&Rule> {
-        let rules = &self.policy.rules;
-        let place = rules.iter().position(|it| it.name == rule.name)?;
-        let key = object.reference.key();
-        let others = self.policy.sources.matched.iter();
-        let others =
-            others.filter(|other| other.queue != source.queue && other.is_about_same(source));
-        others
-            .filter(|other| other.rules.iter().any(|earlier| *earlier < place))
-            .filter_map(|other| {
-                let seen = self.cx.watch(other.name).get(&key)?;
-                let is_it = seen.reference.uid == object.reference.uid;
-                let earlier = other.rules.iter().filter(|earlier| **earlier < place);
-                let mut earlier = earlier.filter(|_| is_it).copied();
-                earlier.find(|index| rules.get(*index).is_some_and(|it| self.acts(it, &seen)))
-            })
-            .min()
-            .and_then(|index| rules.get(index))
-    }
-
-    /// Whether a rule changes or ends an object by itself.
-    fn acts(&self, rule: &Rule, object: &Object<Value>) -> bool {
-        rule.keep.is_none()
-            && !rule.actions.is_only_event()
-            && may_end(rule, object)
-            && self.judge(rule, object, |_, it| it.outcome == Outcome::Selected)
-            && !matches!(self.act(rule, object, false), Act::Nothing)
-    }
-
     /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
-    /// counts from the first attempt; while the rule waits, it does not.
+    /// is that of the item: it counts from the first refusal on, and starts again whenever the
+    /// last attempt had another end.
     pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
         let Some((rule, source, rest)) = self.parse(&item.key) else {
             return Decision::done();
@@ -182,17 +182,34 @@ impl Call<'_> {
         let Some(object) = object.filter(|it| it.reference.uid == uid) else {
             return Decision::done();
         };
-        let is_selected = self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);
-        let Some(deadline) = rule.actions.eviction_deadline().filter(|_| is_selected) else {
+        let Some(deadline) = rule.actions.eviction_deadline() else {
             return Decision::done();
         };
+        let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
+        if evaluation.outcome != Outcome::Selected {
+            // Nothing else may announce that what is related to the pod is known again.
+            return match evaluation.next {
+                Some(next) => Decision::requeue_after(self.until(next)),
+                None => Decision::done(),
+            };
+        }
         if !may_end(rule, &object) || self.claim(rule, source, &object).is_some() {
             return Decision::done();
         }
         let was_refused = item
             .failures
             .iter()
-            .any(|it| it.uid == uid && it.failure.class == FailureClass::Throttled);
+            .any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget);
+        if !was_refused && item.due_at > item.created_at {
+            // It is older than its first attempt: it waited, a dry run executed nothing, or the
+            // attempt failed in another way. A new item has a time of its own.
+            let pause = if item.failures.is_empty() {
+                Duration::ZERO
+            } else {
+                sources::EVICT_AGAIN.min(self.every())
+            };
+            return Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)]);
+        }
         let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
         match self.act(rule, &object, is_overdue) {
             Act::Plan(plan) => {
@@ -200,7 +217,6 @@ impl Call<'_> {
                 Decision::requeue_after(again).plans([*plan])
             }
             Act::Nothing => Decision::done(),
-            // A new item: its time starts again.
             Act::Later(_) => {
                 Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
             }
@@ -208,14 +224,13 @@ impl Call<'_> {
     }
 }
 
-/// The time by which a rule that keeps some orders an object. One without it counts as the
-/// newest that there can be, so that it is kept, or as the oldest.
-fn order_of(evaluator: &Evaluator<'_>, keep: &Keep, object: &Object<Value>) -> i64 {
-    let at = match &keep.by {
+/// The time by which a rule that keeps some orders an object; an error if it fails or is not
+/// set.
+fn order_of(evaluator: &Evaluator<'_>, keep: &Keep, object: &Object<Value>) -> Result<i64, String> {
+    match &keep.by {
         Some(by) => evaluator.time(by),
-        None => created(object),
-    };
-    at.unwrap_or_else(|| keep.without_time())
+        None => created(object).ok_or_else(|| "the creation time is not set".to_owned()),
+    }
 }
 
 fn created(object: &Object<Value>) -> Option<i64> {

@@ -1,4 +1,5 @@
-//! Proof by the API server: the object, and what is related to it, read again before a rule acts.
+//! Proof by the API server: the object, its namespace and what is related to it, read again before
+//! a rule acts.
 
 use davit_guest::dynamic::Value;
 use davit_guest::{ListRequest, Object, ObjectRef, Retry};
@@ -8,7 +9,7 @@ use crate::cel::schema;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
 use crate::related::{Link, Related, Unrelated};
-use crate::rule::Rule;
+use crate::rule::{NamespaceSelector, Rule};
 
 /// An object that a rule selects, as the API server has it.
 pub(crate) struct Proven<'r> {
@@ -50,6 +51,16 @@ pub(crate) fn prove<'r>(
     let Some(object) = found.filter(|it| it.resource_version == *cached) else {
         return Ok(None);
     };
+    if let Some(selector) = &rule.matches.namespace_selector {
+        let target = selector.namespace.target(call.cx, &object.view);
+        let namespace = match target.map_err(in_words)? {
+            Some(target) => get(call, &target, &[NamespaceSelector::FIELD.to_owned()])?,
+            None => None,
+        };
+        if !selector.selects(namespace.as_ref().map(|it| &it.view)) {
+            return Ok(None);
+        }
+    }
     let mut related = Vec::new();
     for it in &rule.related {
         related.push((it.name.as_str(), read(call, rule, it, &object)?));

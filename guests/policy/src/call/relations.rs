@@ -1,6 +1,5 @@
 //! What is related to an object, from the cache.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use davit_guest::dynamic::Value;
@@ -55,17 +54,8 @@ impl Call<'_> {
         let Some(selector) = &matches.namespace_selector else {
             return Ok(true);
         };
-        let Some(found) = self.read_related(&selector.namespace, object)? else {
-            return Ok(false);
-        };
-        let labels: BTreeMap<String, String> = match found.at(["metadata", "labels"]) {
-            Some(Value::Map(labels)) => labels
-                .iter()
-                .filter_map(|(key, value)| Some((key.clone(), value.as_text()?.to_owned())))
-                .collect(),
-            _ => BTreeMap::new(),
-        };
-        Ok(selector.labels.is_empty() || selector.labels.selects(&labels))
+        let found = self.read_related(&selector.namespace, object)?;
+        Ok(selector.selects(found.as_deref()))
     }
 
     /// What is related to an object, from the cache. What the cache may lack is an error.

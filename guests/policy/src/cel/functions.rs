@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, LazyLock};
 
+use chrono::{DateTime, FixedOffset};
 use kube_cel::KubeCelExt;
 use kube_cel::cel::common::ast::{Expr, LiteralValue};
 use kube_cel::cel::extractors::{Arguments, This};
@@ -383,10 +384,12 @@ fn condition(args: &[Value]) -> Result<Value, ExecutionError> {
     }
 }
 
-/// When a pod or a job ended; `null` while it has not.
+/// When a pod or a job ended; `null` while it has not, or if nothing says when.
 ///
-/// Of a pod, the latest end of a container; an evicted pod may have none, then the latest
-/// transition of a condition. Of a job, its completion, or since when it has failed.
+/// Of a pod, the latest end of a container. The kubelet does not know when a container ended
+/// that it has lost, and one of an evicted pod may never have run: then the latest transition
+/// of a condition counts too. An init container alone ends no pod. Of a job, its completion, or
+/// since when it has failed.
 fn finished(args: &[Value]) -> Result<Value, ExecutionError> {
     let [phase, containers, init_containers, completion, conditions] = args else {
         return Err(wrong("finishedAt", "it takes one object"));
@@ -398,35 +401,47 @@ fn finished(args: &[Value]) -> Result<Value, ExecutionError> {
     if is_pod && !has_ended {
         return Ok(Value::Null);
     }
-    let elements = |list: &Value| match list {
-        Value::List(list) => list.to_vec(),
-        _ => Vec::new(),
-    };
-    let mut ends = Vec::new();
-    for container in elements(containers)
-        .iter()
-        .chain(&elements(init_containers))
-    {
-        let terminated = text_of(container, "state").and_then(|it| text_of(it, "terminated"));
-        if let Some(end) = terminated.and_then(|it| text_of(it, "finishedAt")) {
-            ends.push(clock::time(end)?);
+    let containers = elements(containers);
+    let mut ends = times(containers.iter().map(end_of_container))?;
+    let has_each_end = !ends.is_empty() && ends.len() == containers.len();
+    ends.extend(times(
+        elements(init_containers).iter().map(end_of_container),
+    )?);
+    ends.extend(times([Some(completion)])?);
+    if !has_each_end && *completion == Value::Null {
+        let transitions = elements(conditions);
+        let transitions = transitions
+            .iter()
+            .filter(|it| is_pod || is_end_of_job(it))
+            .map(|it| text_of(it, "lastTransitionTime"));
+        let transitions = times(transitions)?;
+        if transitions.is_empty() {
+            return Ok(Value::Null);
         }
-    }
-    if ends.is_empty() && *completion != Value::Null {
-        ends.push(clock::time(completion)?);
-    }
-    if ends.is_empty() {
-        for condition in elements(conditions) {
-            if !is_pod && !is_end_of_job(&condition) {
-                continue;
-            }
-            match text_of(&condition, "lastTransitionTime") {
-                None | Some(Value::Null) => {}
-                Some(time) => ends.push(clock::time(time)?),
-            }
-        }
+        ends.extend(transitions);
     }
     Ok(ends.into_iter().max().map_or(Value::Null, Value::Timestamp))
+}
+
+fn elements(list: &Value) -> &[Value] {
+    match list {
+        Value::List(list) => list,
+        _ => &[],
+    }
+}
+
+fn end_of_container(container: &Value) -> Option<&Value> {
+    let terminated = text_of(container, "state").and_then(|it| text_of(it, "terminated"));
+    terminated.and_then(|it| text_of(it, "finishedAt"))
+}
+
+/// Those of the times that are set.
+fn times<'a>(
+    found: impl IntoIterator<Item = Option<&'a Value>>,
+) -> Result<Vec<DateTime<FixedOffset>>, ExecutionError> {
+    let found = found.into_iter().flatten();
+    let found = found.filter(|time| **time != Value::Null);
+    found.map(clock::time).collect()
 }
 
 fn is_end_of_job(condition: &Value) -> bool {

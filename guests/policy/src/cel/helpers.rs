@@ -111,7 +111,11 @@ impl Lowering<'_> {
         };
         let parts: [(&str, &[&str]); 5] = [
             ("phase", &[""]),
-            ("containerStatuses", &["[*].state.terminated.finishedAt"]),
+            // The name, so that a container without an end is an element too.
+            (
+                "containerStatuses",
+                &["[*].name", "[*].state.terminated.finishedAt"],
+            ),
             (
                 "initContainerStatuses",
                 &["[*].state.terminated.finishedAt"],

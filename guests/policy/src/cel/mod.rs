@@ -8,6 +8,7 @@
 //! result changes next ([`clock`]).
 
 mod arithmetic;
+mod cause;
 pub(crate) mod clock;
 #[cfg(test)]
 mod conformance;
@@ -167,16 +168,16 @@ impl Expression {
             slots: &self.slots,
             objects,
             now,
-            absent: OnceLock::new(),
             values: self.slots.iter().map(|_| OnceLock::new()).collect(),
         };
         let mut context = functions::ALL.new_inner_scope();
         context.set_variable_resolver(&reader);
         let result = cel::Value::resolve(&self.ast, &context);
         let next = clock.next_change();
-        let result = result.map_err(|error| match reader.absent.get() {
-            Some(slot) => Failure::Absent(self.name_of(*slot)),
-            None => Failure::Error(in_words(&error)),
+        let result = result.map_err(|error| {
+            // The loops are made again, and are bounded as before.
+            let _clock = clock::start(now, MAX_ITERATIONS);
+            self.failure(&error, &context)
         });
         (result, next)
     }
@@ -233,8 +234,6 @@ struct Reader<'a> {
     slots: &'a [Slot],
     objects: &'a Objects<'a>,
     now: i64,
-    /// The slot that was read as `null` first, if any was.
-    absent: OnceLock<usize>,
     /// What was read already: a loop reads the same again and again.
     values: Vec<OnceLock<Value>>,
 }
@@ -253,10 +252,7 @@ impl VariableResolver for Reader<'_> {
         let object = self.objects.get(slot.binding.as_str()).copied().flatten();
         let found = object.and_then(|object| object.at(slot.path.keys()));
         let value = match found {
-            None | Some(dynamic::Value::Null) => {
-                self.absent.get_or_init(|| index);
-                Value::Null
-            }
+            None | Some(dynamic::Value::Null) => Value::Null,
             Some(found) => value::to_cel(found, &slot.schema),
         };
         Some(self.values.get(index)?.get_or_init(|| value).clone())

@@ -36,9 +36,9 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "drain-with-budgets",
             story: drain,
             expected: vec![
-                "ci/budget ci/daemon ci/elsewhere ci/static ci/tolerates",
-                "ci/budget ci/daemon ci/elsewhere ci/static ci/tolerates",
-                "ci/daemon ci/elsewhere ci/static ci/tolerates",
+                "ci/budget ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
+                "ci/budget ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
+                "ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
             ],
             changes: vec![
                 ("/rules/0/do/evict/thenDeleteAfter", "10m", "12m"),
@@ -47,6 +47,8 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/0/unless", "'DaemonSet'", "'None'"),
                 ("/rules/0/unless", "config.mirror", "config.none"),
                 ("/rules/0/unless", "t.operator == 'Exists'", "false"),
+                ("/rules/0/unless", "t.operator == 'Equal'", "false"),
+                ("/rules/0/unless", "t.value == null ? '' : t.value", "''"),
             ],
         },
         Case {
@@ -164,11 +166,20 @@ fn drain(harness: &mut Harness<Policy>) -> Vec<String> {
     ));
     let mirror = "/metadata/annotations/kubernetes.io~1config.mirror";
     harness.put(with(running("static", "n1"), &[(mirror, json!("x"))]));
-    let tolerations = json!([{"operator": "Exists"}]);
-    harness.put(with(
-        running("tolerates", "n1"),
-        &[("/spec/tolerations", tolerations)],
-    ));
+    for (name, toleration) in [
+        ("tolerates", json!({"operator": "Exists"})),
+        (
+            "equal",
+            json!({"operator": "Equal", "key": "davit.dev/drain"}),
+        ),
+        (
+            "other-value",
+            json!({"key": "davit.dev/drain", "value": "x"}),
+        ),
+    ] {
+        let tolerations = ("/spec/tolerations", json!([toleration]));
+        harness.put(with(running(name, "n1"), &[tolerations]));
+    }
     left_at(harness, "Pod", &[MINUTE, 9 * MINUTE, 11 * MINUTE])
 }
 

@@ -37,8 +37,8 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "unused-configmaps",
             story: unused,
             expected: vec![
-                "ci/env ci/env-from ci/init-env ci/init-env-from ci/mounted ci/new-user ci/projected ci/unlabelled ci/unused",
-                "ci/env ci/env-from ci/init-env ci/init-env-from ci/mounted ci/new-user ci/projected ci/unlabelled",
+                "ci/env ci/env-from ci/ephemeral-env ci/ephemeral-env-from ci/init-env ci/init-env-from ci/mounted ci/new-user ci/projected ci/unlabelled ci/unused",
+                "ci/env ci/env-from ci/ephemeral-env ci/ephemeral-env-from ci/init-env ci/init-env-from ci/mounted ci/new-user ci/projected ci/unlabelled",
             ],
             changes: vec![
                 ("/rules/0/when", "1h", "2h"),
@@ -59,12 +59,14 @@ pub(crate) fn cases() -> Vec<Case> {
                 ),
                 ("/rules/0/when", "size(init_environments) == 0", "true"),
                 ("/rules/0/when", "size(init_variables) == 0", "true"),
+                ("/rules/0/when", "size(ephemeral_environments) == 0", "true"),
+                ("/rules/0/when", "size(ephemeral_variables) == 0", "true"),
             ],
         },
         Case {
             name: "released-volumes",
             story: released,
-            expected: vec!["bound kept released", "bound kept"],
+            expected: vec!["bound kept of-nfs released", "bound kept"],
             changes: vec![
                 ("/rules/0/when", "168h", "169h"),
                 ("/rules/0/when", "168h", "167h"),
@@ -125,6 +127,8 @@ fn unused(harness: &mut Harness<Policy>) -> Vec<String> {
         "env",
         "init-env-from",
         "init-env",
+        "ephemeral-env-from",
+        "ephemeral-env",
         "unused",
         "new-user",
     ];
@@ -148,6 +152,12 @@ fn unused(harness: &mut Harness<Policy>) -> Vec<String> {
             "envFrom": [{"configMapRef": {"name": "init-env-from"}}],
             "env": [{"name": "E", "valueFrom": {"configMapKeyRef": {"name": "init-env", "key": "k"}}}],
         }],
+        "ephemeralContainers": [{
+            "name": "debug",
+            "envFrom": [{"configMapRef": {"name": "ephemeral-env-from"}}],
+            "env": [{"name": "E",
+                     "valueFrom": {"configMapKeyRef": {"name": "ephemeral-env", "key": "k"}}}],
+        }],
     });
     harness.put(with(running("user", "n1"), &[("/spec", spec)]));
     // The cache does not have this pod yet.
@@ -157,16 +167,18 @@ fn unused(harness: &mut Harness<Policy>) -> Vec<String> {
 }
 
 fn released(harness: &mut Harness<Policy>) -> Vec<String> {
-    for (name, phase, keep) in [
-        ("released", "Released", "false"),
-        ("kept", "Released", "true"),
-        ("bound", "Bound", "false"),
+    for (name, phase, keep, source) in [
+        ("released", "Released", "false", "csi"),
+        // It has no volume handle.
+        ("of-nfs", "Released", "false", "nfs"),
+        ("kept", "Released", "true", "csi"),
+        ("bound", "Bound", "false", "csi"),
     ] {
         harness.put(with(
             object("v1", "PersistentVolume", "", name),
             &[
                 ("/metadata/annotations/davit.dev~1keep", json!(keep)),
-                ("/spec/csi/volumeHandle", json!("disk-1")),
+                (&format!("/spec/{source}/volumeHandle"), json!("disk-1")),
                 ("/status/phase", json!(phase)),
                 ("/status/lastPhaseTransitionTime", json!(START)),
             ],

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use davit_guest::testing::{Execution, Harness};
-use policy::Policy;
-use serde_json::{Value, json};
+use davit_guest::testing::Execution;
+use serde_json::json;
 
 use crate::support::{HOUR, MINUTE, START, failed, rules};
 
@@ -89,43 +88,6 @@ fn a_deletion_is_only_of_the_version_that_was_judged() {
     harness.put_on_server(kept);
     harness.run();
     assert!(harness.keys("Pod").contains(&"ci/a".to_owned()));
-}
-
-/// A rule that evicts pods, and a budget that refuses it.
-fn drain() -> Harness<Policy> {
-    let mut harness = rules(json!([{
-        "name": "drain",
-        "match": {"resource": "pods"},
-        "when": "object.metadata.labels.drain == 'true'",
-        "do": {"evict": {"thenDeleteAfter": "10m"}},
-    }]));
-    harness.put(json!({
-        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
-        "metadata": {"namespace": "shop", "name": "all"},
-        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"drain": "true"}}},
-        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
-                   "expectedPods": 1, "observedGeneration": 1},
-    }));
-    harness
-}
-
-fn web(uid: &str) -> Value {
-    json!({
-        "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": "shop", "name": "web", "uid": uid,
-                     "labels": {"drain": "true"}},
-        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
-    })
-}
-
-#[test]
-fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
-    let mut harness = drain();
-    harness.put(web("one"));
-    harness.advance(9 * MINUTE);
-    assert_eq!(harness.keys("Pod"), ["shop/web"]);
-    harness.advance(2 * MINUTE);
-    assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
 #[test]
@@ -255,19 +217,6 @@ fn a_rule_about_the_hour_of_the_day_is_judged_every_minute() {
 }
 
 #[test]
-fn a_pod_that_was_made_again_has_a_time_of_its_own() {
-    let mut harness = drain();
-    harness.put(web("one"));
-    harness.advance(9 * MINUTE);
-    harness.remove("Pod", "shop/web");
-    harness.put(web("two"));
-    harness.advance(9 * MINUTE);
-    assert_eq!(harness.keys("Pod"), ["shop/web"]);
-    harness.advance(2 * MINUTE);
-    assert_eq!(harness.keys("Pod"), [""; 0]);
-}
-
-#[test]
 fn what_is_being_deleted_is_not_deleted_again() {
     let mut harness = rules(json!([{
         "name": "failed",
@@ -281,32 +230,4 @@ fn what_is_being_deleted_is_not_deleted_again() {
     harness.advance(HOUR);
     assert_eq!(harness.executions().len(), 1);
     assert_eq!(harness.keys("Pod"), ["ci/a"]);
-}
-
-/// Rules with other selectors have watches of their own, which may have the same objects.
-#[test]
-fn the_first_rule_acts_on_an_object_that_another_selector_selects_too() {
-    for selectors in [["one=x", "two=x"], ["two=x", "one=x"], ["one=x", ""]] {
-        let rule = |name: &str, selector: &str| {
-            json!({
-                "name": name,
-                "match": {"resource": "pods", "labelSelector": selector},
-                "when": "object.status.phase == 'Failed'",
-                "do": {"delete": {}},
-            })
-        };
-        let [first, second] = selectors;
-        let mut harness = rules(json!([rule("first", first), rule("second", second)]));
-        let mut pod = failed("ci", "a");
-        pod["metadata"]["labels"] = json!({"one": "x", "two": "x"});
-        pod["metadata"]["finalizers"] = json!(["example.com/slow"]);
-        harness.put(pod);
-        harness.advance(HOUR);
-        let reasons: Vec<String> = harness
-            .executions()
-            .iter()
-            .map(|it| it.plan.reason.clone())
-            .collect();
-        assert_eq!(reasons, ["first"], "{selectors:?}");
-    }
 }

@@ -180,3 +180,75 @@ fn an_earlier_rule_keeps_its_objects_from_a_later_one_that_counts() {
     harness.advance(HOUR);
     assert_eq!(harness.keys("Pod").len(), 2);
 }
+
+/// What cannot be ordered stays, and fills no place: otherwise another one would go for it.
+#[test]
+fn an_object_whose_time_fails_or_is_not_set_stays_and_fills_no_place() {
+    let mut harness = keep(json!({
+        "newest": 1,
+        "by": "timestamp(object.metadata.annotations['at'])",
+    }));
+    for (name, at) in [
+        ("old", json!("2023-11-14T20:00:00Z")),
+        ("new", json!("2023-11-14T21:00:00Z")),
+        ("nonsense", json!("yesterday")),
+        ("none", Value::Null),
+    ] {
+        let mut pod = pod("ci", name, 1, "x");
+        pod["metadata"]["annotations"] = json!({ "at": at });
+        if at.is_null() {
+            pod["metadata"]["annotations"] = json!({});
+        }
+        harness.put(pod);
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/new", "ci/none", "ci/nonsense"]);
+    let report = harness.report("keep").unwrap();
+    assert!(report.message.contains("keep.by"), "{report:?}");
+}
+
+/// The first rule ends objects as soon as it waits no longer.
+fn with_earlier(mut earlier: Value) -> Harness<Policy> {
+    earlier["name"] = json!("earlier");
+    earlier["match"] = json!({"resource": "pods"});
+    earlier["hold"] = json!("now < timestamp('2023-11-15T00:00:00Z')");
+    earlier["do"] = json!({"delete": {"gracePeriodSeconds": 0}});
+    rules(json!([earlier, {
+        "name": "keep",
+        "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed'",
+        "keep": {"newest": 2},
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]))
+}
+
+#[test]
+fn what_an_earlier_rule_ends_fills_no_place() {
+    let mut harness = with_earlier(json!({"when": "object.metadata.labels.bad == 'yes'"}));
+    for (name, minute) in [("a", 1), ("b", 2), ("c", 3), ("bad", 4)] {
+        let mut pod = pod("ci", name, minute, "x");
+        if name == "bad" {
+            pod["metadata"]["labels"]["bad"] = json!("yes");
+        }
+        harness.put(pod);
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/b", "ci/bad", "ci/c"]);
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/b", "ci/c"]);
+}
+
+#[test]
+fn what_an_earlier_rule_does_not_spare_fills_no_place() {
+    let mut harness = with_earlier(json!({
+        "when": "object.status.phase == 'Failed'",
+        "keep": {"newest": 1, "per": "owner"},
+    }));
+    for (name, minute, owner) in [("a", 1, "y"), ("b", 2, "z"), ("c", 3, "x"), ("d", 4, "x")] {
+        harness.put(pod("ci", name, minute, owner));
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/b", "ci/c", "ci/d"]);
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/b", "ci/d"]);
+}

@@ -9,7 +9,12 @@
 )]
 
 mod acting;
+mod ends;
+mod evicting;
+mod failing;
 mod keeping;
 mod mistakes;
+mod order;
+mod patching;
 mod related;
 mod support;

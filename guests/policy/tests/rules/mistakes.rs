@@ -124,6 +124,23 @@ fn mistakes_are_refused_by_name() {
             "rules[0].keep",
             "spares nothing",
         ),
+        (
+            json!({"match": {"resource": "pods", "namespaceSelector": {"matchExpressions": [
+                {"key": "team", "operator": "in", "values": ["ci"]}]}}}),
+            "rules[0].match.namespaceSelector",
+            "\"in\" is no operator",
+        ),
+        (
+            json!({"match": {"resource": "pods", "namespaceSelector": {"matchExpressions": [
+                {"key": "team", "operator": "Exists", "values": ["ci"]}]}}}),
+            "rules[0].match.namespaceSelector",
+            "Exists takes no values",
+        ),
+        (
+            json!({"do": {"untaint": {"key": "a"}}}),
+            "rules[0].do.untaint",
+            "only nodes",
+        ),
         (json!({"wen": "true"}), "rules[0].wen", "unknown field"),
     ] {
         let (found, message) = with(changes.clone());

@@ -48,28 +48,137 @@ fn what_cannot_be_known_is_not_acted_on() {
     assert_eq!(harness.keys("Pod"), ["ci/a"]);
 }
 
+/// Rules that delete pods whose node does not exist, with this proof.
+fn orphans(proof: Option<&str>) -> Value {
+    let mut rule = json!({
+        "name": "orphans",
+        "match": {"resource": "pods"},
+        "when": "object.spec.nodeName != null && node == null",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    });
+    if let Some(proof) = proof {
+        rule["proof"] = json!(proof);
+    }
+    json!([rule])
+}
+
+/// A watch that lags is not taken for absent, unless the operator says so.
 #[test]
-fn a_live_proof_prevents_what_a_stale_cache_would_do() {
-    let rule = |proof: &str| {
-        json!([{
-            "name": "orphans",
-            "match": {"resource": "pods"},
-            "when": "object.spec.nodeName != null && node == null",
-            "proof": proof,
-            "do": {"delete": {"gracePeriodSeconds": 0}},
-        }])
-    };
-    for (proof, left) in [("cache", 0), ("live", 1)] {
-        let mut harness = rules(rule(proof));
+fn what_the_cache_lacks_is_asked_of_the_api_server() {
+    for (proof, left) in [(Some("cache"), 0), (Some("live"), 1), (None, 1)] {
+        let mut harness = rules(orphans(proof));
         harness.put_on_server(node(json!({})));
         harness.put(on_n1());
         harness.advance(HOUR);
-        assert_eq!(harness.keys("Pod").len(), left, "{proof}");
+        assert_eq!(harness.keys("Pod").len(), left, "{proof:?}");
     }
-    let mut harness = rules(rule("live"));
+    let mut harness = rules(orphans(None));
     harness.put(on_n1());
     harness.advance(HOUR);
     assert_eq!(harness.keys("Pod"), [""; 0], "the node does not exist");
+}
+
+#[test]
+fn an_owner_that_the_cache_does_not_have_yet_is_not_absent() {
+    let mut harness = rules(json!([{
+        "name": "orphans",
+        "match": {"resource": "pods"},
+        "related": {"owner": {"resource": "jobs.batch"}},
+        "when": "owner == null",
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    let verbs = |harness: &davit_guest::testing::Harness<policy::Policy>| {
+        let permissions = harness.manifest().permissions.iter();
+        let permissions = permissions.map(|it| format!("{} {}", it.verb, it.resource));
+        permissions.collect::<Vec<_>>()
+    };
+    assert_eq!(verbs(&harness), ["delete pods", "get pods", "get jobs"]);
+    harness.put_on_server(json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "ci", "name": "j", "uid": "u-j"}}));
+    let mut pod = failed("ci", "a");
+    pod["metadata"]["ownerReferences"] = json!([{
+        "apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u-j", "controller": true,
+    }]);
+    harness.put(pod);
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    harness.remove("Job", "ci/j");
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// A rule that changes objects can change them back.
+#[test]
+fn a_rule_that_ends_nothing_reads_the_cache() {
+    let mut rule = orphans(None);
+    rule[0]["do"] = json!({"label": {"orphan": "true"}});
+    let mut harness = rules(rule);
+    let mut pod = on_n1();
+    pod["spec"]["containers"] = json!([{"name": "a", "image": "b"}]);
+    harness.put(pod);
+    harness.advance(HOUR);
+    assert_eq!(harness.executions()[0].result, Ok(()));
+    assert_eq!(harness.executions().len(), 1);
+    assert!(harness.live_reads().is_empty());
+}
+
+#[test]
+fn a_live_proof_is_also_of_the_labels_of_the_namespace() {
+    for (proof, left) in [(Some("cache"), 0), (Some("live"), 1), (None, 1)] {
+        let mut rule = json!({
+            "name": "of-team",
+            "match": {"resource": "pods", "namespaceSelector": {"matchLabels": {"team": "ci"}}},
+            "when": "object.status.phase == 'Failed'",
+            "do": {"delete": {}},
+        });
+        if let Some(proof) = proof {
+            rule["proof"] = json!(proof);
+        }
+        let mut harness = rules(json!([rule]));
+        let namespace = |team: &str| {
+            json!({"apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": "ci", "labels": {"team": team}}})
+        };
+        harness.put(namespace("ci"));
+        harness.put_on_server(namespace("shop"));
+        harness.put(failed("ci", "a"));
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod").len(), left, "{proof:?}");
+    }
+}
+
+/// The host refuses a decision with more than 10,000 commands.
+#[test]
+fn a_node_with_more_pods_than_a_page_is_seen_by_all_of_them() {
+    const PODS: usize = 4100;
+    let mut harness = rules(json!([{
+        "name": "fenced",
+        "match": {"resource": "pods"},
+        "when": "node.metadata.labels.fenced == 'true'",
+        "do": {"label": {"fenced": "true"}},
+    }]));
+    harness.put(node(json!({})));
+    for number in 0..PODS {
+        let mut pod = on_n1();
+        pod["metadata"]["name"] = json!(format!("p{number}"));
+        harness.put(pod);
+    }
+    harness.run();
+    let queue = davit_guest::QueueName::named("related-0-node");
+    let mut cursor = String::new();
+    let mut commands = 0;
+    let mut pages = 0;
+    loop {
+        let decision = harness.decide_page(queue, "n1", &cursor);
+        assert!(decision.commands.len() <= 2000);
+        commands += decision.commands.len();
+        pages += 1;
+        match decision.verdict {
+            davit_guest::Verdict::ContinueFrom(next) => cursor = next,
+            _ => break,
+        }
+    }
+    assert_eq!((commands, pages), (PODS, 3));
 }
 
 #[test]

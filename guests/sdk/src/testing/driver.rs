@@ -113,11 +113,13 @@ impl<C: Controller> Driver<C> {
             moment: Instant::ZERO,
             last_id: 0,
         };
-        driver.start();
+        driver.configure(Mode::Enforce);
+        driver.discover();
         driver
     }
 
-    fn start(&mut self) {
+    /// The operator runs the controller in this mode from now on.
+    pub(super) fn configure(&mut self, mode: Mode) {
         let limits = CallLimits {
             memory_mib: 64,
             call_millis: 1000,
@@ -134,7 +136,7 @@ impl<C: Controller> Driver<C> {
             leads: true,
             name: self.name.clone(),
             settings: Settings {
-                mode: Mode::Enforce,
+                mode,
                 ..Settings::default()
             },
             account: None,
@@ -145,7 +147,6 @@ impl<C: Controller> Driver<C> {
             recent: CountedWrites::default(),
         };
         self.machine.apply(self.now(), vec![desired]);
-        self.discover();
     }
 
     /// The clocks of the host.

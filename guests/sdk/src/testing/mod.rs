@@ -49,6 +49,7 @@ mod schema;
 use std::cell::RefCell;
 use std::time::Duration;
 
+use davit_core::gate::Mode;
 use davit_core::time::Wall;
 use serde_json::Value;
 
@@ -341,6 +342,17 @@ impl<C: Controller> Harness<C> {
             let fails = faults::fail(world, verb, kind, key, class);
             assert!(fails, "the API server fails no write with {class:?}");
         }
+    }
+
+    /// From now on the host only records what the guest decides, or executes it again: the
+    /// modes `DryRun` and `Enforce`.
+    pub fn dry_run(&mut self, is_dry_run: bool) {
+        let mode = if is_dry_run {
+            Mode::DryRun
+        } else {
+            Mode::Enforce
+        };
+        self.driver.get_mut().configure(mode);
     }
 
     /// Breaks the watches of a kind: the cache may lack its objects. They cannot be

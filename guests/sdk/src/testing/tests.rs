@@ -298,7 +298,7 @@ fn an_eviction_waits_for_the_disruption_budget() {
     }));
     after(&mut harness, "evict");
     let result = harness.executions()[0].result.clone();
-    assert_eq!(result.unwrap_err().1.class, FailureClass::Throttled);
+    assert_eq!(result.unwrap_err().1.class, FailureClass::DisruptionBudget);
     assert_eq!(harness.keys("Pod"), ["default/pod"]);
     harness.remove("PodDisruptionBudget", "default/budget");
     harness.advance(Duration::from_secs(60));

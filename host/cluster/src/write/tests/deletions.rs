@@ -99,7 +99,7 @@ async fn the_refusal_of_a_disruption_budget_is_not_waited_for() {
     let start = tokio::time::Instant::now();
     let step = Step::Evict(DeleteOptions::default());
     let failure = execute(&server, step).await.unwrap_err();
-    assert_eq!(failure.class, FailureClass::Throttled);
+    assert_eq!(failure.class, FailureClass::DisruptionBudget);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(10)));
     assert_eq!(start.elapsed(), Duration::ZERO);
     server.only();

@@ -1,0 +1,132 @@
+//! Evictions that become deletions.
+
+use davit_guest::Step;
+use davit_guest::testing::Harness;
+use policy::Policy;
+use serde_json::{Value, json};
+
+use crate::support::{HOUR, MINUTE, rules};
+
+/// A rule that evicts pods, and a budget that refuses it.
+fn drain() -> Harness<Policy> {
+    refused(evicting())
+}
+
+fn evicting() -> Harness<Policy> {
+    rules(json!([{
+        "name": "drain",
+        "match": {"resource": "pods"},
+        "when": "object.metadata.labels.drain == 'true'",
+        "do": {"evict": {"thenDeleteAfter": "10m"}},
+    }]))
+}
+
+/// With a budget that refuses.
+fn refused(mut harness: Harness<Policy>) -> Harness<Policy> {
+    harness.put(json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
+        "metadata": {"namespace": "shop", "name": "all"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"drain": "true"}}},
+        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
+                   "expectedPods": 1, "observedGeneration": 1},
+    }));
+    harness
+}
+
+fn web(uid: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "shop", "name": "web", "uid": uid,
+                     "labels": {"drain": "true"}},
+        "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+#[test]
+fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn a_pod_that_was_made_again_has_a_time_of_its_own() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    harness.advance(9 * MINUTE);
+    harness.remove("Pod", "shop/web");
+    harness.put(web("two"));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// The time counts from the first refusal: a dry run refuses nothing.
+#[test]
+fn a_dry_run_does_not_count_towards_the_deletion() {
+    let mut harness = drain();
+    harness.dry_run(true);
+    harness.put(web("one"));
+    harness.advance(HOUR);
+    harness.dry_run(false);
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn a_rule_that_waits_does_not_count_towards_the_deletion() {
+    let mut harness = refused(rules(json!([{
+        "name": "drain",
+        "match": {"resource": "pods"},
+        "when": "object.metadata.labels.drain == 'true'",
+        "hold": "now < timestamp('2023-11-14T23:13:20Z')",
+        "do": {"evict": {"thenDeleteAfter": "10m"}},
+    }])));
+    harness.put(web("one"));
+    // It waits for an hour.
+    harness.advance(HOUR + 9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(3 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// Only the refusal of a budget counts, not an API server that is overloaded.
+#[test]
+fn a_server_that_is_overloaded_is_no_budget() {
+    let mut harness = evicting();
+    harness.fail_writes("Pod", "shop/web", "throttled");
+    harness.put(web("one"));
+    harness.advance(HOUR);
+    let plans = || harness.executions().iter().map(|it| &it.plan);
+    assert!(plans().count() > 20, "it is tried again and again");
+    assert!(plans().all(|plan| matches!(plan.steps[..], [Step::Evict(_)])));
+}
+
+#[test]
+fn a_drain_continues_after_the_watch_of_the_nodes_was_interrupted() {
+    let mut harness = refused(rules(json!([{
+        "name": "drain",
+        "match": {"resource": "pods"},
+        "when": "node.metadata.labels.drain == 'true'",
+        "do": {"evict": {"thenDeleteAfter": "10m"}},
+    }])));
+    harness.put(json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": "n1", "labels": {"drain": "true"}}}));
+    let mut pod = web("one");
+    pod["spec"] = json!({"nodeName": "n1"});
+    harness.put(pod);
+    harness.advance(5 * MINUTE);
+    harness.interrupt("Node");
+    harness.advance(2 * MINUTE);
+    harness.heal();
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"], "its time starts again");
+    harness.advance(4 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}

@@ -1,0 +1,147 @@
+//! Rules that change objects, and what keeps them from doing so again and again.
+
+use serde_json::{Value, json};
+
+use crate::support::{HOUR, refusal, rules};
+
+fn config_map() -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "ci", "name": "a"}, "data": {"a": "b"}})
+}
+
+fn refused(action: Value) -> (String, String) {
+    refusal(json!([{
+        "name": "a",
+        "match": {"resource": "pods"},
+        "when": "true",
+        "do": action,
+    }]))
+}
+
+/// The time is another one at each moment: a difference in it is no reason to patch.
+#[test]
+fn a_value_with_the_time_is_set_once() {
+    for action in [
+        json!({"annotate": {"seen": "${now}"}}),
+        json!({"annotate": {"seen": "at ${now}"}}),
+        json!({"mergePatch": {"metadata": {"annotations": {"seen": "${string(now)}"}}}}),
+        json!({"jsonPatch": [{"op": "add", "path": "/metadata/annotations/seen",
+                              "value": "${string(now)}"}]}),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "seen",
+            "match": {"resource": "configmaps"},
+            "when": "object.data.a == 'b' && object.data.c != 'd'",
+            "do": action,
+        }]));
+        let mut object = config_map();
+        object["metadata"]["annotations"] = json!({"other": "x"});
+        harness.put(object);
+        harness.advance(HOUR);
+        let mut object = harness.object("ConfigMap", "ci/a").unwrap();
+        object["data"]["c"] = json!("judged again");
+        harness.put(object);
+        harness.advance(HOUR);
+        assert_eq!(harness.executions().len(), 1, "{action}");
+        let annotations = &harness.object("ConfigMap", "ci/a").unwrap()["metadata"]["annotations"];
+        let seen = annotations["seen"].as_str().unwrap();
+        assert!(seen.contains("2023-11-14T22:13:20"), "{seen}");
+    }
+}
+
+#[test]
+fn a_patch_that_can_never_come_to_rest_is_refused() {
+    let (field, message) = refused(json!({"jsonPatch": [
+        {"op": "replace", "path": "/metadata/annotations/seen", "value": "${string(now)}"},
+    ]}));
+    assert_eq!(field, "do.jsonPatch[0].value".replace("do", "rules[0].do"));
+    assert!(message.contains("now"), "{message}");
+    let (field, message) = refused(json!({"jsonPatch": [
+        {"op": "test", "path": "/metadata/name", "value": "x"},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "a/b"},
+    ]}));
+    assert_eq!(field, "rules[0].do.jsonPatch[1].path");
+    assert!(
+        message.contains("\"test\" of /metadata/finalizers"),
+        "{message}"
+    );
+    let (field, message) = refused(json!({"jsonPatch": [
+        {"op": "test", "path": "/metadata/finalizers/0", "value": "x"},
+        {"op": "add", "path": "/metadata/finalizers/-", "value": "${string(now)}"},
+    ]}));
+    assert_eq!(field, "rules[0].do.jsonPatch[1].value", "{message}");
+}
+
+#[test]
+fn an_element_that_a_list_has_is_not_added_again() {
+    let mut harness = rules(json!([{
+        "name": "finalizer",
+        "match": {"resource": "configmaps"},
+        "when": "size(object.metadata.finalizers) > 0",
+        "do": {"jsonPatch": [
+            {"op": "test", "path": "/metadata/finalizers", "value": "${object.metadata.finalizers}"},
+            {"op": "add", "path": "/metadata/finalizers/-", "value": "example.com/b"},
+        ]},
+    }]));
+    let mut object = config_map();
+    object["metadata"]["finalizers"] = json!(["example.com/a"]);
+    harness.put(object);
+    harness.advance(HOUR);
+    assert_eq!(harness.executions().len(), 1);
+    let object = harness.object("ConfigMap", "ci/a").unwrap();
+    assert_eq!(
+        object["metadata"]["finalizers"],
+        json!(["example.com/a", "example.com/b"])
+    );
+}
+
+/// Only labels and annotations are texts always.
+#[test]
+fn a_list_in_a_merge_patch_stays_a_list() {
+    let mut harness = rules(json!([{
+        "name": "release",
+        "match": {"resource": "configmaps"},
+        "when": "object.data.a == 'b'",
+        "do": {"mergePatch": {"metadata": {
+            "finalizers": "${object.metadata.finalizers.filter(f, f != 'example.com/a')}",
+            "labels": {"count": "${size(object.metadata.finalizers)}"},
+        }}},
+    }]));
+    let mut object = config_map();
+    object["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b", "example.com/c"]);
+    harness.put(object);
+    harness.run();
+    let metadata = harness.object("ConfigMap", "ci/a").unwrap()["metadata"].clone();
+    assert_eq!(
+        metadata["finalizers"],
+        json!(["example.com/b", "example.com/c"])
+    );
+    assert_eq!(metadata["labels"]["count"], "2", "a label is a text");
+}
+
+#[test]
+fn a_taint_is_taken_away() {
+    let mut harness = rules(json!([{
+        "name": "well",
+        "match": {"resource": "nodes"},
+        "when": "object.metadata.labels.well == 'true'",
+        "do": {"untaint": {"key": "broken", "effect": "NoSchedule"}},
+    }]));
+    harness.put(json!({"apiVersion": "v1", "kind": "Node",
+    "metadata": {"name": "n1", "labels": {"well": "true"}},
+    "spec": {"taints": [
+        {"key": "broken", "effect": "NoSchedule"},
+        {"key": "broken", "effect": "NoExecute"},
+        {"key": "other", "effect": "NoSchedule"},
+    ]}}));
+    harness.advance(HOUR);
+    let node = harness.object("Node", "n1").unwrap();
+    assert_eq!(
+        node["spec"]["taints"],
+        json!([
+            {"key": "broken", "effect": "NoExecute"},
+            {"key": "other", "effect": "NoSchedule"},
+        ])
+    );
+    assert_eq!(harness.executions().len(), 1);
+}
