@@ -12,11 +12,12 @@ const CHANGED: QueueName = QueueName::new("changed-namespaces");
 /// Why a namespace is patched.
 const NO_TEAM: Reason = Reason::new("no-team");
 
-/// What an operator can configure, as `config.schema.json` describes it.
+/// What an operator can configure.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// The label of a namespace that has none.
+    /// The label `team` of a namespace that has none.
     pub team: String,
 }
 
@@ -74,5 +75,18 @@ impl Controller for Policy {
             Plan::new(namespace.reference, NO_TEAM, message).patch(Patch::merge(&label))
         });
         Ok(Decision::done().plans(plan))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        davit_guest::testing::assert_config_schema_is_current::<Config>(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+        );
     }
 }

@@ -20,19 +20,29 @@ const BY_PHASE: IndexName<Pod> = IndexName::new("phase");
 /// Why a pod is deleted.
 const ABOVE_THRESHOLD: Reason = Reason::new("terminated");
 
-/// What an operator can configure, as `config.schema.json` describes it.
+/// What an operator can configure.
 #[derive(Clone, Debug, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(deny_unknown_fields))]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// How many terminated pods the cluster keeps. Failed pods that are kept for
-    /// a while do not count. 0 keeps all.
+    /// How many terminated pods the cluster keeps before the oldest are deleted. Failed pods
+    /// that are kept for a while do not count. 0 keeps all.
+    #[cfg_attr(test, schemars(range(min = 0, max = u32::MAX)))]
     pub terminated_pod_threshold: u32,
     /// The namespaces whose failed pods are kept for a while.
     pub keep_failed_in: Vec<String>,
     /// How long these pods are kept after they failed.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub keep_failed_for: Duration,
-    /// The pause between two passes over the cluster.
+    /// The pause between two passes over the cluster, more than 0s.
+    #[cfg_attr(
+        test,
+        schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
+    )]
     #[serde(with = "davit_guest::duration")]
     pub period: Duration,
 }
@@ -157,4 +167,17 @@ fn age(pod: &Object<Pod>) -> impl Ord + '_ {
         pod.reference.namespace.as_str(),
         pod.reference.uid.as_str(),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn config_schema_is_current() {
+        davit_guest::testing::assert_config_schema_is_current::<Config>(
+            env!("CARGO_MANIFEST_DIR"),
+            env!("CARGO_PKG_NAME"),
+        );
+    }
 }

@@ -188,6 +188,7 @@ fn bench(workspace: &Path) -> Result<()> {
         ("davit-sim", "scale"),
         ("davit", "podgc_scale"),
         ("davit", "footprint"),
+        ("davit", "policy_scale"),
     ];
     cargo(
         workspace,

@@ -158,3 +158,21 @@ async fn another_object_that_is_gone_is_not_the_target_that_is_gone() {
         assert_eq!(failure.unwrap_err().class, class, "{message}");
     }
 }
+
+/// It may have been executed. The item is decided again, and the same apply changes nothing.
+#[tokio::test]
+async fn an_apply_without_an_answer_is_not_repeated() {
+    for (object, requests) in [(widget(""), 2), (pod(), 1)] {
+        let server = Server::new(|request, _| {
+            if request.method == http::Method::GET {
+                let details = json!({"kind": "widgets", "name": "j"});
+                return Reply::Json(404, status(404, "NotFound", "not found", details));
+            }
+            Reply::Break
+        });
+        let body = json!({"metadata": {"name": object.name}});
+        let failure = execute(&server, apply(object, "", false, &body)).await;
+        assert_eq!(failure.unwrap_err().class, FailureClass::Timeout);
+        assert_eq!(server.seen().len(), requests);
+    }
+}

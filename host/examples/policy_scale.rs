@@ -1,0 +1,258 @@
+//! The guest `policy` with ten rules beside an API server in memory with 150,000 pods on 5,000
+//! nodes: how long the first pass takes, what is resident afterwards, and how much of a core the
+//! host needs while nothing changes, and while 20 pods a second do.
+//!
+//! ```sh
+//! cargo xtask guests && cargo build --release -p davit
+//! cargo run --release -p davit --example policy_scale
+//! ```
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use davit_sim::{Server, Sim, kubeconfig};
+use serde_json::json;
+use tokio::time::{interval, sleep};
+
+const NODES: usize = 5_000;
+const PODS: usize = 150_000;
+/// How long the use of a core is measured.
+const MEASURED: Duration = Duration::from_secs(60);
+/// What counts as nothing: a twentieth of a core for two seconds.
+const IDLE: Duration = Duration::from_millis(100);
+const SAMPLE: Duration = Duration::from_secs(2);
+
+/// Ten rules as operators ask for them. Nothing in the cluster is old enough for most of them.
+const RULES: [(&str, &str, &str); 10] = [
+    (
+        "evicted",
+        "object.status.phase == 'Failed' && object.status.reason == 'Evicted' && now - finishedAt(object) > duration('10m')",
+        "delete: {}",
+    ),
+    (
+        "failed",
+        "object.status.phase == 'Failed' && now - finishedAt(object) > duration('24h')",
+        "delete: {}",
+    ),
+    (
+        "succeeded",
+        "object.status.phase == 'Succeeded' && now - finishedAt(object) > duration('1h')",
+        "delete: {}",
+    ),
+    (
+        "expired",
+        "now > timestamp(object.metadata.annotations['example.com/expires'])",
+        "delete: {}",
+    ),
+    (
+        "old-builds",
+        "object.metadata.labels['app'] == 'build' && age(object) > duration('168h')",
+        "delete: {}",
+    ),
+    (
+        "stuck",
+        "now - object.metadata.deletionTimestamp > duration('30m') && object.spec.nodeName == null",
+        "delete: {gracePeriodSeconds: 0}",
+    ),
+    (
+        "pending",
+        "object.status.phase == 'Pending' && age(object) > duration('48h')",
+        "delete: {}",
+    ),
+    (
+        "unready",
+        "condition(object, 'Ready').status == 'False' && now - condition(object, 'Ready').lastTransitionTime > duration('72h')",
+        "evict: {}",
+    ),
+    (
+        "team",
+        "object.metadata.labels['team'] == null && object.metadata.namespace.startsWith('team-')",
+        "label: {team: '${object.metadata.namespace}'}",
+    ),
+    (
+        "debug",
+        "object.metadata.name.startsWith('debug-') && age(object) > duration('8h')",
+        "delete: {}",
+    ),
+];
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let sim = davit::sim::start()?;
+    sim.limit_log(0);
+    for number in 0..NODES {
+        let name = format!("node-{number:04}");
+        sim.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}))?;
+    }
+    for number in 0..50 {
+        let name = format!("team-{number:02}");
+        sim.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}))?;
+    }
+    for number in 0..PODS {
+        create_pod(&sim, number)?;
+    }
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let directory = tempfile::tempdir()?;
+    let host = start(&server, directory.path())?;
+    let started = Instant::now();
+    let used = host.until_idle().await?;
+    println!("{PODS} pods, {NODES} nodes, {} rules", RULES.len());
+    println!(
+        "start to the end of the first pass     {:>8.2} s",
+        started.elapsed().saturating_sub(SAMPLE).as_secs_f64()
+    );
+    println!(
+        "  processor time                       {:>8.2} s",
+        used.as_secs_f64()
+    );
+    println!(
+        "resident                               {:>8.1} MB",
+        host.resident()?
+    );
+    let before = host.used()?;
+    sleep(MEASURED).await;
+    share("nothing changes", host.used()?.saturating_sub(before));
+    let before = host.used()?;
+    change(&sim).await?;
+    share(
+        "20 pods a second change",
+        host.used()?.saturating_sub(before),
+    );
+    Ok(())
+}
+
+fn share(what: &str, used: Duration) {
+    let percent = 100.0 * used.as_secs_f64() / MEASURED.as_secs_f64();
+    println!("{what:<38} {percent:>8.2} % of a core");
+}
+
+/// Pods get another container status, which the rules read.
+async fn change(sim: &Sim) -> Result<()> {
+    let mut ticks = interval(Duration::from_millis(50));
+    let end = Instant::now() + MEASURED;
+    let mut number = 0;
+    while Instant::now() < end {
+        ticks.tick().await;
+        let (namespace, name) = names(number);
+        let mut pod = sim.get("v1", "Pod", &namespace, &name)?;
+        let at = format!("2026-11-20T10:{:02}:{:02}Z", number / 60 % 60, number % 60);
+        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": at});
+        *pod.pointer_mut("/status/conditions")
+            .context("conditions")? = json!([ready]);
+        sim.apply(pod)?;
+        number += 1;
+    }
+    Ok(())
+}
+
+fn names(number: usize) -> (String, String) {
+    (
+        format!("team-{:02}", number % 50),
+        format!("web-7d4b9c6f5-{number:06}"),
+    )
+}
+
+fn create_pod(sim: &Sim, number: usize) -> Result<()> {
+    let (namespace, name) = names(number);
+    let since = "2026-11-20T09:52:15Z";
+    sim.create(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": namespace, "labels": {"app": "web", "team": namespace},
+            "annotations": {"example.com/owner": "somebody"},
+        },
+        "spec": {
+            "nodeName": format!("node-{:04}", number % NODES),
+            "containers": [{"name": "main", "image": "example.com/main"}],
+        },
+        "status": {
+            "phase": "Running",
+            "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
+        },
+    }))?;
+    Ok(())
+}
+
+struct Host(Child);
+
+impl Host {
+    /// Waits until the host does nothing; returns what it has used.
+    async fn until_idle(&self) -> Result<Duration> {
+        let deadline = Instant::now() + Duration::from_secs(600);
+        let mut before = self.used()?;
+        loop {
+            ensure!(Instant::now() < deadline, "the host is never idle");
+            sleep(SAMPLE).await;
+            let used = self.used()?;
+            if used.saturating_sub(before) < IDLE && used > Duration::from_secs(1) {
+                return Ok(used);
+            }
+            before = used;
+        }
+    }
+
+    /// Processor time so far, in user and kernel mode: fields 14 and 15 of `stat`, in ticks of a
+    /// hundredth of a second.
+    fn used(&self) -> Result<Duration> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
+        let (_, fields) = stat.rsplit_once(')').context("the name of the process")?;
+        let fields = fields.split_whitespace().skip(11).take(2);
+        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
+    }
+
+    /// Megabytes of memory that the process has resident.
+    fn resident(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        Ok(kilobytes.context("VmRSS")?.parse::<f64>()? / 1024.0)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It has ended already if it failed, which the figures would show.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program that lies beside the examples' directory.
+fn start(server: &Server, directory: &Path) -> Result<Host> {
+    let example = std::env::current_exe()?;
+    let mut directories = example.ancestors();
+    let target: PathBuf = directories
+        .nth(2)
+        .context("cargo's target directory")?
+        .into();
+    let mut text = "controllers:\n- name: tidy\n  module: {builtin: policy}\n  mode: DryRun\n  \
+                    config:\n    rules:\n"
+        .to_owned();
+    for (name, when, does) in RULES {
+        let when = serde_json::to_string(when)?;
+        write!(
+            text,
+            "    - {{name: {name}, match: {{resource: pods}}, when: {when}, do: {{{does}}}}}\n"
+        )?;
+    }
+    let config = directory.join("davit.yaml");
+    std::fs::write(&config, text)?;
+    let path = directory.join("kubeconfig");
+    std::fs::write(&path, kubeconfig(&server.url()))?;
+    let child = Command::new(target.join("davit"))
+        .args(["run", "--log", "warn", "--config"])
+        .arg(&config)
+        .arg("--kubeconfig")
+        .arg(&path)
+        .arg("--cache")
+        .arg(directory.join("modules"))
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting davit of {}", target.display()))?;
+    Ok(Host(child))
+}
