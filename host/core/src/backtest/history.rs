@@ -67,7 +67,7 @@ pub(super) struct History {
     views: BTreeMap<ViewId, View>,
     slots: Vec<Option<VersionedObject>>,
     by_uid: BTreeMap<Uid, Vec<Slot>>,
-    by_key: BTreeMap<(SegmentId, Box<str>), Slot>,
+    by_key: BTreeMap<SegmentId, BTreeMap<Box<str>, Slot>>,
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
     pub(super) specs: BTreeMap<String, Arc<str>>,
@@ -141,10 +141,9 @@ impl History {
 
     /// The objects of a list, in the order of their keys.
     pub(super) fn members(&self, segment: SegmentId) -> impl Iterator<Item = &VersionedObject> {
-        let from = (segment, Box::from(""));
-        let members = self.by_key.range(from..);
-        let members = members.take_while(move |((of, _), _)| *of == segment);
-        members.filter_map(|(_, slot)| self.object(*slot))
+        let members = self.by_key.get(&segment).into_iter();
+        let slots = members.flat_map(BTreeMap::values);
+        slots.filter_map(|slot| self.object(*slot))
     }
 
     pub(super) fn object(&self, slot: Slot) -> Option<&VersionedObject> {
@@ -153,7 +152,7 @@ impl History {
 
     /// The object with this key.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<&VersionedObject> {
-        let slot = self.by_key.get(&(segment, Box::from(key)))?;
+        let slot = self.by_key.get(&segment)?.get(key)?;
         self.object(*slot)
     }
 
@@ -272,8 +271,8 @@ impl History {
             object: Arc::clone(object),
             version,
         });
-        let key = (object.segment(), Box::from(object.key()));
-        self.by_key.insert(key, slot);
+        let keys = self.by_key.entry(object.segment()).or_default();
+        keys.insert(object.key().into(), slot);
         let slots = self.by_uid.entry(object.uid().clone()).or_default();
         slots.push(slot);
         let is_new = slots.len() == 1;
@@ -296,9 +295,10 @@ impl History {
 
     /// Forgets where an object was. Returns whether another slot has its uid.
     fn forget(&mut self, slot: Slot, object: &Object) -> bool {
-        let key = (object.segment(), Box::from(object.key()));
-        if self.by_key.get(&key) == Some(&slot) {
-            self.by_key.remove(&key);
+        if let Some(keys) = self.by_key.get_mut(&object.segment())
+            && keys.get(object.key()) == Some(&slot)
+        {
+            keys.remove(object.key());
         }
         let Some(slots) = self.by_uid.get_mut(object.uid()) else {
             return false;
@@ -312,11 +312,8 @@ impl History {
     }
 
     fn drop_list(&mut self, segment: SegmentId) {
-        let from = (segment, Box::from(""));
-        let members = self.by_key.range(from..);
-        let members = members.take_while(|((of, _), _)| *of == segment);
-        let slots: Vec<Slot> = members.map(|(_, slot)| *slot).collect();
-        for slot in slots {
+        let members = self.by_key.remove(&segment).unwrap_or_default();
+        for slot in members.into_values() {
             let held = self.slots.get_mut(slot as usize).map(Option::take);
             if let Some(held) = held.flatten() {
                 self.forget(slot, &held.object);
