@@ -162,7 +162,7 @@ fn below<'a>(schema: &'a Value, step: &Segment) -> Option<&'a Value> {
 /// Whether anything may be below a schema.
 fn is_open(schema: &Value) -> bool {
     let is = |flag: &str| schema.get(flag) == Some(&Value::Bool(true));
-    let says_nothing = [
+    let is_silent = [
         "properties",
         "additionalProperties",
         "items",
@@ -178,7 +178,7 @@ fn is_open(schema: &Value) -> bool {
     is("x-kubernetes-preserve-unknown-fields")
         || is("x-kubernetes-embedded-resource")
         || is("additionalProperties")
-        || (says_nothing && may_be_deep)
+        || (is_silent && may_be_deep)
 }
 
 fn unknown(resource: &ApiResource, steps: &[Segment], above: &[&Value]) -> UnknownField {

@@ -8,6 +8,7 @@ mod build;
 mod screen;
 mod sources;
 
+use std::cell::RefCell;
 use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -186,6 +187,8 @@ struct Session<'a> {
     mode: &'static str,
     /// The components that were built: the host reads one while the next is built.
     components: TempDir,
+    /// What the host got last.
+    last: RefCell<Option<(ModuleDigest, Value)>>,
     screen: &'a Screen,
 }
 
@@ -200,6 +203,7 @@ impl<'a> Session<'a> {
                 "DryRun"
             },
             components: TempDir::new().context("a temporary directory cannot be created")?,
+            last: RefCell::new(None),
             screen,
         })
     }
@@ -242,6 +246,12 @@ impl<'a> Session<'a> {
             None => Value::Null,
         };
         let (path, digest) = self.kept(&built)?;
+        let now = Some((digest, config.clone()));
+        if *self.last.borrow() == now {
+            self.screen
+                .step("the same component and configuration: the guest continues to run");
+            return Ok(());
+        }
         let file = json!({"controllers": [{
             "name": NAME,
             "mode": self.mode,
@@ -250,6 +260,7 @@ impl<'a> Session<'a> {
         }]});
         let file = config::parse(Path::new("the controller"), &file.to_string())?;
         host.apply(&file.controllers.unwrap_or_default()).await?;
+        self.last.replace(now);
         Ok(())
     }
 

@@ -22,11 +22,11 @@ pub(super) struct Sources {
     roots: Vec<PathBuf>,
     /// What the build writes.
     built: Option<PathBuf>,
-    files: BTreeMap<PathBuf, Seen>,
+    files: BTreeMap<PathBuf, FileState>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Seen {
+struct FileState {
     modified: Option<SystemTime>,
     bytes: u64,
     digest: ModuleDigest,
@@ -64,7 +64,7 @@ impl Sources {
         &self,
         path: &Path,
         found: &Metadata,
-        present: &mut BTreeMap<PathBuf, Seen>,
+        present: &mut BTreeMap<PathBuf, FileState>,
     ) -> Result<()> {
         if found.is_dir() {
             for entry in fs::read_dir(path).into_iter().flatten().flatten() {
@@ -93,14 +93,14 @@ impl Sources {
         Ok(())
     }
 
-    fn seen(&self, path: &Path, found: &Metadata) -> Option<Seen> {
+    fn seen(&self, path: &Path, found: &Metadata) -> Option<FileState> {
         let (modified, bytes) = (found.modified().ok(), found.len());
         let known = self.files.get(path).copied();
         let is_known =
-            |one: &Seen| modified.is_some() && (one.modified, one.bytes) == (modified, bytes);
+            |one: &FileState| modified.is_some() && (one.modified, one.bytes) == (modified, bytes);
         known.filter(is_known).or_else(|| {
             let content = fs::read(path).ok()?;
-            Some(Seen {
+            Some(FileState {
                 modified,
                 bytes,
                 digest: ModuleDigest::of(&content),

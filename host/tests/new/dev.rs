@@ -142,7 +142,9 @@ fn each_change_is_built_and_runs() {
     one.edit("fn ", "fun ");
     dev.until("the build failed (exit status: 101)");
     one.edit("fun ", "fn ");
-    dev.until("keep-failed 0.1.0 runs");
+    dev.until("the same component and configuration: the guest continues to run");
+    one.edit("but the threshold", "yet the threshold");
+    dev.until("yet the threshold is 2");
 }
 
 #[test]

@@ -242,8 +242,12 @@ fn fields_of_custom_kinds_are_those_that_the_api_server_publishes() {
     };
     let output = tested(&right);
     assert_eq!(output.code, 0, "{output:?}");
-    assert!(output.out.contains("default/old"), "{output:?}");
-    assert!(!output.out.contains("default/new"), "{output:?}");
+    for line in [
+        "Site default/old\n  retired: ACTS",
+        "Site default/new\n  retired: not",
+    ] {
+        assert!(output.out.contains(line), "{output:?}");
+    }
     let output = tested(&wrong);
     assert_eq!(output.code, 1, "{output:?}");
     assert!(output.err.contains(unknown), "{output:?}");

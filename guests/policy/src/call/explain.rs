@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 
-use super::group::{ExcessAct, Group, LeftOut, MAX_ACTS, ORDER};
+use super::group::{ExcessAct, Exclusion, Group, MAX_ACTS, ORDER};
 use super::{Act, Call, Turn, Wait};
 use crate::cel::Expression;
 use crate::evaluate::Evaluator;
@@ -119,8 +119,8 @@ impl Call<'_> {
             .or_insert_with(|| self.divided(rule, keep, source, &name));
         let key = object.reference.key();
         match group.left_out.get(&key) {
-            Some(LeftOut::Ended { by }) => return Verdict::Preceded { by: by.clone() },
-            Some(LeftOut::Unordered(message)) => {
+            Some(Exclusion::Ended { by }) => return Verdict::Preceded { by: by.clone() },
+            Some(Exclusion::Unordered(message)) => {
                 return Verdict::Failed {
                     expression: ORDER.to_owned(),
                     message: message.clone(),

@@ -27,7 +27,7 @@ pub(super) struct Group {
     /// Those that it does not spare; what it spares least comes first.
     pub(super) excess: Vec<Ordered>,
     /// Those that it selects, and that are neither: they stay, and fill no place.
-    pub(super) left_out: BTreeMap<String, LeftOut>,
+    pub(super) left_out: BTreeMap<String, Exclusion>,
     /// Whether the API server may lack objects that the rule spares: it would spare too few.
     pub(super) is_unproven: bool,
     /// Whether what is related to an object is not known yet.
@@ -35,7 +35,7 @@ pub(super) struct Group {
 }
 
 /// Why an object fills no place of its group.
-pub(super) enum LeftOut {
+pub(super) enum Exclusion {
     /// An earlier rule ends it, now or when it waits no longer.
     Ended {
         /// The name of that rule.
@@ -71,7 +71,7 @@ impl Call<'_> {
             return Decision::requeue_after(self.every());
         }
         // What another rule ends may be a member again, and nothing else may announce it.
-        let is_ended = |it: &LeftOut| matches!(it, LeftOut::Ended { .. });
+        let is_ended = |it: &Exclusion| matches!(it, Exclusion::Ended { .. });
         let mut is_later = group.is_unknown
             || group.excess.len() > MAX_ACTS
             || group.left_out.values().any(is_ended);
@@ -123,13 +123,13 @@ impl Call<'_> {
                 (None, _) => {}
                 (Some(_), Some(earlier)) => {
                     let by = earlier.name.clone();
-                    left_out.insert(key, LeftOut::Ended { by });
+                    left_out.insert(key, Exclusion::Ended { by });
                 }
                 (Some(Ok(at)), None) => selected.push(Ordered { at, key }),
                 (Some(Err(message)), None) => {
                     let mut report = self.report.borrow_mut();
                     report.failed(&rule.name, &object.reference, ORDER, &message);
-                    left_out.insert(key, LeftOut::Unordered(message));
+                    left_out.insert(key, Exclusion::Unordered(message));
                 }
             }
         };

@@ -104,7 +104,7 @@ fn a_server_that_is_overloaded_is_no_budget() {
     harness.put(web("one"));
     harness.advance(HOUR);
     let plans = || harness.executions().iter().map(|it| &it.plan);
-    assert!(plans().count() > 20, "it is tried again and again");
+    assert!(plans().count() > 20, "it is retried and again");
     assert!(plans().all(|plan| matches!(plan.steps[..], [Step::Evict(_)])));
 }
 

@@ -243,10 +243,17 @@ impl<'a> StepContext<'a> {
             // conflict unless both have the same field.
             return StepAction::of(self.look(), Stage::Owner);
         }
-        StepAction::of(self.apply_request(apply, Found::default()), Stage::Write)
+        StepAction::of(
+            self.apply_request(apply, ApplyPrecondition::default()),
+            Stage::Write,
+        )
     }
 
-    fn apply_request(self, apply: &Apply, found: Found<'_>) -> Result<Request, Failure> {
+    fn apply_request(
+        self,
+        apply: &Apply,
+        found: ApplyPrecondition<'_>,
+    ) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let path = attempt.object_path(self.mapping, &apply.subresource)?;
         let mut query = vec![("fieldManager", self.field_manager)];
@@ -347,7 +354,7 @@ impl<'a> StepContext<'a> {
             Step::Patch(patch) => self.patch_request(patch, &found.resource_version),
             Step::Apply(apply) => self.apply_request(
                 apply,
-                Found {
+                ApplyPrecondition {
                     uid: "",
                     version: &found.resource_version,
                 },
@@ -367,7 +374,9 @@ impl<'a> StepContext<'a> {
             Err(error) => {
                 let failure = error.failure(&attempt);
                 return match failure.class {
-                    FailureClass::NotFound => self.apply_request(apply, Found::default()),
+                    FailureClass::NotFound => {
+                        self.apply_request(apply, ApplyPrecondition::default())
+                    }
                     _ => Err(failure),
                 };
             }
@@ -385,7 +394,7 @@ impl<'a> StepContext<'a> {
             ));
         }
         let uid = &found.uid;
-        self.apply_request(apply, Found { uid, version: "" })
+        self.apply_request(apply, ApplyPrecondition { uid, version: "" })
     }
 
     fn succeeded(self, body: &[u8]) -> Result<Option<WriteResult>, Failure> {
@@ -472,7 +481,7 @@ impl<'a> StepContext<'a> {
 
 /// The object that an apply was found to write; empty for what the body itself names.
 #[derive(Clone, Copy, Debug, Default)]
-struct Found<'a> {
+struct ApplyPrecondition<'a> {
     uid: &'a str,
     version: &'a str,
 }

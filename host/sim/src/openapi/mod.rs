@@ -110,6 +110,13 @@ fn schema(resource: &Resource) -> Value {
     let mut schema =
         declared.map_or_else(|| json!({"type": "object"}), |schema| schema.json().clone());
     if let Value::Object(fields) = &mut schema {
+        if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+            // A definition need not declare what every object has.
+            for name in ["apiVersion", "kind"] {
+                properties.insert(name.to_owned(), json!({"type": "string"}));
+            }
+            properties.insert("metadata".to_owned(), json!({"type": "object"}));
+        }
         fields.insert(
             "x-kubernetes-group-version-kind".to_owned(),
             json!([kind(resource)]),

@@ -46,7 +46,7 @@ pub(crate) enum Zero {
     /// It leaves it out if it was never set; a zero means something.
     Meant,
     /// It leaves it out.
-    LeftOut,
+    Exclusion,
     /// It writes it.
     Written,
 }
@@ -82,7 +82,7 @@ fn slot(text: &'static str) -> Option<(u64, Slot)> {
     let (name, kind) = (parts.next()?, parts.next()?);
     let zero = match parts.next() {
         None => Zero::Meant,
-        Some("o") => Zero::LeftOut,
+        Some("o") => Zero::Exclusion,
         Some(_) => Zero::Written,
     };
     let (shape, kind) = match kind.split_at_checked(1)? {
@@ -202,7 +202,7 @@ fn fields(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, 
         let Some(slot) = message.get(&number) else {
             continue;
         };
-        if field == Field::Number(0) && slot.zero == Zero::LeftOut {
+        if field == Field::Number(0) && slot.zero == Zero::Exclusion {
             continue;
         }
         match slot.shape {
