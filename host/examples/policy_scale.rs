@@ -235,9 +235,9 @@ fn start(server: &Server, directory: &Path) -> Result<Host> {
         .to_owned();
     for (name, when, does) in RULES {
         let when = serde_json::to_string(when)?;
-        write!(
+        writeln!(
             text,
-            "    - {{name: {name}, match: {{resource: pods}}, when: {when}, do: {{{does}}}}}\n"
+            "    - {{name: {name}, match: {{resource: pods}}, when: {when}, do: {{{does}}}}}"
         )?;
     }
     let config = directory.join("davit.yaml");

@@ -36,8 +36,8 @@ pub struct DevArguments {
     /// The component that --build writes.
     #[arg(long, value_name = "FILE.wasm", requires = "build")]
     pub module: Option<PathBuf>,
-    /// File or directory whose changes start a build; may be repeated. Hidden files, target and
-    /// node_modules in it do not count [default: Cargo.toml, build.rs and src; with --build, the
+    /// File or directory whose changes start a build; may be repeated. Hidden files, and what is
+    /// built or fetched, do not count [default: Cargo.toml, build.rs and src; with --build, the
     /// directory]
     #[arg(long, value_name = "PATH")]
     pub watch: Vec<PathBuf>,

@@ -35,6 +35,18 @@ const OTHERS_PAUSE: Duration = Duration::from_secs(1);
 /// How long an item whose plans belong to another revision or replica stays in its queue.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
+/// What was executed of an item's plans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Executed {
+    /// None of them.
+    Nothing,
+    /// Some.
+    Plans,
+    /// Some, and one of them wrote another object than its target. Nobody notices when the cache
+    /// has observed that.
+    PlansOfOthers,
+}
+
 /// What makes an item due before the time that its queue has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequeueTrigger {
@@ -81,11 +93,8 @@ pub(super) struct ItemExecution {
     pub(super) unseen: BTreeSet<Uid>,
     /// Whether an expectation deferred a plan.
     has_deferred: bool,
-    /// Whether a plan was executed.
-    executed: bool,
-    /// Whether a plan wrote another object than its target. Nobody notices when the cache has
-    /// observed that.
-    wrote_others: bool,
+    /// What was executed.
+    executed: Executed,
     /// Whether a plan was deferred.
     deferral: Deferral,
 }
@@ -128,8 +137,7 @@ impl ItemExecution {
             not_before: None,
             unseen: BTreeSet::new(),
             has_deferred: false,
-            executed: false,
-            wrote_others: false,
+            executed: Executed::Nothing,
             deferral: Deferral::None,
         }
     }
@@ -173,7 +181,7 @@ impl ItemExecution {
 
     pub(super) fn admit(&mut self) {
         self.in_flight += 1;
-        self.executed = true;
+        self.executed = self.executed.max(Executed::Plans);
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
@@ -182,12 +190,12 @@ impl ItemExecution {
     }
 
     pub(super) fn wrote_another(&mut self) {
-        self.wrote_others = true;
+        self.executed = Executed::PlansOfOthers;
     }
 
     /// The target of a plan is gone: the plan counts as executed.
     pub(super) fn is_done_already(&mut self) {
-        self.executed = true;
+        self.executed = self.executed.max(Executed::Plans);
     }
 
     /// A guardrail holds a plan back until this time, or until an operator resets it,
@@ -316,7 +324,9 @@ impl ItemExecution {
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
-            Verdict::RequeueWhenObserved if self.executed || self.has_deferred => {
+            Verdict::RequeueWhenObserved
+                if self.executed != Executed::Nothing || self.has_deferred =>
+            {
                 self.when_seen(lapse)
             }
             // A plan that an expectation deferred has to be decided again: the earlier
@@ -333,7 +343,7 @@ impl ItemExecution {
     }
 
     fn when_seen(&self, lapse: Duration) -> (Finish, RequeueTrigger) {
-        if self.unseen.is_empty() && self.wrote_others {
+        if self.unseen.is_empty() && self.executed == Executed::PlansOfOthers {
             (Finish::RequeueAfter(OTHERS_PAUSE), RequeueTrigger::Never)
         } else if self.unseen.is_empty() {
             (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
