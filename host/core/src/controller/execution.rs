@@ -37,7 +37,7 @@ const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
 /// What was executed of an item's plans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Executed {
+enum ExecutionState {
     /// None of them.
     Nothing,
     /// Some.
@@ -94,7 +94,7 @@ pub(super) struct ItemExecution {
     /// Whether an expectation deferred a plan.
     has_deferred: bool,
     /// What was executed.
-    executed: Executed,
+    executed: ExecutionState,
     /// Whether a plan was deferred.
     deferral: Deferral,
 }
@@ -137,7 +137,7 @@ impl ItemExecution {
             not_before: None,
             unseen: BTreeSet::new(),
             has_deferred: false,
-            executed: Executed::Nothing,
+            executed: ExecutionState::Nothing,
             deferral: Deferral::None,
         }
     }
@@ -181,7 +181,7 @@ impl ItemExecution {
 
     pub(super) fn admit(&mut self) {
         self.in_flight += 1;
-        self.executed = self.executed.max(Executed::Plans);
+        self.executed = self.executed.max(ExecutionState::Plans);
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
@@ -190,12 +190,12 @@ impl ItemExecution {
     }
 
     pub(super) fn wrote_another(&mut self) {
-        self.executed = Executed::PlansOfOthers;
+        self.executed = ExecutionState::PlansOfOthers;
     }
 
     /// The target of a plan is gone: the plan counts as executed.
     pub(super) fn is_done_already(&mut self) {
-        self.executed = self.executed.max(Executed::Plans);
+        self.executed = self.executed.max(ExecutionState::Plans);
     }
 
     /// A guardrail holds a plan back until this time, or until an operator resets it,
@@ -325,7 +325,7 @@ impl ItemExecution {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
             Verdict::RequeueWhenObserved
-                if self.executed != Executed::Nothing || self.has_deferred =>
+                if self.executed != ExecutionState::Nothing || self.has_deferred =>
             {
                 self.when_seen(lapse)
             }
@@ -343,7 +343,7 @@ impl ItemExecution {
     }
 
     fn when_seen(&self, lapse: Duration) -> (Finish, RequeueTrigger) {
-        if self.unseen.is_empty() && self.executed == Executed::PlansOfOthers {
+        if self.unseen.is_empty() && self.executed == ExecutionState::PlansOfOthers {
             (Finish::RequeueAfter(OTHERS_PAUSE), RequeueTrigger::Never)
         } else if self.unseen.is_empty() {
             (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
