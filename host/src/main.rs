@@ -13,11 +13,6 @@ use davit::{commands, demo, dev, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
 
-/// A backtest takes a third less time than with glibc's allocator: both of its threads allocate
-/// for each change. Linked statically, and the same in every distribution.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 /// The exit code of a usage error, as clap's, and of a journal that cannot be replayed or
 /// tested.
 const USAGE: u8 = 2;

@@ -127,8 +127,6 @@ impl ChildCompiler {
             .arg(limits.memory.to_string())
             .arg(limits.processor_time.as_secs().max(1).to_string())
             .env_clear()
-            // davit's allocator: the limit of memory is not for what it only reserves.
-            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
