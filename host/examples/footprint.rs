@@ -7,20 +7,24 @@
 //! cargo run --release -p davit --example footprint
 //! ```
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod process;
+
+use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use davit::metrics;
 use davit_sim::fault::Match;
-use davit_sim::{Server, Sim, kubeconfig};
+use davit_sim::{Server, Sim};
+use process::Host;
 use serde_json::json;
 use tokio::time::sleep;
 
 const NODES: usize = 1_000;
 const PODS: usize = 20_000;
 const ORPHANS: usize = 2_000;
+const CONFIG: &str = "controllers:\n- name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
+                      config: {quarantine: 2s, maxParallelDeletes: 64}\n";
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -34,7 +38,7 @@ async fn main() -> Result<()> {
 }
 
 async fn measure(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
-    let host = start(server, directory)?;
+    let host = Host::start(server, directory, CONFIG)?;
     sleep(Duration::from_secs(5)).await;
     println!(
         "resident, empty cluster                 {:>7.1} MB",
@@ -56,7 +60,7 @@ async fn measure(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
     for number in 0..ORPHANS {
         create_pod(sim, PODS + number, "gone")?;
     }
-    let host = start(server, directory)?;
+    let host = Host::start(server, directory, CONFIG)?;
     let deletions = Match::new("delete", "pods");
     let first = until(sim, &deletions, 1).await?;
     let last = until(sim, &deletions, ORPHANS).await?;
@@ -81,55 +85,6 @@ async fn until(sim: &Sim, requests: &Match, count: usize) -> Result<Instant> {
         sleep(Duration::from_millis(2)).await;
     }
     Ok(Instant::now())
-}
-
-struct Host(Child);
-
-impl Host {
-    /// Megabytes of memory that the process has resident.
-    fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        Ok(kilobytes.context("VmRSS")?.parse::<f64>()? / 1024.0)
-    }
-}
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        // It has ended already if it failed, which the figures would show.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// The program that lies beside the examples' directory.
-fn start(server: &Server, directory: &Path) -> Result<Host> {
-    let example = std::env::current_exe()?;
-    let program: PathBuf = example
-        .ancestors()
-        .nth(2)
-        .context("cargo's target directory")?
-        .join("davit");
-    let config = directory.join("davit.yaml");
-    std::fs::write(
-        &config,
-        "controllers:\n- name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
-         config: {quarantine: 2s, maxParallelDeletes: 64}\n",
-    )?;
-    let path = directory.join("kubeconfig");
-    std::fs::write(&path, kubeconfig(&server.url()))?;
-    let child = Command::new(&program)
-        .args(["run", "--log", "warn", "--config"])
-        .arg(&config)
-        .arg("--kubeconfig")
-        .arg(&path)
-        .arg("--cache")
-        .arg(directory.join("modules"))
-        .stdin(Stdio::null())
-        .spawn()
-        .with_context(|| format!("starting {}", program.display()))?;
-    Ok(Host(child))
 }
 
 fn create_node(sim: &Sim, number: usize) -> Result<()> {

@@ -7,13 +7,14 @@
 //! cargo run --release -p davit --example policy_scale
 //! ```
 
+mod process;
+
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use davit_sim::{Server, Sim, kubeconfig};
+use davit_sim::{Server, Sim};
+use process::Host;
 use serde_json::json;
 use tokio::time::{interval, sleep};
 
@@ -96,9 +97,9 @@ async fn main() -> Result<()> {
     }
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
     let directory = tempfile::tempdir()?;
-    let host = start(&server, directory.path())?;
+    let host = Host::start(&server, directory.path(), &config()?)?;
     let started = Instant::now();
-    let used = host.until_idle().await?;
+    let first = until_idle(&host).await?;
     println!("{PODS} pods, {NODES} nodes, {} rules", RULES.len());
     println!(
         "start to the end of the first pass     {:>8.2} s",
@@ -106,20 +107,20 @@ async fn main() -> Result<()> {
     );
     println!(
         "  processor time                       {:>8.2} s",
-        used.as_secs_f64()
+        first.as_secs_f64()
     );
     println!(
         "resident                               {:>8.1} MB",
         host.resident()?
     );
-    let before = host.used()?;
+    let before = used(&host)?;
     sleep(MEASURED).await;
-    share("nothing changes", host.used()?.saturating_sub(before));
-    let before = host.used()?;
+    share("nothing changes", used(&host)?.saturating_sub(before));
+    let before = used(&host)?;
     change(&sim).await?;
     share(
         "20 pods a second change",
-        host.used()?.saturating_sub(before),
+        used(&host)?.saturating_sub(before),
     );
     Ok(())
 }
@@ -177,59 +178,32 @@ fn create_pod(sim: &Sim, number: usize) -> Result<()> {
     Ok(())
 }
 
-struct Host(Child);
-
-impl Host {
-    /// Waits until the host does nothing; returns what it has used.
-    async fn until_idle(&self) -> Result<Duration> {
-        let deadline = Instant::now() + Duration::from_secs(600);
-        let mut before = self.used()?;
-        loop {
-            ensure!(Instant::now() < deadline, "the host is never idle");
-            sleep(SAMPLE).await;
-            let used = self.used()?;
-            if used.saturating_sub(before) < IDLE && used > Duration::from_secs(1) {
-                return Ok(used);
-            }
-            before = used;
+/// Waits until the host does nothing; returns what it has used.
+async fn until_idle(host: &Host) -> Result<Duration> {
+    let deadline = Instant::now() + Duration::from_secs(600);
+    let mut before = used(host)?;
+    loop {
+        ensure!(Instant::now() < deadline, "the host is never idle");
+        sleep(SAMPLE).await;
+        let used = used(host)?;
+        if used.saturating_sub(before) < IDLE && used > Duration::from_secs(1) {
+            return Ok(used);
         }
-    }
-
-    /// Processor time so far, in user and kernel mode: fields 14 and 15 of `stat`, in ticks of a
-    /// hundredth of a second.
-    fn used(&self) -> Result<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.0.id()))?;
-        let (_, fields) = stat.rsplit_once(')').context("the name of the process")?;
-        let fields = fields.split_whitespace().skip(11).take(2);
-        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
-        Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
-    }
-
-    /// Megabytes of memory that the process has resident.
-    fn resident(&self) -> Result<f64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.split_whitespace().next());
-        Ok(kilobytes.context("VmRSS")?.parse::<f64>()? / 1024.0)
+        before = used;
     }
 }
 
-impl Drop for Host {
-    fn drop(&mut self) {
-        // It has ended already if it failed, which the figures would show.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Processor time so far, in user and kernel mode: fields 14 and 15 of `stat`, in ticks of a
+/// hundredth of a second.
+fn used(host: &Host) -> Result<Duration> {
+    let stat = host.read("stat")?;
+    let (_, fields) = stat.rsplit_once(')').context("the name of the process")?;
+    let fields = fields.split_whitespace().skip(11).take(2);
+    let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
+    Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 
-/// The program that lies beside the examples' directory.
-fn start(server: &Server, directory: &Path) -> Result<Host> {
-    let example = std::env::current_exe()?;
-    let mut directories = example.ancestors();
-    let target: PathBuf = directories
-        .nth(2)
-        .context("cargo's target directory")?
-        .into();
+fn config() -> Result<String> {
     let mut text = "controllers:\n- name: tidy\n  module: {builtin: policy}\n  mode: DryRun\n  \
                     config:\n    rules:\n"
         .to_owned();
@@ -240,19 +214,5 @@ fn start(server: &Server, directory: &Path) -> Result<Host> {
             "    - {{name: {name}, match: {{resource: pods}}, when: {when}, do: {{{does}}}}}"
         )?;
     }
-    let config = directory.join("davit.yaml");
-    std::fs::write(&config, text)?;
-    let path = directory.join("kubeconfig");
-    std::fs::write(&path, kubeconfig(&server.url()))?;
-    let child = Command::new(target.join("davit"))
-        .args(["run", "--log", "warn", "--config"])
-        .arg(&config)
-        .arg("--kubeconfig")
-        .arg(&path)
-        .arg("--cache")
-        .arg(directory.join("modules"))
-        .stdin(Stdio::null())
-        .spawn()
-        .with_context(|| format!("starting davit of {}", target.display()))?;
-    Ok(Host(child))
+    Ok(text)
 }

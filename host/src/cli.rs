@@ -5,6 +5,7 @@ mod engine;
 mod examples;
 mod journal;
 mod observe;
+mod output;
 mod policy;
 mod restore;
 mod tools;
@@ -14,7 +15,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use davit_sim::fault::Fault;
 
 use crate::http::address::{ListenAddress, ServerAddress};
@@ -30,6 +31,7 @@ pub use journal::{
     ReplayArguments, SpanArguments,
 };
 pub use observe::{LogArguments, TraceArguments};
+pub use output::{Format, Output};
 pub use policy::{
     ActsThreshold, PolicyArguments, PolicyCommand, PolicyConvertArguments, PolicyFormat,
     PolicyTestArguments,
@@ -567,36 +569,4 @@ pub struct DiffArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
-}
-
-/// An output format.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Output {
-    /// Plain text.
-    Text,
-    /// JSON.
-    Json,
-    /// YAML.
-    Yaml,
-}
-
-/// An output format for programs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// JSON, indented.
-    Json,
-    /// YAML.
-    Yaml,
-}
-
-impl Output {
-    /// The format, if it is for programs.
-    #[must_use]
-    pub fn format(self) -> Option<Format> {
-        match self {
-            Self::Text => None,
-            Self::Json => Some(Format::Json),
-            Self::Yaml => Some(Format::Yaml),
-        }
-    }
 }

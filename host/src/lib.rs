@@ -30,4 +30,5 @@ pub mod run;
 pub mod sim;
 mod tasks;
 pub mod telemetry;
+mod terminal;
 pub mod traces;

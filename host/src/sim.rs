@@ -160,7 +160,8 @@ fn check(sim: &Sim, fault: &Fault) -> Result<()> {
     )
 }
 
-fn start_kubelet(sim: &Sim, silent_nodes: &[String]) -> Kubelet {
+/// Starts the kubelets of all nodes but these.
+pub(crate) fn start_kubelet(sim: &Sim, silent_nodes: &[String]) -> Kubelet {
     let kubelet = Kubelet::start(sim, KubeletOptions::default());
     for node in silent_nodes {
         kubelet.silence(node);

@@ -56,7 +56,7 @@ pub struct Policy {
 davit_guest::export!(Policy);
 
 impl Policy {
-    fn rules_of<'a>(&'a self, source: &'a Source) -> impl Iterator<Item = &'a Rule> {
+    fn rules_of<'a>(&'a self, source: &Source) -> impl Iterator<Item = &'a Rule> {
         source
             .rules
             .iter()

@@ -43,7 +43,8 @@ pub struct PathError {
 
 impl FieldPath {
     /// The path of these steps from the object's root.
-    pub(crate) fn of(segments: Vec<Segment>) -> Self {
+    #[must_use]
+    pub fn of(segments: Vec<Segment>) -> Self {
         Self(segments)
     }
 

@@ -113,6 +113,13 @@ impl Plan {
         steps.any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
     }
 
+    /// Whether it writes another object than its target.
+    #[must_use]
+    pub fn writes_others(&self) -> bool {
+        let mut steps = self.steps.iter();
+        steps.any(|step| step.writes_other(&self.target).is_some())
+    }
+
     /// The bytes that the host keeps for it.
     #[must_use]
     pub fn bytes(&self) -> usize {

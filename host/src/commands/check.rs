@@ -4,7 +4,6 @@
 mod access;
 mod sources;
 
-use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, bail};
@@ -178,6 +177,7 @@ pub async fn find(
         client: client.cloned(),
     })?;
     let loader = Loader::new(engine, modules);
+    let mut published = cluster.as_ref().map(|(client, _)| Published::by(client));
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
@@ -207,9 +207,11 @@ pub async fn find(
         let is_trusted = trust.files || spec.module.source.is_builtin();
         let grant = spec.grant(is_trusted, &arguments.namespace.namespace);
         check_grants(&name, &spec, &grant, &manifest, &mut findings);
-        if let (Some((client, discovered)), Some(access)) = (&cluster, &access) {
+        if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
             check_resources(&manifest, discovered.as_ref(), &mut findings);
-            check_fields(client, &manifest, discovered.as_ref(), &mut findings).await;
+            if let (Some(published), Some(discovered)) = (&mut published, discovered) {
+                check_fields(published, &manifest, discovered, &mut findings).await;
+            }
             access.check(&spec, &grant, &manifest, &mut findings).await;
         } else {
             let message = "resources and permissions: --offline, or no cluster answered";
@@ -390,38 +392,33 @@ fn check_resources(manifest: &Manifest, discovered: Option<&Discovery>, findings
 /// Checks whether objects have the fields that the guest reads, as far as the API server publishes
 /// them.
 async fn check_fields(
-    client: &Client,
+    published: &mut Published<'_>,
     manifest: &Manifest,
-    discovered: Option<&Discovery>,
+    discovered: &Discovery,
     findings: &mut Findings,
 ) {
-    let Some(discovered) = discovered else {
-        return;
-    };
-    let watches = manifest
-        .watches
-        .iter()
-        .filter_map(|watch| match &watch.source {
-            Source::One(resource) => Some((resource, watch)),
+    let fields = manifest.watches.iter().flat_map(|watch| {
+        let resource = match &watch.source {
+            Source::One(resource) => Some(resource),
             Source::EveryDeletable(_) => None,
-        });
-    let published = Published::read(client, watches.clone().map(|(resource, _)| resource)).await;
-    let published = match published {
-        Ok(Some(published)) => published,
+        };
+        let indexed = watch.indexes.iter().map(|index| &index.path);
+        let paths = watch.fields.iter().chain(indexed);
+        resource.into_iter().flat_map(move |resource| {
+            let paths = paths.clone();
+            paths.map(|path| (resource.clone(), path.clone()))
+        })
+    });
+    let fields = fields.collect();
+    let unknown = published.unknown(&discovered.mapping, &fields).await;
+    let unknown = match unknown {
+        Ok(Some(unknown)) => unknown,
         Ok(None) => {
             let message = "the API server publishes no OpenAPI documents";
             return findings.add(Level::NotChecked, "fields", message);
         }
         Err(error) => return findings.add(Level::NotChecked, "fields", format!("{error:#}")),
     };
-    let fields = watches.flat_map(|(resource, watch)| {
-        let fields = watch.fields.iter();
-        let fields = fields.chain(watch.indexes.iter().map(|index| &index.path));
-        fields.map(move |path| (resource, path))
-    });
-    let fields: BTreeSet<_> = fields.collect();
-    let unknown = |(resource, path)| published.unknown(&discovered.mapping, resource, path);
-    let unknown: Vec<_> = fields.into_iter().filter_map(unknown).collect();
     for one in &unknown {
         let message = format!("{one}: the guest reads nothing there");
         findings.add(Level::Warning, "fields", message);

@@ -4,7 +4,7 @@
 //! Kubernetes' own kinds are known without a cluster; those of custom resources only from the API
 //! server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context as _, Result, anyhow};
 use davit_core::mapping::Mapping;
@@ -19,17 +19,20 @@ use serde_json::Value;
 use super::print::{part, text_at};
 use crate::resource::describe;
 
-/// How deep references of schemas are followed: they may be recursive.
-const DEEPEST: usize = 32;
 /// The longest name that is quoted, in bytes.
 const LONGEST: usize = 100;
 
-/// The documents of some group versions.
-#[derive(Debug, Default)]
-pub(super) struct Published {
-    /// By `v1`, `apps/v1`, …
-    documents: BTreeMap<String, Value>,
+/// The documents of an API server. Each is read once, when it is needed.
+pub(super) struct Published<'a> {
+    client: &'a Client,
+    /// The index of the documents, null if the API server has none; none before it is read.
+    index: Option<Value>,
+    documents: Documents,
 }
+
+/// Documents by `v1`, `apps/v1`, …
+#[derive(Default)]
+struct Documents(BTreeMap<String, Value>);
 
 /// A path to a field that no object has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -42,49 +45,69 @@ pub(super) struct UnknownField {
     suggestion: String,
 }
 
-impl Published {
-    /// Reads the documents about some resources; none if the API server publishes none.
-    pub(super) async fn read<'a>(
-        client: &Client,
-        resources: impl IntoIterator<Item = &'a ApiResource>,
-    ) -> Result<Option<Self>> {
-        let Some(index) = get(client, "/openapi/v3").await? else {
-            return Ok(None);
-        };
-        let mut published = Self::default();
-        for resource in resources {
-            let version = resource.api_version();
-            let root = if resource.group.is_empty() {
-                "api"
-            } else {
-                "apis"
-            };
-            let entry = part(&index, "/paths").get(format!("{root}/{version}"));
-            let url = entry.map(|entry| text_at(entry, "/serverRelativeURL"));
-            if let Some(url) = url
-                && !published.documents.contains_key(&version)
-            {
-                let document = get(client, url).await?.unwrap_or_default();
-                published.documents.insert(version, document);
-            }
+impl<'a> Published<'a> {
+    /// What this API server publishes.
+    pub(super) fn by(client: &'a Client) -> Self {
+        Self {
+            client,
+            index: None,
+            documents: Documents::default(),
         }
-        Ok(Some(published))
+    }
+
+    /// The fields that no object of their resource has, as far as the API server says what they
+    /// have; none if it publishes no documents.
+    pub(super) async fn unknown(
+        &mut self,
+        served: &Mapping,
+        fields: &BTreeSet<(ApiResource, FieldPath)>,
+    ) -> Result<Option<Vec<UnknownField>>> {
+        let index = match self.index.take() {
+            Some(index) => index,
+            None => get(self.client, "/openapi/v3").await?.unwrap_or_default(),
+        };
+        let index = self.index.insert(index);
+        if index.is_null() {
+            return Ok(None);
+        }
+        for (resource, _) in fields {
+            self.documents.read(self.client, index, resource).await?;
+        }
+        let unknown = |(resource, path)| self.documents.unknown(served, resource, path);
+        let fields = fields.iter().map(|(resource, path)| (resource, path));
+        Ok(Some(fields.filter_map(unknown).collect()))
+    }
+}
+
+impl Documents {
+    async fn read(&mut self, client: &Client, index: &Value, of: &ApiResource) -> Result<()> {
+        let version = of.api_version();
+        if self.0.contains_key(&version) {
+            return Ok(());
+        }
+        let root = if of.group.is_empty() { "api" } else { "apis" };
+        let entry = part(index, "/paths").get(format!("{root}/{version}"));
+        if let Some(entry) = entry {
+            let document = get(client, text_at(entry, "/serverRelativeURL")).await?;
+            self.0.insert(version, document.unwrap_or_default());
+        }
+        Ok(())
     }
 
     /// The first step of a path that objects of a resource do not have; none if they have all, or
-    /// if the API server does not say what they have.
-    pub(super) fn unknown(
+    /// if no document says what they have.
+    fn unknown(
         &self,
         served: &Mapping,
         resource: &ApiResource,
         path: &FieldPath,
     ) -> Option<UnknownField> {
-        let document = self.documents.get(&resource.api_version())?;
+        let document = self.0.get(&resource.api_version())?;
         let kind = &served.by_resource(resource)?.kind;
         let mut schemas = vec![schema_of(document, resource, kind)?];
         let steps = path.segments();
         for (index, step) in steps.iter().enumerate() {
-            let above = expanded(document, &schemas);
+            let above = expanded(document, schemas);
             let next: Vec<&Value> = above.iter().filter_map(|one| below(one, step)).collect();
             if next.is_empty() {
                 if above.iter().any(|one| is_open(one)) {
@@ -122,18 +145,19 @@ fn schema_of<'a>(document: &'a Value, resource: &ApiResource, kind: &str) -> Opt
     schemas.values().find(is_it)
 }
 
-/// These schemas, with those that they refer to or consist of.
-fn expanded<'a>(document: &'a Value, schemas: &[&'a Value]) -> Vec<&'a Value> {
-    let mut all: Vec<&Value> = schemas.to_vec();
-    let mut latest = all.clone();
-    for _ in 0..DEEPEST {
-        latest = latest.iter().flat_map(|one| parts(document, one)).collect();
-        if latest.is_empty() {
-            break;
+/// These schemas, with those that they refer to or consist of, each once: schemas may be
+/// recursive.
+fn expanded<'a>(document: &'a Value, mut schemas: Vec<&'a Value>) -> Vec<&'a Value> {
+    let mut place = 0;
+    while let Some(schema) = schemas.get(place) {
+        for part in parts(document, schema) {
+            if !schemas.iter().any(|known| std::ptr::eq(*known, part)) {
+                schemas.push(part);
+            }
         }
-        all.extend(&latest);
+        place += 1;
     }
-    all
+    schemas
 }
 
 fn parts<'a>(document: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
@@ -182,49 +206,35 @@ fn is_open(schema: &Value) -> bool {
 }
 
 fn unknown(resource: &ApiResource, steps: &[Segment], above: &[&Value]) -> UnknownField {
-    let (last, before) = match steps.split_last() {
-        Some((last, before)) => (Some(last), text(before)),
-        None => (None, String::new()),
+    let suggestion = match steps.split_last() {
+        Some((Segment::Field(name), before)) => suggested(name, before, above),
+        _ => None,
     };
-    let suggestion = match last {
-        Some(Segment::Field(name)) => {
-            let is_list = above.iter().any(|one| one.get("items").is_some());
-            let properties = above
-                .iter()
-                .filter_map(|one| one.get("properties")?.as_object());
-            let names = properties.flat_map(|all| all.keys()).map(String::as_str);
-            let near = nearest(name, names).map(|name| joined(&before, name));
-            near.or_else(|| is_list.then(|| format!("{before}[*].{name}")))
-        }
-        Some(Segment::Each) | None => None,
-    };
-    let quoted = |text: &str| untrusted::line(text, LONGEST);
+    let quoted = |path: FieldPath| untrusted::line(&path.to_string(), LONGEST);
     UnknownField {
         resource: resource.to_string(),
-        path: quoted(&text(steps)),
+        path: quoted(FieldPath::of(steps.to_vec())),
         suggestion: suggestion
-            .map(|it| format!("; did you mean \"{}\"?", quoted(&it)))
+            .map(|path| format!("; did you mean \"{}\"?", quoted(path)))
             .unwrap_or_default(),
     }
 }
 
-fn text(steps: &[Segment]) -> String {
-    let mut text = String::new();
-    for step in steps {
-        match step {
-            Segment::Each => text.push_str("[*]"),
-            Segment::Field(name) => text = joined(&text, name),
+/// The path that was probably meant: a field of another name, or of the elements of a list.
+fn suggested(name: &str, before: &[Segment], above: &[&Value]) -> Option<FieldPath> {
+    let properties = above.iter().filter_map(|one| one.get("properties"));
+    let names = properties
+        .filter_map(Value::as_object)
+        .flat_map(|all| all.keys());
+    let field = |name: &str| Segment::Field(name.into());
+    let steps = match nearest(name, names.map(String::as_str)) {
+        Some(near) => vec![field(near)],
+        None if above.iter().any(|one| one.get("items").is_some()) => {
+            vec![Segment::Each, field(name)]
         }
-    }
-    text
-}
-
-fn joined(path: &str, name: &str) -> String {
-    if path.is_empty() {
-        name.to_owned()
-    } else {
-        format!("{path}.{name}")
-    }
+        None => return None,
+    };
+    Some(FieldPath::of([before, &steps].concat()))
 }
 
 #[cfg(test)]
@@ -235,7 +245,7 @@ mod tests {
     use super::*;
 
     /// The form is that of an API server 1.36, of a definition and of its own kinds.
-    fn published() -> Published {
+    fn documents() -> Documents {
         let document = json!({"components": {"schemas": {
             "dev.example.v1.Site": {
                 "type": "object",
@@ -264,9 +274,7 @@ mod tests {
             "Tree": {"type": "object", "allOf": [{"$ref": "#/components/schemas/Tree"}],
                 "properties": {"left": {"$ref": "#/components/schemas/Tree"}}},
         }}});
-        Published {
-            documents: [("example.dev/v1".to_owned(), document)].into(),
-        }
+        Documents([("example.dev/v1".to_owned(), document)].into())
     }
 
     fn error(path: &str) -> Option<String> {
@@ -280,7 +288,7 @@ mod tests {
         };
         let mapping = Mapping::new([served]);
         let path = path.parse().unwrap();
-        let unknown = published().unknown(&mapping, &resource, &path);
+        let unknown = documents().unknown(&mapping, &resource, &path);
         unknown.map(|it| it.to_string())
     }
 
@@ -324,7 +332,7 @@ mod tests {
         let other = ApiResource::new("example.dev", "v2", "sites");
         let path = "spec.replica".parse().unwrap();
         assert_eq!(
-            published().unknown(&Mapping::default(), &other, &path),
+            documents().unknown(&Mapping::default(), &other, &path),
             None
         );
     }

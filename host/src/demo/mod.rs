@@ -220,7 +220,7 @@ impl Story {
         if let Report::Executed { plan, outcome, .. } = report {
             self.screen.outcome(plan, outcome);
             let is_pod = plan.target.kind == "Pod";
-            if outcome.failed.is_none() && is_pod && screen::deletes(plan) {
+            if outcome.failed.is_none() && is_pod && plan.deletes() {
                 *self.deleted.entry(plan.reason.clone()).or_default() += 1;
             }
         }

@@ -4,35 +4,21 @@ use std::time::Instant;
 
 use davit_core::backtest::Surprise;
 use davit_core::controller::Outcome;
-use davit_core::plan::{Plan, Step};
+use davit_core::plan::Plan;
 
-use crate::telemetry::has_colour;
+use crate::terminal::{BOLD, CYAN, DIM, GREEN, RED, Terminal, YELLOW};
 
 /// The terminal.
 pub(super) struct Screen {
     started: Instant,
-    colour: bool,
-}
-
-const BOLD: &str = "1";
-const DIM: &str = "2";
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
-const CYAN: &str = "36";
-
-/// Whether a plan deletes its target.
-pub(super) fn deletes(plan: &Plan) -> bool {
-    let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
-    plan.steps.iter().any(ends)
+    terminal: Terminal,
 }
 
 impl Screen {
     pub(super) fn new() -> Self {
-        let colour = has_colour(&std::io::stdout());
         Self {
             started: Instant::now(),
-            colour,
+            terminal: Terminal::new(),
         }
     }
 
@@ -53,7 +39,7 @@ impl Screen {
     pub(super) fn outcome(&self, plan: &Plan, outcome: &Outcome) {
         let target = format!("{} {}", plan.target.kind, plan.target.name);
         let (colour, what) = match &outcome.failed {
-            None if deletes(plan) => (GREEN, "deleted".to_owned()),
+            None if plan.deletes() => (GREEN, "deleted".to_owned()),
             None => (GREEN, "changed".to_owned()),
             Some((_, failure)) if failure.class.means_gone() => (DIM, "gone already".to_owned()),
             Some((_, failure)) => (RED, format!("failed: {failure}")),
@@ -117,10 +103,6 @@ impl Screen {
     }
 
     fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        self.terminal.paint(code, text)
     }
 }

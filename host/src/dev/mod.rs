@@ -20,7 +20,7 @@ use davit_cluster::connect;
 use davit_core::digest::ModuleDigest;
 use davit_core::trust::TrustPolicy;
 use davit_core::watch;
-use davit_sim::helpers::{Kubelet, KubeletOptions, NamespaceController};
+use davit_sim::helpers::{Kubelet, NamespaceController};
 use davit_sim::{Server, kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -142,9 +142,7 @@ impl Place {
         let sim = sim::start()?;
         sim.limit_log(0);
         sim::load(&sim, &arguments.load)?;
-        let kubelet = arguments
-            .kubelet
-            .then(|| Kubelet::start(&sim, KubeletOptions::default()));
+        let kubelet = arguments.kubelet.then(|| sim::start_kubelet(&sim, &[]));
         let namespaces = NamespaceController::start(&sim);
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let server = Server::start(loopback, sim).await?;

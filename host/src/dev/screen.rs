@@ -15,13 +15,7 @@ use davit_core::untrusted::{self, MOST_LOGGED};
 use davit_core::watch::Condition;
 
 use crate::http::disagreements::{Target, step};
-use crate::telemetry::has_colour;
-
-const DIM: &str = "2";
-const RED: &str = "31";
-const GREEN: &str = "32";
-const YELLOW: &str = "33";
-const CYAN: &str = "36";
+use crate::terminal::{CYAN, DIM, GREEN, RED, Terminal, YELLOW};
 
 /// How many decisions are remembered, to be printed once.
 const REMEMBERED: usize = 100_000;
@@ -29,7 +23,7 @@ const REMEMBERED: usize = 100_000;
 /// The terminal.
 pub(super) struct Screen {
     started: Instant,
-    colour: bool,
+    terminal: Terminal,
     /// What the present revision's decisions were printed as.
     printed: RefCell<BTreeSet<String>>,
 }
@@ -38,7 +32,7 @@ impl Screen {
     pub(super) fn new() -> Self {
         Self {
             started: Instant::now(),
-            colour: has_colour(&std::io::stdout()),
+            terminal: Terminal::new(),
             printed: RefCell::default(),
         }
     }
@@ -141,7 +135,10 @@ impl Screen {
         }
         self.line(colour, &text);
         for step in steps {
-            println!("                  {}", self.paint(DIM, &clean(&step)));
+            println!(
+                "                  {}",
+                self.terminal.paint(DIM, &clean(&step))
+            );
         }
     }
 
@@ -162,16 +159,8 @@ impl Screen {
 
     fn line(&self, colour: &str, text: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
-        let time = self.paint(DIM, &format!("{seconds:>8.2}s"));
-        println!("{time}  {}", self.paint(colour, &clean(text)));
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        if self.colour {
-            format!("\u{1b}[{code}m{text}\u{1b}[0m")
-        } else {
-            text.to_owned()
-        }
+        let time = self.terminal.paint(DIM, &format!("{seconds:>8.2}s"));
+        println!("{time}  {}", self.terminal.paint(colour, &clean(text)));
     }
 }
 

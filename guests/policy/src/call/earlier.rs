@@ -58,14 +58,9 @@ impl<'a> Call<'a> {
         source: &Source,
         is_it: impl Fn(&Rule) -> bool,
     ) -> Option<&'a Rule> {
-        let mut rules = source
-            .rules
-            .iter()
-            .filter_map(|at| self.policy.rules.get(*at));
-        rules
-            .by_ref()
-            .take_while(|earlier| earlier.name != rule.name)
-            .find(|earlier| is_it(earlier))
+        let rules = self.policy.rules_of(source);
+        let mut earlier = rules.take_while(|earlier| earlier.name != rule.name);
+        earlier.find(|earlier| is_it(earlier))
     }
 
     fn earlier_elsewhere(

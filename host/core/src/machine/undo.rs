@@ -35,21 +35,14 @@ impl<G: Clone> Machine<G> {
 
     /// Nobody deletes what the cache says is gone: no plan would end its deferral.
     pub(super) fn end_deferred_deletions(&mut self, changes: &[Change]) {
-        let mut hosted: Vec<_> = self.controllers.values_mut().collect();
-        hosted.retain(|one| !one.deferred_deletions.is_empty());
-        if hosted.is_empty() {
-            return;
-        }
-        for change in changes {
-            let Some(old) = &change.old else { continue };
-            let stays = change
-                .new
-                .as_ref()
-                .is_some_and(|new| new.uid() == old.uid());
-            if !stays {
-                let uid = old.uid().to_string();
-                for one in &mut hosted {
-                    one.deferred_deletions.end(&uid);
+        let hosted = self.controllers.values_mut();
+        let deferred = hosted.map(|hosted| &mut hosted.deferred_deletions);
+        for deferred in deferred.filter(|deferred| !deferred.is_empty()) {
+            for change in changes {
+                let Some(old) = &change.old else { continue };
+                let mut new = change.new.iter();
+                if !new.any(|new| new.uid() == old.uid()) {
+                    deferred.end(&old.uid().to_string());
                 }
             }
         }

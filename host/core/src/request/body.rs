@@ -80,24 +80,24 @@ pub(super) fn apply(apply: &Apply, found: &str, version: &str) -> Result<Vec<u8>
     } else if !uid.is_empty() {
         require_uid(&mut body, uid, version)?;
     }
-    let json = String::from_utf8_lossy(&encode(body)?).into_owned();
-    Ok(as_yaml(json).into_bytes())
+    Ok(as_yaml(encode(body)?))
 }
 
 /// JSON that is the same value to the API server, which reads a configuration to apply as YAML
 /// 1.1: there, some characters are breaks of lines within a text, and others are refused.
-fn as_yaml(json: String) -> String {
+fn as_yaml(json: Vec<u8>) -> Vec<u8> {
     let is_other = |c: char| {
         matches!(
             c,
             '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
         )
     };
-    if !json.contains(is_other) {
-        return json;
-    }
-    let mut yaml = String::with_capacity(json.len());
-    for c in json.chars() {
+    let text = match str::from_utf8(&json) {
+        Ok(text) if text.contains(is_other) => text,
+        _ => return json,
+    };
+    let mut yaml = String::with_capacity(text.len());
+    for c in text.chars() {
         if is_other(c) {
             // JSON has them in texts only.
             let _ = write!(yaml, "\\u{:04x}", u32::from(c));
@@ -105,7 +105,7 @@ fn as_yaml(json: String) -> String {
             yaml.push(c);
         }
     }
-    yaml
+    yaml.into_bytes()
 }
 
 /// The JSON of an object to create.
@@ -246,7 +246,8 @@ mod tests {
     #[test]
     fn yaml_has_the_texts_of_the_json() {
         let text = "a\u{7f}b\u{85} \u{2028} \u{2029}\u{feff}\u{ffff}ü€😀\n\"";
-        let yaml = as_yaml(json!({"text": text}).to_string());
+        let yaml = as_yaml(encode(json!({"text": text})).unwrap());
+        let yaml = String::from_utf8(yaml).unwrap();
         let escaped = r#"{"text":"a\u007fb\u0085 \u2028 \u2029\ufeff\uffffü€😀\n\""}"#;
         assert_eq!(yaml, escaped);
         assert_eq!(serde_json::from_str::<Value>(&yaml).unwrap()["text"], text);

@@ -7,7 +7,6 @@ use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::discovery::discover;
 use davit_core::mapping::Mapping;
-use davit_core::object::ApiResource;
 use davit_core::request::{path, with_query};
 use hyper::Request;
 use kube::Client;
@@ -57,22 +56,20 @@ impl Cluster {
     }
 
     async fn check_fields(&self, watches: &[Watch]) -> Result<()> {
-        let resources: Vec<ApiResource> = watches.iter().filter_map(resource_of).collect();
-        let Some(published) = Published::read(&self.client, &resources).await? else {
-            return Ok(());
-        };
+        let mut fields = BTreeSet::new();
         for watch in watches {
-            let Some(resource) = resource_of(watch) else {
-                continue;
-            };
+            let resource = resource_of(watch).context("a watch has one resource")?;
             for path in &watch.fields {
                 let path = path.parse().context("a watch has field paths")?;
-                if let Some(unknown) = published.unknown(&self.served, &resource, &path) {
-                    bail!("a rule reads a field that the cluster does not have: {unknown}");
-                }
+                fields.insert((resource.clone(), path));
             }
         }
-        Ok(())
+        let mut published = Published::by(&self.client);
+        let unknown = published.unknown(&self.served, &fields).await?;
+        match unknown.unwrap_or_default().first() {
+            Some(one) => bail!("a rule reads a field that the cluster does not have: {one}"),
+            None => Ok(()),
+        }
     }
 
     async fn list(&self, watch: &Watch) -> Result<Vec<Value>> {

@@ -114,8 +114,7 @@ impl<G: Clone> Revision<G> {
         if outcome.written.is_some() || (success && outcome.failed.is_some()) {
             execution.unseen.insert(Uid::new(&plan.target.uid));
         }
-        let mut steps = plan.steps.iter();
-        if success && steps.any(|step| step.writes_other(&plan.target).is_some()) {
+        if success && plan.writes_others() {
             execution.wrote_another();
         }
         if let Some((step, failure)) = outcome.failed

@@ -93,9 +93,8 @@ impl<G: Clone> Revision<G> {
         let uid = &Uid::new(&plan.target.uid);
         let ownership = shared.ownership(self.role, plan, decided_on, world.snapshot);
         let mut expectation = shared.expectation(uid, decided_on, world);
-        let mut steps = plan.steps.iter();
-        let writes_others = steps.any(|step| step.writes_other(&plan.target).is_some());
-        if writes_others && decided_on.has(&plan.target) && !world.snapshot.has(&plan.target) {
+        let is_gone = || decided_on.has(&plan.target) && !world.snapshot.has(&plan.target);
+        if plan.writes_others() && is_gone() {
             // The other objects would outlive the target that they are for: their requests
             // name no uid of it.
             expectation = Some(ExpectationState::Gone);
