@@ -3,7 +3,7 @@
 use davit_guest::dynamic;
 use kube_cel::cel::Value;
 
-use crate::cel::{Expression, Failure, OBJECT, Objects, value};
+use crate::cel::{Expression, Failure, Objects, value};
 
 /// Evaluates the expressions of a rule for one object.
 pub(crate) struct Evaluator<'a> {
@@ -17,7 +17,7 @@ impl<'a> Evaluator<'a> {
     pub(crate) fn new(now: i64, object: &'a dynamic::Value) -> Self {
         Self {
             now,
-            objects: Objects::from([(OBJECT, Some(object))]),
+            objects: Objects::of(object),
         }
     }
 

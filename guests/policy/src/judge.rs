@@ -1,12 +1,14 @@
 //! Whether a rule acts on an object, and why.
 
 use std::fmt;
+use std::sync::Arc;
 
 use kube_cel::cel::Value;
 
 use crate::cel::{Expression, Failure, OBJECT};
 use crate::evaluate::Evaluator;
 use crate::rule::Rule;
+use crate::simple::Answer;
 
 /// What comes of a rule for an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,7 +20,7 @@ pub enum Outcome {
     /// This clause of `when` is not true.
     Not {
         /// The clause's text.
-        clause: String,
+        clause: Arc<str>,
         /// What the object lacks, if that is why.
         absent: Option<String>,
     },
@@ -93,19 +95,23 @@ impl Evaluator<'_> {
     }
 
     fn clauses(&self, rule: &Rule, with_related: bool) -> Option<Evaluation> {
-        let object = self.objects.get(OBJECT).copied().flatten()?;
+        let object = self.objects.get(OBJECT)?;
         // As in CEL, a part that is false decides even if another part fails.
         let mut failure = None;
         for clause in &rule.clauses {
             if clause.reads_others != with_related {
                 continue;
             }
-            if let Some(simple) = &clause.simple {
-                if simple.holds(object) {
-                    continue;
-                }
+            let simple = clause.simple.as_ref();
+            let absent = match simple.map_or(Answer::Undecided, |it| it.answer(object)) {
+                Answer::Decided(true) => continue,
+                Answer::Decided(false) => Some(None),
+                Answer::Absent(path) => Some(Some(path.to_owned())),
+                Answer::Undecided => None,
+            };
+            if let Some(absent) = absent {
                 return Some(Evaluation {
-                    outcome: not(&clause.text, None),
+                    outcome: not(&clause.text, absent),
                     next: None,
                 });
             }
@@ -140,9 +146,9 @@ impl Evaluator<'_> {
     }
 }
 
-fn not(clause: &str, absent: Option<String>) -> Outcome {
+fn not(clause: &Arc<str>, absent: Option<String>) -> Outcome {
     Outcome::Not {
-        clause: clause.to_owned(),
+        clause: Arc::clone(clause),
         absent,
     }
 }

@@ -1,6 +1,7 @@
 //! Rules, compiled from the configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
@@ -68,7 +69,7 @@ pub(crate) struct NamespaceSelector {
 /// A part of `when`: all of them have to be true.
 #[derive(Clone, Debug)]
 pub(crate) struct Clause {
-    pub(crate) text: String,
+    pub(crate) text: Arc<str>,
     pub(crate) expression: Expression,
     /// Whether it reads other objects than the one that the rule is about.
     pub(crate) reads_others: bool,
@@ -314,7 +315,7 @@ impl Compiler<'_> {
         for (text, expression) in texts.into_iter().zip(parts) {
             let reads_others = expression.bindings().any(|it| it != OBJECT);
             clauses.push(Clause {
-                text: text.to_owned(),
+                text: text.into(),
                 reads_others,
                 simple: Simple::of(&expression),
                 expression,
@@ -441,7 +442,7 @@ impl Rule {
 
     /// The message of a plan by default.
     pub(crate) fn when(&self) -> String {
-        let clauses: Vec<&str> = self.clauses.iter().map(|it| it.text.as_str()).collect();
+        let clauses: Vec<&str> = self.clauses.iter().map(|it| &*it.text).collect();
         clauses.join(" && ")
     }
 }

@@ -152,7 +152,7 @@ impl Call<'_> {
     ) -> Vec<(String, String)> {
         let of_clause = |text: &str| {
             let mut clauses = rule.clauses.iter();
-            let clause = clauses.find(|clause| clause.text == text);
+            let clause = clauses.find(|clause| *clause.text == *text);
             clause.map(|clause| &clause.expression)
         };
         let expression = match outcome {
@@ -193,7 +193,10 @@ fn passed(rule: &Rule, object: &Object<Value>, outcome: Outcome) -> Verdict {
     match outcome {
         Outcome::OtherNamespace => Verdict::NotMatched(other_namespace(rule, object)),
         Outcome::OtherOwner => Verdict::NotMatched(outcome.to_string()),
-        Outcome::Not { clause, absent } => Verdict::Not { clause, absent },
+        Outcome::Not { clause, absent } => Verdict::Not {
+            clause: clause.to_string(),
+            absent,
+        },
         Outcome::Spared { absent } => Verdict::Spared {
             unless: rule.texts.unless.clone(),
             absent,
@@ -262,8 +265,7 @@ fn read(expression: &Expression, evaluator: &Evaluator<'_>) -> Vec<(String, Stri
         if values.iter().any(|(known, _)| *known == name) {
             continue;
         }
-        let object = evaluator.objects.get(slot.binding.as_str());
-        let object = object.copied().flatten();
+        let object = evaluator.objects.get(&slot.binding);
         let value = object.and_then(|object| object.at(slot.path.keys()));
         values.push((name, in_short(value)));
     }

@@ -1,13 +1,11 @@
 //! When a rule waits: expressions over numbers of objects.
 
-use std::collections::BTreeMap;
-
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 use kube_cel::cel;
 
 use super::Call;
-use crate::cel::{Expression, Failure, OBJECT};
+use crate::cel::{Expression, Failure, Objects};
 use crate::rule::{COUNTS, Rule};
 
 /// Why a rule waits.
@@ -42,7 +40,8 @@ impl Call<'_> {
         let entries = counts.iter();
         let entries = entries.map(|(name, number)| (name.clone(), Value::Int(*number)));
         let map = Value::Map(entries.collect());
-        let objects = BTreeMap::from([(COUNTS, Some(&map))]);
+        let mut objects = Objects::default();
+        objects.insert(COUNTS, Some(&map));
         let message = match hold.evaluate(&objects, self.now()).0 {
             Ok(cel::Value::Bool(is_held)) => {
                 let failure = None;
@@ -96,7 +95,7 @@ impl Call<'_> {
 
     /// Whether an object counts. One that lacks a field does not; what fails is an error.
     fn is_counted(&self, when: &Expression, object: &Object<Value>) -> Result<bool, String> {
-        let objects = BTreeMap::from([(OBJECT, Some(&object.view))]);
+        let objects = Objects::of(&object.view);
         let now = self.now();
         match when.evaluate(&objects, now).0 {
             Ok(cel::Value::Bool(is_counted)) => Ok(is_counted),

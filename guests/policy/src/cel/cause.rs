@@ -118,7 +118,7 @@ impl Expression {
     }
 
     /// What a part is, as far as it names a field.
-    fn path_of(&self, part: &IdedExpr) -> String {
+    pub(crate) fn path_of(&self, part: &IdedExpr) -> String {
         match &part.expr {
             Expr::Ident(name) => {
                 let slot = name.strip_prefix('@').and_then(|at| at.parse().ok());

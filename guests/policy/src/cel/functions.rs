@@ -13,7 +13,7 @@ use super::arithmetic::{difference, duration, sum};
 use super::{Type, clock};
 
 /// What an expression lowers to, beside the functions that a rule names.
-pub(super) mod lowered {
+pub(crate) mod lowered {
     /// A comparison with `now`: operator, signs, right side, terms.
     pub(crate) const CLOCK: &str = "@clock";
     /// A field of a value: `null` if it has none.

@@ -126,7 +126,33 @@ impl fmt::Display for Failure {
 }
 
 /// The objects of one evaluation, by binding. A binding without an object is `null`.
-pub(crate) type Objects<'a> = BTreeMap<&'a str, Option<&'a dynamic::Value>>;
+#[derive(Debug, Default)]
+pub(crate) struct Objects<'a> {
+    /// That of [`OBJECT`], which every evaluation of a rule has.
+    object: Option<&'a dynamic::Value>,
+    related: BTreeMap<&'a str, Option<&'a dynamic::Value>>,
+}
+
+impl<'a> Objects<'a> {
+    /// The object of a rule, and nothing that is related to it.
+    pub(crate) fn of(object: &'a dynamic::Value) -> Self {
+        Self {
+            object: Some(object),
+            related: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn insert(&mut self, binding: &'a str, object: Option<&'a dynamic::Value>) {
+        self.related.insert(binding, object);
+    }
+
+    pub(crate) fn get(&self, binding: &str) -> Option<&'a dynamic::Value> {
+        match binding {
+            OBJECT => self.object,
+            _ => self.related.get(binding).copied().flatten(),
+        }
+    }
+}
 
 impl Expression {
     /// Compiles a text. The scope says which objects it may read.
@@ -249,7 +275,7 @@ impl VariableResolver for Reader<'_> {
             return Some(known.clone());
         }
         let slot = self.slots.get(index)?;
-        let object = self.objects.get(slot.binding.as_str()).copied().flatten();
+        let object = self.objects.get(&slot.binding);
         let found = object.and_then(|object| object.at(slot.path.keys()));
         let value = match found {
             None | Some(dynamic::Value::Null) => Value::Null,

@@ -1,9 +1,12 @@
-//! Random expressions over random objects: they have a result or fail, and never panic.
+//! Random expressions over random objects: they have a result or fail, and never panic. What is
+//! decided without an evaluation is what an evaluation decides.
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::tests::{compile, evaluate};
+use super::{Expression, Failure, Objects};
+use crate::simple::{Answer, Simple};
 
 fn value() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
@@ -109,5 +112,86 @@ proptest! {
         if compile(&source).is_ok() {
             let _ = evaluate(&source, json!({"metadata": metadata, "spec": spec, "status": status}));
         }
+    }
+    #[test]
+    fn a_clause_that_is_decided_at_once_is_as_its_evaluation(
+        (field, test) in (prop::sample::select(FIELDS), prop::sample::select(TESTS)),
+        text in "[ab]{0,2}",
+        metadata in object(),
+        status in object(),
+    ) {
+        let source = test.replace('F', field).replace('T', &text);
+        if let Ok(expression) = compile(&source) {
+            let object = json!({"metadata": metadata, "status": status});
+            let object = serde_json::from_value(object).unwrap();
+            agree(&source, &expression, &object);
+        }
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "object.status.phase",
+    "object.status.startTime",
+    "object.metadata.labels['a']",
+    "object.metadata.creationTimestamp",
+    "condition(object, 'Ready').status",
+    "condition(object, 'Ready').lastTransitionTime",
+];
+
+const TESTS: &[&str] = &[
+    "F == 'T'",
+    "F != 'T'",
+    "F == null",
+    "F in ['T', 'a']",
+    "F.startsWith('T')",
+    "F.endsWith('T')",
+    "F.contains('T')",
+    "now - F > duration('1h')",
+    "now > timestamp(F)",
+    "F < now",
+];
+
+/// The fields that the expressions of this test read, some of them of another shape.
+fn object() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        4 => "[ab]{0,3}".prop_map(Value::from),
+        2 => Just(json!("2025-12-31T23:30:00Z")),
+        1 => value(),
+    ];
+    let condition = (
+        prop::sample::select(vec!["Ready", "a"]),
+        leaf.clone(),
+        leaf.clone(),
+    );
+    let condition = condition.prop_map(
+        |(kind, status, time)| json!({"type": kind, "status": status, "lastTransitionTime": time}),
+    );
+    let conditions = prop::collection::vec(prop_oneof![8 => condition, 1 => value()], 0..3);
+    let fields = ["phase", "startTime", "creationTimestamp", "a"];
+    let field = prop_oneof![
+        4 => (prop::sample::select(fields.to_vec()), leaf.clone()),
+        2 => leaf.prop_map(|it| ("labels", json!({"a": it}))),
+        3 => conditions.prop_map(|it| ("conditions", json!(it))),
+    ];
+    prop::collection::vec(field, 0..5).prop_map(|fields| {
+        let fields = fields.into_iter();
+        let fields = fields.map(|(name, value)| (name.to_owned(), value));
+        fields.collect::<Value>()
+    })
+}
+
+fn agree(source: &str, expression: &Expression, object: &davit_guest::dynamic::Value) {
+    let simple = Simple::of(expression).unwrap_or_else(|| panic!("{source} is not simple"));
+    let (result, next) = expression.evaluate(&Objects::of(object), 1_767_225_600_000);
+    match simple.answer(object) {
+        Answer::Decided(value) => {
+            assert_eq!(result, Ok(value.into()), "{source} of {object:?}");
+        }
+        Answer::Absent(path) => {
+            let absent = Failure::Absent(path.to_owned());
+            assert_eq!(result, Err(absent), "{source} of {object:?}");
+            assert_eq!(next, None, "{source} of {object:?}");
+        }
+        Answer::Undecided => {}
     }
 }

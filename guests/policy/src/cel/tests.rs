@@ -32,7 +32,7 @@ pub(super) fn evaluate(
     object: serde_json::Value,
 ) -> (Result<Value, Failure>, Option<i64>) {
     let object: dynamic::Value = serde_json::from_value(object).unwrap();
-    let objects: Objects<'_> = BTreeMap::from([("object", Some(&object)), ("node", None)]);
+    let objects = Objects::of(&object);
     let expression = compile(source).unwrap_or_else(|mistake| panic!("{source}: {mistake}"));
     let (result, next) = expression.evaluate(&objects, START);
     (result, next.map(|next| next - START))

@@ -87,9 +87,36 @@ pub(crate) fn column_of(source: &str, word: &str) -> usize {
         .map_or(0, |token| token.column)
 }
 
-/// The parts of a text between the `&&` that bind weakest; the whole text if it has none, or
-/// something that binds weaker still.
+/// The parts of a text between the `&&` that bind weakest, also those of a part in brackets; the
+/// whole text if it has none, or something that binds weaker still.
 pub(crate) fn clauses(source: &str) -> Vec<&str> {
+    let parts = conjuncts(source).into_iter();
+    let nested = parts.flat_map(|part| match enclosed(part).map(clauses) {
+        Some(nested) if nested.len() > 1 => nested,
+        _ => vec![part],
+    });
+    nested.collect()
+}
+
+/// What is within the brackets around a whole text.
+fn enclosed(source: &str) -> Option<&str> {
+    let inner = source.strip_prefix('(')?.strip_suffix(')')?;
+    let mut depth = 0_i32;
+    for token in Tokens::new(inner) {
+        match token.text {
+            "(" => depth += 1,
+            ")" => depth -= 1,
+            _ => {}
+        }
+        // The first bracket ends before the last one.
+        if depth < 0 {
+            return None;
+        }
+    }
+    Some(inner)
+}
+
+fn conjuncts(source: &str) -> Vec<&str> {
     let mut depth = 0_i32;
     let mut cuts = Vec::new();
     for token in Tokens::new(source) {
@@ -231,8 +258,12 @@ mod tests {
     fn clauses_are_the_parts_between_the_outermost_ands() {
         assert_eq!(
             clauses("a == 'x && y' && (b && c) && d"),
-            ["a == 'x && y'", "(b && c)", "d"]
+            ["a == 'x && y'", "b", "c", "d"]
         );
+        assert_eq!(clauses("((a && (b || c)) && d)"), ["a", "(b || c)", "d"]);
+        assert_eq!(clauses("(a) && (b && c).x"), ["(a)", "(b && c).x"]);
+        assert_eq!(clauses("(a && b) == (c && d)"), ["(a && b) == (c && d)"]);
+        assert_eq!(clauses("(a == ')' && b)"), ["a == ')'", "b"]);
         assert_eq!(clauses("a && b || c"), ["a && b || c"]);
         assert_eq!(clauses("a ? b : c && d"), ["a ? b : c && d"]);
         assert_eq!(clauses("a.exists(x, x && y)"), ["a.exists(x, x && y)"]);
