@@ -12,11 +12,12 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 use crate::artifacts::{ArtifactsError, CompiledArtifacts};
 use crate::compiler::{self, CompileError, Compiler};
 use crate::imports::wasi;
-use crate::limits::{Limits, TICK};
+use crate::limits::Limits;
 use crate::module::Module;
 use crate::precompiled;
 use crate::program::Program;
 use crate::state::State;
+use crate::ticker::Ticker;
 use crate::usage::{InstanceUsage, UsageCounter};
 use crate::wit::Controller;
 use crate::world::{self, WorldError};
@@ -137,6 +138,7 @@ struct Inner {
     /// One permit for each instance that may exist.
     instances: Arc<Semaphore>,
     usage: UsageCounter,
+    ticker: Ticker,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
     compiling: Semaphore,
@@ -161,7 +163,7 @@ impl Engine {
             .cache_dir
             .map(|directory| CompiledArtifacts::open(directory, &wasmtime))
             .transpose()?;
-        start_ticker(&wasmtime)?;
+        let ticker = Ticker::start(wasmtime.weak()).map_err(EngineError::Ticker)?;
         Ok(Self {
             inner: Arc::new(Inner {
                 wasmtime,
@@ -169,6 +171,7 @@ impl Engine {
                 artifacts,
                 instances: Arc::new(Semaphore::new(config.max_instances as usize)),
                 usage: UsageCounter::default(),
+                ticker,
                 compiling: Semaphore::new(1),
                 compiler: config.compiler,
                 failed: Mutex::default(),
@@ -282,7 +285,10 @@ impl Engine {
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
         let instances = Arc::clone(&self.inner.instances);
         let usage = self.inner.usage.clone();
-        Ok(Module::new(instances, usage, program, world, digest))
+        let ticker = self.inner.ticker.clone();
+        Ok(Module::new(
+            instances, usage, ticker, program, world, digest,
+        ))
     }
 
     /// What the instances of all guests use now.
@@ -398,19 +404,4 @@ async fn blocking<T: Send + 'static>(
 ) -> Result<T, CompileError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| Err(CompileError::Crash(error.to_string())))
-}
-
-fn start_ticker(engine: &wasmtime::Engine) -> Result<(), EngineError> {
-    let engine = engine.weak();
-    std::thread::Builder::new()
-        .name("davit-ticks".to_owned())
-        .spawn(move || {
-            while let Some(engine) = engine.upgrade() {
-                engine.increment_epoch();
-                drop(engine);
-                std::thread::sleep(TICK);
-            }
-        })
-        .map_err(EngineError::Ticker)?;
-    Ok(())
 }

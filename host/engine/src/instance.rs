@@ -17,6 +17,7 @@ use crate::limits::Limits;
 use crate::log::LoggedCall;
 use crate::program::{Program, StartError};
 use crate::state::{CallView, State};
+use crate::ticker::Ticker;
 use crate::usage::InstanceCount;
 use crate::wit::{Controller, decisions, manifests};
 
@@ -24,6 +25,7 @@ use crate::wit::{Controller, decisions, manifests};
 pub(crate) struct Instance {
     store: Store<State>,
     controller: Controller,
+    ticker: Ticker,
 }
 
 impl Instance {
@@ -32,10 +34,12 @@ impl Instance {
     pub(crate) async fn start(
         program: &Program,
         count: InstanceCount,
+        ticker: &Ticker,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
     ) -> Result<(Self, Manifest), DescribeError> {
+        let _running = ticker.run();
         let state = State::new(guest, limits, count, wasi::resources());
         let mut store = Store::new(program.engine(), state);
         store.limiter(|state| &mut state.usage);
@@ -50,7 +54,11 @@ impl Instance {
             Err(StartError::Failed(error)) => return Err(failed(&store, &error).into()),
             Err(StartError::Encoding(name)) => return Err(DescribeError::encoding(&name)),
         };
-        let mut instance = Self { store, controller };
+        let mut instance = Self {
+            store,
+            controller,
+            ticker: ticker.clone(),
+        };
         let manifest = instance.describe(config).await?;
         Ok((instance, manifest))
     }
@@ -81,6 +89,7 @@ impl Instance {
         mut call: Call,
         manifest: &Arc<Manifest>,
     ) -> Result<Vec<decisions::Decision>, CallError> {
+        let _running = self.ticker.run();
         let now = call.now;
         let items = std::mem::take(&mut call.items);
         let items: Vec<_> = items

@@ -29,6 +29,7 @@ mod precompiled;
 mod program;
 pub mod seal;
 mod state;
+mod ticker;
 mod usage;
 mod wit;
 mod world;

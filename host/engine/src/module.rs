@@ -11,6 +11,7 @@ use crate::error::DescribeError;
 use crate::instance::Instance;
 use crate::limits::Limits;
 use crate::program::Program;
+use crate::ticker::Ticker;
 use crate::usage::UsageCounter;
 use crate::world::WorldVersion;
 
@@ -20,6 +21,7 @@ pub struct Module {
     /// One permit for each instance that may exist, over all guests.
     instances: Arc<Semaphore>,
     usage: UsageCounter,
+    ticker: Ticker,
     program: Program,
     world: WorldVersion,
     digest: ModuleDigest,
@@ -29,6 +31,7 @@ impl Module {
     pub(crate) fn new(
         instances: Arc<Semaphore>,
         usage: UsageCounter,
+        ticker: Ticker,
         program: Program,
         world: WorldVersion,
         digest: ModuleDigest,
@@ -36,6 +39,7 @@ impl Module {
         Self {
             instances,
             usage,
+            ticker,
             program,
             world,
             digest,
@@ -78,7 +82,7 @@ impl Module {
         limits: Limits,
     ) -> Result<(Instance, Manifest), DescribeError> {
         let count = self.usage.instance();
-        Instance::start(&self.program, count, guest, config, limits).await
+        Instance::start(&self.program, count, &self.ticker, guest, config, limits).await
     }
 
     /// Reserves instances, so that a guest never waits for another guest's
