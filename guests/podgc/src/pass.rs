@@ -3,8 +3,6 @@
 //! not on the number of pods. Each call of a pass decides about a bounded page
 //! of every stage, and its cursor names where each stage continues.
 
-use std::collections::BTreeSet;
-
 use davit_guest::{Command, Context, Decision, Level, WorkItem};
 
 use crate::plans::Plans;
@@ -93,13 +91,18 @@ impl Rest {
 /// The names of the nodes after `after` that pods are bound to and the cache
 /// does not have. Also the last of these names, if there are more.
 fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>) {
-    let nodes: BTreeSet<String> = cx.watch(NODE_NAMES).keys().collect();
-    // No name sorts before the empty one, which stands for pods without a node.
+    let mut nodes: Vec<String> = cx.watch(NODE_NAMES).keys().collect();
+    nodes.sort_unstable();
+    let mut nodes = nodes.into_iter().peekable();
+    // Both are in order. No name sorts before the empty one, which stands for pods without a node.
     let mut missing = cx
         .watch(PODS)
         .index_keys(BY_NODE)
         .map(|node| node.value)
-        .filter(|node| node.as_str() > after && !nodes.contains(node));
+        .filter(|node| {
+            while nodes.next_if(|known| known < node).is_some() {}
+            node.as_str() > after && nodes.peek() != Some(node)
+        });
     let names: Vec<String> = missing.by_ref().take(MAX_COMMANDS).collect();
     let last = missing.next().and_then(|_| names.last().cloned());
     (names, last)
