@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::{Context as _, Result};
-use davit_core::journal::{Record, decode};
+use davit_core::journal::{Entry, Record, decode};
 use davit_journal::{Damage, Error, Part, Query, Reader};
 
 use super::{SegmentOrder, time};
@@ -55,14 +55,30 @@ pub(in crate::commands) struct DecodedEntries {
 impl DecodedEntries {
     /// Starts to read.
     pub(in crate::commands) fn read(reader: &Reader, query: Query) -> Result<Self> {
+        Self::start(reader, query, false)
+    }
+
+    /// Starts to read, without the keyframes that repeat what the entries before them have led
+    /// to: a large cluster's are a quarter of the entries.
+    pub(in crate::commands) fn read_changes(reader: &Reader, query: Query) -> Result<Self> {
+        Self::start(reader, query, true)
+    }
+
+    fn start(reader: &Reader, query: Query, skips_known: bool) -> Result<Self> {
         let (sender, batches) = sync_channel(WAITING);
         let reader = reader.clone();
         thread::Builder::new()
             .name("journal-reader".to_owned())
             .spawn(move || {
-                let mut order = SegmentOrder::new(&reader);
+                let mut decoder = Decoder {
+                    order: SegmentOrder::new(&reader),
+                    skips_known,
+                    segment: None,
+                    knows_state: false,
+                    skips: false,
+                };
                 let entries = reader.entries(&query);
-                let mut entries = entries.map(|entry| decoded(entry, &mut order));
+                let mut entries = entries.filter_map(|entry| decoder.decoded(entry).transpose());
                 loop {
                     let batch: Vec<Result<Decoded>> = entries.by_ref().take(BATCH).collect();
                     // Nobody waits for more after an error.
@@ -91,25 +107,144 @@ impl Iterator for DecodedEntries {
     }
 }
 
-fn decoded(
-    entry: Result<davit_journal::Entry, Error>,
-    order: &mut SegmentOrder,
-) -> Result<Decoded> {
-    match entry {
-        Ok(entry) => {
-            let place = Place {
-                segment: entry.segment,
-                time: entry.time,
-            };
-            let record = decode(&entry.payload).with_context(|| place.to_string())?;
-            Ok(Decoded::Entry(Box::new(DecodedEntry {
-                is_after_gap: order.enter(entry.segment),
-                place,
-                part: entry.part,
-                record,
-            })))
+struct Decoder {
+    order: SegmentOrder,
+    skips_known: bool,
+    segment: Option<u64>,
+    /// Whether nothing is missing since a keyframe.
+    knows_state: bool,
+    /// Whether the keyframe of this segment is skipped.
+    skips: bool,
+}
+
+impl Decoder {
+    /// The entry; none if it is skipped.
+    fn decoded(&mut self, entry: Result<davit_journal::Entry, Error>) -> Result<Option<Decoded>> {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Error::Damage(damage)) => {
+                self.knows_state = false;
+                return Ok(Some(Decoded::Damage(damage)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        let is_after_gap = self.order.enter(entry.segment);
+        self.knows_state &= !is_after_gap;
+        let is_first = self.segment != Some(entry.segment);
+        self.segment = Some(entry.segment);
+        let is_keyframe = entry.part == Part::Keyframe;
+        if is_keyframe && !is_first && self.skips {
+            return Ok(None);
         }
-        Err(Error::Damage(damage)) => Ok(Decoded::Damage(damage)),
-        Err(error) => Err(error.into()),
+        let place = Place {
+            segment: entry.segment,
+            time: entry.time,
+        };
+        let record = decode(&entry.payload).with_context(|| place.to_string())?;
+        if is_first && is_keyframe {
+            // A host that starts has another state.
+            let repeats = matches!(record.entry, Entry::Keyframe { is_start: false });
+            self.skips = self.skips_known && self.knows_state && repeats;
+            self.knows_state = true;
+            if self.skips {
+                return Ok(None);
+            }
+        }
+        Ok(Some(Decoded::Entry(Box::new(DecodedEntry {
+            is_after_gap,
+            place,
+            part: entry.part,
+            record,
+        }))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::journal::encode;
+    use davit_core::time::{Instant, Now, Wall};
+    use davit_journal::{Settings, Writer};
+
+    use super::*;
+    use crate::journal::SegmentOrigin;
+
+    /// Reads segments of three entries each, a keyframe and one more: whether the segment continues
+    /// the one before it, and whether its keyframe is that of a start. Returns how many entries of
+    /// each segment are read.
+    fn read(segments: &[(bool, bool)], damages: Option<u64>) -> Vec<usize> {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
+        for (second, (continues, is_start)) in (0..).zip(segments) {
+            let origin = SegmentOrigin {
+                continues: *continues,
+                ..SegmentOrigin::default()
+            };
+            let micros = second * 1_000_000;
+            writer
+                .start_segment(micros, &serde_json::to_vec(&origin).unwrap())
+                .unwrap();
+            let is_start = *is_start;
+            let keyframe = [Entry::Keyframe { is_start }, Entry::KeyframeEnd];
+            for entry in keyframe {
+                append(&mut writer, micros, entry);
+            }
+            writer.end_keyframe().unwrap();
+            let controller = "podgc".to_owned();
+            append(&mut writer, micros, Entry::Removed { controller });
+        }
+        writer.close().unwrap();
+        if let Some(number) = damages {
+            damage(directory.path(), number);
+        }
+        let reader = Reader::open(directory.path()).unwrap();
+        let query = Query::new(i64::MIN, i64::MAX);
+        let mut counts = vec![0; segments.len()];
+        for entry in DecodedEntries::read_changes(&reader, query).unwrap() {
+            if let Decoded::Entry(entry) = entry.unwrap() {
+                counts[usize::try_from(entry.place.segment).unwrap() - 1] += 1;
+            }
+        }
+        counts
+    }
+
+    fn append(writer: &mut Writer, micros: i64, entry: Entry) {
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: Wall(micros / 1000),
+        };
+        let encoded = encode(&Record { now, entry });
+        writer.append(micros, &[], &encoded.payload).unwrap();
+    }
+
+    /// Destroys the entries of a segment.
+    fn damage(directory: &std::path::Path, number: u64) {
+        let files = std::fs::read_dir(directory).unwrap();
+        let mut paths: Vec<_> = files.map(|file| file.unwrap().path()).collect();
+        paths.retain(|path| path.extension().is_some_and(|it| it == "journal"));
+        paths.sort();
+        let path = &paths[usize::try_from(number).unwrap() - 1];
+        let mut bytes = std::fs::read(path).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 0xff;
+        std::fs::write(path, bytes).unwrap();
+    }
+
+    #[test]
+    fn a_keyframe_is_skipped_only_if_the_entries_before_it_lead_to_it() {
+        let start = (false, true);
+        let next = (true, false);
+        let after_gap = (false, false);
+        assert_eq!(read(&[start, next, next], None), [3, 1, 1]);
+        assert_eq!(read(&[start, after_gap, next], None), [3, 3, 1]);
+        assert_eq!(read(&[start, next, (true, true)], None), [3, 1, 3]);
+        assert_eq!(read(&[after_gap, next], None), [3, 1]);
+    }
+
+    #[test]
+    fn the_keyframe_behind_a_damaged_part_is_read() {
+        let counts = read(&[(false, true), (true, false), (true, false)], Some(2));
+        assert_eq!(counts[0], 3);
+        assert!(counts[1] < 3, "{counts:?}");
+        assert_eq!(counts[2], 3);
     }
 }
