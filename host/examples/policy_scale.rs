@@ -22,9 +22,9 @@ const NODES: usize = 5_000;
 const PODS: usize = 150_000;
 /// How long the use of a core is measured.
 const MEASURED: Duration = Duration::from_secs(60);
-/// What counts as nothing: a twentieth of a core for two seconds.
-const IDLE: Duration = Duration::from_millis(100);
-const SAMPLE: Duration = Duration::from_secs(2);
+/// What counts as nothing: a twentieth of a core for half a second.
+const IDLE: Duration = Duration::from_millis(25);
+const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Ten rules as operators ask for them. Nothing in the cluster is old enough for most of them.
 const RULES: [(&str, &str, &str); 10] = [

@@ -4,7 +4,11 @@
 //! applies millions of changes, and asks for objects by slot, uid and name alone.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
+
+use hashbrown::HashTable;
+use smallvec::SmallVec;
 
 use crate::journal::ControllerEntry;
 use crate::mapping::Mapping;
@@ -66,8 +70,11 @@ pub(super) struct History {
     lists: BTreeMap<SegmentId, RecordedList>,
     views: BTreeMap<ViewId, View>,
     slots: Vec<Option<VersionedObject>>,
-    by_uid: BTreeMap<Uid, Vec<Slot>>,
-    by_key: BTreeMap<SegmentId, BTreeMap<Box<str>, Slot>>,
+    /// By the hash of the uid, with this hash: the objects themselves have the uid. The tables
+    /// are never iterated, so that their order does not matter.
+    by_uid: HashTable<(u64, SmallVec<[Slot; 1]>)>,
+    /// By the hash of segment and key.
+    by_key: HashTable<(u64, Slot)>,
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
     pub(super) specs: BTreeMap<String, Arc<str>>,
@@ -141,9 +148,12 @@ impl History {
 
     /// The objects of a list, in the order of their keys.
     pub(super) fn members(&self, segment: SegmentId) -> impl Iterator<Item = &VersionedObject> {
-        let members = self.by_key.get(&segment).into_iter();
-        let slots = members.flat_map(BTreeMap::values);
-        slots.filter_map(|slot| self.object(*slot))
+        let held = self.slots.iter().flatten();
+        let mut members: Vec<_> = held
+            .filter(|held| held.object.segment() == segment)
+            .collect();
+        members.sort_unstable_by_key(|held| held.object.key());
+        members.into_iter()
     }
 
     pub(super) fn object(&self, slot: Slot) -> Option<&VersionedObject> {
@@ -152,15 +162,30 @@ impl History {
 
     /// The object with this key.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<&VersionedObject> {
-        let slot = self.by_key.get(&segment)?.get(key)?;
-        self.object(*slot)
+        let is_it =
+            |held: &&VersionedObject| held.object.segment() == segment && held.object.key() == key;
+        let held = |slot: Slot| self.object(slot).filter(is_it);
+        let hash = hash_of(&(segment, key));
+        let (_, slot) = self
+            .by_key
+            .find(hash, |(of, slot)| *of == hash && held(*slot).is_some())?;
+        held(*slot)
     }
 
     /// The object with this uid, in each list that has it.
     pub(super) fn with_uid(&self, uid: &Uid) -> impl Iterator<Item = &VersionedObject> {
-        let slots = self.by_uid.get(uid).map(Vec::as_slice);
-        let slots = slots.unwrap_or_default().iter();
-        slots.filter_map(|slot| self.object(*slot))
+        self.slots_of(uid)
+            .iter()
+            .filter_map(|slot| self.object(*slot))
+    }
+
+    fn slots_of(&self, uid: &Uid) -> &[Slot] {
+        let hash = hash_of(uid);
+        let found = self.by_uid.find(hash, |(of, slots)| {
+            let mut held = slots.iter().filter_map(|slot| self.object(*slot));
+            *of == hash && held.next().is_some_and(|held| held.object.uid() == uid)
+        });
+        found.map_or(&[], |(_, slots)| slots.as_slice())
     }
 
     /// Whether any list has the object with this uid.
@@ -171,8 +196,9 @@ impl History {
     /// Gives every copy of an object a new version.
     pub(super) fn touch(&mut self, uid: &Uid) -> u64 {
         let version = self.next_version();
-        for slot in self.by_uid.get(uid).into_iter().flatten() {
-            if let Some(Some(held)) = self.slots.get_mut(*slot as usize) {
+        let slots: SmallVec<[Slot; 1]> = self.slots_of(uid).into();
+        for slot in slots {
+            if let Some(Some(held)) = self.slots.get_mut(slot as usize) {
                 held.version = version;
             }
         }
@@ -271,11 +297,7 @@ impl History {
             object: Arc::clone(object),
             version,
         });
-        let keys = self.by_key.entry(object.segment()).or_default();
-        keys.insert(object.key().into(), slot);
-        let slots = self.by_uid.entry(object.uid().clone()).or_default();
-        slots.push(slot);
-        let is_new = slots.len() == 1;
+        let is_new = self.remember(slot, object);
         Ok(ObjectChange::Put { slot, is_new })
     }
 
@@ -293,27 +315,62 @@ impl History {
         })
     }
 
+    /// Remembers where a new object is. Returns whether no other slot has its uid.
+    fn remember(&mut self, slot: Slot, object: &Object) -> bool {
+        let held = |slot: Slot| Some(&self.slots.get(slot as usize)?.as_ref()?.object);
+        let hash = hash_of(&(object.segment(), object.key()));
+        let former = self.by_key.find_entry(hash, |(of, slot)| {
+            let held = held(*slot).filter(|_| *of == hash);
+            held.is_some_and(|it| it.segment() == object.segment() && it.key() == object.key())
+        });
+        // Of two objects with one key, which only a wrong journal has, the later one is found.
+        if let Ok(former) = former {
+            former.remove();
+        }
+        self.by_key.insert_unique(hash, (hash, slot), |it| it.0);
+        let hash = hash_of(object.uid());
+        let known = self.by_uid.find_mut(hash, |(of, slots)| {
+            let first = slots.first().filter(|_| *of == hash);
+            first.is_some_and(|slot| held(*slot).is_some_and(|it| it.uid() == object.uid()))
+        });
+        if let Some((_, slots)) = known {
+            slots.push(slot);
+            return false;
+        }
+        let slots = SmallVec::from_slice(&[slot]);
+        self.by_uid.insert_unique(hash, (hash, slots), |it| it.0);
+        true
+    }
+
     /// Forgets where an object was. Returns whether another slot has its uid.
     fn forget(&mut self, slot: Slot, object: &Object) -> bool {
-        if let Some(keys) = self.by_key.get_mut(&object.segment())
-            && keys.get(object.key()) == Some(&slot)
-        {
-            keys.remove(object.key());
+        let hash = hash_of(&(object.segment(), object.key()));
+        if let Ok(entry) = self.by_key.find_entry(hash, |it| *it == (hash, slot)) {
+            entry.remove();
         }
-        let Some(slots) = self.by_uid.get_mut(object.uid()) else {
+        let hash = hash_of(object.uid());
+        let entry = self
+            .by_uid
+            .find_entry(hash, |(of, slots)| *of == hash && slots.contains(&slot));
+        let Ok(mut entry) = entry else {
             return false;
         };
+        let (_, slots) = entry.get_mut();
         slots.retain(|other| *other != slot);
         if slots.is_empty() {
-            self.by_uid.remove(object.uid());
+            entry.remove();
             return false;
         }
         true
     }
 
     fn drop_list(&mut self, segment: SegmentId) {
-        let members = self.by_key.remove(&segment).unwrap_or_default();
-        for slot in members.into_values() {
+        let held = (0..).zip(&self.slots);
+        let members = held.filter_map(|(slot, held)| {
+            let object = &held.as_ref()?.object;
+            (object.segment() == segment).then_some(slot)
+        });
+        for slot in members.collect::<Vec<Slot>>() {
             let held = self.slots.get_mut(slot as usize).map(Option::take);
             if let Some(held) = held.flatten() {
                 self.forget(slot, &held.object);
@@ -345,6 +402,12 @@ impl History {
             }
         }
     }
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
 }
 
 fn misfit(why: String) -> HistoryError {

@@ -49,6 +49,13 @@ struct Entries<'a> {
     rank: Option<Rank>,
 }
 
+/// What changes for one object.
+#[derive(Debug)]
+pub(super) struct IndexChange<'a> {
+    old: Entries<'a>,
+    new: Entries<'a>,
+}
+
 impl Index {
     pub(super) fn new(spec: impl Into<Arc<IndexSpec>>) -> Self {
         Self {
@@ -88,15 +95,22 @@ impl Index {
         Some(order.filter(|_| visited.is_ok()).unwrap_or_default())
     }
 
-    /// Whether the change of an object from `old` to `new` leaves the index as it is.
-    pub(super) fn agrees(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
-        self.entries(old) == self.entries(new)
+    /// What the change of an object from `old` to `new` changes; none if that is nothing.
+    pub(super) fn change<'a>(
+        &self,
+        old: Option<&'a Object>,
+        new: Option<&'a Object>,
+    ) -> Option<IndexChange<'a>> {
+        let change = IndexChange {
+            old: self.entries(old),
+            new: self.entries(new),
+        };
+        (change.old != change.new).then_some(change)
     }
 
-    /// Updates the index for a change of an object from `old` to `new`.
-    pub(super) fn update(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
-        let old = self.entries(old);
-        let new = self.entries(new);
+    /// Applies the change of the object in this slot.
+    pub(super) fn apply(&mut self, slot: Slot, change: &IndexChange<'_>) {
+        let IndexChange { old, new } = change;
         let stays = |value| {
             old.rank == new.rank && old.values.contains(value) && new.values.contains(value)
         };

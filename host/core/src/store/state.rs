@@ -59,7 +59,9 @@ impl ViewState {
     /// Updates the indexes for the change of an object from `old` to `new`.
     pub(super) fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
         for index in &mut self.indexes {
-            index.update(slot, old, new);
+            if let Some(change) = index.change(old, new) {
+                index.apply(slot, &change);
+            }
         }
     }
 }
@@ -213,12 +215,23 @@ impl State {
         old: Option<&Object>,
         new: Option<&Object>,
     ) {
-        // This check comes first, so that nothing is copied if nothing changes.
-        let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
-        if self.view(view).is_some_and(|view| !agree(view))
-            && let Some(view) = self.view_mut(view)
-        {
-            view.reindex(slot, old, new);
+        let Some(held) = self.view(view) else {
+            return;
+        };
+        // What changes is found first, so that nothing is copied if nothing changes.
+        let indexes = held.indexes.iter().enumerate();
+        let changes = indexes.filter_map(|(place, index)| Some((place, index.change(old, new)?)));
+        let changes: Vec<_> = changes.collect();
+        if changes.is_empty() {
+            return;
+        }
+        let Some(view) = self.view_mut(view) else {
+            return;
+        };
+        for (place, change) in &changes {
+            if let Some(index) = view.indexes.get_mut(*place) {
+                index.apply(slot, change);
+            }
         }
     }
 

@@ -12,6 +12,13 @@ use crate::object::{ProjectedObject, Uid, object_key};
 use crate::path::FieldTree;
 use crate::time::Instant;
 
+/// Whether the version of an object has to be above the stored one of the same name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Order {
+    Checked,
+    Any,
+}
+
 /// A write to a segment that was dropped does nothing: its stream may deliver updates
 /// after the last view is gone.
 impl Store {
@@ -32,11 +39,7 @@ impl Store {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let stored = self.state.find(segment, &item.key());
-        let version = ResourceVersion::new(&item.resource_version);
-        if stored.is_none_or(|(_, stored)| version.may_follow(stored.version())) {
-            self.put(segment, item, now, changes);
-        }
+        self.put(segment, item, Order::Checked, now, changes);
     }
 
     /// Applies a deletion. Ignored if the name belongs to another uid by now; an empty
@@ -86,7 +89,7 @@ impl Store {
         self.note_width(segment);
         let mut seen: Vec<Slot> = items
             .into_iter()
-            .filter_map(|item| self.put(segment, item, now, changes))
+            .filter_map(|item| self.put(segment, item, Order::Any, now, changes))
             .collect();
         seen.sort_unstable();
         let gone: Vec<Slot> = self
@@ -126,6 +129,7 @@ impl Store {
         &mut self,
         id: SegmentId,
         item: ProjectedObject,
+        order: Order,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Option<Slot> {
@@ -134,12 +138,15 @@ impl Store {
         let Some((slot, stored)) = self.state.find(id, &key) else {
             return Some(self.occupy(id, &key, item, now, changes));
         };
+        let version = ResourceVersion::new(&item.resource_version);
+        if order == Order::Checked && !version.may_follow(stored.version()) {
+            return Some(slot);
+        }
         if *stored.uid() != item.uid {
             self.vacate(id, slot, changes);
             return Some(self.occupy(id, &key, item, now, changes));
         }
         if *stored.data() == *item.data {
-            let version = ResourceVersion::new(&item.resource_version);
             if *stored.version() != version {
                 self.state.set_version(slot, version);
             }
