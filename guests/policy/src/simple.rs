@@ -75,9 +75,7 @@ impl Simple {
             return None;
         };
         let (values, is_one_of) = match (call.func_name.as_str(), &value.expr) {
-            (operators::EQUALS | lowered::EQUAL, Expr::Literal(literal)) => {
-                (vec![constant(literal)?], true)
-            }
+            (operators::EQUALS, Expr::Literal(literal)) => (vec![constant(literal)?], true),
             (operators::NOT_EQUALS, Expr::Literal(literal)) => (vec![constant(literal)?], false),
             (operators::IN, Expr::List(list)) => {
                 let elements = list.elements.iter();
@@ -90,8 +88,9 @@ impl Simple {
             _ => return None,
         };
         let (field, is_time) = Field::of(expression, field)?;
-        // CEL compares times as such, and not their texts.
-        (!is_time).then_some(Self {
+        // CEL compares times as such, and not their texts. None of them is null.
+        let is_exact = !is_time || values.iter().all(|it| *it == Value::Null);
+        is_exact.then_some(Self {
             field,
             test: Test::Equality { values, is_one_of },
         })
@@ -236,9 +235,10 @@ fn text_of(expr: &IdedExpr) -> Option<String> {
 /// fail are refused with the configuration.
 fn is_constant(term: &IdedExpr) -> bool {
     match &term.expr {
-        Expr::Literal(_) => true,
+        Expr::Literal(literal) => !matches!(literal, LiteralValue::Null),
         Expr::Call(call) => {
-            call.func_name == "duration" && matches!(&*call.args, [it] if is_constant(it))
+            let is_duration = call.func_name == "duration" && call.target.is_none();
+            is_duration && matches!(&*call.args, [it] if is_constant(it))
         }
         _ => false,
     }
