@@ -7,6 +7,7 @@ use std::thread;
 
 use anyhow::{Context as _, Result};
 use davit_core::journal::{Entry, Record, decode};
+use davit_core::time::Now;
 use davit_journal::{Damage, Error, Part, Query, Reader};
 
 use super::{SegmentOrder, time};
@@ -58,8 +59,8 @@ impl DecodedEntries {
         Self::start(reader, query, false)
     }
 
-    /// Starts to read, without the keyframes that repeat what the entries before them have led
-    /// to: a large cluster's are a quarter of the entries.
+    /// Starts to read. Of a keyframe that repeats what the entries before it have led to, there
+    /// is nothing but its start and its end: a large cluster's have a quarter of the entries.
     pub(in crate::commands) fn read_changes(reader: &Reader, query: Query) -> Result<Self> {
         Self::start(reader, query, true)
     }
@@ -75,7 +76,7 @@ impl DecodedEntries {
                     skips_known,
                     segment: None,
                     knows_state: false,
-                    skips: false,
+                    keyframe: Keyframe::Read,
                 };
                 let entries = reader.entries(&query);
                 let mut entries = entries.filter_map(|entry| decoder.decoded(entry).transpose());
@@ -113,8 +114,18 @@ struct Decoder {
     segment: Option<u64>,
     /// Whether nothing is missing since a keyframe.
     knows_state: bool,
-    /// Whether the keyframe of this segment is skipped.
-    skips: bool,
+    /// What happens to the keyframe of this segment.
+    keyframe: Keyframe,
+}
+
+#[derive(Clone, Copy)]
+enum Keyframe {
+    /// All of it is read.
+    Read,
+    /// It is skipped from here on, and ends at this time.
+    Ends(Now),
+    /// The rest is skipped.
+    Skipped,
 }
 
 impl Decoder {
@@ -130,25 +141,33 @@ impl Decoder {
         };
         let is_after_gap = self.order.enter(entry.segment);
         self.knows_state &= !is_after_gap;
-        let is_first = self.segment != Some(entry.segment);
-        self.segment = Some(entry.segment);
-        let is_keyframe = entry.part == Part::Keyframe;
-        if is_keyframe && !is_first && self.skips {
-            return Ok(None);
+        if self.segment != Some(entry.segment) {
+            self.segment = Some(entry.segment);
+            self.keyframe = Keyframe::Read;
         }
+        let is_keyframe = entry.part == Part::Keyframe;
         let place = Place {
             segment: entry.segment,
             time: entry.time,
         };
-        let record = decode(&entry.payload).with_context(|| place.to_string())?;
-        if is_first && is_keyframe {
-            // A host that starts has another state.
-            let repeats = matches!(record.entry, Entry::Keyframe { is_start: false });
-            self.skips = self.skips_known && self.knows_state && repeats;
-            self.knows_state = true;
-            if self.skips {
-                return Ok(None);
+        let record = match self.keyframe {
+            Keyframe::Ends(now) if is_keyframe => {
+                self.keyframe = Keyframe::Skipped;
+                let entry = Entry::KeyframeEnd;
+                Record { now, entry }
             }
+            Keyframe::Skipped if is_keyframe => return Ok(None),
+            _ => decode(&entry.payload).with_context(|| place.to_string())?,
+        };
+        if let Entry::Keyframe { is_start } = record.entry {
+            // A host that starts has another state.
+            let is_known = self.skips_known && self.knows_state && !is_start;
+            self.keyframe = if is_known {
+                Keyframe::Ends(record.now)
+            } else {
+                Keyframe::Read
+            };
+            self.knows_state = true;
         }
         Ok(Some(Decoded::Entry(Box::new(DecodedEntry {
             is_after_gap,
@@ -162,15 +181,15 @@ impl Decoder {
 #[cfg(test)]
 mod tests {
     use davit_core::journal::encode;
-    use davit_core::time::{Instant, Now, Wall};
+    use davit_core::time::{Instant, Wall};
     use davit_journal::{Settings, Writer};
 
     use super::*;
     use crate::journal::SegmentOrigin;
 
-    /// Reads segments of three entries each, a keyframe and one more: whether the segment continues
-    /// the one before it, and whether its keyframe is that of a start. Returns how many entries of
-    /// each segment are read.
+    /// Reads segments of five entries each, of which one is behind the keyframe: whether the
+    /// segment continues the one before it, and whether its keyframe is that of a start. Returns
+    /// how many entries of each segment are read.
     fn read(segments: &[(bool, bool)], damages: Option<u64>) -> Vec<usize> {
         let directory = tempfile::tempdir().unwrap();
         let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
@@ -184,13 +203,15 @@ mod tests {
                 .start_segment(micros, &serde_json::to_vec(&origin).unwrap())
                 .unwrap();
             let is_start = *is_start;
-            let keyframe = [Entry::Keyframe { is_start }, Entry::KeyframeEnd];
-            for entry in keyframe {
+            let removed = || Entry::Removed {
+                controller: "podgc".to_owned(),
+            };
+            let start = Entry::Keyframe { is_start };
+            for entry in [start, removed(), removed(), Entry::KeyframeEnd] {
                 append(&mut writer, micros, entry);
             }
             writer.end_keyframe().unwrap();
-            let controller = "podgc".to_owned();
-            append(&mut writer, micros, Entry::Removed { controller });
+            append(&mut writer, micros, removed());
         }
         writer.close().unwrap();
         if let Some(number) = damages {
@@ -199,9 +220,19 @@ mod tests {
         let reader = Reader::open(directory.path()).unwrap();
         let query = Query::new(i64::MIN, i64::MAX);
         let mut counts = vec![0; segments.len()];
+        let mut is_in_keyframe = false;
         for entry in DecodedEntries::read_changes(&reader, query).unwrap() {
-            if let Decoded::Entry(entry) = entry.unwrap() {
+            let entry = entry.unwrap();
+            if matches!(entry, Decoded::Damage(_)) {
+                is_in_keyframe = false;
+            }
+            if let Decoded::Entry(entry) = entry {
                 counts[usize::try_from(entry.place.segment).unwrap() - 1] += 1;
+                match entry.record.entry {
+                    Entry::Keyframe { .. } => is_in_keyframe = true,
+                    Entry::KeyframeEnd => is_in_keyframe = false,
+                    _ => assert_eq!(is_in_keyframe, entry.part == Part::Keyframe),
+                }
             }
         }
         counts
@@ -234,17 +265,17 @@ mod tests {
         let start = (false, true);
         let next = (true, false);
         let after_gap = (false, false);
-        assert_eq!(read(&[start, next, next], None), [3, 1, 1]);
-        assert_eq!(read(&[start, after_gap, next], None), [3, 3, 1]);
-        assert_eq!(read(&[start, next, (true, true)], None), [3, 1, 3]);
-        assert_eq!(read(&[after_gap, next], None), [3, 1]);
+        assert_eq!(read(&[start, next, next], None), [5, 3, 3]);
+        assert_eq!(read(&[start, after_gap, next], None), [5, 5, 3]);
+        assert_eq!(read(&[start, next, (true, true)], None), [5, 3, 5]);
+        assert_eq!(read(&[after_gap, next], None), [5, 3]);
     }
 
     #[test]
     fn the_keyframe_behind_a_damaged_part_is_read() {
         let counts = read(&[(false, true), (true, false), (true, false)], Some(2));
-        assert_eq!(counts[0], 3);
-        assert!(counts[1] < 3, "{counts:?}");
-        assert_eq!(counts[2], 3);
+        assert_eq!(counts[0], 5);
+        assert!(counts[1] < 5, "{counts:?}");
+        assert_eq!(counts[2], 5);
     }
 }

@@ -10,6 +10,8 @@ use crate::{cargo, metadata, read, workspace};
 /// clock and starts no thread, or if `host/core/clippy.toml` bans the functions
 /// that do.
 const CORE_MAY_USE: &[&str] = &[
+    // Its tables take the hash from the caller, and nothing is random.
+    "hashbrown",
     "imbl",
     "jiff",
     // It parses references to artefacts.
@@ -21,6 +23,7 @@ const CORE_MAY_USE: &[&str] = &[
     "serde",
     "serde_json",
     "sha2",
+    "smallvec",
     "thiserror",
 ];
 
