@@ -103,27 +103,28 @@ impl Evaluator<'_> {
                 continue;
             }
             let simple = clause.simple.as_ref();
-            let absent = match simple.map_or(Answer::Undecided, |it| it.answer(object)) {
+            let evaluation = match simple.map_or(Answer::Undecided, |it| it.answer(object)) {
                 Answer::Decided(true) => continue,
-                Answer::Decided(false) => Some(None),
-                Answer::Absent(path) => Some(Some(path.to_owned())),
-                Answer::Undecided => None,
-            };
-            if let Some(absent) = absent {
-                return Some(Evaluation {
-                    outcome: not(&clause.text, absent),
+                Answer::Decided(false) => Evaluation {
+                    outcome: not(&clause.text, None),
                     next: None,
-                });
-            }
-            let (result, next) = self.evaluate(&clause.expression);
-            let outcome = match result {
-                Ok(Value::Bool(true)) => continue,
-                Ok(Value::Bool(false)) => not(&clause.text, None),
-                Ok(_) => failed(&clause.text, "it is no boolean"),
-                Err(Failure::Absent(path)) => not(&clause.text, Some(path)),
-                Err(Failure::Error(message)) => failed(&clause.text, &message),
+                },
+                Answer::Absent(path) => Evaluation {
+                    outcome: not(&clause.text, Some(path.to_owned())),
+                    next: None,
+                },
+                Answer::Undecided => {
+                    let (result, next) = self.evaluate(&clause.expression);
+                    let outcome = match result {
+                        Ok(Value::Bool(true)) => continue,
+                        Ok(Value::Bool(false)) => not(&clause.text, None),
+                        Ok(_) => failed(&clause.text, "it is no boolean"),
+                        Err(Failure::Absent(path)) => not(&clause.text, Some(path)),
+                        Err(Failure::Error(message)) => failed(&clause.text, &message),
+                    };
+                    Evaluation { outcome, next }
+                }
             };
-            let evaluation = Evaluation { outcome, next };
             if matches!(evaluation.outcome, Outcome::Failed { .. }) {
                 failure.get_or_insert(evaluation);
             } else {

@@ -6,7 +6,7 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
 use crate::cel::functions::lowered;
-use crate::cel::{Expression, OBJECT};
+use crate::cel::{Expression, OBJECT, slot_number};
 
 /// A clause about one field.
 #[derive(Clone, Debug)]
@@ -106,16 +106,11 @@ impl Simple {
         let [argument] = call.args.as_slice() else {
             return None;
         };
-        let Expr::Literal(LiteralValue::String(text)) = &argument.expr else {
-            return None;
-        };
+        let text = text_of(argument)?;
         let (field, is_time) = Field::of(expression, call.target.as_deref()?)?;
-        (!is_time).then(|| Self {
+        (!is_time).then_some(Self {
             field,
-            test: Test::Part {
-                part,
-                text: text.inner().to_owned(),
-            },
+            test: Test::Part { part, text },
         })
     }
 
@@ -183,11 +178,10 @@ impl Field {
             }
             _ => (part, None),
         };
-        let Expr::Ident(slot) = &of.expr else {
+        let Expr::Ident(name) = &of.expr else {
             return None;
         };
-        let index: usize = slot.strip_prefix('@')?.parse().ok()?;
-        let slot = expression.slots().get(index)?;
+        let slot = expression.slots().get(slot_number(name)?)?;
         if slot.binding != OBJECT || slot.path.is_root() {
             return None;
         }

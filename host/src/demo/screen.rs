@@ -23,12 +23,12 @@ impl Screen {
     }
 
     pub(super) fn title(&self, text: &str) {
-        println!("{}", self.paint(BOLD, text));
+        println!("{}", self.terminal.paint(BOLD, text));
     }
 
     pub(super) fn chapter(&self, text: &str) {
         let time = self.time();
-        println!("\n{time}  {}", self.paint(CYAN, text));
+        println!("\n{time}  {}", self.terminal.paint(CYAN, text));
     }
 
     pub(super) fn action(&self, text: &str) {
@@ -47,9 +47,9 @@ impl Screen {
         println!(
             "{}    {} {:<15} {target:<24} {}",
             self.time(),
-            self.paint(colour, &format!("{what:<12}")),
+            self.terminal.paint(colour, &format!("{what:<12}")),
             plan.reason,
-            self.paint(DIM, &plan.message)
+            self.terminal.paint(DIM, &plan.message)
         );
     }
 
@@ -59,9 +59,9 @@ impl Screen {
         println!(
             "{}    {} {:<15} {target:<24} {}",
             self.time(),
-            self.paint(YELLOW, &format!("{result:<12}")),
+            self.terminal.paint(YELLOW, &format!("{result:<12}")),
             plan.reason,
-            self.paint(DIM, &plan.message)
+            self.terminal.paint(DIM, &plan.message)
         );
     }
 
@@ -71,38 +71,35 @@ impl Screen {
         println!(
             "{}    {} {:<15} {:<24} {}",
             self.time(),
-            self.paint(YELLOW, &format!("{:<12}", surprise.difference.as_str())),
+            self.terminal
+                .paint(YELLOW, &format!("{:<12}", surprise.difference.as_str())),
             surprise.reason,
             target.join(" "),
-            self.paint(DIM, &surprise.message)
+            self.terminal.paint(DIM, &surprise.message)
         );
     }
 
     /// A failure, with its reason.
     pub(super) fn failure(&self, text: &str) {
-        println!("{}  {}", self.time(), self.paint(RED, text));
+        println!("{}  {}", self.time(), self.terminal.paint(RED, text));
     }
 
     pub(super) fn row(&self, reason: &str, deleted: usize, expected: usize) {
         let colour = if deleted == expected { GREEN } else { RED };
-        let count = self.paint(colour, &format!("{deleted:>3}"));
+        let count = self.terminal.paint(colour, &format!("{deleted:>3}"));
         println!("          {reason:<16}{count}   expected {expected:>2}");
     }
 
     pub(super) fn problem(&self, text: &str) {
-        println!("          {}", self.paint(RED, text));
+        println!("          {}", self.terminal.paint(RED, text));
     }
 
     pub(super) fn success(&self, text: &str) {
-        println!("\n{}  {}", self.time(), self.paint(GREEN, text));
+        println!("\n{}  {}", self.time(), self.terminal.paint(GREEN, text));
     }
 
     fn time(&self) -> String {
         let seconds = self.started.elapsed().as_secs_f64();
-        self.paint(YELLOW, &format!("{seconds:>6.2}s"))
-    }
-
-    fn paint(&self, code: &str, text: &str) -> String {
-        self.terminal.paint(code, text)
+        self.terminal.paint(YELLOW, &format!("{seconds:>6.2}s"))
     }
 }

@@ -10,7 +10,7 @@ use kube_cel::cel::common::ast::{
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::functions::lowered;
-use super::{Expression, Failure, in_words};
+use super::{Expression, Failure, in_words, slot_number};
 
 /// Why a part of an expression fails.
 enum Cause {
@@ -121,8 +121,7 @@ impl Expression {
     pub(crate) fn path_of(&self, part: &IdedExpr) -> String {
         match &part.expr {
             Expr::Ident(name) => {
-                let slot = name.strip_prefix('@').and_then(|at| at.parse().ok());
-                slot.map_or_else(|| name.clone(), |slot| self.name_of(slot))
+                slot_number(name).map_or_else(|| name.clone(), |slot| self.name_of(slot))
             }
             Expr::Call(call) => match (call.func_name.as_str(), &call.args[..]) {
                 (lowered::FIELD, [of, name]) => match &name.expr {

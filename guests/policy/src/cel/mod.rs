@@ -243,6 +243,11 @@ impl Expression {
     }
 }
 
+/// The number of the slot that a name stands for, as in `@0`.
+pub(crate) fn slot_number(name: &str) -> Option<usize> {
+    name.strip_prefix('@')?.parse().ok()
+}
+
 /// The library's text, without its type names.
 fn in_words(error: &cel::ExecutionError) -> String {
     let mut text = error.to_string();
@@ -266,11 +271,10 @@ struct Reader<'a> {
 
 impl VariableResolver for Reader<'_> {
     fn resolve(&self, name: &str) -> Option<Value> {
-        let name = name.strip_prefix('@')?;
-        if name == "now" {
+        if name == "@now" {
             return Some(Value::Timestamp(at(self.now)));
         }
-        let index: usize = name.parse().ok()?;
+        let index = slot_number(name)?;
         if let Some(known) = self.values.get(index)?.get() {
             return Some(known.clone());
         }

@@ -74,7 +74,6 @@ impl DecodedEntries {
                 let mut decoder = Decoder {
                     order: SegmentOrder::new(&reader),
                     skips_known,
-                    segment: None,
                     knows_state: false,
                     keyframe: Keyframe::Read,
                 };
@@ -111,7 +110,6 @@ impl Iterator for DecodedEntries {
 struct Decoder {
     order: SegmentOrder,
     skips_known: bool,
-    segment: Option<u64>,
     /// Whether nothing is missing since a keyframe.
     knows_state: bool,
     /// What happens to the keyframe of this segment.
@@ -139,12 +137,11 @@ impl Decoder {
             }
             Err(error) => return Err(error.into()),
         };
-        let is_after_gap = self.order.enter(entry.segment);
-        self.knows_state &= !is_after_gap;
-        if self.segment != Some(entry.segment) {
-            self.segment = Some(entry.segment);
+        if !self.order.is_in(entry.segment) {
             self.keyframe = Keyframe::Read;
         }
+        let is_after_gap = self.order.enter(entry.segment);
+        self.knows_state &= !is_after_gap;
         let is_keyframe = entry.part == Part::Keyframe;
         let place = Place {
             segment: entry.segment,
@@ -180,10 +177,9 @@ impl Decoder {
 
 #[cfg(test)]
 mod tests {
-    use davit_core::journal::encode;
-    use davit_core::time::{Instant, Wall};
     use davit_journal::{Settings, Writer};
 
+    use super::super::testing::append;
     use super::*;
     use crate::journal::SegmentOrigin;
 
@@ -198,9 +194,9 @@ mod tests {
                 continues: *continues,
                 ..SegmentOrigin::default()
             };
-            let micros = second * 1_000_000;
+            let metadata = serde_json::to_vec(&origin).unwrap();
             writer
-                .start_segment(micros, &serde_json::to_vec(&origin).unwrap())
+                .start_segment(i64::from(second) * 1_000_000, &metadata)
                 .unwrap();
             let is_start = *is_start;
             let removed = || Entry::Removed {
@@ -208,10 +204,9 @@ mod tests {
             };
             let start = Entry::Keyframe { is_start };
             for entry in [start, removed(), removed(), Entry::KeyframeEnd] {
-                append(&mut writer, micros, entry);
+                append(&mut writer, second, entry);
             }
-            writer.end_keyframe().unwrap();
-            append(&mut writer, micros, removed());
+            append(&mut writer, second, removed());
         }
         writer.close().unwrap();
         if let Some(number) = damages {
@@ -236,15 +231,6 @@ mod tests {
             }
         }
         counts
-    }
-
-    fn append(writer: &mut Writer, micros: i64, entry: Entry) {
-        let now = Now {
-            instant: Instant::ZERO,
-            wall: Wall(micros / 1000),
-        };
-        let encoded = encode(&Record { now, entry });
-        writer.append(micros, &[], &encoded.payload).unwrap();
     }
 
     /// Destroys the entries of a segment.

@@ -29,10 +29,15 @@ impl SegmentOrder {
         }
     }
 
+    /// Whether an entry of this segment was read last.
+    pub(in crate::commands) fn is_in(&self, segment: u64) -> bool {
+        self.segment == Some(segment)
+    }
+
     /// Reads an entry of this segment. Returns whether entries may be missing before it: what
     /// happened between two segments is known if the second one says so.
     pub(in crate::commands) fn enter(&mut self, segment: u64) -> bool {
-        if self.segment == Some(segment) {
+        if self.is_in(segment) {
             return false;
         }
         let is_next = self.segment.is_some_and(|last| last + 1 == segment);

@@ -18,25 +18,31 @@ pub(in crate::commands) fn journal(entries: impl IntoIterator<Item = (u32, Entry
     let directory = tempfile::tempdir().unwrap();
     let (mut writer, _) = Writer::open(directory.path(), Settings::default(), 0).unwrap();
     for (seconds, entry) in entries {
-        let micros = i64::from(seconds) * 1_000_000;
         if matches!(entry, Entry::Keyframe { .. }) {
+            let micros = i64::from(seconds) * 1_000_000;
             writer.start_segment(micros, b"").unwrap();
         }
-        let is_end = matches!(entry, Entry::KeyframeEnd);
-        let now = Now {
-            instant: Instant::from_nanos(u64::from(seconds) * 1_000_000_000),
-            wall: Wall(i64::from(seconds) * 1_000),
-        };
-        let encoded = encode(&Record { now, entry });
-        let uids: Vec<String> = encoded.uids.iter().map(ToString::to_string).collect();
-        let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
-        writer.append(micros, &uids, &encoded.payload).unwrap();
-        if is_end {
-            writer.end_keyframe().unwrap();
-        }
+        append(&mut writer, seconds, entry);
     }
     writer.close().unwrap();
     directory
+}
+
+/// Writes an entry at this time, in seconds since the Unix epoch.
+pub(super) fn append(writer: &mut Writer, seconds: u32, entry: Entry) {
+    let micros = i64::from(seconds) * 1_000_000;
+    let is_end = matches!(entry, Entry::KeyframeEnd);
+    let now = Now {
+        instant: Instant::from_nanos(u64::from(seconds) * 1_000_000_000),
+        wall: Wall(i64::from(seconds) * 1_000),
+    };
+    let encoded = encode(&Record { now, entry });
+    let uids: Vec<String> = encoded.uids.iter().map(ToString::to_string).collect();
+    let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
+    writer.append(micros, &uids, &encoded.payload).unwrap();
+    if is_end {
+        writer.end_keyframe().unwrap();
+    }
 }
 
 /// The id of the call with this number.
