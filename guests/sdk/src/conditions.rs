@@ -2,27 +2,29 @@
 
 use std::collections::BTreeSet;
 
-use crate::views::Condition;
+use crate::views::{Condition, Status};
 use crate::{Instant, Time};
 
 /// The conditions of an object, as the controller changes them.
 ///
 /// ```
-/// use davit_guest::views::Condition;
-/// use davit_guest::{Conditions, Instant, Progress};
+/// use davit_guest::views::Status;
+/// use davit_guest::{Conditions, Instant, Object, Patch, Progress};
 ///
-/// fn conditions(former: &[Condition], generation: i64, now: Instant) -> Conditions {
-///     Conditions::new(former, generation, now)
+/// fn patch<T>(site: &Object<T>, status: &Status, generation: i64, now: Instant) -> Option<Patch> {
+///     let status = Conditions::new(&status.conditions, generation, now)
 ///         .progress(Progress::Current, "Available", "3 of 3 replicas are available")
 ///         .set("Secure", false, "NoCertificate", "")
+///         .status(status)?;
+///     Some(Patch::apply_status(site, &status).force())
 /// }
 /// ```
 ///
-/// What does not change keeps its `lastTransitionTime`. So a controller that writes a status
-/// only if [`differ`](Self::differ) says so does not trigger itself again and again.
+/// What does not change keeps its `lastTransitionTime`. So a controller that writes only a
+/// [`status`](Self::status) that differs does not trigger itself again and again.
 ///
-/// A status that is [applied](crate::Patch::apply_status) has [`own`](Self::own): the
-/// conditions of other controllers stay theirs. One that is written by a merge patch has
+/// A status that is [applied](crate::Patch::apply_status) has [`own`](Self::own) conditions:
+/// those of other controllers stay theirs. One that is written by a merge patch has
 /// [`all`](Self::all): such a patch replaces the list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
@@ -106,8 +108,8 @@ impl Conditions {
         self
     }
 
-    /// Sets `Ready`, `Reconciling` and `Stalled`. Also write `status.observedGeneration`: an
-    /// object of a later generation is in progress, whatever its conditions.
+    /// Sets `Ready`, `Reconciling` and `Stalled`. Write them with `observedGeneration`, as
+    /// [`status`](Self::status) has them.
     #[must_use]
     pub fn progress(self, progress: Progress, reason: &str, message: impl Into<String>) -> Self {
         let message = message.into();
@@ -134,6 +136,17 @@ impl Conditions {
     #[must_use]
     pub fn differ(&self) -> bool {
         self.list != self.former
+    }
+
+    /// The status to apply: these conditions with the generation that they are about. None if
+    /// it is as the former one.
+    #[must_use]
+    pub fn status(self, former: &Status) -> Option<Status> {
+        let differs = self.differ() || former.observed_generation != self.generation;
+        differs.then(|| Status {
+            observed_generation: self.generation,
+            conditions: self.own(),
+        })
     }
 
     /// All conditions, in their order.
@@ -209,6 +222,23 @@ mod tests {
         let ready = again.progress(Progress::Current, "Serves", "");
         assert!(ready.differ());
         assert_eq!(statuses(&ready.own()), ["Ready=True"]);
+    }
+
+    #[test]
+    fn a_status_is_written_if_its_conditions_or_its_generation_differ() {
+        let of = |former: &Status, generation, reason: &str| {
+            Conditions::new(&former.conditions, generation, at(5))
+                .progress(Progress::Current, reason, "")
+                .status(former)
+        };
+        let first = of(&Status::default(), 1, "Serves").unwrap_or_default();
+        assert_eq!(first.observed_generation, 1);
+        assert_eq!(statuses(&first.conditions), ["Ready=True"]);
+        assert_eq!(of(&first, 1, "Serves"), None, "nothing has changed");
+        assert!(of(&first, 1, "Runs").is_some());
+        // A status without a condition of its own differs by its generation alone.
+        let unconditional = Conditions::new(&[], 2, at(5)).status(&first);
+        assert_eq!(unconditional.map(|it| it.observed_generation), Some(2));
     }
 
     #[test]

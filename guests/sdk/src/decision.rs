@@ -143,6 +143,13 @@ impl Plan {
         self.step(Step::Patch(patch))
     }
 
+    /// Patches the target with each of these in order.
+    #[must_use]
+    pub fn patches(mut self, patches: impl IntoIterator<Item = Patch>) -> Self {
+        self.steps.extend(patches.into_iter().map(Step::Patch));
+        self
+    }
+
     /// Deletes the target.
     #[must_use]
     pub fn delete(self, options: DeleteOptions) -> Self {

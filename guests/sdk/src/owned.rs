@@ -3,10 +3,12 @@
 use serde::de::DeserializeOwned;
 
 use crate::context::Cache;
+use crate::dynamic::Value;
 use crate::object::decode;
 use crate::views::OwnerReference;
 use crate::{
-    Index, IndexName, Manifest, Object, ObjectRef, QueueName, Trigger, View, Watch, msgpack,
+    Index, IndexName, Manifest, Object, ObjectRef, Patch, QueueName, Trigger, View, Watch, msgpack,
+    value,
 };
 
 /// The path of the index that leads from an owner to its objects.
@@ -88,6 +90,58 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
                 owners.any(|it| it.controller == Some(true) && it.means(owner, namespace));
             is_controlled.then_some(object)
         })
+    }
+
+    /// The object of this name among those that are [owned by](Self::owned_by) the owner.
+    #[must_use]
+    pub fn owned_named(&self, owner: &ObjectRef, name: &str) -> Option<Object<T>> {
+        self.owned_by(owner).find(|it| it.reference.name == name)
+    }
+}
+
+impl Patch {
+    /// Applies an object that this owner controls: `read` is the one that the owner has by
+    /// now, if any. The configuration needs `apiVersion`, `kind` and the fields that the owner
+    /// asks for; its name and namespace are the owner's unless it has others.
+    ///
+    /// The fields of the object that was read are taken back from whoever has changed them.
+    /// Where there is none, it is created; an object of the name that the owner does not own
+    /// stays as it is.
+    ///
+    /// ```
+    /// use davit_guest::{Context, Identity, ObjectRef, Patch, WatchName, value};
+    ///
+    /// const PAGES: WatchName<Identity> = WatchName::new("pages");
+    ///
+    /// fn page(cx: &Context<'_>, site: &ObjectRef) -> Patch {
+    ///     let read = cx.watch(PAGES).owned_named(site, &site.name);
+    ///     let data = value!({"index.html": "<h1>Hello</h1>"});
+    ///     let page = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+    ///     Patch::apply_owned(site, read.as_ref(), page)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn apply_owned<T>(
+        owner: &ObjectRef,
+        read: Option<&Object<T>>,
+        mut configuration: Value,
+    ) -> Self {
+        let mut metadata = value!({"name": (&owner.name)});
+        if !owner.namespace.is_empty() {
+            metadata.set("namespace", owner.namespace.as_str().into());
+        }
+        if let Some(Value::Map(given)) = configuration.get_mut("metadata").map(std::mem::take) {
+            for (field, value) in given {
+                metadata.set(&field, value);
+            }
+        }
+        metadata.set("ownerReferences", value!([(owner.owner_reference())]));
+        configuration.set("metadata", metadata);
+        let patch = Self::apply(&configuration);
+        match read {
+            Some(read) => patch.only(&read.reference).force(),
+            None => patch,
+        }
     }
 }
 

@@ -111,6 +111,19 @@ fn is_zero(number: &i64) -> bool {
     *number == 0
 }
 
+/// The part of a custom resource's status that
+/// [kstatus](https://github.com/kubernetes-sigs/cli-utils/tree/master/pkg/kstatus) reads.
+/// [`Conditions`](crate::Conditions) writes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// The generation that the status is about: an object of a later one is in progress,
+    /// whatever its conditions.
+    pub observed_generation: i64,
+    /// The conditions of all controllers.
+    pub conditions: Vec<Condition>,
+}
+
 /// A condition's type and status, without its times: a heartbeat is not a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct ConditionStatus {

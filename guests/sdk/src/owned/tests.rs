@@ -47,20 +47,9 @@ impl Controller for Sites {
         if page.as_ref().is_some_and(|page| page.view.text == "hello") {
             return Ok(Decision::done());
         }
-        let wanted = Patch::apply(&value!({
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {
-                "namespace": (&site.reference.namespace),
-                "name": (&site.reference.name),
-                "ownerReferences": [(site.reference.owner_reference())],
-            },
-            "data": {"text": "hello"},
-        }));
-        let wanted = match &page {
-            Some(page) => wanted.only(&page.reference).force(),
-            None => wanted,
-        };
+        let data = value!({"text": "hello"});
+        let wanted = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
+        let wanted = Patch::apply_owned(&site.reference, page.as_ref(), wanted);
         let plan = Plan::new(site.reference, WRONG, "the page is not as it should be");
         Ok(Decision::done().plans([plan.patch(wanted)]))
     }
@@ -81,6 +70,32 @@ fn site(uid: &str) -> Value {
 
 fn page(harness: &Harness<Sites>) -> Value {
     harness.object("ConfigMap", "ns/a").unwrap_or_default()
+}
+
+/// Its labels stay, and the reference to the owner is added.
+#[test]
+fn a_configuration_may_have_metadata_of_its_own() {
+    let body = |owner: &ObjectRef, metadata: crate::dynamic::Value| {
+        let wanted = value!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        let patch = Patch::apply_owned::<Page>(owner, None, wanted);
+        let mut body: Value = msgpack::decode(&patch.body).unwrap_or_default();
+        let owners = body["metadata"]["ownerReferences"].take();
+        assert_eq!(owners[0]["uid"], owner.uid);
+        body["metadata"].clone()
+    };
+    let namespaced = ObjectRef::named("example.com/v1", "Site", "ns", "a");
+    assert_eq!(
+        body(
+            &namespaced,
+            value!({"name": "b", "labels": {"tier": "web"}})
+        ),
+        json!({"namespace": "ns", "name": "b", "labels": {"tier": "web"}, "ownerReferences": null})
+    );
+    let cluster_scoped = ObjectRef::named("example.com/v1", "Site", "", "a");
+    assert_eq!(
+        body(&cluster_scoped, value!({"namespace": "sites"})),
+        json!({"namespace": "sites", "name": "a", "ownerReferences": null})
+    );
 }
 
 #[test]

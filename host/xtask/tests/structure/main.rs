@@ -50,3 +50,13 @@ fn cargo(arguments: &[&str]) -> String {
     );
     String::from_utf8(output.stdout).unwrap()
 }
+
+/// docs/writing-a-guest.md promises it to those who copy the example.
+#[test]
+fn the_example_of_a_custom_resource_has_less_than_150_lines() {
+    let sources = workspace().join("guests/examples/website/src");
+    let files = std::fs::read_dir(sources).unwrap();
+    let lines = files.map(|file| read(&file.unwrap().path()).lines().count());
+    let lines: usize = lines.sum();
+    assert!((1..150).contains(&lines), "{lines} lines");
+}
