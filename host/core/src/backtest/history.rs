@@ -4,17 +4,15 @@
 //! applies millions of changes, and asks for objects by slot, uid and name alone.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::sync::Arc;
-
-use hashbrown::HashTable;
-use smallvec::SmallVec;
 
 use crate::journal::ControllerEntry;
 use crate::mapping::Mapping;
 use crate::object::{ApiResource, Uid};
 use crate::path::FieldTree;
-use crate::store::{Object, SegmentId, SegmentSpec, Slot, StateChange, ViewDefinition, ViewId};
+use crate::store::{
+    Object, SegmentId, SegmentSpec, Slot, StateChange, ViewDefinition, ViewId, lookup_hash,
+};
 
 /// The highest slot that is accepted: the slots below take memory.
 const MOST_SLOTS: Slot = 1 << 24;
@@ -70,11 +68,10 @@ pub(super) struct History {
     lists: BTreeMap<SegmentId, RecordedList>,
     views: BTreeMap<ViewId, View>,
     slots: Vec<Option<VersionedObject>>,
-    /// By the hash of the uid, with this hash: the objects themselves have the uid. The tables
-    /// are never iterated, so that their order does not matter.
-    by_uid: HashTable<(u64, SmallVec<[Slot; 1]>)>,
-    /// By the hash of segment and key.
-    by_key: HashTable<(u64, Slot)>,
+    /// By a hash of the uid: the objects themselves have the uid.
+    by_uid: Hashes,
+    /// By a hash of segment and key.
+    by_key: Hashes,
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) controllers: BTreeMap<String, Arc<ControllerEntry>>,
     pub(super) specs: BTreeMap<String, Arc<str>>,
@@ -85,6 +82,9 @@ pub(super) struct History {
     /// The last version: of history and of the policy's writes.
     last_version: u64,
 }
+
+/// Slots by the hash of a text. A lookup compares the texts of what it finds.
+type Hashes = BTreeSet<(u32, Slot)>;
 
 #[derive(Debug)]
 struct View {
@@ -160,32 +160,33 @@ impl History {
         self.slots.get(slot as usize)?.as_ref()
     }
 
-    /// The object with this key.
+    /// The object with this key: of two, which only a wrong journal has, the later one.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<&VersionedObject> {
-        let is_it =
-            |held: &&VersionedObject| held.object.segment() == segment && held.object.key() == key;
-        let held = |slot: Slot| self.object(slot).filter(is_it);
-        let hash = hash_of(&(segment, key));
-        let (_, slot) = self
-            .by_key
-            .find(hash, |(of, slot)| *of == hash && held(*slot).is_some())?;
-        held(*slot)
+        self.candidates(&self.by_key, lookup_hash(&(segment, key)))
+            .map(|(_, held)| held)
+            .filter(|held| held.object.segment() == segment && held.object.key() == key)
+            .max_by_key(|held| held.version)
     }
 
     /// The object with this uid, in each list that has it.
     pub(super) fn with_uid(&self, uid: &Uid) -> impl Iterator<Item = &VersionedObject> {
-        self.slots_of(uid)
-            .iter()
-            .filter_map(|slot| self.object(*slot))
+        self.slots_with_uid(uid).map(|(_, held)| held)
     }
 
-    fn slots_of(&self, uid: &Uid) -> &[Slot] {
-        let hash = hash_of(uid);
-        let found = self.by_uid.find(hash, |(of, slots)| {
-            let mut held = slots.iter().filter_map(|slot| self.object(*slot));
-            *of == hash && held.next().is_some_and(|held| held.object.uid() == uid)
-        });
-        found.map_or(&[], |(_, slots)| slots.as_slice())
+    fn slots_with_uid(&self, uid: &Uid) -> impl Iterator<Item = (Slot, &VersionedObject)> {
+        self.candidates(&self.by_uid, lookup_hash(uid))
+            .filter(move |(_, held)| held.object.uid() == uid)
+    }
+
+    fn candidates(
+        &self,
+        hashes: &Hashes,
+        hash: u32,
+    ) -> impl Iterator<Item = (Slot, &VersionedObject)> {
+        hashes
+            .range((hash, Slot::MIN)..)
+            .take_while(move |(other, _)| *other == hash)
+            .filter_map(|(_, slot)| Some((*slot, self.object(*slot)?)))
     }
 
     /// Whether any list has the object with this uid.
@@ -196,7 +197,7 @@ impl History {
     /// Gives every copy of an object a new version.
     pub(super) fn touch(&mut self, uid: &Uid) -> u64 {
         let version = self.next_version();
-        let slots: SmallVec<[Slot; 1]> = self.slots_of(uid).into();
+        let slots: Vec<Slot> = self.slots_with_uid(uid).map(|(slot, _)| slot).collect();
         for slot in slots {
             if let Some(Some(held)) = self.slots.get_mut(slot as usize) {
                 held.version = version;
@@ -297,7 +298,10 @@ impl History {
             object: Arc::clone(object),
             version,
         });
-        let is_new = self.remember(slot, object);
+        let is_new = !self.has(object.uid());
+        self.by_key
+            .insert((lookup_hash(&(object.segment(), object.key())), slot));
+        self.by_uid.insert((lookup_hash(object.uid()), slot));
         Ok(ObjectChange::Put { slot, is_new })
     }
 
@@ -307,61 +311,19 @@ impl History {
             return Err(misfit(format!("slot {slot} does not have {uid}")));
         };
         let object = held.object;
-        let is_left = self.forget(slot, &object);
+        self.forget(slot, &object);
         Ok(ObjectChange::Remove {
             segment: object.segment(),
+            is_left: self.has(object.uid()),
             object,
-            is_left,
         })
     }
 
-    /// Remembers where a new object is. Returns whether no other slot has its uid.
-    fn remember(&mut self, slot: Slot, object: &Object) -> bool {
-        let held = |slot: Slot| Some(&self.slots.get(slot as usize)?.as_ref()?.object);
-        let hash = hash_of(&(object.segment(), object.key()));
-        let former = self.by_key.find_entry(hash, |(of, slot)| {
-            let held = held(*slot).filter(|_| *of == hash);
-            held.is_some_and(|it| it.segment() == object.segment() && it.key() == object.key())
-        });
-        // Of two objects with one key, which only a wrong journal has, the later one is found.
-        if let Ok(former) = former {
-            former.remove();
-        }
-        self.by_key.insert_unique(hash, (hash, slot), |it| it.0);
-        let hash = hash_of(object.uid());
-        let known = self.by_uid.find_mut(hash, |(of, slots)| {
-            let first = slots.first().filter(|_| *of == hash);
-            first.is_some_and(|slot| held(*slot).is_some_and(|it| it.uid() == object.uid()))
-        });
-        if let Some((_, slots)) = known {
-            slots.push(slot);
-            return false;
-        }
-        let slots = SmallVec::from_slice(&[slot]);
-        self.by_uid.insert_unique(hash, (hash, slots), |it| it.0);
-        true
-    }
-
-    /// Forgets where an object was. Returns whether another slot has its uid.
-    fn forget(&mut self, slot: Slot, object: &Object) -> bool {
-        let hash = hash_of(&(object.segment(), object.key()));
-        if let Ok(entry) = self.by_key.find_entry(hash, |it| *it == (hash, slot)) {
-            entry.remove();
-        }
-        let hash = hash_of(object.uid());
-        let entry = self
-            .by_uid
-            .find_entry(hash, |(of, slots)| *of == hash && slots.contains(&slot));
-        let Ok(mut entry) = entry else {
-            return false;
-        };
-        let (_, slots) = entry.get_mut();
-        slots.retain(|other| *other != slot);
-        if slots.is_empty() {
-            entry.remove();
-            return false;
-        }
-        true
+    /// Forgets where an object was.
+    fn forget(&mut self, slot: Slot, object: &Object) {
+        let key = lookup_hash(&(object.segment(), object.key()));
+        self.by_key.remove(&(key, slot));
+        self.by_uid.remove(&(lookup_hash(object.uid()), slot));
     }
 
     fn drop_list(&mut self, segment: SegmentId) {
@@ -402,12 +364,6 @@ impl History {
             }
         }
     }
-}
-
-fn hash_of(value: &impl Hash) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    value.hash(&mut hasher);
-    hasher.finish()
 }
 
 fn misfit(why: String) -> HistoryError {

@@ -40,6 +40,7 @@ pub use replayed::{MisfitChange, ReplayedCache};
 pub use segment::{SegmentId, SegmentSpec};
 pub use slots::Slot;
 pub use snapshot::{Entry, IndexView, Page, Snapshot, View};
+pub(crate) use state::lookup_hash;
 
 use change::ChangeLog;
 use index::Index;

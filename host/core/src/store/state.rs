@@ -73,7 +73,7 @@ impl State {
 
     /// The object with that key.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<(Slot, &Arc<Object>)> {
-        self.candidates(&self.by_key, hash(&(segment, key)))
+        self.candidates(&self.by_key, lookup_hash(&(segment, key)))
             .find(|(_, object)| object.segment() == segment && object.key() == key)
     }
 
@@ -84,7 +84,7 @@ impl State {
 
     /// The same with their slots.
     pub(super) fn slots_with_uid(&self, uid: &Uid) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
-        self.candidates(&self.by_uid, hash(uid))
+        self.candidates(&self.by_uid, lookup_hash(uid))
             .filter(move |(_, object)| object.uid() == uid)
     }
 
@@ -149,8 +149,8 @@ impl State {
     pub(super) fn insert(&mut self, slot: Slot, object: Arc<Object>) {
         let place = slot as usize;
         self.by_key
-            .insert((hash(&(object.segment(), object.key())), slot));
-        self.by_uid.insert((hash(object.uid()), slot));
+            .insert((lookup_hash(&(object.segment(), object.key())), slot));
+        self.by_uid.insert((lookup_hash(object.uid()), slot));
         self.members.insert(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
             Arc::make_mut(members).len += 1;
@@ -198,8 +198,8 @@ impl State {
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<Object>> {
         let object = self.slab.get_mut(slot as usize)?.take()?;
         self.by_key
-            .remove(&(hash(&(object.segment(), object.key())), slot));
-        self.by_uid.remove(&(hash(object.uid()), slot));
+            .remove(&(lookup_hash(&(object.segment(), object.key())), slot));
+        self.by_uid.remove(&(lookup_hash(object.uid()), slot));
         self.members.remove(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
             Arc::make_mut(members).len -= 1;
@@ -309,7 +309,7 @@ impl State {
 }
 
 /// Unlike the hash of a `HashMap`, the same in every process and every run.
-fn hash(value: &impl Hash) -> u32 {
+pub(crate) fn lookup_hash(value: &impl Hash) -> u32 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);
     (hasher.finish() >> 32) as u32
@@ -352,8 +352,8 @@ mod tests {
 
     #[test]
     fn objects_with_the_same_hash_are_distinguished() {
-        let names = colliding(|name| hash(&(SEGMENT, name)));
-        let uids = colliding(|uid| hash(&Uid::new(uid)));
+        let names = colliding(|name| lookup_hash(&(SEGMENT, name)));
+        let uids = colliding(|uid| lookup_hash(&Uid::new(uid)));
         let mut state = State::default();
         for (slot, (name, uid)) in (0..).zip(names.iter().zip(&uids)) {
             state.insert(slot, object(name, uid));

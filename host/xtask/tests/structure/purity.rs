@@ -11,7 +11,6 @@ use crate::{cargo, metadata, read, workspace};
 /// that do.
 const CORE_MAY_USE: &[&str] = &[
     // Its tables take the hash from the caller, and nothing is random.
-    "hashbrown",
     "imbl",
     "jiff",
     // It parses references to artefacts.
@@ -23,7 +22,6 @@ const CORE_MAY_USE: &[&str] = &[
     "serde",
     "serde_json",
     "sha2",
-    "smallvec",
     "thiserror",
 ];
 
