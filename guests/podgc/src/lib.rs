@@ -24,8 +24,8 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
-    Trigger, Watch, WorkItem, resources,
+    ConfigError, Context, Controller, Decision, Identity, Index, Manifest, QueueName, QueueSpec,
+    Retry, Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::Config;
@@ -63,7 +63,7 @@ impl Controller for PodGc {
         Manifest::new("podgc", env!("CARGO_PKG_VERSION"), summary)
             .watch(pods())
             .watch(nodes())
-            .watch(Watch::of(view::NODE_NAMES, resources::NODES))
+            .watch(node_names())
             // A node that disappears starts its quarantine immediately; a node
             // that comes back ends it.
             .trigger(Trigger::own_key(view::NODE_NAMES, ORPHANED))
@@ -116,6 +116,11 @@ fn pods() -> Watch<view::Pod> {
                 .presence()
                 .order_by("spec.nodeName"),
         )
+}
+
+fn node_names() -> Watch<Identity> {
+    let by_name = Index::new(view::BY_NAME, "metadata.name");
+    Watch::of(view::NODE_NAMES, resources::NODES).index(by_name)
 }
 
 fn nodes() -> Watch<view::Node> {

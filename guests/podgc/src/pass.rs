@@ -6,7 +6,7 @@
 use davit_guest::{Command, Context, Decision, Level, WorkItem};
 
 use crate::plans::Plans;
-use crate::view::{BY_NODE, NODE_NAMES, PODS};
+use crate::view::{BY_NAME, BY_NODE, NODE_NAMES, PODS};
 use crate::{Config, ORPHANED, stuck, terminated};
 
 /// How many nodes one call enqueues at most: the host accepts 10,000 commands.
@@ -91,18 +91,11 @@ impl Rest {
 /// The names of the nodes after `after` that pods are bound to and the cache
 /// does not have. Also the last of these names, if there are more.
 fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>) {
-    let mut nodes: Vec<String> = cx.watch(NODE_NAMES).keys().collect();
-    nodes.sort_unstable();
-    let mut nodes = nodes.into_iter().peekable();
-    // Both are in order. No name sorts before the empty one, which stands for pods without a node.
+    // No name sorts before the empty one, which stands for pods without a node.
+    let after = Some(after.to_owned());
     let mut missing = cx
         .watch(PODS)
-        .index_keys(BY_NODE)
-        .map(|node| node.value)
-        .filter(|node| {
-            while nodes.next_if(|known| known < node).is_some() {}
-            node.as_str() > after && nodes.peek() != Some(node)
-        });
+        .values_without(BY_NODE, NODE_NAMES, BY_NAME, after);
     let names: Vec<String> = missing.by_ref().take(MAX_COMMANDS).collect();
     let last = missing.next().and_then(|_| names.last().cloned());
     (names, last)

@@ -25,6 +25,8 @@ pub(crate) const BY_TAINT: IndexName<Node> = IndexName::new("taint");
 /// The nodes that exist. A watch of its own, so that only the creation and the
 /// deletion of a node trigger a reconcile.
 pub(crate) const NODE_NAMES: WatchName<Identity> = WatchName::new("node-names");
+/// Nodes by their names.
+pub(crate) const BY_NAME: IndexName<Identity> = IndexName::new("name");
 
 #[derive(Debug, Default, View)]
 pub(crate) struct Pod {

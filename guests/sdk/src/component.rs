@@ -186,6 +186,16 @@ mod imports {
             cache::index_keys(watch, index, after, limit)
         }
 
+        fn values_without(
+            &self,
+            (watch, index): (&str, &str),
+            (other_watch, other_index): (&str, &str),
+            after: Option<&str>,
+            limit: u32,
+        ) -> Vec<String> {
+            cache::values_without(watch, index, other_watch, other_index, after, limit)
+        }
+
         fn keys(&self, watch: &str, cursor: u64, limit: u32) -> cache::KeyPage {
             cache::keys(watch, cursor, limit)
         }

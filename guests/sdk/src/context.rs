@@ -21,6 +21,10 @@ use crate::{
 /// The number of objects or keys in one page from the host. A pod takes some
 /// 300 bytes here: a page stays far below a guest's memory limit.
 const PAGE: u32 = 500;
+/// The first page of what is usually read for its first objects only, and how much longer
+/// each next page is.
+const FIRST_PAGE: u32 = 16;
+const PAGE_GROWTH: u32 = 4;
 
 /// One call's view of the cluster: a consistent snapshot of the watches, live
 /// reads, the controller's queues and notes, and its log.
@@ -54,6 +58,13 @@ pub trait Host {
         after: Option<&str>,
         limit: u32,
     ) -> Vec<IndexKey>;
+    fn values_without(
+        &self,
+        index: (&str, &str),
+        other: (&str, &str),
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<String>;
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage;
     fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page;
     fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, types::Failure>>;
@@ -276,7 +287,7 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
 
     /// The objects that an index holds under a value, in the index's order,
     /// after a place or from the start. The iterator copies objects as it
-    /// advances, so an iterator that ends early costs little.
+    /// advances, a few at first, so an iterator that ends early costs little.
     pub fn in_order(
         &self,
         index: IndexName<T>,
@@ -285,10 +296,12 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
         let (host, watch, index) = (self.host, self.watch, index.as_str());
         let mut rest = Some(after);
+        let mut limit = FIRST_PAGE;
         std::iter::from_fn(move || {
             let after = rest.take()?;
-            let page = host.in_order(watch, index, value, after.as_ref(), PAGE);
+            let page = host.in_order(watch, index, value, after.as_ref(), limit);
             rest = page.next.map(Some);
+            limit = limit.saturating_mul(PAGE_GROWTH).min(PAGE);
             Some(page.objects)
         })
         .flatten()
@@ -323,18 +336,30 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     /// each.
     pub fn index_keys(&self, index: IndexName<T>) -> impl Iterator<Item = IndexKey> + use<'a, T> {
         let (host, watch, index) = (self.host, self.watch, index.as_str());
-        let mut after: Option<String> = None;
-        let mut ended = false;
-        std::iter::from_fn(move || {
-            if ended {
-                return None;
-            }
-            let page = host.index_keys(watch, index, after.as_deref(), PAGE);
-            after = page.last().map(|key| key.value.clone());
-            ended = page.len() < PAGE as usize;
-            Some(page)
-        })
-        .flatten()
+        pages_by_value(
+            None,
+            move |after| host.index_keys(watch, index, after, PAGE),
+            |key| &key.value,
+        )
+    }
+
+    /// The values of an index that an index of another watch lacks, in byte order, after a
+    /// value or from the start. It copies no other value: with pods by the names of their
+    /// nodes and nodes by their names, these are the names of the missing nodes.
+    pub fn values_without<O>(
+        &self,
+        index: IndexName<T>,
+        other_watch: WatchName<O>,
+        other_index: IndexName<O>,
+        after: Option<String>,
+    ) -> impl Iterator<Item = String> + use<'a, T, O> {
+        let (host, index) = (self.host, (self.watch, index.as_str()));
+        let other = (other_watch.as_str(), other_index.as_str());
+        pages_by_value(
+            after,
+            move |after| host.values_without(index, other, after, PAGE),
+            |value| value,
+        )
     }
 
     /// The keys of the watch.
@@ -381,6 +406,26 @@ fn pages<E>(mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Ite
         let (elements, next) = read_page(cursor?);
         cursor = next;
         Some(elements)
+    })
+    .flatten()
+}
+
+/// The elements of an answer that is paged by their values, after a value or from the start.
+fn pages_by_value<E>(
+    mut after: Option<String>,
+    mut read_page: impl FnMut(Option<&str>) -> Vec<E>,
+    value: impl Fn(&E) -> &String,
+) -> impl Iterator<Item = E> {
+    let mut is_last = false;
+    std::iter::from_fn(move || {
+        if is_last {
+            return None;
+        }
+        let page = read_page(after.as_deref());
+        // The host may answer with less than a page, but not with nothing.
+        after = page.last().map(|element| value(element).clone());
+        is_last = after.is_none();
+        Some(page)
     })
     .flatten()
 }

@@ -187,7 +187,9 @@ impl<T: DeserializeOwned> Watch<T> {
     pub fn index(mut self, index: Index<T>) -> Self {
         let Index { spec: index, .. } = index;
         for path in std::iter::once(&index.path).chain(&index.order) {
-            self = self.with_field(path);
+            if !IDENTITY.contains(&path.as_str()) {
+                self = self.with_field(path);
+            }
         }
         self.spec.indexes.push(index);
         self
@@ -200,6 +202,9 @@ impl<T: DeserializeOwned> Watch<T> {
         self
     }
 }
+
+/// What every object has without a declaration.
+const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
 
 /// An index over objects of the view `T`.
 #[derive(Clone, Debug, PartialEq)]

@@ -65,6 +65,18 @@ impl FieldPath {
     pub fn is_metadata(&self) -> bool {
         matches!(self.0.first(), Some(Segment::Field(name)) if **name == *"metadata")
     }
+
+    /// Whether the path is the name, the namespace or the uid, which every projected object
+    /// has.
+    #[must_use]
+    pub fn is_identity(&self) -> bool {
+        match &self.0[..] {
+            [Segment::Field(_), Segment::Field(name)] => {
+                self.is_metadata() && matches!(&**name, "name" | "namespace" | "uid")
+            }
+            _ => false,
+        }
+    }
 }
 
 impl FromStr for FieldPath {

@@ -149,6 +149,23 @@ impl Host for Native<'_> {
         })
     }
 
+    fn values_without(
+        &self,
+        (watch, index): (&str, &str),
+        (other_watch, other_index): (&str, &str),
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<String> {
+        self.view(watch, |view| {
+            self.view(other_watch, |other| {
+                let both = view.index(index).zip(other.index(other_index));
+                let values =
+                    both.map(|(index, other)| index.values_without(&other, after, limit as usize));
+                values.into_iter().flatten().map(Into::into).collect()
+            })
+        })
+    }
+
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage {
         let page = self.view(watch, |view| {
             let page = view.keys(cursor, limit as usize);

@@ -100,7 +100,9 @@ fn validate_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
 }
 
 fn validate_index(watch: &WatchSpec, index: &IndexSpec) -> Result<(), ManifestError> {
-    let is_kept = |path: &FieldPath| watch.fields.iter().any(|field| field.covers(path));
+    let is_kept = |path: &FieldPath| {
+        path.is_identity() || watch.fields.iter().any(|field| field.covers(path))
+    };
     if let Some(path) = index.paths().find(|path| !is_kept(path)) {
         return Err(ManifestError::IndexOutsideFields {
             watch: watch.name.clone(),
@@ -226,6 +228,9 @@ mod tests {
         let pods = || Source::One(ApiResource::new("", "v1", "pods"));
         let age = "metadata.creationTimestamp";
         assert_eq!(ordered_by(age, &["metadata"], pods()), Ok(()));
+        for identity in ["metadata.name", "metadata.namespace", "metadata.uid"] {
+            assert_eq!(ordered_by(identity, &[], pods()), Ok(()));
+        }
         assert_eq!(
             ordered_by(age, &["metadata.name"], pods()).unwrap_err(),
             "index \"by-name\" of the watch \"pods\" is over metadata.creationTimestamp, which is \

@@ -1,6 +1,7 @@
 //! Reading a view: the source of the guest's `cache` interface.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::index::Index;
@@ -352,6 +353,33 @@ impl<'a> IndexView<'a> {
     #[must_use]
     pub fn values(&self, after: Option<&str>, limit: usize) -> Vec<(&'a str, u32)> {
         self.index.keys(after).take(limit).collect()
+    }
+
+    /// At most `limit` values after `after` in byte order that another index lacks.
+    #[must_use]
+    pub fn values_without(
+        &self,
+        other: &IndexView<'_>,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Vec<&'a str> {
+        // Both are in order, so that one walk through each finds them.
+        let mut others = other.index.keys(after).map(|(value, _)| value).peekable();
+        let values = self.index.keys(after).map(|(value, _)| value);
+        let lacking = values.filter(|value| {
+            while let Some(other) = others.peek() {
+                match other.cmp(value) {
+                    Ordering::Less => others.next(),
+                    Ordering::Equal => {
+                        others.next();
+                        return false;
+                    }
+                    Ordering::Greater => break,
+                };
+            }
+            true
+        });
+        lacking.take(limit).collect()
     }
 
     /// The values of an object, each once, in byte order. The object may be one that

@@ -82,6 +82,21 @@ impl cache::Host for State {
             .collect())
     }
 
+    fn values_without(
+        &mut self,
+        watch: String,
+        index: String,
+        other_watch: String,
+        other_index: String,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<String>> {
+        let index = self.index(&watch, &index)?;
+        let other = self.index(&other_watch, &other_index)?;
+        let values = index.values_without(&other, after.as_deref(), self.limit(limit));
+        Ok(values.into_iter().map(Into::into).collect())
+    }
+
     fn keys(&mut self, watch: String, cursor: u64, limit: u32) -> Result<cache::KeyPage> {
         let page = self.watch(&watch)?.keys(cursor, self.limit(limit));
         Ok(cache::KeyPage {

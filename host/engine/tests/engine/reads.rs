@@ -25,6 +25,8 @@ async fn the_cache_answers_from_the_snapshot() {
         ("scan", "5"),
         ("keys", r#"["ns/p0", "ns/p1", "ns/p2", "ns/p3", "ns/p4"]"#),
         ("index-keys", "=1 n1=3 n2=1"),
+        ("values-without:bound", r#"["", "n1", "n2"] ["n1"]"#),
+        ("values-without:node", "[] []"),
         ("index-count:n1", "3"),
         ("index-count:n9", "0"),
         ("by-index:n1", "3"),

@@ -262,6 +262,20 @@ impl Host for Cache {
             .collect()
     }
 
+    fn values_without(
+        &self,
+        (watch, index): (&str, &str),
+        (other_watch, other_index): (&str, &str),
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<String> {
+        let both = self
+            .index(watch, index)
+            .zip(self.index(other_watch, other_index));
+        let values = both.map(|(index, other)| index.values_without(&other, after, limited(limit)));
+        values.into_iter().flatten().map(Into::into).collect()
+    }
+
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> cache::KeyPage {
         let page = self
             .view(watch)

@@ -170,6 +170,19 @@ impl<G> Host for CallHost<'_, G> {
             .collect()
     }
 
+    fn values_without(
+        &self,
+        (watch, index): (&str, &str),
+        (other_watch, other_index): (&str, &str),
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<String> {
+        let index = self.index(watch, index);
+        let other = self.index(other_watch, other_index);
+        let values = index.values_without(&other, after, pages(limit));
+        values.into_iter().map(Into::into).collect()
+    }
+
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> cache::KeyPage {
         let page = self.watch(watch).keys(cursor, pages(limit));
         cache::KeyPage {

@@ -351,7 +351,27 @@ fn show(snapshot: &Snapshot, id: ViewId) -> VisibleView {
                 .insert(name.to_owned(), show_index(&view, &index));
         }
     }
+    check_differences(&view, &shown);
     shown
+}
+
+/// What one index has without another: the same as of their values.
+fn check_differences(view: &View<'_>, shown: &VisibleView) {
+    for (name, values) in &shown.indexes {
+        for (other_name, others) in &shown.indexes {
+            let (index, other) = (view.index(name).unwrap(), view.index(other_name).unwrap());
+            let mut found: Vec<&str> = Vec::new();
+            loop {
+                let more = index.values_without(&other, found.last().copied(), 2);
+                if more.is_empty() {
+                    break;
+                }
+                found.extend(more);
+            }
+            let lacking = values.keys().filter(|value| !others.contains_key(*value));
+            assert!(found.into_iter().eq(lacking), "{name} without {other_name}");
+        }
+    }
 }
 
 fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<String>> {
