@@ -68,6 +68,7 @@ use crate::times;
 pub use answers::LiveAnswers;
 pub use history::HistoryError;
 pub use metric::{Metric, Threshold, ThresholdError};
+pub use recorded::drop_unread;
 pub use refusal::Refusal;
 pub use report::{
     Activity, Against, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side,

@@ -10,7 +10,7 @@ use super::recent::RecentUids;
 use crate::bounds::text::REASON;
 use crate::controller::{CallId, DecisionId};
 use crate::gate::Ruling;
-use crate::journal::{AnswerEntry, CallEntry, ExecutionEntry, RulingEntry};
+use crate::journal::{AnswerEntry, CallEntry, Entry, ExecutionEntry, RulingEntry};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{Plan, Step};
 use crate::untrusted::shorten;
@@ -185,6 +185,29 @@ impl RecordedRun {
         } else {
             RecordedStep::Failed(target)
         })
+    }
+}
+
+/// Drops what no backtest reads of a recorded call or answer, so that it is freed by the thread
+/// that has decoded it: to free it on another one makes both wait for each other.
+pub fn drop_unread(entry: &mut Entry) {
+    match entry {
+        Entry::Call(call) => {
+            call.items = Vec::new();
+            call.reasons = Vec::new();
+        }
+        Entry::Answer(answer) => {
+            answer.reads = None;
+            answer.live = Vec::new();
+            answer.versions = Vec::new();
+            for decision in answer.result.iter_mut().flatten() {
+                decision.commands = Vec::new();
+                if !decision.plans.iter().any(deletes) {
+                    decision.plans = Vec::new();
+                }
+            }
+        }
+        _ => {}
     }
 }
 

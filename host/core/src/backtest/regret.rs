@@ -12,15 +12,28 @@ const RECREATED: Duration = Duration::from_secs(60);
 /// Within what time a node is back.
 const BACK: Duration = Duration::from_mins(10);
 
-/// A name: the group, the kind and the key.
-type Name = (Box<str>, Box<str>, Box<str>);
+/// An object that was deleted.
+#[derive(Debug)]
+struct Deleted {
+    group: Box<str>,
+    kind: Box<str>,
+    uid: Uid,
+    at: Instant,
+}
+
+impl Deleted {
+    fn is_of(&self, group: &str, kind: &str) -> bool {
+        *self.group == *group && *self.kind == *kind
+    }
+}
 
 /// The recent deletions of one side.
 #[derive(Debug, Default)]
 pub(super) struct Regret {
-    /// The objects that were deleted in the last minute.
-    names: BTreeMap<Name, (Uid, Instant)>,
-    order: VecDeque<(Instant, Name)>,
+    /// The objects that were deleted in the last minute, by their key: the last one of each
+    /// kind. A new object is looked up without a copy of its name.
+    names: BTreeMap<Box<str>, Vec<Deleted>>,
+    order: VecDeque<(Instant, Box<str>)>,
     /// The pods that were deleted in the last ten minutes, by their node that was away.
     nodes: BTreeMap<Box<str>, VecDeque<Instant>>,
     recreated: u64,
@@ -30,20 +43,20 @@ pub(super) struct Regret {
 impl Regret {
     /// An object was deleted. `node` is the pod's node if that was away.
     pub(super) fn deleted(&mut self, target: &ObjectRef, node: Option<&str>, now: Instant) {
-        let is_old = |(at, _): &mut (Instant, Name)| at.after(RECREATED) < now;
-        while let Some((at, name)) = self.order.pop_front_if(is_old) {
-            if self.names.get(&name).is_some_and(|(_, last)| *last == at) {
-                self.names.remove(&name);
-            }
+        let is_old = |at: Instant| at.after(RECREATED) < now;
+        while let Some((_, key)) = self.order.pop_front_if(|(at, _)| is_old(*at)) {
+            self.drop_names(&key, |one| is_old(one.at));
         }
-        let key = object_key(&target.namespace, &target.name);
-        let name: Name = (
-            target.group().into(),
-            target.kind.as_str().into(),
-            key.into(),
-        );
-        self.order.push_back((now, name.clone()));
-        self.names.insert(name, (Uid::new(&target.uid), now));
+        let key: Box<str> = object_key(&target.namespace, &target.name).into();
+        let (group, kind) = (target.group(), target.kind.as_str());
+        self.drop_names(&key, |one| one.is_of(group, kind));
+        self.order.push_back((now, key.clone()));
+        self.names.entry(key).or_default().push(Deleted {
+            group: group.into(),
+            kind: kind.into(),
+            uid: Uid::new(&target.uid),
+            at: now,
+        });
         if let Some(node) = node {
             self.nodes.retain(|_, pods| {
                 while pods.pop_front_if(|at| at.after(BACK) < now).is_some() {}
@@ -55,15 +68,23 @@ impl Regret {
 
     /// History has a new object.
     pub(super) fn created(&mut self, kind: &Kind, key: &str, uid: &Uid, now: Instant) {
-        if self.names.is_empty() {
-            return;
-        }
-        let name = (kind.group().into(), (*kind.kind).into(), key.into());
-        let is_another =
-            |(deleted, at): &(Uid, Instant)| deleted != uid && now.since(*at) <= RECREATED;
-        if self.names.get(&name).is_some_and(is_another) {
-            self.names.remove(&name);
+        let is_another = |one: &Deleted| {
+            let is_recent = now.since(one.at) <= RECREATED;
+            is_recent && one.uid != *uid && one.is_of(kind.group(), &kind.kind)
+        };
+        let mut former = self.names.get(key).into_iter().flatten();
+        if former.any(is_another) {
+            self.drop_names(key, is_another);
             self.recreated += 1;
+        }
+    }
+
+    fn drop_names(&mut self, key: &str, is_dropped: impl Fn(&Deleted) -> bool) {
+        if let Some(former) = self.names.get_mut(key) {
+            former.retain(|one| !is_dropped(one));
+            if former.is_empty() {
+                self.names.remove(key);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! Another policy over the journal of a host, with native guests.
 
 use davit_core::api::ControllerSpec;
-use davit_core::backtest::{Against, Backtest, BacktestSettings, LiveAnswers, Report};
+use davit_core::backtest::{Against, Backtest, BacktestSettings, LiveAnswers, Report, drop_unread};
 use davit_core::budget::CountedWrites;
 use davit_core::controller::Settings;
 use davit_core::desired::DesiredController;
@@ -36,7 +36,8 @@ impl Recording {
         }
         backtest.answer_from(answers);
         for payload in &self.entries {
-            let record = decode(payload).map_err(|error| error.to_string())?;
+            let mut record = decode(payload).map_err(|error| error.to_string())?;
+            drop_unread(&mut record.entry);
             if !backtest.is_started()
                 && backtest.is_complete()
                 && let Some(desired) = self.desired(&backtest, candidate)

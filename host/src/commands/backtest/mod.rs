@@ -115,7 +115,7 @@ async fn attempt(
         session.backtest.answer_from(answers);
     }
     let (from, to) = arguments.span.micros();
-    for entry in DecodedEntries::read_changes(reader, Query::new(from, to))? {
+    for entry in DecodedEntries::read_for_backtest(reader, Query::new(from, to))? {
         session.entry(entry?).await?;
     }
     session.finish()

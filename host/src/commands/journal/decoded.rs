@@ -6,6 +6,7 @@ use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
 use anyhow::{Context as _, Result};
+use davit_core::backtest::drop_unread;
 use davit_core::journal::{Entry, Record, decode};
 use davit_core::time::Now;
 use davit_journal::{Damage, Error, Part, Query, Reader};
@@ -59,13 +60,14 @@ impl DecodedEntries {
         Self::start(reader, query, false)
     }
 
-    /// Starts to read. Of a keyframe that repeats what the entries before it have led to, there
-    /// is nothing but its start and its end: a large cluster's have a quarter of the entries.
-    pub(in crate::commands) fn read_changes(reader: &Reader, query: Query) -> Result<Self> {
+    /// Starts to read what a backtest needs. Of a keyframe that repeats what the entries before
+    /// it have led to, there is nothing but its start and its end: a large cluster's have a
+    /// quarter of the entries.
+    pub(in crate::commands) fn read_for_backtest(reader: &Reader, query: Query) -> Result<Self> {
         Self::start(reader, query, true)
     }
 
-    fn start(reader: &Reader, query: Query, skips_known: bool) -> Result<Self> {
+    fn start(reader: &Reader, query: Query, is_for_backtest: bool) -> Result<Self> {
         let (sender, batches) = sync_channel(WAITING);
         let reader = reader.clone();
         thread::Builder::new()
@@ -73,7 +75,7 @@ impl DecodedEntries {
             .spawn(move || {
                 let mut decoder = Decoder {
                     order: SegmentOrder::new(&reader),
-                    skips_known,
+                    is_for_backtest,
                     knows_state: false,
                     keyframe: Keyframe::Read,
                 };
@@ -109,7 +111,7 @@ impl Iterator for DecodedEntries {
 
 struct Decoder {
     order: SegmentOrder,
-    skips_known: bool,
+    is_for_backtest: bool,
     /// Whether nothing is missing since a keyframe.
     knows_state: bool,
     /// What happens to the keyframe of this segment.
@@ -147,7 +149,7 @@ impl Decoder {
             segment: entry.segment,
             time: entry.time,
         };
-        let record = match self.keyframe {
+        let mut record = match self.keyframe {
             Keyframe::Ends(now) if is_keyframe => {
                 self.keyframe = Keyframe::Skipped;
                 let entry = Entry::KeyframeEnd;
@@ -156,9 +158,12 @@ impl Decoder {
             Keyframe::Skipped if is_keyframe => return Ok(None),
             _ => decode(&entry.payload).with_context(|| place.to_string())?,
         };
+        if self.is_for_backtest {
+            drop_unread(&mut record.entry);
+        }
         if let Entry::Keyframe { is_start } = record.entry {
             // A host that starts has another state.
-            let is_known = self.skips_known && self.knows_state && !is_start;
+            let is_known = self.is_for_backtest && self.knows_state && !is_start;
             self.keyframe = if is_known {
                 Keyframe::Ends(record.now)
             } else {
@@ -216,7 +221,7 @@ mod tests {
         let query = Query::new(i64::MIN, i64::MAX);
         let mut counts = vec![0; segments.len()];
         let mut is_in_keyframe = false;
-        for entry in DecodedEntries::read_changes(&reader, query).unwrap() {
+        for entry in DecodedEntries::read_for_backtest(&reader, query).unwrap() {
             let entry = entry.unwrap();
             if matches!(entry, Decoded::Damage(_)) {
                 is_in_keyframe = false;

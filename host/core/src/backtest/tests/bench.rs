@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::backtest::{Against, Backtest, BacktestSettings, Refusal, Report};
+use crate::backtest::{Against, Backtest, BacktestSettings, Refusal, Report, drop_unread};
 use crate::budget::{CountedWrites, Guardrails};
 use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
@@ -506,7 +506,9 @@ impl Trial {
             {
                 backtest.start(desired);
             }
-            backtest.offer(record.clone());
+            let mut record = record.clone();
+            drop_unread(&mut record.entry);
+            backtest.offer(record);
             while let Some(call) = backtest.poll()? {
                 let decisions = decide(&call);
                 backtest.answer(call.id, Ok(decisions));
