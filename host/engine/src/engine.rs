@@ -14,11 +14,12 @@ use crate::compiler::{self, CompileError, Compiler};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::module::Module;
+use crate::pool::Pool;
 use crate::precompiled;
 use crate::program::Program;
 use crate::state::State;
 use crate::ticker::Ticker;
-use crate::usage::{InstanceUsage, UsageCounter};
+use crate::usage::InstanceUsage;
 use crate::wit::Controller;
 use crate::world::{self, WorldError};
 
@@ -52,11 +53,11 @@ pub struct EngineConfig {
     /// exist. It must belong to this process's user and nobody else may write
     /// to it: its files are executed.
     pub cache_dir: Option<PathBuf>,
-    /// How many instances may exist at once, over all guests. Each reserves
-    /// about 4 GiB of address space, and keeps a little memory; the rest is
-    /// allocated when it is used. 512 instances take 2 TiB of the 128 TiB that
-    /// a process has where pointers have 47 bits, and a thousand of the 65,530
-    /// mappings that Linux allows.
+    /// How many instances may exist at once, over all guests, and so how many guests: each is
+    /// sure of one. An instance reserves about 4 GiB of address space, and keeps a little memory;
+    /// the rest is allocated when it is used. 2,048 instances take 8 TiB of the 128 TiB that a
+    /// process has where pointers have 47 bits, and 4,096 of the 65,530 mappings that Linux
+    /// allows.
     pub max_instances: u32,
     /// How many core instances an instance of a guest may consist of. A component whose
     /// interpreter and libraries are modules of their own has dozens.
@@ -71,7 +72,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
-            max_instances: 512,
+            max_instances: 2_048,
             core_instances: CORE_INSTANCES,
             max_module: 32 << 20,
             compiler: Compiler::default(),
@@ -135,10 +136,7 @@ struct Inner {
     wasmtime: wasmtime::Engine,
     linker: Linker<State>,
     artifacts: Option<CompiledArtifacts>,
-    /// One permit for each instance that may exist.
-    instances: Arc<Semaphore>,
-    usage: UsageCounter,
-    ticker: Ticker,
+    pool: Pool,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
     compiling: Semaphore,
@@ -169,9 +167,7 @@ impl Engine {
                 wasmtime,
                 linker,
                 artifacts,
-                instances: Arc::new(Semaphore::new(config.max_instances as usize)),
-                usage: UsageCounter::default(),
-                ticker,
+                pool: Pool::new(config.max_instances, ticker),
                 compiling: Semaphore::new(1),
                 compiler: config.compiler,
                 failed: Mutex::default(),
@@ -283,18 +279,14 @@ impl Engine {
             .instantiate_pre(component)
             .and_then(Program::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
-        let instances = Arc::clone(&self.inner.instances);
-        let usage = self.inner.usage.clone();
-        let ticker = self.inner.ticker.clone();
-        Ok(Module::new(
-            instances, usage, ticker, program, world, digest,
-        ))
+        let pool = self.inner.pool.clone();
+        Ok(Module::new(pool, program, world, digest))
     }
 
     /// What the instances of all guests use now.
     #[must_use]
     pub fn usage(&self) -> InstanceUsage {
-        self.inner.usage.read()
+        self.inner.pool.usage().read()
     }
 
     /// Deletes the least recently used compiled guests beyond the limit, except

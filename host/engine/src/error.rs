@@ -77,16 +77,14 @@ pub enum DescribeError {
     /// The call itself failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The engine has no instances left.
+    /// The engine has no instance left that the guest could be sure of.
     #[error(
-        "the guest needs {wanted} instances, but only {left} are free of those that all revisions of \
-         all controllers share: lower limits.instances of this or another controller"
+        "the host has {limit} instances of guests, one for each loaded revision, and none is left: \
+         run fewer controllers in one host, or wait until a rollout has ended"
     )]
     NoInstances {
-        /// How many this guest needs.
-        wanted: u32,
-        /// How many the engine has left.
-        left: usize,
+        /// [`EngineConfig::max_instances`](crate::EngineConfig::max_instances).
+        limit: u32,
     },
 }
 

@@ -1,7 +1,6 @@
-//! A guest that can be called: a module, its configuration, and a pool of
-//! instances.
+//! A guest that can be called: a module, its configuration, and its share of the instances.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use davit_core::manifest::Manifest;
 use davit_core::plan::Decision;
@@ -13,7 +12,8 @@ use crate::convert::{self, Encoding};
 use crate::error::{CallError, DescribeError};
 use crate::instance::Instance;
 use crate::limits::Limits;
-use crate::module::{InstanceReservation, Module};
+use crate::module::Module;
+use crate::pool::{Permit, Share};
 
 /// The longest name of a guest in the log, in bytes.
 const LONGEST_NAME: usize = 128;
@@ -31,22 +31,20 @@ pub struct Guest {
     /// Its name in the log.
     name: Arc<str>,
     encoding: Encoding,
-    idle: Mutex<Vec<Instance>>,
-    /// One permit for each instance.
-    slots: Semaphore,
-    _reserved: InstanceReservation,
+    share: Share,
+    /// One permit for each call at once.
+    calls: Semaphore,
 }
 
 impl Guest {
-    /// Lets the guest check its configuration, and reserves [`Limits::instances`] for
-    /// its calls.
+    /// Lets the guest check its configuration. It is sure of one instance from now on.
     pub async fn new(
         module: &Module,
         config: impl Into<Arc<[u8]>>,
         limits: Limits,
     ) -> Result<Self, DescribeError> {
-        let instances = limits.instances.max(1);
-        let reserved = module.reserve(instances)?;
+        let share = module.share()?;
+        let (permit, _) = share.take().await;
         let config = config.into();
         // The guest's name is known only afterwards.
         let (first, manifest) = module.start(module.label(), &config, limits).await?;
@@ -59,11 +57,10 @@ impl Guest {
             encoding: first.encoding(),
             manifest: Arc::new(manifest),
             limits,
-            idle: Mutex::new(Vec::new()),
-            slots: Semaphore::new(instances as usize),
-            _reserved: reserved,
+            share,
+            calls: Semaphore::new(limits.instances.max(1) as usize),
         };
-        guest.put_by(first);
+        guest.put_by(permit, first);
         Ok(guest)
     }
 
@@ -86,42 +83,39 @@ impl Guest {
     }
 
     /// Calls the guest: one decision for each item, in the order of the items. Waits
-    /// while all instances are busy. A call that is dropped before it ends loses its
+    /// while [`Limits::instances`] calls are under way, or while other guests have all instances
+    /// but the one that this guest is sure of. A call that is dropped before it ends loses its
     /// instance.
     pub async fn reconcile(&self, call: Call) -> Result<Vec<Decision>, CallError> {
         // The semaphore is never closed.
-        let _slot = self.slots.acquire().await.ok();
+        let _turn = self.calls.acquire().await.ok();
         let (items, now) = (call.items.len(), call.now);
-        let mut instance = self.instance().await?;
+        let (permit, idle) = self.share.take().await;
+        let mut instance = match idle {
+            Some(instance) => instance,
+            None => self.start().await?,
+        };
         let answer = instance.reconcile(call, &self.manifest).await?;
         let decisions =
             convert::decisions(answer, items, &self.manifest, &self.limits.decision, now)?;
         instance.charge()?;
-        self.put_by(instance);
+        self.put_by(permit, instance);
         Ok(decisions)
     }
 
     /// Keeps an instance for the next call, unless its memory has grown too large.
-    fn put_by(&self, instance: Instance) {
+    fn put_by(&self, permit: Permit, instance: Instance) {
         if instance.memory() <= self.limits.idle_memory {
-            self.idle().push(instance);
+            self.share.put_by(permit, instance);
         }
     }
 
-    async fn instance(&self) -> Result<Instance, CallError> {
-        let idle = self.idle().pop();
-        if let Some(instance) = idle {
-            return Ok(instance);
-        }
+    async fn start(&self) -> Result<Instance, CallError> {
         let name = Arc::clone(&self.name);
         match self.module.start(name, &self.config, self.limits).await {
             Ok((instance, _)) => Ok(instance),
             Err(DescribeError::Call(error)) => Err(error),
             Err(error) => Err(CallError::Restart(Box::new(error))),
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Instance>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

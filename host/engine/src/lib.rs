@@ -25,6 +25,7 @@ mod instance;
 mod limits;
 mod log;
 mod module;
+mod pool;
 mod precompiled;
 mod program;
 pub mod seal;

@@ -5,23 +5,18 @@ use std::sync::Arc;
 
 use davit_core::digest::ModuleDigest;
 use davit_core::manifest::Manifest;
-use tokio::sync::Semaphore;
 
 use crate::error::DescribeError;
 use crate::instance::Instance;
 use crate::limits::Limits;
+use crate::pool::{Pool, Share};
 use crate::program::Program;
-use crate::ticker::Ticker;
-use crate::usage::UsageCounter;
 use crate::world::WorldVersion;
 
 /// A guest that is compiled, checked and linked. Clones are the same module.
 #[derive(Clone)]
 pub struct Module {
-    /// One permit for each instance that may exist, over all guests.
-    instances: Arc<Semaphore>,
-    usage: UsageCounter,
-    ticker: Ticker,
+    pool: Pool,
     program: Program,
     world: WorldVersion,
     digest: ModuleDigest,
@@ -29,17 +24,13 @@ pub struct Module {
 
 impl Module {
     pub(crate) fn new(
-        instances: Arc<Semaphore>,
-        usage: UsageCounter,
-        ticker: Ticker,
+        pool: Pool,
         program: Program,
         world: WorldVersion,
         digest: ModuleDigest,
     ) -> Self {
         Self {
-            instances,
-            usage,
-            ticker,
+            pool,
             program,
             world,
             digest,
@@ -69,7 +60,7 @@ impl Module {
     /// Lets the guest check a configuration (a MessagePack map) and return its
     /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
-        let _slot = self.reserve(1)?;
+        let _permit = self.pool.shared().ok_or_else(|| self.no_instances())?;
         let (_, manifest) = self.start(self.label(), config, limits).await?;
         Ok(manifest)
     }
@@ -81,19 +72,18 @@ impl Module {
         config: &[u8],
         limits: Limits,
     ) -> Result<(Instance, Manifest), DescribeError> {
-        let count = self.usage.instance();
-        Instance::start(&self.program, count, &self.ticker, guest, config, limits).await
+        Instance::start(&self.program, &self.pool, guest, config, limits).await
     }
 
-    /// Reserves instances, so that a guest never waits for another guest's
-    /// instances.
-    pub(crate) fn reserve(&self, instances: u32) -> Result<InstanceReservation, DescribeError> {
-        Arc::clone(&self.instances)
-            .try_acquire_many_owned(instances)
-            .map_err(|_| DescribeError::NoInstances {
-                wanted: instances,
-                left: self.instances.available_permits(),
-            })
+    /// A guest's part of the instances.
+    pub(crate) fn share(&self) -> Result<Share, DescribeError> {
+        self.pool.share().ok_or_else(|| self.no_instances())
+    }
+
+    fn no_instances(&self) -> DescribeError {
+        DescribeError::NoInstances {
+            limit: self.pool.max_instances(),
+        }
     }
 
     /// The guest's name in the log before its manifest is known.
@@ -110,6 +100,3 @@ impl fmt::Debug for Module {
             .finish_non_exhaustive()
     }
 }
-
-/// Reserved instances; released when dropped.
-pub(crate) type InstanceReservation = tokio::sync::OwnedSemaphorePermit;

@@ -13,9 +13,7 @@ use super::duration::HumanDuration;
 use super::error::{SpecError, out_of_range};
 use super::strict::{expected_text, percent, text};
 
-/// The most instances of a guest. The engine reserves them for each revision that is
-/// stable, a candidate or rejected: with this many, it has room for three revisions of
-/// ten controllers each.
+/// The most instances of a guest, and so of its calls at once.
 pub const MOST_INSTANCES: u32 = 16;
 
 /// The shortest cooldown. A guardrail counts over 60 seconds: after a shorter cooldown

@@ -188,8 +188,9 @@ impl RevisionLoadError {
                 };
                 return error.below("config");
             }
-            LoadErrorKind::NoInstances => "limits.instances",
-            LoadErrorKind::Deadline | LoadErrorKind::NoManifest => "module",
+            LoadErrorKind::NoInstances | LoadErrorKind::Deadline | LoadErrorKind::NoManifest => {
+                "module"
+            }
             kind => kind.step().part(),
         };
         SpecError {

@@ -397,7 +397,7 @@ fn an_error_names_the_field_of_the_spec() {
     assert_eq!(field(LoadErrorKind::NotWasm), "module");
     assert_eq!(field(LoadErrorKind::NoManifest), "module");
     assert_eq!(field(LoadErrorKind::Memory), "limits");
-    assert_eq!(field(LoadErrorKind::NoInstances), "limits.instances");
+    assert_eq!(field(LoadErrorKind::NoInstances), "module");
     assert_eq!(field(LoadErrorKind::Encode), "config");
     let config = |field: &str, reason: &str| {
         at(LoadErrorKind::Config {

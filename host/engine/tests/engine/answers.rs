@@ -10,7 +10,7 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::Instant;
-use davit_engine::{CallError, DescribeError, Guest, Limits};
+use davit_engine::{CallError, DescribeError, Guest};
 
 use crate::harness::{Config, NOW, ask, call, item, limits, odd_guest, odd_module, try_odd_guest};
 
@@ -93,26 +93,6 @@ async fn an_inconsistent_manifest_is_refused() {
         panic!("{error}");
     };
     assert_eq!(name, "work");
-}
-
-#[tokio::test]
-async fn instances_are_reserved_for_each_guest() {
-    let too_many = Limits {
-        instances: 10_000,
-        ..limits()
-    };
-    let error = try_odd_guest(&Config::default(), too_many)
-        .await
-        .err()
-        .unwrap();
-    assert!(
-        matches!(error, DescribeError::NoInstances { wanted: 10_000, .. }),
-        "{error}"
-    );
-    // They are free again when the guest is dropped.
-    for _ in 0..600 {
-        odd_guest(limits()).await;
-    }
 }
 
 #[tokio::test]

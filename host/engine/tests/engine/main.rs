@@ -16,4 +16,5 @@ mod harness;
 mod hostile;
 mod load;
 mod log;
+mod pool;
 mod reads;
