@@ -75,6 +75,10 @@ async fn measure(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
         "resident afterwards                     {:>7.1} MB",
         host.resident()?
     );
+    println!(
+        "processor time                          {:>7.2} s",
+        host.used()?.as_secs_f64()
+    );
     Ok(())
 }
 

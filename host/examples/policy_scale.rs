@@ -106,14 +106,14 @@ async fn main() -> Result<()> {
         "resident                               {:>8.1} MB",
         host.resident()?
     );
-    let before = used(&host)?;
+    let before = host.used()?;
     sleep(MEASURED).await;
-    share("nothing changes", used(&host)?.saturating_sub(before));
-    let before = used(&host)?;
+    share("nothing changes", host.used()?.saturating_sub(before));
+    let before = host.used()?;
     change(&sim).await?;
     share(
         "20 pods a second change",
-        used(&host)?.saturating_sub(before),
+        host.used()?.saturating_sub(before),
     );
     Ok(())
 }
@@ -189,26 +189,16 @@ fn create_pod(sim: &Sim, number: usize) -> Result<()> {
 /// Waits until the host does nothing; returns what it has used.
 async fn until_idle(host: &Host) -> Result<Duration> {
     let deadline = Instant::now() + Duration::from_secs(600);
-    let mut before = used(host)?;
+    let mut before = host.used()?;
     loop {
         ensure!(Instant::now() < deadline, "the host is never idle");
         sleep(SAMPLE).await;
-        let used = used(host)?;
+        let used = host.used()?;
         if used.saturating_sub(before) < IDLE && used > Duration::from_secs(1) {
             return Ok(used);
         }
         before = used;
     }
-}
-
-/// Processor time so far, in user and kernel mode: fields 14 and 15 of `stat`, in ticks of a
-/// hundredth of a second.
-fn used(host: &Host) -> Result<Duration> {
-    let stat = host.read("stat")?;
-    let (_, fields) = stat.rsplit_once(')').context("the name of the process")?;
-    let fields = fields.split_whitespace().skip(11).take(2);
-    let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
-    Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
 
 fn config() -> Result<String> {

@@ -1,8 +1,8 @@
 //! One wasmtime engine for all guests, and how a component is loaded into it.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use davit_core::digest::ModuleDigest;
 use tokio::sync::Semaphore;
@@ -13,7 +13,7 @@ use crate::artifacts::{ArtifactsError, CompiledArtifacts};
 use crate::compiler::{self, CompileError, Compiler};
 use crate::imports::wasi;
 use crate::limits::Limits;
-use crate::module::Module;
+use crate::module::{LoadedModule, Module};
 use crate::pool::Pool;
 use crate::precompiled;
 use crate::program::Program;
@@ -137,6 +137,10 @@ struct Inner {
     linker: Linker<State>,
     artifacts: Option<CompiledArtifacts>,
     pool: Pool,
+    /// The modules that are in use, so that controllers of one module share its machine code.
+    loaded: Mutex<BTreeMap<ModuleDigest, Weak<LoadedModule>>>,
+    /// The right to load a compiled module.
+    loading: Semaphore,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
     compiling: Semaphore,
@@ -168,6 +172,8 @@ impl Engine {
                 linker,
                 artifacts,
                 pool: Pool::new(config.max_instances, ticker),
+                loaded: Mutex::default(),
+                loading: Semaphore::new(1),
                 compiling: Semaphore::new(1),
                 compiler: config.compiler,
                 failed: Mutex::default(),
@@ -186,25 +192,46 @@ impl Engine {
             return Err(LoadError::TooLarge { size, limit });
         }
         let wasm = Arc::new(wasm);
-        let (digest, stored) = self.stored(&wasm).await?;
-        let component = match stored {
-            Some(component) => component,
-            None => self.compile(wasm, digest).await?,
+        let digest = {
+            let wasm = Arc::clone(&wasm);
+            blocking(move || Ok(ModuleDigest::of(&wasm))).await?
         };
+        if let Some(module) = self.load_stored(digest).await? {
+            return Ok(module);
+        }
+        // The semaphore is never closed.
+        let _turn = self.inner.compiling.acquire().await.ok();
+        // Somebody else may have compiled it meanwhile.
+        if let Some(module) = self.loaded(digest) {
+            return Ok(module);
+        }
+        let component = self.compile(wasm, digest).await?;
         self.module(&component, digest)
     }
 
+    /// The module, if it is in use or the output of an earlier run. One at a time, so that
+    /// whoever loads the same one shares it.
+    async fn load_stored(&self, digest: ModuleDigest) -> Result<Option<Module>, LoadError> {
+        let _turn = self.inner.loading.acquire().await.ok();
+        if let Some(module) = self.loaded(digest) {
+            return Ok(Some(module));
+        }
+        let stored = self.stored(digest).await?;
+        stored.map(|it| self.module(&it, digest)).transpose()
+    }
+
+    /// The module, if it is in use.
+    fn loaded(&self, digest: ModuleDigest) -> Option<Module> {
+        let loaded = self.inner.modules().get(&digest)?.upgrade()?;
+        Some(Module::new(self.inner.pool.clone(), loaded))
+    }
+
     /// The output of an earlier run, if there is one.
-    async fn stored(
-        &self,
-        wasm: &Arc<Vec<u8>>,
-    ) -> Result<(ModuleDigest, Option<Component>), CompileError> {
-        let (engine, wasm) = (self.clone(), Arc::clone(wasm));
+    async fn stored(&self, digest: ModuleDigest) -> Result<Option<Component>, CompileError> {
+        let engine = self.clone();
         blocking(move || {
-            let digest = ModuleDigest::of(&wasm);
             let artifacts = engine.inner.artifacts.as_ref();
-            let stored = artifacts.and_then(|kept| kept.load(&engine.inner.wasmtime, digest));
-            Ok((digest, stored))
+            Ok(artifacts.and_then(|kept| kept.load(&engine.inner.wasmtime, digest)))
         })
         .await
     }
@@ -214,8 +241,6 @@ impl Engine {
         wasm: Arc<Vec<u8>>,
         digest: ModuleDigest,
     ) -> Result<Component, CompileError> {
-        // The semaphore is never closed.
-        let _turn = self.inner.compiling.acquire().await.ok();
         if let Some(error) = self.inner.known_failure(digest) {
             return Err(error);
         }
@@ -279,8 +304,15 @@ impl Engine {
             .instantiate_pre(component)
             .and_then(Program::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
-        let pool = self.inner.pool.clone();
-        Ok(Module::new(pool, program, world, digest))
+        let loaded = Arc::new(LoadedModule {
+            program,
+            world,
+            digest,
+        });
+        let mut modules = self.inner.modules();
+        modules.retain(|_, module| module.strong_count() > 0);
+        modules.insert(digest, Arc::downgrade(&loaded));
+        Ok(Module::new(self.inner.pool.clone(), loaded))
     }
 
     /// What the instances of all guests use now.
@@ -372,6 +404,10 @@ impl Inner {
             return CompileError::CoreInstances { limit };
         }
         CompileError::Crash(text)
+    }
+
+    fn modules(&self) -> MutexGuard<'_, BTreeMap<ModuleDigest, Weak<LoadedModule>>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn known_failure(&self, digest: ModuleDigest) -> Option<CompileError> {

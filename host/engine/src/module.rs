@@ -17,44 +17,40 @@ use crate::world::WorldVersion;
 #[derive(Clone)]
 pub struct Module {
     pool: Pool,
-    program: Program,
-    world: WorldVersion,
-    digest: ModuleDigest,
+    loaded: Arc<LoadedModule>,
+}
+
+/// What all clones of a module share: its machine code may take megabytes.
+pub(crate) struct LoadedModule {
+    pub(crate) program: Program,
+    pub(crate) world: WorldVersion,
+    pub(crate) digest: ModuleDigest,
 }
 
 impl Module {
-    pub(crate) fn new(
-        pool: Pool,
-        program: Program,
-        world: WorldVersion,
-        digest: ModuleDigest,
-    ) -> Self {
-        Self {
-            pool,
-            program,
-            world,
-            digest,
-        }
+    pub(crate) fn new(pool: Pool, loaded: Arc<LoadedModule>) -> Self {
+        Self { pool, loaded }
     }
 
     /// The version of the interface that it was built for.
     #[must_use]
     pub fn world(&self) -> WorldVersion {
-        self.world
+        self.loaded.world
     }
 
     /// The interfaces that it imports, as `package/interface@version`.
     #[must_use]
     pub fn imports(&self) -> Vec<String> {
-        let ty = self.program.component().component_type();
-        let imports = ty.imports(self.program.engine());
+        let program = &self.loaded.program;
+        let ty = program.component().component_type();
+        let imports = ty.imports(program.engine());
         imports.map(|(name, _)| name.to_owned()).collect()
     }
 
     /// The SHA-256 of its bytes.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {
-        self.digest
+        self.loaded.digest
     }
 
     /// Lets the guest check a configuration (a MessagePack map) and return its
@@ -72,7 +68,7 @@ impl Module {
         config: &[u8],
         limits: Limits,
     ) -> Result<(Instance, Manifest), DescribeError> {
-        Instance::start(&self.program, &self.pool, guest, config, limits).await
+        Instance::start(&self.loaded.program, &self.pool, guest, config, limits).await
     }
 
     /// A guest's part of the instances.
@@ -88,15 +84,15 @@ impl Module {
 
     /// The guest's name in the log before its manifest is known.
     pub(crate) fn label(&self) -> Arc<str> {
-        self.digest.to_string().into()
+        self.digest().to_string().into()
     }
 }
 
 impl fmt::Debug for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Module")
-            .field("digest", &self.digest)
-            .field("world", &self.world)
+            .field("digest", &self.loaded.digest)
+            .field("world", &self.loaded.world)
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use davit_sim::{Server, kubeconfig};
@@ -43,8 +44,18 @@ impl Host {
         Ok(kilobytes.context("VmRSS")?.parse::<f64>()? / 1024.0)
     }
 
+    /// Processor time so far, in user and kernel mode: fields 14 and 15 of `stat`, in ticks of a
+    /// hundredth of a second.
+    pub(crate) fn used(&self) -> Result<Duration> {
+        let stat = self.read("stat")?;
+        let (_, fields) = stat.rsplit_once(')').context("the name of the process")?;
+        let fields = fields.split_whitespace().skip(11).take(2);
+        let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
+        Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
+    }
+
     /// What the kernel says of the process in a file of `/proc`.
-    pub(crate) fn read(&self, file: &str) -> Result<String> {
+    fn read(&self, file: &str) -> Result<String> {
         Ok(std::fs::read_to_string(format!(
             "/proc/{}/{file}",
             self.0.id()

@@ -390,17 +390,19 @@ impl LoadState {
         (id, target)
     }
 
-    /// Handles the result of an attempt. `spec` is the present one.
+    /// Handles the result of an attempt. `spec` is the present one. The source is not checked
+    /// again before the pause is over.
     pub(super) fn handle<G>(
         &mut self,
         now: Instant,
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
+        pause: Duration,
     ) -> LoadOutcome<G> {
         self.former.take_if(|(former, _)| *former == id);
         if let Some((_, loaded_for)) = self.desired.take_if(|(loading, _)| *loading == id) {
-            return self.handle_desired(now, &loaded_for, result, spec);
+            return self.handle_desired(now, &loaded_for, result, spec, pause);
         }
         if let Some((_, which)) = self.recorded.take_if(|(restoring, _)| *restoring == id) {
             return self.handle_recorded(now, which, result);
@@ -414,6 +416,7 @@ impl LoadState {
         loaded_for: &ControllerSpec,
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
+        pause: Duration,
     ) -> LoadOutcome<G> {
         if spec.is_none_or(|present| !is_same_revision(present, loaded_for)) {
             self.check_at = Some(now);
@@ -448,7 +451,7 @@ impl LoadState {
             }
         }
         self.pause = RETRY_FIRST;
-        self.check_at = check_interval.map(|every| now.after(every));
+        self.check_at = check_interval.map(|every| now.after(every.max(pause)));
         LoadOutcome::Desired {
             revision: loaded,
             problem: self.unusable.clone(),
@@ -473,5 +476,35 @@ impl LoadState {
                 LoadOutcome::Missing(which, problem)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::ModuleSource;
+
+    /// How often the file of a controller is looked at within a minute.
+    fn checks_of_a_minute(pause: Duration) -> u32 {
+        let spec = ControllerSpec::of(ModuleSource::File("/guests/a.wasm".into()).into());
+        let mut state = LoadState::new(Instant::ZERO);
+        state.start_again(Instant::ZERO, &spec);
+        let mut checks = 0;
+        for second in 0..60 {
+            let now = Instant::ZERO.after(Duration::from_secs(second));
+            let Some((id, _)) = state.start_desired(now, Some(&spec), || LoadId(second)) else {
+                continue;
+            };
+            checks += 1;
+            let unchanged = Ok(LoadResult::Unchanged);
+            state.handle::<()>(now, id, unchanged, Some(&spec), pause);
+        }
+        checks
+    }
+
+    #[test]
+    fn many_sources_are_checked_less_often() {
+        assert_eq!(checks_of_a_minute(Duration::from_millis(50)), 30);
+        assert_eq!(checks_of_a_minute(Duration::from_secs(10)), 6);
     }
 }

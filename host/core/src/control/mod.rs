@@ -80,6 +80,8 @@ use reviews::Reviews;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
+/// Sources of modules that may change are not checked faster than this, all together.
+const CHECK_PACE: Duration = Duration::from_millis(10);
 /// The pause before the host reads a record again after a failure.
 const READ_AGAIN: Duration = Duration::from_secs(2);
 /// The most time that one period counts: a host that was suspended has observed nothing
@@ -356,10 +358,12 @@ impl<G: Clone> Control<G> {
     }
 
     fn handle_loaded(&mut self, now: Now, id: LoadId, result: Result<LoadResult<G>, LoadProblem>) {
+        let count = u32::try_from(self.controllers.len()).unwrap_or(u32::MAX);
         let mut controllers = known(&mut self.controllers);
         // A controller that was removed or declared again does not wait for this.
-        if let Some((_, controller)) = controllers.find(|(_, one)| one.loading.is_about(id)) {
-            controller.handle_loaded(now.instant, id, result);
+        if let Some((_, controller)) = controllers.find(|(_, one)| one.loading.is_about(id))
+            && controller.handle_loaded(now.instant, id, result, CHECK_PACE * count)
+        {
             self.due = now.instant;
         }
     }

@@ -108,6 +108,25 @@ fn artifact(cache: &Path) -> PathBuf {
     compiled.remove(0)
 }
 
+/// As controllers of one module do.
+#[tokio::test]
+async fn a_module_that_is_in_use_is_shared() {
+    let cache = tempfile::tempdir().unwrap();
+    let engine = engine_with(cache.path());
+    let wasm = artifacts::guest("fixture-odd");
+    let (one, other) = tokio::join!(engine.load(wasm.clone()), engine.load(wasm.clone()));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    // What is loaded anew is compiled again, because its machine code is gone.
+    let path = artifact(cache.path());
+    fs::remove_file(&path).unwrap();
+    drop(one);
+    engine.load(wasm.clone()).await.unwrap();
+    assert!(!path.exists(), "it was compiled although it is in use");
+    drop(other);
+    engine.load(wasm).await.unwrap();
+    assert!(path.exists(), "nobody used it");
+}
+
 /// Loads the odd guest with a new engine and checks that it works.
 async fn use_cache(cache: &Path) {
     let engine = engine_with(cache);

@@ -1,5 +1,7 @@
 //! Which revision of a controller is loaded next, and the effect of a loaded revision.
 
+use std::time::Duration;
+
 use super::Controller;
 use crate::control::loading::{
     LoadFailure, LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget,
@@ -65,14 +67,17 @@ impl<G: Clone> Controller<G> {
         Some(self.loading.start_recorded(which, revision, id()))
     }
 
-    /// Handles the result of an attempt to load a revision.
+    /// Handles the result of an attempt to load a revision. Its source is not checked again
+    /// before that pause is over. Returns whether anything has changed.
     pub(in crate::control) fn handle_loaded(
         &mut self,
         now: Instant,
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
-    ) {
-        let outcome = self.loading.handle(now, id, result, self.spec.as_ref());
+        pause: Duration,
+    ) -> bool {
+        let spec = self.spec.as_ref();
+        let outcome = self.loading.handle(now, id, result, spec, pause);
         // A source that may change is checked every few seconds, and has rarely changed.
         let is_unchanged = matches!(
             &outcome,
@@ -114,6 +119,7 @@ impl<G: Clone> Controller<G> {
             }
         }
         self.compute_new_needs();
+        !is_unchanged
     }
 
     /// Takes the stable revision that the recorded spec describes, unless somebody has
