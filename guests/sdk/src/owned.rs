@@ -102,9 +102,11 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
 impl Patch {
     /// Applies an object that this owner controls: `read` is the one that the owner has by
     /// now, if any. The configuration needs `apiVersion`, `kind` and the fields that the owner
-    /// asks for; its name and namespace are the owner's unless it has others.
+    /// asks for. Its name is that of the object that was read, or else the owner's, unless it
+    /// has another one. Its namespace is the owner's, unless that has none. Its only owner is
+    /// this one.
     ///
-    /// The fields of the object that was read are taken back from whoever has changed them.
+    /// The fields of the object that was read are written whoever has changed them.
     /// Where there is none, it is created; an object of the name that the owner does not own
     /// stays as it is.
     ///
@@ -126,14 +128,16 @@ impl Patch {
         read: Option<&Object<T>>,
         mut configuration: Value,
     ) -> Self {
-        let mut metadata = value!({"name": (&owner.name)});
-        if !owner.namespace.is_empty() {
-            metadata.set("namespace", owner.namespace.as_str().into());
-        }
+        let name = read.map_or(&owner.name, |read| &read.reference.name);
+        let mut metadata = value!({"name": name});
         if let Some(Value::Map(given)) = configuration.get_mut("metadata").map(std::mem::take) {
             for (field, value) in given {
                 metadata.set(&field, value);
             }
+        }
+        // The garbage collector would delete what a namespaced owner has elsewhere.
+        if !owner.namespace.is_empty() {
+            metadata.set("namespace", owner.namespace.as_str().into());
         }
         metadata.set("ownerReferences", value!([(owner.owner_reference())]));
         configuration.set("metadata", metadata);

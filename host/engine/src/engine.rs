@@ -55,8 +55,8 @@ pub struct EngineConfig {
     pub cache_dir: Option<PathBuf>,
     /// How many instances may exist at once, over all guests, and so how many guests: each is
     /// sure of one. An instance reserves about 4 GiB of address space, and keeps a little memory;
-    /// the rest is allocated when it is used. 2,048 instances take 8 TiB of the 128 TiB that a
-    /// process has where pointers have 47 bits, and 4,096 of the 65,530 mappings that Linux
+    /// the rest is allocated when it is used. 1,200 instances take 4.7 TiB of the 128 TiB that a
+    /// process has where pointers have 47 bits, and 2,400 of the 65,530 mappings that Linux
     /// allows.
     pub max_instances: u32,
     /// How many core instances an instance of a guest may consist of. A component whose
@@ -72,7 +72,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
-            max_instances: 2_048,
+            max_instances: 1_200,
             core_instances: CORE_INSTANCES,
             max_module: 32 << 20,
             compiler: Compiler::default(),

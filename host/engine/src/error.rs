@@ -77,10 +77,10 @@ pub enum DescribeError {
     /// The call itself failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// The engine has no instance left that the guest could be sure of.
+    /// There are as many guests as instances, and each is sure of one.
     #[error(
-        "the host has {limit} instances of guests, one for each loaded revision, and none is left: \
-         run fewer controllers in one host, or wait until a rollout has ended"
+        "the host runs {limit} revisions of all controllers, and no more: run fewer controllers in \
+         one host, or wait until a rollout has ended"
     )]
     NoInstances {
         /// [`EngineConfig::max_instances`](crate::EngineConfig::max_instances).

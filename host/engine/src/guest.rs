@@ -43,7 +43,7 @@ impl Guest {
         config: impl Into<Arc<[u8]>>,
         limits: Limits,
     ) -> Result<Self, DescribeError> {
-        let share = module.share()?;
+        let share = module.share().await?;
         let (permit, _) = share.take().await;
         let config = config.into();
         // The guest's name is known only afterwards.

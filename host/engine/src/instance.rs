@@ -15,10 +15,10 @@ use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::log::LoggedCall;
-use crate::pool::Pool;
 use crate::program::{Program, StartError};
 use crate::state::{CallView, State};
 use crate::ticker::Ticker;
+use crate::usage::InstanceCount;
 use crate::wit::{Controller, decisions, manifests};
 
 /// An instance.
@@ -33,14 +33,13 @@ impl Instance {
     /// the log.
     pub(crate) async fn start(
         program: &Program,
-        pool: &Pool,
+        count: InstanceCount,
+        ticker: &Ticker,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
     ) -> Result<(Self, Manifest), DescribeError> {
-        let ticker = pool.ticker().clone();
         let _running = ticker.run();
-        let count = pool.usage().instance();
         let state = State::new(guest, limits, count, wasi::resources());
         let mut store = Store::new(program.engine(), state);
         store.limiter(|state| &mut state.usage);
@@ -58,7 +57,7 @@ impl Instance {
         let mut instance = Self {
             store,
             controller,
-            ticker,
+            ticker: ticker.clone(),
         };
         let manifest = instance.describe(config).await?;
         Ok((instance, manifest))

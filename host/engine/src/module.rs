@@ -56,7 +56,8 @@ impl Module {
     /// Lets the guest check a configuration (a MessagePack map) and return its
     /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
-        let _permit = self.pool.shared().ok_or_else(|| self.no_instances())?;
+        let share = self.share().await?;
+        let (_permit, _) = share.take().await;
         let (_, manifest) = self.start(self.label(), config, limits).await?;
         Ok(manifest)
     }
@@ -68,18 +69,17 @@ impl Module {
         config: &[u8],
         limits: Limits,
     ) -> Result<(Instance, Manifest), DescribeError> {
-        Instance::start(&self.loaded.program, &self.pool, guest, config, limits).await
+        let program = &self.loaded.program;
+        let (count, ticker) = (self.pool.usage().instance(), self.pool.ticker());
+        Instance::start(program, count, ticker, guest, config, limits).await
     }
 
     /// A guest's part of the instances.
-    pub(crate) fn share(&self) -> Result<Share, DescribeError> {
-        self.pool.share().ok_or_else(|| self.no_instances())
-    }
-
-    fn no_instances(&self) -> DescribeError {
-        DescribeError::NoInstances {
+    pub(crate) async fn share(&self) -> Result<Share, DescribeError> {
+        let share = self.pool.share().await;
+        share.ok_or_else(|| DescribeError::NoInstances {
             limit: self.pool.max_instances(),
-        }
+        })
     }
 
     /// The guest's name in the log before its manifest is known.

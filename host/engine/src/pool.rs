@@ -5,9 +5,11 @@
 //! from its call.
 
 use std::collections::VecDeque;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::future::{Either, select};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::instance::Instance;
@@ -24,18 +26,32 @@ pub(crate) struct Pool(Arc<Inner>);
 
 struct Inner {
     max_instances: u32,
+    /// One permit for each guest: each is sure of an instance.
+    guests: Arc<Semaphore>,
     /// One permit for each instance that may exist.
     permits: Arc<Semaphore>,
     /// The least recently used first.
     idle: Mutex<VecDeque<Idle>>,
+    /// How many wait for a shared instance. It grows only while the idle ones are locked.
+    waiting: AtomicUsize,
     last_guest: AtomicU64,
     usage: UsageCounter,
     ticker: Ticker,
 }
 
-/// The right to one instance, given back when dropped. None only if the semaphore were closed,
-/// which it never is.
-pub(crate) type Permit = Option<OwnedSemaphorePermit>;
+/// The right to one instance. Instances are dropped before their permits.
+pub(crate) struct Permit {
+    /// None only if the semaphore were closed, which it never is.
+    _permit: Option<OwnedSemaphorePermit>,
+    /// What a guest's own instance is taken from; none for a shared one.
+    own: Option<Arc<Reservation>>,
+}
+
+/// What a guest is sure of, until its own instance has ended too.
+struct Reservation {
+    _guest: OwnedSemaphorePermit,
+    _permit: Permit,
+}
 
 /// An instance that waits for the next call of its guest.
 struct Idle {
@@ -48,19 +64,22 @@ struct Idle {
 pub(crate) struct Share {
     pool: Pool,
     guest: u64,
-    /// The permit of the instance that it is sure of.
+    /// One permit: that of the instance that the guest is sure of.
     own: Arc<Semaphore>,
-    /// The calls that wait for it. Changed only while the idle instances are locked.
+    reservation: Arc<Reservation>,
+    /// How many of its calls wait. It grows only while the idle instances are locked.
     waiting: AtomicUsize,
-    _reserved: OwnedSemaphorePermit,
 }
 
 impl Pool {
     pub(crate) fn new(max_instances: u32, ticker: Ticker) -> Self {
+        let permits = || Arc::new(Semaphore::new(max_instances as usize));
         Self(Arc::new(Inner {
             max_instances,
-            permits: Arc::new(Semaphore::new(max_instances as usize)),
+            guests: permits(),
+            permits: permits(),
             idle: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             last_guest: AtomicU64::new(0),
             usage: UsageCounter::default(),
             ticker,
@@ -79,35 +98,45 @@ impl Pool {
         &self.0.ticker
     }
 
-    /// The right to one of the shared instances, at the expense of an idle one if no other is
-    /// left; none if all are busy.
-    pub(crate) fn shared(&self) -> Option<OwnedSemaphorePermit> {
-        loop {
-            if let Ok(permit) = Arc::clone(&self.0.permits).try_acquire_owned() {
-                return Some(permit);
+    /// The share of another guest; none if there are as many guests as instances. Waits while
+    /// all instances that are left are busy.
+    pub(crate) async fn share(&self) -> Option<Share> {
+        let guest = Arc::clone(&self.0.guests).try_acquire_owned().ok()?;
+        let permit = if let Some(permit) = self.shared() {
+            permit
+        } else {
+            let _waiting = Waiter::new(&self.0.waiting, &self.idle());
+            // One may have become idle meanwhile.
+            match self.shared() {
+                Some(permit) => permit,
+                None => Permit::shared(Arc::clone(&self.0.permits).acquire_owned().await.ok()),
             }
-            let mut idle = self.idle();
-            let is_shared =
-                |permit: &OwnedSemaphorePermit| Arc::ptr_eq(permit.semaphore(), &self.0.permits);
-            let oldest = idle
-                .iter()
-                .position(|one| one.permit.as_ref().is_some_and(is_shared))?;
-            let dropped = idle.remove(oldest);
-            drop(idle);
-            drop(dropped);
-        }
-    }
-
-    /// The share of another guest; none if nothing is left that it could be sure of.
-    pub(crate) fn share(&self) -> Option<Share> {
-        let reserved = self.shared()?;
+        };
         Some(Share {
             pool: self.clone(),
             guest: self.0.last_guest.fetch_add(1, Ordering::Relaxed),
             own: Arc::new(Semaphore::new(1)),
+            reservation: Arc::new(Reservation {
+                _guest: guest,
+                _permit: permit,
+            }),
             waiting: AtomicUsize::new(0),
-            _reserved: reserved,
         })
+    }
+
+    /// The right to one of the shared instances, at the expense of an idle one if no other is
+    /// left; none if all are busy.
+    fn shared(&self) -> Option<Permit> {
+        loop {
+            if let Ok(permit) = Arc::clone(&self.0.permits).try_acquire_owned() {
+                return Some(Permit::shared(Some(permit)));
+            }
+            let mut idle = self.idle();
+            let oldest = idle.iter().position(|one| one.permit.own.is_none())?;
+            let dropped = idle.remove(oldest);
+            drop(idle);
+            drop(dropped);
+        }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Idle>> {
@@ -115,16 +144,27 @@ impl Pool {
     }
 }
 
+impl Permit {
+    fn shared(permit: Option<OwnedSemaphorePermit>) -> Self {
+        Self {
+            _permit: permit,
+            own: None,
+        }
+    }
+}
+
 impl Share {
     /// The right to an instance, with an idle one if the guest has any. Waits while the guest's
-    /// own instance is busy and nothing is left of the shared ones.
+    /// own instance and all shared ones are busy.
     pub(crate) async fn take(&self) -> (Permit, Option<Instance>) {
         if let Some(idle) = self.take_idle(&mut self.pool.idle()) {
             return idle;
         }
-        let own = Arc::clone(&self.own).try_acquire_owned().ok();
-        if let Some(permit) = own.or_else(|| self.pool.shared()) {
-            return (Some(permit), None);
+        if let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() {
+            return (self.own_permit(Some(permit)), None);
+        }
+        if let Some(permit) = self.pool.shared() {
+            return (permit, None);
         }
         let _waiting = {
             let mut idle = self.pool.idle();
@@ -132,10 +172,27 @@ impl Share {
             if let Some(idle) = self.take_idle(&mut idle) {
                 return idle;
             }
-            Waiting::new(&self.waiting)
+            let shared = Waiter::new(&self.pool.0.waiting, &idle);
+            (shared, Waiter::new(&self.waiting, &idle))
         };
-        let own = Arc::clone(&self.own).acquire_owned().await;
-        (own.ok(), None)
+        // The same for those of other guests.
+        if let Some(permit) = self.pool.shared() {
+            return (permit, None);
+        }
+        let own = pin!(Arc::clone(&self.own).acquire_owned());
+        let shared = pin!(Arc::clone(&self.pool.0.permits).acquire_owned());
+        let permit = match select(own, shared).await {
+            Either::Left((permit, _)) => self.own_permit(permit.ok()),
+            Either::Right((permit, _)) => Permit::shared(permit.ok()),
+        };
+        (permit, None)
+    }
+
+    fn own_permit(&self, permit: Option<OwnedSemaphorePermit>) -> Permit {
+        Permit {
+            _permit: permit,
+            own: Some(Arc::clone(&self.reservation)),
+        }
     }
 
     fn take_idle(&self, idle: &mut VecDeque<Idle>) -> Option<(Permit, Option<Instance>)> {
@@ -146,16 +203,19 @@ impl Share {
         Some((permit, Some(instance)))
     }
 
-    /// Keeps an instance for the next call, unless one waits for its permit. Too many idle
+    /// Keeps an instance for the next call, unless somebody waits for its permit. Too many idle
     /// instances are too much memory: the least recently used one goes then.
     pub(crate) fn put_by(&self, permit: Permit, instance: Instance) {
         let mut idle = self.pool.idle();
+        let is_shared = permit.own.is_none();
+        let waits = |waiting: &AtomicUsize| waiting.load(Ordering::Relaxed) > 0;
+        let is_wanted = waits(&self.waiting) || (is_shared && waits(&self.pool.0.waiting));
         idle.push_back(Idle {
             guest: self.guest,
             instance,
             permit,
         });
-        let dropped = if self.waiting.load(Ordering::Relaxed) > 0 {
+        let dropped = if is_wanted {
             idle.pop_back()
         } else if idle.len() > MOST_IDLE {
             idle.pop_front()
@@ -179,17 +239,18 @@ impl Drop for Share {
     }
 }
 
-/// A call that waits for its guest's own instance.
-struct Waiting<'a>(&'a AtomicUsize);
+/// Somebody who waits for a permit.
+struct Waiter<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn new(waiting: &'a AtomicUsize) -> Self {
+impl<'a> Waiter<'a> {
+    /// From now on, an instance that becomes idle gives its permit back.
+    fn new(waiting: &'a AtomicUsize, _locked: &MutexGuard<'_, VecDeque<Idle>>) -> Self {
         waiting.fetch_add(1, Ordering::Relaxed);
         Self(waiting)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

@@ -87,7 +87,7 @@ fn a_configuration_may_have_metadata_of_its_own() {
     assert_eq!(
         body(
             &namespaced,
-            value!({"name": "b", "labels": {"tier": "web"}})
+            value!({"name": "b", "namespace": "elsewhere", "labels": {"tier": "web"}})
         ),
         json!({"namespace": "ns", "name": "b", "labels": {"tier": "web"}, "ownerReferences": null})
     );

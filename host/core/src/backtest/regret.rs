@@ -14,14 +14,14 @@ const BACK: Duration = Duration::from_mins(10);
 
 /// An object that was deleted.
 #[derive(Debug)]
-struct Deleted {
+struct RecentDeletion {
     group: Box<str>,
     kind: Box<str>,
     uid: Uid,
     at: Instant,
 }
 
-impl Deleted {
+impl RecentDeletion {
     fn is_of(&self, group: &str, kind: &str) -> bool {
         *self.group == *group && *self.kind == *kind
     }
@@ -32,7 +32,7 @@ impl Deleted {
 pub(super) struct Regret {
     /// The objects that were deleted in the last minute, by their key: the last one of each
     /// kind. A new object is looked up without a copy of its name.
-    names: BTreeMap<Box<str>, Vec<Deleted>>,
+    names: BTreeMap<Box<str>, Vec<RecentDeletion>>,
     order: VecDeque<(Instant, Box<str>)>,
     /// The pods that were deleted in the last ten minutes, by their node that was away.
     nodes: BTreeMap<Box<str>, VecDeque<Instant>>,
@@ -51,7 +51,7 @@ impl Regret {
         let (group, kind) = (target.group(), target.kind.as_str());
         self.drop_names(&key, |one| one.is_of(group, kind));
         self.order.push_back((now, key.clone()));
-        self.names.entry(key).or_default().push(Deleted {
+        self.names.entry(key).or_default().push(RecentDeletion {
             group: group.into(),
             kind: kind.into(),
             uid: Uid::new(&target.uid),
@@ -68,7 +68,7 @@ impl Regret {
 
     /// History has a new object.
     pub(super) fn created(&mut self, kind: &Kind, key: &str, uid: &Uid, now: Instant) {
-        let is_another = |one: &Deleted| {
+        let is_another = |one: &RecentDeletion| {
             let is_recent = now.since(one.at) <= RECREATED;
             is_recent && one.uid != *uid && one.is_of(kind.group(), &kind.kind)
         };
@@ -79,7 +79,7 @@ impl Regret {
         }
     }
 
-    fn drop_names(&mut self, key: &str, is_dropped: impl Fn(&Deleted) -> bool) {
+    fn drop_names(&mut self, key: &str, is_dropped: impl Fn(&RecentDeletion) -> bool) {
         if let Some(former) = self.names.get_mut(key) {
             former.retain(|one| !is_dropped(one));
             if former.is_empty() {

@@ -484,7 +484,7 @@ mod tests {
     use super::*;
     use crate::api::ModuleSource;
 
-    /// How often the file of a controller is looked at within a minute.
+    /// How often the file of a controller is checked within a minute.
     fn checks_of_a_minute(pause: Duration) -> u32 {
         let spec = ControllerSpec::of(ModuleSource::File("/guests/a.wasm".into()).into());
         let mut state = LoadState::new(Instant::ZERO);

@@ -80,7 +80,8 @@ use reviews::Reviews;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Sources of modules that may change are not checked faster than this, all together.
+/// The pause between two checks of a source of a module, for each controller: a thousand files are
+/// checked a hundred times a second, all together.
 const CHECK_PACE: Duration = Duration::from_millis(10);
 /// The pause before the host reads a record again after a failure.
 const READ_AGAIN: Duration = Duration::from_secs(2);

@@ -116,7 +116,7 @@ async fn a_module_that_is_in_use_is_shared() {
     let wasm = artifacts::guest("fixture-odd");
     let (one, other) = tokio::join!(engine.load(wasm.clone()), engine.load(wasm.clone()));
     let (one, other) = (one.unwrap(), other.unwrap());
-    // What is loaded anew is compiled again, because its machine code is gone.
+    // Whoever loads it alone has to compile it, because its machine code is gone.
     let path = artifact(cache.path());
     fs::remove_file(&path).unwrap();
     drop(one);

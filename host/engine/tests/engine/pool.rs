@@ -52,7 +52,7 @@ async fn a_guest_is_sure_of_one_instance_and_shares_the_rest() {
     let greedy = guest(&module, 16).await.unwrap();
     let modest = guest(&module, 16).await.unwrap();
 
-    // Two of four are left, and the greedy one takes both.
+    // Two of four are left, and the greedy one takes both: three calls at once.
     let pause = Duration::from_secs(2);
     let calls = busy(&greedy, 9, pause);
     while engine.usage().instances < 4 {
@@ -61,12 +61,9 @@ async fn a_guest_is_sure_of_one_instance_and_shares_the_rest() {
     let started = Instant::now();
     ask(&modest, "done").await.unwrap();
     assert!(started.elapsed() < pause, "it waited for the other guest");
-    let one_more = guest(&module, 1).await;
-    let error = one_more.err().unwrap();
-    let expected = matches!(error, DescribeError::NoInstances { limit: 4 });
-    assert!(expected, "{error}");
-    // The rest of the calls waits, and every one of them has its turn.
+    // The rest of the calls waits, for whichever instance ends first.
     assert_eq!(calls.join_all().await.len(), 9);
+    assert!(started.elapsed() < 5 * pause, "{:?}", started.elapsed());
     assert!(engine.usage().instances <= 4);
 
     // What is idle by now gives way to other guests.
@@ -77,7 +74,9 @@ async fn a_guest_is_sure_of_one_instance_and_shares_the_rest() {
     for guest in others.iter().chain([&greedy, &modest]) {
         busy(guest, 3, Duration::from_millis(1)).join_all().await;
     }
-    assert!(guest(&module, 1).await.is_err(), "each has its own");
+    let fifth = guest(&module, 1).await.err().unwrap();
+    let expected = matches!(fifth, DescribeError::NoInstances { limit: 4 });
+    assert!(expected, "{fifth}");
     drop((greedy, others));
     guest(&module, 1).await.unwrap();
     drop(modest);

@@ -10,7 +10,6 @@ use crate::{cargo, metadata, read, workspace};
 /// clock and starts no thread, or if `host/core/clippy.toml` bans the functions
 /// that do.
 const CORE_MAY_USE: &[&str] = &[
-    // Its tables take the hash from the caller, and nothing is random.
     "imbl",
     "jiff",
     // It parses references to artefacts.
