@@ -157,27 +157,17 @@ impl Share {
     /// The right to an instance, with an idle one if the guest has any. Waits while the guest's
     /// own instance and all shared ones are busy.
     pub(crate) async fn take(&self) -> (Permit, Option<Instance>) {
-        if let Some(idle) = self.take_idle(&mut self.pool.idle()) {
-            return idle;
-        }
-        if let Ok(permit) = Arc::clone(&self.own).try_acquire_owned() {
-            return (self.own_permit(Some(permit)), None);
-        }
-        if let Some(permit) = self.pool.shared() {
-            return (permit, None);
+        if let Some(taken) = self.try_take() {
+            return taken;
         }
         let _waiting = {
-            let mut idle = self.pool.idle();
-            // One may have become idle meanwhile. From here on, it is dropped instead.
-            if let Some(idle) = self.take_idle(&mut idle) {
-                return idle;
-            }
+            let idle = self.pool.idle();
             let shared = Waiter::new(&self.pool.0.waiting, &idle);
             (shared, Waiter::new(&self.waiting, &idle))
         };
-        // The same for those of other guests.
-        if let Some(permit) = self.pool.shared() {
-            return (permit, None);
+        // One may have become free meanwhile. From here on, what becomes idle is dropped.
+        if let Some(taken) = self.try_take() {
+            return taken;
         }
         let own = pin!(Arc::clone(&self.own).acquire_owned());
         let shared = pin!(Arc::clone(&self.pool.0.permits).acquire_owned());
@@ -188,19 +178,31 @@ impl Share {
         (permit, None)
     }
 
+    /// The same, if nothing has to be waited for.
+    fn try_take(&self) -> Option<(Permit, Option<Instance>)> {
+        if let Some((permit, instance)) = self.take_idle() {
+            return Some((permit, Some(instance)));
+        }
+        let own = Arc::clone(&self.own).try_acquire_owned().ok();
+        let own = own.map(|permit| self.own_permit(Some(permit)));
+        let permit = own.or_else(|| self.pool.shared())?;
+        Some((permit, None))
+    }
+
+    fn take_idle(&self) -> Option<(Permit, Instance)> {
+        let mut idle = self.pool.idle();
+        let place = idle.iter().rposition(|one| one.guest == self.guest)?;
+        let Idle {
+            instance, permit, ..
+        } = idle.remove(place)?;
+        Some((permit, instance))
+    }
+
     fn own_permit(&self, permit: Option<OwnedSemaphorePermit>) -> Permit {
         Permit {
             _permit: permit,
             own: Some(Arc::clone(&self.reservation)),
         }
-    }
-
-    fn take_idle(&self, idle: &mut VecDeque<Idle>) -> Option<(Permit, Option<Instance>)> {
-        let place = idle.iter().rposition(|one| one.guest == self.guest)?;
-        let Idle {
-            instance, permit, ..
-        } = idle.remove(place)?;
-        Some((permit, Some(instance)))
     }
 
     /// Keeps an instance for the next call, unless somebody waits for its permit. Too many idle
