@@ -412,19 +412,15 @@ fn pages<E>(mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Ite
 
 /// The elements of an answer that is paged by their values, after a value or from the start.
 fn pages_by_value<E>(
-    mut after: Option<String>,
+    after: Option<String>,
     mut read_page: impl FnMut(Option<&str>) -> Vec<E>,
     value: impl Fn(&E) -> &String,
 ) -> impl Iterator<Item = E> {
-    let mut is_last = false;
+    let mut rest = Some(after);
     std::iter::from_fn(move || {
-        if is_last {
-            return None;
-        }
-        let page = read_page(after.as_deref());
+        let page = read_page(rest.take()?.as_deref());
         // The host may answer with less than a page, but not with nothing.
-        after = page.last().map(|element| value(element).clone());
-        is_last = after.is_none();
+        rest = page.last().map(|element| Some(value(element).clone()));
         Some(page)
     })
     .flatten()

@@ -24,6 +24,9 @@ pub enum Segment {
 /// The longest path, in steps. Trees of paths are walked recursively.
 pub(crate) const MOST_SEGMENTS: usize = 256;
 
+/// The fields that every projected object has, declared or not.
+pub(crate) const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
+
 /// The longest quotation of a text in an error, in bytes.
 const MOST_SHOWN: usize = 100;
 
@@ -66,16 +69,10 @@ impl FieldPath {
         matches!(self.0.first(), Some(Segment::Field(name)) if **name == *"metadata")
     }
 
-    /// Whether the path is the name, the namespace or the uid, which every projected object
-    /// has.
+    /// Whether every projected object has the field.
     #[must_use]
     pub fn is_identity(&self) -> bool {
-        match &self.0[..] {
-            [Segment::Field(_), Segment::Field(name)] => {
-                self.is_metadata() && matches!(&**name, "name" | "namespace" | "uid")
-            }
-            _ => false,
-        }
+        IDENTITY.contains(&self.to_string().as_str())
     }
 }
 

@@ -5,14 +5,12 @@ use super::history::{History, RecordedList, VersionedObject};
 use super::refusal::Refusal;
 use crate::mapping::Mapping;
 use crate::object::ProjectedObject;
-use crate::path::{FieldPath, FieldTree};
+use crate::path::{FieldPath, FieldTree, IDENTITY};
 use crate::secrets;
 use crate::store::{SegmentId, SegmentSpec};
 use crate::stream::{StreamSpec, Update};
 use crate::time::Instant;
 
-/// The fields that every object has, declared or not.
-const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
 /// What the journal does not have of a Secret.
 const SECRET_FIELDS: [&str; 3] = ["data", "stringData", "metadata.annotations"];
 

@@ -1,7 +1,6 @@
 //! Reading a view: the source of the guest's `cache` interface.
 
 use std::borrow::Cow;
-use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::index::Index;
@@ -367,17 +366,8 @@ impl<'a> IndexView<'a> {
         let mut others = other.index.keys(after).map(|(value, _)| value).peekable();
         let values = self.index.keys(after).map(|(value, _)| value);
         let lacking = values.filter(|value| {
-            while let Some(other) = others.peek() {
-                match other.cmp(value) {
-                    Ordering::Less => others.next(),
-                    Ordering::Equal => {
-                        others.next();
-                        return false;
-                    }
-                    Ordering::Greater => break,
-                };
-            }
-            true
+            while others.next_if(|other| other < value).is_some() {}
+            others.next_if_eq(value).is_none()
         });
         lacking.take(limit).collect()
     }
