@@ -8,6 +8,7 @@
 //! ```
 
 mod process;
+mod rest;
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -16,14 +17,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use davit_sim::{Server, Sim};
 use process::Host;
+use rest::{MEASURED, share, until_idle};
 use serde_json::json;
 use tokio::time::sleep;
 
 const CONTROLLERS: usize = 1_000;
-/// How long the use of a core is measured.
-const MEASURED: Duration = Duration::from_secs(60);
-/// The host is at rest if it has used less than this since the last look, a second before.
-const REST: Duration = Duration::from_millis(20);
+/// What a host has used before it can be at rest.
+const LEAST: Duration = Duration::from_millis(20);
 
 #[tokio::main]
 async fn main() -> Result<()> {
@@ -43,19 +43,7 @@ async fn main() -> Result<()> {
 async fn measure(server: &Server, directory: &Path, controllers: usize) -> Result<f64> {
     let started = Instant::now();
     let host = Host::start(server, directory, &config(controllers)?)?;
-    let mut before = Duration::ZERO;
-    loop {
-        sleep(Duration::from_secs(1)).await;
-        let used = host.used()?;
-        if used.saturating_sub(before) < REST && used > REST {
-            break;
-        }
-        before = used;
-        ensure!(
-            started.elapsed() < Duration::from_secs(300),
-            "the host is never at rest"
-        );
-    }
+    until_idle(&host, LEAST).await?;
     println!("{controllers} controllers");
     println!(
         "{:<38} {:>8.1} s",
@@ -64,12 +52,7 @@ async fn measure(server: &Server, directory: &Path, controllers: usize) -> Resul
     );
     let before = host.used()?;
     sleep(MEASURED).await;
-    let used = host.used()?.saturating_sub(before);
-    println!(
-        "{:<38} {:>8.2} % of a core",
-        "  at rest",
-        100.0 * used.as_secs_f64() / MEASURED.as_secs_f64()
-    );
+    share("  at rest", host.used()?.saturating_sub(before));
     let resident = host.resident()?;
     println!("{:<38} {resident:>8.1} MB", "  resident");
     Ok(resident)

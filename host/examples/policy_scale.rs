@@ -8,23 +8,20 @@
 //! ```
 
 mod process;
+mod rest;
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use davit_sim::{Server, Sim};
 use process::Host;
+use rest::{MEASURED, SAMPLE, share, until_idle};
 use serde_json::json;
 use tokio::time::{interval, sleep};
 
 const NODES: usize = 5_000;
 const PODS: usize = 150_000;
-/// How long the use of a core is measured.
-const MEASURED: Duration = Duration::from_secs(60);
-/// What counts as nothing: a twentieth of a core for half a second.
-const IDLE: Duration = Duration::from_millis(25);
-const SAMPLE: Duration = Duration::from_millis(500);
 
 /// Ten rules as operators ask for them. Nothing in the cluster is old enough for most of them.
 const RULES: [(&str, &str, &str); 10] = [
@@ -121,7 +118,7 @@ async fn main() -> Result<()> {
 /// Measures from the start of the host to the end of the first pass.
 async fn first_pass(what: &str, host: &Host) -> Result<()> {
     let started = Instant::now();
-    let used = until_idle(host).await?;
+    let used = until_idle(host, Duration::from_secs(1)).await?;
     let took = started.elapsed().saturating_sub(SAMPLE);
     println!("start to the end of the first pass, {what}");
     println!("{:<38} {:>8.2} s", "  wall time", took.as_secs_f64());
@@ -131,11 +128,6 @@ async fn first_pass(what: &str, host: &Host) -> Result<()> {
         used.as_secs_f64()
     );
     Ok(())
-}
-
-fn share(what: &str, used: Duration) {
-    let percent = 100.0 * used.as_secs_f64() / MEASURED.as_secs_f64();
-    println!("{what:<38} {percent:>8.2} % of a core");
 }
 
 /// Pods get another container status, which the rules read.
@@ -184,21 +176,6 @@ fn create_pod(sim: &Sim, number: usize) -> Result<()> {
         },
     }))?;
     Ok(())
-}
-
-/// Waits until the host does nothing; returns what it has used.
-async fn until_idle(host: &Host) -> Result<Duration> {
-    let deadline = Instant::now() + Duration::from_secs(600);
-    let mut before = host.used()?;
-    loop {
-        ensure!(Instant::now() < deadline, "the host is never idle");
-        sleep(SAMPLE).await;
-        let used = host.used()?;
-        if used.saturating_sub(before) < IDLE && used > Duration::from_secs(1) {
-            return Ok(used);
-        }
-        before = used;
-    }
 }
 
 fn config() -> Result<String> {
