@@ -5,14 +5,14 @@
 //! configured controllers and of their queues, rulings of the gate, failure
 //! classes, resources that are watched.
 
-mod cache;
 mod calls;
+mod collected;
 mod events;
 mod guest;
 mod guests;
 mod journal;
 mod leases;
-mod limits;
+mod machine;
 mod plans;
 mod process;
 mod queues;
@@ -20,6 +20,7 @@ mod registration;
 mod requests;
 mod rollouts;
 mod traces;
+mod watches;
 
 use davit_core::manifest::MetricSpec;
 use davit_core::untrusted;
@@ -27,14 +28,13 @@ use prometheus::core::Desc;
 use prometheus::{Encoder, Registry, TextEncoder};
 
 use crate::build;
-pub use cache::CacheMetrics;
 pub use calls::CallMetrics;
 pub use events::EventMetrics;
 pub use guest::GuestMetrics;
 pub use guests::InstanceMetrics;
 pub use journal::JournalMetrics;
 pub use leases::LeaseMetrics;
-pub use limits::LimitMetrics;
+pub use machine::MachineMetrics;
 pub use plans::PlanMetrics;
 pub use queues::QueueMetrics;
 use registration::Registrar;
@@ -42,10 +42,12 @@ pub use registration::{MetricError, number};
 pub use requests::RequestMetrics;
 pub use rollouts::RolloutMetrics;
 pub use traces::TraceMetrics;
+pub use watches::WatchMetrics;
 
 const CONTROLLER: &str = "controller";
 /// The role of the revision that a figure is about: `stable` or `candidate`.
 const ROLE: &str = "role";
+const RESOURCE: &str = "resource";
 
 /// The host's metrics, by subject.
 #[derive(Debug)]
@@ -56,18 +58,18 @@ pub struct HostMetrics {
     pub instances: InstanceMetrics,
     /// Plans of guests.
     pub plans: PlanMetrics,
-    /// The guests' queues.
+    /// How long items of the guests' queues take.
     pub queues: QueueMetrics,
-    /// The cache and its watches.
-    pub cache: CacheMetrics,
+    /// The machine's state.
+    pub machine: MachineMetrics,
+    /// The watches.
+    pub watches: WatchMetrics,
     /// Kubernetes events.
     pub events: EventMetrics,
     /// Rollouts.
     pub rollouts: RolloutMetrics,
     /// Leader election.
     pub leases: LeaseMetrics,
-    /// Limits of controllers.
-    pub limits: LimitMetrics,
     /// Requests to the API server.
     pub requests: RequestMetrics,
     /// Spans of traces.
@@ -90,11 +92,11 @@ impl HostMetrics {
             instances: InstanceMetrics::new(&registrar)?,
             plans: PlanMetrics::new(&registrar)?,
             queues: QueueMetrics::new(&registrar)?,
-            cache: CacheMetrics::new(&registrar)?,
+            machine: MachineMetrics::new(&registrar)?,
+            watches: WatchMetrics::new(&registrar)?,
             events: EventMetrics::new(&registrar)?,
             rollouts: RolloutMetrics::new(&registrar)?,
             leases: LeaseMetrics::new(&registrar)?,
-            limits: LimitMetrics::new(&registrar)?,
             requests: RequestMetrics::new(&registrar)?,
             traces: TraceMetrics::new(&registrar)?,
             journal: JournalMetrics::new(&registrar)?,

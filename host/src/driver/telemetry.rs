@@ -32,6 +32,11 @@ pub(super) struct Telemetry {
 
 impl Telemetry {
     pub(super) fn report(&mut self, report: Report, now: Instant) {
+        let report = match report {
+            // No log line and no observer is about it.
+            Report::State(state) => return self.state(*state),
+            report => report,
+        };
         self.measure(&report, now);
         log::log(&report, &self.names);
         if let Some(listener) = &self.listener {
@@ -62,7 +67,7 @@ impl Telemetry {
 
     /// Sets the metrics of the streams and instances of the whole host.
     pub(super) fn host(&self, streams: usize, instances: InstanceUsage) {
-        self.metrics.cache.set_streams(streams);
+        self.metrics.watches.set_streams(streams);
         self.metrics.instances.set(instances);
     }
 
@@ -71,8 +76,6 @@ impl Telemetry {
         match report {
             Report::Removed { controller } => {
                 self.guests.remove(controller);
-                metrics.calls.remove(controller);
-                metrics.limits.remove(controller);
             }
             Report::Started {
                 controller,
@@ -140,11 +143,11 @@ impl Telemetry {
                 ..
             } => {
                 if matches!(condition, Condition::Interrupted { .. }) {
-                    metrics.cache.interrupted(resource);
+                    metrics.watches.interrupted(resource);
                 }
                 if *is_current {
                     let is_synced = *condition == Condition::Synced;
-                    metrics.cache.set_synced(resource, is_synced);
+                    metrics.watches.set_synced(resource, is_synced);
                 }
             }
             Report::SyncError { controller } => {
@@ -152,8 +155,8 @@ impl Telemetry {
                     guest.sync_error();
                 }
             }
-            Report::State(state) => self.state(state),
-            Report::CandidateStarted { .. }
+            Report::State(_)
+            | Report::CandidateStarted { .. }
             | Report::Reconciled { .. }
             | Report::Paused { .. }
             | Report::NotServed { .. }
@@ -175,23 +178,9 @@ impl Telemetry {
         }
     }
 
-    fn state(&self, state: &State) {
-        let metrics = &self.metrics;
-        for controller in &state.controllers {
-            let name = &controller.name;
-            metrics
-                .calls
-                .set_circuit_open(name, controller.circuit_open);
-            metrics.limits.set(controller);
-            for stats in &controller.queues {
-                metrics.queues.set(name, stats);
-            }
-        }
-        for (resource, count) in &state.objects {
-            metrics.cache.set_objects(resource, *count);
-        }
-        metrics.cache.set_bytes(state.bytes);
-        metrics.events.set(&self.recorder.stats());
+    fn state(&self, state: State) {
+        self.metrics.machine.set(state);
+        self.metrics.events.set(&self.recorder.stats());
         self.health.set_absence(self.api.absence());
     }
 }

@@ -1,24 +1,23 @@
-//! Calls into guests, and the circuit breakers that stop them.
+//! Calls into guests.
 
 use std::time::Duration;
 
 use davit_core::circuit::CallFailureKind;
 use davit_core::rollout::Role;
-use prometheus::{CounterVec, GaugeVec, HistogramVec};
+use prometheus::{CounterVec, HistogramVec};
 
-use super::registration::{MetricError, Registrar, flag};
+use super::registration::{MetricError, Registrar};
 use super::{CONTROLLER, ROLE};
 
 const BUCKETS: [f64; 10] = [
     0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0,
 ];
 
-/// `davit_guest_*`
+/// `davit_guest_call*`
 #[derive(Debug)]
 pub struct CallMetrics {
     calls: CounterVec,
     duration: HistogramVec,
-    circuit_open: GaugeVec,
 }
 
 impl CallMetrics {
@@ -34,11 +33,6 @@ impl CallMetrics {
                 "Duration of a call into a guest, live reads included.",
                 &[CONTROLLER, ROLE],
                 &BUCKETS,
-            )?,
-            circuit_open: registrar.gauge(
-                "davit_guest_circuit_open",
-                "1 while the host does not call a guest because its calls failed.",
-                &[CONTROLLER],
             )?,
         })
     }
@@ -57,17 +51,5 @@ impl CallMetrics {
         self.calls.with_label_values(&labels).inc();
         let duration = self.duration.with_label_values(&[controller, role]);
         duration.observe(took.as_secs_f64());
-    }
-
-    /// Sets whether the circuit of a controller's stable revision is open.
-    pub fn set_circuit_open(&self, controller: &str, is_open: bool) {
-        let gauge = self.circuit_open.with_label_values(&[controller]);
-        gauge.set(flag(is_open));
-    }
-
-    /// Removes the gauges of a controller that is gone.
-    pub fn remove(&self, controller: &str) {
-        // The controller may never have had this gauge.
-        let _ = self.circuit_open.remove_label_values(&[controller]);
     }
 }

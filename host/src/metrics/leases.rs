@@ -1,40 +1,46 @@
 //! Leader election.
 
-use prometheus::GaugeVec;
+use std::collections::BTreeMap;
 
+use super::collected::{Collected, Family, Kind};
 use super::registration::{MetricError, Registrar, flag};
+
+/// Whether this replica leads each controller that has a Lease.
+type Leads = BTreeMap<String, bool>;
+
+const FAMILIES: &[Family<Leads>] = &[Family {
+    name: "leader_election_master_status",
+    help: "1 while this replica holds the Lease, 0 while it does not.",
+    kind: Kind::Gauge,
+    labels: &["name"],
+    samples: |all, samples| {
+        for (controller, leads) in all {
+            samples.add(&[&format!("controller-{controller}")], flag(*leads));
+        }
+    },
+}];
 
 /// `leader_election_master_status`, as client-go publishes it.
 #[derive(Debug)]
-pub struct LeaseMetrics {
-    leads: GaugeVec,
-}
+pub struct LeaseMetrics(Collected<Leads>);
 
 impl LeaseMetrics {
     pub(super) fn new(registrar: &Registrar<'_>) -> Result<Self, MetricError> {
-        Ok(Self {
-            leads: registrar.gauge(
-                "leader_election_master_status",
-                "1 while this replica holds the Lease, 0 while it does not.",
-                &["name"],
-            )?,
-        })
+        Collected::register(registrar, FAMILIES).map(Self)
     }
 
     /// Sets whether this replica leads a controller.
     pub fn set(&self, controller: &str, leads: bool) {
-        let gauge = self.leads.with_label_values(&[lease(controller)]);
-        gauge.set(flag(leads));
+        let mut all = self.0.state();
+        if let Some(known) = all.get_mut(controller) {
+            *known = leads;
+        } else {
+            all.insert(controller.to_owned(), leads);
+        }
     }
 
     /// Removes the gauge of a controller that is gone.
     pub fn remove(&self, controller: &str) {
-        // Without leader election, there is no gauge.
-        let _ = self.leads.remove_label_values(&[lease(controller)]);
+        self.0.state().remove(controller);
     }
-}
-
-/// The name of a controller's Lease.
-fn lease(controller: &str) -> String {
-    format!("controller-{controller}")
 }

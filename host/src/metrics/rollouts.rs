@@ -1,8 +1,11 @@
 //! The rollouts of controllers, their guardrails, and events about them.
 
-use prometheus::{CounterVec, GaugeVec};
+use std::collections::BTreeMap;
+
+use prometheus::CounterVec;
 
 use super::CONTROLLER;
+use super::collected::{Collected, Family, Kind, Samples};
 use super::registration::{MetricError, Registrar, flag, total};
 use davit_core::api::{ClusterComparisonStatus, ComparisonStatus, ControllerStatus};
 use davit_core::budget::Guardrail;
@@ -10,57 +13,108 @@ use davit_core::budget::Guardrail;
 /// The reason of the event that an alert is about.
 const ROLLED_BACK: &str = "RolledBack";
 
+/// What the metrics say of the status of each controller.
+type Rollouts = BTreeMap<String, Rollout>;
+
+/// What the metrics say of the status of a controller.
+#[derive(Debug, Default)]
+struct Rollout {
+    step: u32,
+    weight: u8,
+    comparison: ComparisonStatus,
+    cluster: Option<ClusterComparisonStatus>,
+    is_lost: bool,
+    /// In the order of [`Guardrail::ALL`].
+    tripped: [bool; Guardrail::ALL.len()],
+}
+
+const FAMILIES: &[Family<Rollouts>] = &[
+    Family {
+        name: "davit_rollout_step",
+        help: "The candidate's step, counted from 1; 0 without a candidate.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER],
+        samples: |all, samples| each(all, samples, |one| f64::from(one.step)),
+    },
+    Family {
+        name: "davit_rollout_weight",
+        help: "The share of the cohorts that the candidate owns, in percent.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER],
+        samples: |all, samples| each(all, samples, |one| f64::from(one.weight)),
+    },
+    Family {
+        name: "davit_rollout_comparison",
+        help: "Targets compared in the current step of a rollout, by result.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER, "result"],
+        samples: |all, samples| {
+            for (controller, one) in all {
+                for (result, count) in results(&one.comparison) {
+                    samples.add(&[controller, result], total(count));
+                }
+            }
+        },
+    },
+    Family {
+        name: "davit_cluster_comparison",
+        help: "Targets of a dry run compared with the cluster, by result.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER, "result"],
+        samples: |all, samples| {
+            for (controller, comparison) in compared(all) {
+                for (result, count) in cluster_results(comparison) {
+                    samples.add(&[controller, result], total(count));
+                }
+            }
+        },
+    },
+    Family {
+        name: "davit_cluster_comparison_median_delay_seconds",
+        help: "How much later than the cluster the dry run decides; negative if earlier.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER],
+        samples: |all, samples| {
+            for (controller, comparison) in compared(all) {
+                if let Some(milliseconds) = comparison.median_milliseconds {
+                    samples.add(&[controller], seconds(milliseconds));
+                }
+            }
+        },
+    },
+    Family {
+        name: "davit_stable_revision_lost",
+        help: "1 while the stable revision cannot be loaded, so that the controller does nothing.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER],
+        samples: |all, samples| each(all, samples, |one| flag(one.is_lost)),
+    },
+    Family {
+        name: "davit_guardrail_tripped",
+        help: "1 while a guardrail is tripped and defers plans.",
+        kind: Kind::Gauge,
+        labels: &[CONTROLLER, "guardrail"],
+        samples: |all, samples| {
+            for (controller, one) in all {
+                for (guardrail, is_tripped) in Guardrail::ALL.iter().zip(one.tripped) {
+                    samples.add(&[controller, guardrail.field()], flag(is_tripped));
+                }
+            }
+        },
+    },
+];
+
 /// `davit_rollout_*`
 #[derive(Debug)]
 pub struct RolloutMetrics {
-    step: GaugeVec,
-    weight: GaugeVec,
-    comparison: GaugeVec,
-    cluster: GaugeVec,
-    cluster_delay: GaugeVec,
-    lost: GaugeVec,
-    tripped: GaugeVec,
+    rollouts: Collected<Rollouts>,
     events: CounterVec,
 }
 
 impl RolloutMetrics {
     pub(super) fn new(registrar: &Registrar<'_>) -> Result<Self, MetricError> {
         Ok(Self {
-            step: registrar.gauge(
-                "davit_rollout_step",
-                "The candidate's step, counted from 1; 0 without a candidate.",
-                &[CONTROLLER],
-            )?,
-            weight: registrar.gauge(
-                "davit_rollout_weight",
-                "The share of the cohorts that the candidate owns, in percent.",
-                &[CONTROLLER],
-            )?,
-            comparison: registrar.gauge(
-                "davit_rollout_comparison",
-                "Targets compared in the current step of a rollout, by result.",
-                &[CONTROLLER, "result"],
-            )?,
-            cluster: registrar.gauge(
-                "davit_cluster_comparison",
-                "Targets of a dry run compared with the cluster, by result.",
-                &[CONTROLLER, "result"],
-            )?,
-            cluster_delay: registrar.gauge(
-                "davit_cluster_comparison_median_delay_seconds",
-                "How much later than the cluster the dry run decides; negative if earlier.",
-                &[CONTROLLER],
-            )?,
-            lost: registrar.gauge(
-                "davit_stable_revision_lost",
-                "1 while the stable revision cannot be loaded, so that the controller does nothing.",
-                &[CONTROLLER],
-            )?,
-            tripped: registrar.gauge(
-                "davit_guardrail_tripped",
-                "1 while a guardrail is tripped and defers plans.",
-                &[CONTROLLER, "guardrail"],
-            )?,
+            rollouts: Collected::register(registrar, FAMILIES)?,
             events: registrar.counter(
                 "davit_controller_events_total",
                 "Events about a Controller, by reason.",
@@ -69,53 +123,17 @@ impl RolloutMetrics {
         })
     }
 
-    /// Sets the gauges of a controller's rollout.
+    /// Sets what the metrics say of a controller.
     pub fn set(&self, controller: &str, status: &ControllerStatus) {
-        let labels = [controller];
-        let candidate = status.candidate.as_ref();
-        let gauge = self.lost.with_label_values(&labels);
-        gauge.set(if status.lost.is_some() { 1.0 } else { 0.0 });
-        let (step, weight) = candidate.map_or((0, 0), |one| (one.step, one.weight));
-        let gauge = self.step.with_label_values(&labels);
-        gauge.set(f64::from(step));
-        let gauge = self.weight.with_label_values(&labels);
-        gauge.set(f64::from(weight));
-        for guardrail in Guardrail::ALL {
-            let field = guardrail.field();
-            let is_tripped = status.tripped.iter().any(|one| one.guardrail == field);
-            let gauge = self.tripped.with_label_values(&[controller, field]);
-            gauge.set(flag(is_tripped));
+        let rollout = Rollout::of(status);
+        let mut rollouts = self.rollouts.state();
+        if let Some(known) = rollouts.get_mut(controller) {
+            *known = rollout;
+            return;
         }
+        rollouts.insert(controller.to_owned(), rollout);
         // A counter that appears with its first event shows no increase.
         let _ = self.events.with_label_values(&[controller, ROLLED_BACK]);
-        let comparison = candidate.map(|one| one.comparison).unwrap_or_default();
-        for (result, count) in results(&comparison) {
-            let gauge = self.comparison.with_label_values(&[controller, result]);
-            gauge.set(total(count));
-        }
-        self.set_cluster(controller, status.cluster_comparison.as_ref());
-    }
-
-    /// Sets the gauges of a comparison with the cluster; without one, there are none.
-    fn set_cluster(&self, controller: &str, comparison: Option<&ClusterComparisonStatus>) {
-        let none = ClusterComparisonStatus::default();
-        for (result, count) in cluster_results(comparison.unwrap_or(&none)) {
-            let labels = [controller, result];
-            if comparison.is_some() {
-                self.cluster.with_label_values(&labels).set(total(count));
-            } else {
-                let _ = self.cluster.remove_label_values(&labels);
-            }
-        }
-        let median = comparison.and_then(|one| one.median_milliseconds);
-        if let Some(milliseconds) = median {
-            let millis = total(milliseconds.unsigned_abs());
-            let sign = if milliseconds < 0 { -1.0 } else { 1.0 };
-            let gauge = self.cluster_delay.with_label_values(&[controller]);
-            gauge.set(sign * millis / 1000.0);
-        } else {
-            let _ = self.cluster_delay.remove_label_values(&[controller]);
-        }
     }
 
     /// Counts an event about a controller.
@@ -124,22 +142,47 @@ impl RolloutMetrics {
         counter.inc();
     }
 
-    /// Removes the gauges of a controller that is gone.
+    /// Forgets a controller that is gone. The events about it stay counted.
     pub fn remove(&self, controller: &str) {
-        self.set_cluster(controller, None);
-        // The controller may never have had these gauges.
-        let _ = self.step.remove_label_values(&[controller]);
-        let _ = self.weight.remove_label_values(&[controller]);
-        let _ = self.lost.remove_label_values(&[controller]);
-        for guardrail in Guardrail::ALL {
-            let labels = [controller, guardrail.field()];
-            let _ = self.tripped.remove_label_values(&labels);
-        }
-        for (result, _) in results(&ComparisonStatus::default()) {
-            let labels = [controller, result];
-            let _ = self.comparison.remove_label_values(&labels);
+        self.rollouts.state().remove(controller);
+    }
+}
+
+impl Rollout {
+    fn of(status: &ControllerStatus) -> Self {
+        let candidate = status.candidate.as_ref();
+        let is_tripped = |guardrail: Guardrail| {
+            status
+                .tripped
+                .iter()
+                .any(|one| one.guardrail == guardrail.field())
+        };
+        Self {
+            step: candidate.map_or(0, |one| one.step),
+            weight: candidate.map_or(0, |one| one.weight),
+            comparison: candidate.map(|one| one.comparison).unwrap_or_default(),
+            cluster: status.cluster_comparison.clone(),
+            is_lost: status.lost.is_some(),
+            tripped: Guardrail::ALL.map(is_tripped),
         }
     }
+}
+
+fn each(all: &Rollouts, samples: &mut Samples, value: impl Fn(&Rollout) -> f64) {
+    for (controller, one) in all {
+        samples.add(&[controller], value(one));
+    }
+}
+
+/// The controllers that are compared with the cluster.
+fn compared(all: &Rollouts) -> impl Iterator<Item = (&str, &ClusterComparisonStatus)> {
+    all.iter()
+        .filter_map(|(controller, one)| Some((controller.as_str(), one.cluster.as_ref()?)))
+}
+
+fn seconds(milliseconds: i64) -> f64 {
+    let sign = if milliseconds < 0 { -1.0 } else { 1.0 };
+    sign * total(milliseconds.unsigned_abs()) / 1000.0
 }
 
 /// The results of a comparison, as in all outputs.

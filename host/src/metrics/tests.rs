@@ -14,7 +14,7 @@ use davit_core::api::{
 use davit_core::bounds::Bound;
 use davit_core::budget::{Guardrail, GuardrailUse};
 use davit_core::circuit::CallFailureKind;
-use davit_core::machine::{BoundUse, ControllerState};
+use davit_core::machine::{BoundUse, ControllerState, State};
 use davit_core::queue::QueueStats;
 use davit_core::rollout::Role;
 use davit_engine::InstanceUsage;
@@ -221,7 +221,7 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
         used,
         most: 8,
     };
-    let mut state = ControllerState {
+    let podgc = ControllerState {
         name: "podgc".into(),
         circuit_open: false,
         queues: Vec::new(),
@@ -232,7 +232,11 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
         }],
         bound_uses: vec![bound_use(Role::Stable, 2), bound_use(Role::Candidate, 4)],
     };
-    metrics.limits.set(&state);
+    let mut state = State {
+        controllers: vec![podgc],
+        ..State::default()
+    };
+    metrics.machine.set(state.clone());
     let left = "davit_guardrail_left_ratio{controller=\"podgc\",guardrail=\"writesPerMinute\"}";
     let used = |role| {
         let labels = format!("controller=\"podgc\",limit=\"notes\",role=\"{role}\"");
@@ -243,12 +247,12 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
     shows(&metrics, &format!("{} 0.5", used("candidate")));
     assert!(!metrics.render().contains("deletesPerMinute"));
     // The operator removes the guardrail, and the rollout ends.
-    state.guardrails.clear();
-    state.bound_uses.pop();
-    metrics.limits.set(&state);
+    state.controllers[0].guardrails.clear();
+    state.controllers[0].bound_uses.pop();
+    metrics.machine.set(state);
     let page = metrics.render();
     assert!(!page.contains(left) && !page.contains(&used("candidate")));
-    metrics.limits.remove("podgc");
+    metrics.machine.set(State::default());
     assert!(!metrics.render().contains("podgc"));
 }
 
@@ -318,7 +322,6 @@ fn prometheus_reads_the_metrics() {
     guest.record(&measure(Amount::Add(1.0)), Instant::ZERO);
     metrics.rollouts.set("podgc", &ControllerStatus::default());
     metrics.leases.set("podgc", true);
-    metrics.calls.set_circuit_open("podgc", false);
     let second = Duration::from_secs(1);
     let trap = Err(CallFailureKind::Trap);
     metrics.calls.ended("podgc", Role::Stable, trap, second);
@@ -334,10 +337,20 @@ fn prometheus_reads_the_metrics() {
         unfinished_work: second,
         longest_running: second,
     };
-    metrics.queues.set("podgc", &queue);
-    metrics.cache.set_objects("pods", 1);
-    metrics.cache.set_synced("pods", true);
-    metrics.cache.interrupted("pods");
+    let controller = ControllerState {
+        name: "podgc".into(),
+        circuit_open: false,
+        queues: vec![queue],
+        guardrails: Vec::new(),
+        bound_uses: Vec::new(),
+    };
+    metrics.machine.set(State {
+        controllers: vec![controller],
+        objects: vec![("pods".into(), 1)],
+        bytes: 2,
+    });
+    metrics.watches.set_synced("pods", true);
+    metrics.watches.interrupted("pods");
     metrics.instances.set(InstanceUsage::default());
     metrics.requests.ended(&RequestObservation {
         method: &http::Method::GET,

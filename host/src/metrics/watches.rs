@@ -1,28 +1,20 @@
-//! The cache, and the watches that fill it.
+//! The watches that fill the cache.
 
 use prometheus::{CounterVec, Gauge, GaugeVec};
 
+use super::RESOURCE;
 use super::registration::{MetricError, Registrar, flag, number};
 
-const RESOURCE: &str = "resource";
-
-/// `davit_cache_*` and `davit_watch_*`
+/// `davit_watch_*`
 #[derive(Debug)]
-pub struct CacheMetrics {
-    objects: GaugeVec,
-    bytes: Gauge,
+pub struct WatchMetrics {
     streams: Gauge,
     synced: GaugeVec,
     interruptions: CounterVec,
 }
 
-impl CacheMetrics {
+impl WatchMetrics {
     pub(super) fn new(registrar: &Registrar<'_>) -> Result<Self, MetricError> {
-        let bytes = registrar.gauge(
-            "davit_cache_bytes",
-            "Bytes of all objects in the cache, without the indexes.",
-            &[],
-        )?;
         let streams = registrar.gauge(
             "davit_watch_streams",
             "Streams that run: each lists and watches a resource.",
@@ -30,12 +22,6 @@ impl CacheMetrics {
         )?;
         Ok(Self {
             streams: streams.with_label_values(&[] as &[&str]),
-            objects: registrar.gauge(
-                "davit_cache_objects",
-                "Objects in the cache, by resource.",
-                &[RESOURCE],
-            )?,
-            bytes: bytes.with_label_values(&[] as &[&str]),
             synced: registrar.gauge(
                 "davit_watch_synced",
                 "1 while the cache holds a complete list of the resource.",
@@ -47,17 +33,6 @@ impl CacheMetrics {
                 &[RESOURCE],
             )?,
         })
-    }
-
-    /// Sets how many objects of a resource the cache holds.
-    pub fn set_objects(&self, resource: &str, count: usize) {
-        let gauge = self.objects.with_label_values(&[resource]);
-        gauge.set(number(count));
-    }
-
-    /// Sets how much data the cache holds.
-    pub fn set_bytes(&self, bytes: usize) {
-        self.bytes.set(number(bytes));
     }
 
     /// Sets how many streams run.
