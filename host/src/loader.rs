@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerSpec, ModuleSource};
 use davit_core::bounds::memory;
 use davit_core::digest::ModuleDigest;
 use davit_core::load::{LoadErrorKind, Preparation, PreparationStep, RevisionLoadError};
@@ -15,6 +15,9 @@ use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_engine::{
     CallError, CompileError, DescribeError, Engine, Guest, InstanceUsage, Limits, LoadError, Module,
 };
+
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
 
 use crate::modules::Modules;
 
@@ -42,7 +45,15 @@ pub struct Loader {
     memory: Option<u64>,
     /// The right to prepare a revision within that limit: one at a time.
     preparing: tokio::sync::Mutex<()>,
+    /// The rights to have a module of a file in memory that is not known to be compiled.
+    reading: Semaphore,
 }
+
+/// How many modules of files are in memory at once: with a thousand controllers, all of them
+/// would be the peak of the process, which an allocator does not give back.
+const READ_AT_ONCE: usize = 8;
+/// A revision waits no longer for the others: the disk of one of them may hang.
+const READ_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A module that was found.
 enum Code {
@@ -73,6 +84,7 @@ impl Loader {
             known: Mutex::default(),
             memory: None,
             preparing: tokio::sync::Mutex::default(),
+            reading: Semaphore::new(READ_AT_ONCE),
         }
     }
 
@@ -123,14 +135,18 @@ impl Loader {
         mut preparation: Preparation,
     ) -> Result<LoadedRevision, RevisionLoadError> {
         let mut step = preparation.start();
+        let mut reading = None;
         loop {
             step = match step {
                 PreparationStep::Find(search) => {
+                    reading = self.may_read(&search.module().source).await;
                     let loaded = |digest| self.known().module(digest).map(Code::Loaded);
                     preparation.found(self.modules.find(search, loaded).await)
                 }
                 PreparationStep::Compile(digest, code) => {
-                    preparation.compiled(digest, self.compile(digest, code).await)
+                    let compiled = self.compile(digest, code).await;
+                    drop(reading.take());
+                    preparation.compiled(digest, compiled)
                 }
                 PreparationStep::Describe {
                     module,
@@ -145,6 +161,18 @@ impl Loader {
                 }
                 PreparationStep::Done(loaded) => return loaded,
             };
+        }
+    }
+
+    /// Waits until a module of this source may be in memory. One of a registry may take its
+    /// time, and delays no other.
+    async fn may_read(&self, source: &ModuleSource) -> Option<SemaphorePermit<'_>> {
+        match source {
+            ModuleSource::Builtin(_) | ModuleSource::File(_) => {
+                let right = timeout(READ_PATIENCE, self.reading.acquire()).await;
+                right.ok()?.ok()
+            }
+            ModuleSource::ConfigMap(_) | ModuleSource::Oci(_) => None,
         }
     }
 
