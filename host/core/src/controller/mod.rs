@@ -266,13 +266,15 @@ impl<G: Clone> Controller<G> {
         origin: Origin,
         snapshot: &Snapshot,
     ) {
-        for change in changes {
-            for object in [&change.old, &change.new].into_iter().flatten() {
+        // A host has many views, and a controller few of them.
+        for of_object in changes.chunk_by(Change::is_of_same_object) {
+            let objects = of_object.first().map(|change| [&change.old, &change.new]);
+            for object in objects.into_iter().flatten().flatten() {
                 self.wake(now, object.uid(), snapshot);
             }
             for revision in revisions(&mut self.stable, &mut self.candidate) {
                 let settings = &self.shared.settings;
-                revision.handle_change(now, change, origin, snapshot, settings);
+                revision.handle_change(now, of_object, origin, snapshot, settings);
             }
         }
     }

@@ -59,7 +59,7 @@ pub struct Revision<G> {
     views: Views,
     views_by_name: Arc<BTreeMap<String, ViewId>>,
     /// The watch in the manifest, by view.
-    watches: BTreeMap<ViewId, ManifestWatch>,
+    watches: Arc<BTreeMap<ViewId, ManifestWatch>>,
     /// Whether every watch is complete. While a resource is not served, the cache may
     /// lack objects that exist, so the guest is not called.
     complete: bool,
@@ -110,7 +110,7 @@ impl<G: Clone> Revision<G> {
             name: loaded.identity.to_string().into(),
             identity: loaded.identity,
             views_by_name: views.by_name(&loaded.manifest),
-            watches: watches(&views, &loaded.manifest),
+            watches: watches(&views, &loaded.manifest).into(),
             views,
             manifest: loaded.manifest,
             complete: true,
@@ -177,7 +177,7 @@ impl<G: Clone> Revision<G> {
 
     fn set_views(&mut self, views: Views) {
         self.views_by_name = views.by_name(&self.manifest);
-        self.watches = watches(&views, &self.manifest);
+        self.watches = watches(&views, &self.manifest).into();
         self.views = views;
     }
 
@@ -283,32 +283,37 @@ impl<G: Clone> Revision<G> {
         }
     }
 
+    /// An object changed, in all these views.
     pub(super) fn handle_change(
         &mut self,
         now: Instant,
-        change: &Change,
+        of_object: &[Change],
         origin: Origin,
         snapshot: &Snapshot,
         settings: &Settings,
     ) {
-        let Some(watch) = self.watches.get(&change.view) else {
-            return;
-        };
-        if !self.listens(settings) {
-            self.missed = true;
-            return;
-        }
-        let manifest = Arc::clone(&self.manifest);
-        let reason = match origin {
-            Origin::Fresh => EnqueueReason::Change {
-                watch: Arc::clone(&watch.name),
-            },
-            Origin::Relist => EnqueueReason::List,
-        };
-        for trigger in triggers_of(&manifest, watch.position) {
-            for key in changed_keys(&trigger.key, change, snapshot) {
-                let reason = reason.clone();
-                self.add(now, &trigger.queue, &key, Source { origin, reason });
+        let watches = Arc::clone(&self.watches);
+        for (view, watch) in watches.iter() {
+            let found = of_object.binary_search_by_key(view, |change| change.view);
+            let Some(change) = found.ok().and_then(|place| of_object.get(place)) else {
+                continue;
+            };
+            if !self.listens(settings) {
+                self.missed = true;
+                return;
+            }
+            let manifest = Arc::clone(&self.manifest);
+            let reason = match origin {
+                Origin::Fresh => EnqueueReason::Change {
+                    watch: Arc::clone(&watch.name),
+                },
+                Origin::Relist => EnqueueReason::List,
+            };
+            for trigger in triggers_of(&manifest, watch.position) {
+                for key in changed_keys(&trigger.key, change, snapshot) {
+                    let reason = reason.clone();
+                    self.add(now, &trigger.queue, &key, Source { origin, reason });
+                }
             }
         }
     }

@@ -98,6 +98,8 @@ impl From<&WatchSpec> for ViewSpec {
 
 /// A change in a view: an object appeared (no `old`), disappeared (no `new`), or
 /// changed in a field that the view reads.
+///
+/// The changes of one object follow each other, in the order of their views.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The view that shows it.
@@ -106,6 +108,19 @@ pub struct Change {
     pub old: Option<Arc<Object>>,
     /// The object after the change.
     pub new: Option<Arc<Object>>,
+}
+
+impl Change {
+    /// Whether both are about the same change of an object, in different views.
+    #[must_use]
+    pub fn is_of_same_object(&self, other: &Self) -> bool {
+        let same = |one: &Option<Arc<Object>>, other: &Option<Arc<Object>>| match (one, other) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (None, None) => true,
+            _ => false,
+        };
+        self.view < other.view && same(&self.old, &other.old) && same(&self.new, &other.new)
+    }
 }
 
 /// The view does not exist: it was removed, or belongs to another store.

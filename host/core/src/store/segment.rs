@@ -102,11 +102,11 @@ impl Segment {
         }
     }
 
-    /// The views that show the objects.
-    pub(super) fn ready_views(&self) -> impl Iterator<Item = ViewId> {
-        self.readers
-            .iter()
-            .filter(|reader| reader.ready)
-            .flat_map(|reader| reader.views.iter().copied())
+    /// The views that show the objects, in their order.
+    pub(super) fn ready_views(&self) -> Vec<ViewId> {
+        let ready = self.readers.iter().filter(|reader| reader.ready);
+        let mut views: Vec<ViewId> = ready.flat_map(|reader| &reader.views).copied().collect();
+        views.sort_unstable();
+        views
     }
 }

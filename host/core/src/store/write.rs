@@ -166,6 +166,7 @@ impl Store {
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         self.log.note_object(slot, &new, &segment.spec);
         self.state.update(slot, Arc::clone(&new));
+        touched.sort_unstable();
         for view in touched {
             self.state.reindex(view, slot, Some(&old), Some(&new));
             changes.push(Change {

@@ -82,6 +82,49 @@ fn version(store: &Store, view: ViewId, key: &str) -> String {
     entry.object.version().to_string()
 }
 
+/// A controller finds the changes of its few views among those of many.
+#[test]
+fn the_changes_of_an_object_are_in_the_order_of_their_views() {
+    let mut store = Store::default();
+    let mut pods = None;
+    // The first view and the last one read the same field.
+    let views = ["spec.nodeName", "status.phase", "spec.nodeName"].map(|field| {
+        let view = store.add_view(ViewSpec {
+            fields: fields(&[field]),
+            hidden: FieldTree::default(),
+            indexes: vec![],
+            key: ViewKey::Name,
+        });
+        pods = store.attach(view, &segment("pods"), &mut Vec::new()).ok();
+        view
+    });
+    let pods = pods.unwrap();
+    let listed = store.segment_fields(pods).unwrap().clone();
+    let nothing = store.replace(pods, listed, [], at(0), &mut Vec::new());
+    nothing.unwrap();
+    let pod = |node: &str, phase: &str| {
+        map([
+            ("spec", map([("nodeName", node.into())])),
+            ("status", map([("phase", phase.into())])),
+        ])
+    };
+    let both = |store: &mut Store, version: &str, data: &Sample, name: &str| {
+        apply(store, pods, item(name, name, version, data), 1)
+    };
+    let mut changes = both(&mut store, "1", &pod("n", "Pending"), "a");
+    changes.extend(both(&mut store, "2", &pod("m", "Running"), "a"));
+    changes.extend(both(&mut store, "3", &pod("m", "Running"), "b"));
+    store.remove(pods, "ns", "b", &Uid::new("b"), &mut changes);
+    let objects: Vec<Vec<ViewId>> = changes
+        .chunk_by(Change::is_of_same_object)
+        .map(|of_object| of_object.iter().map(|change| change.view).collect())
+        .collect();
+    assert_eq!(
+        objects,
+        [views.to_vec(), views.into(), views.into(), views.into()]
+    );
+}
+
 #[test]
 fn an_update_of_other_fields_is_no_change() {
     let (mut store, view, pods) = pods_by_node();
