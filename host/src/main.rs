@@ -12,6 +12,12 @@ use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, dev, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
+use tikv_jemallocator::Jemalloc;
+
+/// A host has many small objects that live long, and frees many at once after a list: see
+/// docs/adr/0024-jemalloc.md. `.cargo/config.toml` has its settings.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The exit code of a usage error, as clap's, and of a journal that cannot be replayed or
 /// tested.

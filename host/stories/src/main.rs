@@ -36,6 +36,8 @@ use clap::Parser;
 #[cfg(feature = "mutants")]
 use davit_core::mutant::Mutant;
 
+use tikv_jemallocator::Jemalloc;
+
 use batch::FailedStory;
 use plot::{Plot, Size};
 use problem::Problem;
@@ -43,7 +45,7 @@ use problem::Problem;
 /// A story allocates small values for a third of its time: this allocator saves half of
 /// that.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// Explains the lines of a trace.
 const LEGEND: &str = "\

@@ -62,6 +62,11 @@ fn program(workspace: &Path, target: &str) -> Result<PathBuf> {
         // It would replace the flags of the target.
         command.env_remove("RUSTFLAGS");
         command.env(variable, "-C target-feature=+crt-static");
+        if ARCH == "aarch64" {
+            // Its kernels may have pages of up to 64 KiB, as powers of two; jemalloc aborts where
+            // they are larger than it was built for.
+            command.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
+        }
         if let Some(commit) = commit(workspace) {
             command.env("DAVIT_COMMIT", commit);
         }

@@ -67,8 +67,13 @@ enum Task {
         #[arg(long)]
         openapi: PathBuf,
     },
-    /// Measures an optimised build, and prints the figures.
-    Bench,
+    /// Measures an optimised build: prints a table of figures with their aims, and writes it
+    /// to target/bench.json.
+    Bench {
+        /// Arguments of `davit-bench`: what to measure, `--kubeconfig FILE`, `--plots DIR`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Checks the dependencies against deny.toml with cargo-deny.
     Supply {
         /// Fails if the database of advisories cannot be fetched.
@@ -113,7 +118,7 @@ fn main() -> Result<()> {
         Task::Simulate { release, arguments } => simulate(&workspace, release, &arguments),
         Task::Crds => crds(&workspace),
         Task::Kinds { openapi } => kinds::write(&workspace, &openapi),
-        Task::Bench => bench(&workspace),
+        Task::Bench { arguments } => bench(&workspace, &arguments),
         Task::Supply { require_advisories } => supply::check(&workspace, require_advisories),
         Task::Sbom { output, target } => {
             let path = output.unwrap_or_else(|| sbom::default_path(&workspace));
@@ -177,49 +182,22 @@ fn crds(workspace: &Path) -> Result<()> {
     fs::write(&path, output.stdout).with_context(|| format!("writing {}", path.display()))
 }
 
-/// Every figure comes from an example that can also be run on its own.
-fn bench(workspace: &Path) -> Result<()> {
+fn bench(workspace: &Path, arguments: &[String]) -> Result<()> {
     guests(workspace)?;
-    let examples = [
-        ("davit-core", "project_bench"),
-        ("davit-core", "store_scale"),
-        ("davit-core", "answer_slices"),
-        ("davit-engine", "call_cost"),
-        ("davit-sim", "scale"),
-        ("davit", "podgc_scale"),
-        ("davit", "footprint"),
-        ("davit", "policy_scale"),
-    ];
+    let build = ["build", "--release", "--locked", "--bins"];
     cargo(
         workspace,
-        [
-            "build",
-            "--release",
-            "--locked",
-            "-p",
-            "davit",
-            "--bin",
-            "davit",
-        ],
+        build
+            .into_iter()
+            .chain(["-p", "davit", "-p", "davit-bench"]),
     )?;
-    for (package, example) in examples {
-        println!("\n== {package}: {example}");
-        let run = ["run", "--quiet", "--release", "--locked", "-p", package];
-        cargo(workspace, run.into_iter().chain(["--example", example]))?;
-    }
-    swaps(workspace)
-}
-
-/// Swaps under the load of the project's aims.
-fn swaps(workspace: &Path) -> Result<()> {
-    println!("\n== davit: swaps under load");
-    let status = Command::new("cargo")
+    let program = workspace.join("target/release/davit-bench");
+    let status = Command::new(&program)
         .current_dir(workspace)
-        .env("DAVIT_TEST_SWAP", "full")
-        .args(["test", "--quiet", "--release", "--locked", "-p", "davit"])
-        .args(["--test", "swap", "--", "--nocapture"])
-        .status()?;
-    ensure!(status.success(), "the swaps failed");
+        .args(arguments)
+        .status()
+        .with_context(|| format!("starting {}", program.display()))?;
+    ensure!(status.success(), "the bench failed: {status}");
     Ok(())
 }
 

@@ -129,7 +129,7 @@ pub enum Effect<G> {
 }
 
 /// A call into a guest.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Call<G> {
     /// Identifies the answer.
     pub id: CallId,

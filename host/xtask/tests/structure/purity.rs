@@ -37,7 +37,7 @@ const NEVER_IN_CORE: &[&str] = &[
 ];
 
 /// Which of the project's crates each may depend on, outside its tests.
-const ARROWS: [(&str, &[&str]); 13] = [
+const ARROWS: [(&str, &[&str]); 14] = [
     ("davit-core", &[]),
     ("davit-engine", &["davit-core"]),
     ("davit-cluster", &["davit-core"]),
@@ -55,6 +55,22 @@ const ARROWS: [(&str, &[&str]); 13] = [
             "node-eviction",
             "podgc",
             "storage-version-gc",
+            "taint-eviction",
+        ],
+    ),
+    (
+        "davit-bench",
+        &[
+            "davit",
+            "davit-cluster",
+            "davit-core",
+            "davit-engine",
+            "davit-guest",
+            "davit-sim",
+            "davit-simulation",
+            "garbage-collector",
+            "node-eviction",
+            "podgc",
             "taint-eviction",
         ],
     ),

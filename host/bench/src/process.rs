@@ -1,0 +1,182 @@
+//! `davit` as a process beside an API server in this one.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use davit_sim::{Server, kubeconfig};
+use tokio::time::sleep;
+
+use crate::usage;
+
+/// What counts as rest: a twentieth of a core for half a second.
+const IDLE: Duration = Duration::from_millis(25);
+const SAMPLE: Duration = Duration::from_millis(500);
+/// How often the host is asked whether it is ready.
+const ASK: Duration = Duration::from_millis(20);
+/// How long a host may take to be ready, and to rest.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// How long the use of a core is measured.
+pub(crate) const MEASURED: Duration = Duration::from_secs(60);
+
+/// The process. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Host {
+    child: Child,
+    started: Instant,
+    /// Where it says whether it is ready.
+    address: SocketAddr,
+}
+
+/// What a host needed to come to a state.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reached {
+    /// From its start.
+    pub(crate) after: Duration,
+    /// Processor time so far.
+    pub(crate) used: Duration,
+}
+
+impl Host {
+    /// Starts `davit run` with this configuration. What it compiles stays in the directory.
+    pub(crate) fn start(server: &Server, directory: &Path, config: &str) -> Result<Self> {
+        let path = directory.join("kubeconfig");
+        std::fs::write(&path, kubeconfig(&server.url()))?;
+        Self::start_at(&path, directory, config)
+    }
+
+    /// The same at the server that a kubeconfig names.
+    pub(crate) fn start_at(kubeconfig: &Path, directory: &Path, config: &str) -> Result<Self> {
+        let file = directory.join("davit.yaml");
+        std::fs::write(&file, config)?;
+        let program = davit()?;
+        let mut command = Command::new(&program);
+        command.args(["run", "--log", "warn", "--config"]);
+        command.arg(&file).arg("--kubeconfig").arg(kubeconfig);
+        command.arg("--cache").arg(directory.join("modules"));
+        let address = free_port()?;
+        command.args(["--http", &address.to_string(), "--insecure-http"]);
+        let started = Instant::now();
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {}", program.display()))?;
+        Ok(Self {
+            child,
+            started,
+            address,
+        })
+    }
+
+    fn id(&self) -> String {
+        self.child.id().to_string()
+    }
+
+    /// Megabytes that it has resident.
+    pub(crate) fn resident(&self) -> Result<f64> {
+        Ok(usage::resident(&self.id())? / 1e6)
+    }
+
+    /// The most megabytes that it has had resident.
+    pub(crate) fn most_resident(&self) -> Result<f64> {
+        Ok(usage::most_resident(&self.id())? / 1e6)
+    }
+
+    /// Processor time so far.
+    pub(crate) fn used(&self) -> Result<Duration> {
+        usage::processor_time(&self.id())
+    }
+
+    /// Waits until every controller has the first lists of its watches.
+    pub(crate) async fn ready(&self) -> Result<Reached> {
+        while !self.is_ready() {
+            ensure!(self.started.elapsed() < PATIENCE, "the host is never ready");
+            sleep(ASK).await;
+        }
+        Ok(Reached {
+            after: self.started.elapsed(),
+            used: self.used()?,
+        })
+    }
+
+    /// Waits until it is ready and rests.
+    pub(crate) async fn at_rest(&self) -> Result<Reached> {
+        self.ready().await?;
+        let deadline = Instant::now() + PATIENCE;
+        let mut before = self.used()?;
+        loop {
+            ensure!(Instant::now() < deadline, "the host is never at rest");
+            sleep(SAMPLE).await;
+            let used = self.used()?;
+            if used.saturating_sub(before) < IDLE {
+                let after = self.started.elapsed().saturating_sub(SAMPLE);
+                return Ok(Reached { after, used });
+            }
+            before = used;
+        }
+    }
+
+    /// What `/readyz` says.
+    fn is_ready(&self) -> bool {
+        let ask = || {
+            let mut stream = TcpStream::connect(self.address)?;
+            stream
+                .write_all(b"GET /readyz HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+            let mut answer = String::new();
+            stream.read_to_string(&mut answer)?;
+            std::io::Result::Ok(answer)
+        };
+        // The port is not open yet.
+        ask().is_ok_and(|answer| answer.starts_with("HTTP/1.1 200"))
+    }
+
+    /// The percentage of a core that it uses while this happens.
+    pub(crate) async fn share(&self, during: impl Future<Output = Result<()>>) -> Result<f64> {
+        let (before, began) = (self.used()?, Instant::now());
+        during.await?;
+        let used = self.used()?.saturating_sub(before);
+        Ok(100.0 * used.as_secs_f64() / began.elapsed().as_secs_f64())
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It has ended already if it failed, which the figures would show.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Nothing, for as long as the use of a core is measured.
+pub(crate) async fn nothing() -> Result<()> {
+    sleep(MEASURED).await;
+    Ok(())
+}
+
+/// An address that nobody listens on.
+fn free_port() -> Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    Ok(listener.local_addr()?)
+}
+
+/// The program beside this one.
+pub(crate) fn davit() -> Result<PathBuf> {
+    Ok(std::env::current_exe()?.with_file_name("davit"))
+}
+
+/// A guest that `cargo xtask guests` has built.
+pub(crate) fn guest(name: &str) -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().nth(2).context("cargo's target")?;
+    let file = target.join(format!("wasm32-wasip2/guest/{name}.wasm"));
+    ensure!(
+        file.is_file(),
+        "{} is missing: cargo xtask guests builds it",
+        file.display()
+    );
+    Ok(file)
+}

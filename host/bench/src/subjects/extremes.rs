@@ -1,0 +1,288 @@
+//! What every controller has to survive within the default limits: each of these ends in the
+//! right state, or the bench fails. The time from the trigger to that state and the most memory
+//! are the figures.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use davit_sim::fault::{Match, WatchFault};
+use davit_sim::model::{DeleteOptions, ListOptions};
+use davit_sim::target::Target;
+use davit_sim::{Server, Sim};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::time::sleep;
+
+use crate::figure::Figure;
+use crate::objects::{self, NODES, PODS};
+use crate::process::Host;
+use crate::server;
+
+/// How long an extreme may take.
+const PATIENCE: Duration = Duration::from_secs(900);
+/// How often the state of the server is read.
+const POLL: Duration = Duration::from_millis(200);
+const BLOCKING: usize = 100_000;
+
+pub(crate) async fn run() -> Result<()> {
+    terminated_pods().await?;
+    orphans_of_a_node().await?;
+    intolerant_pods_of_a_node().await?;
+    taints_that_pass().await?;
+    blocking_dependents().await?;
+    silent_nodes().await?;
+    list_during_changes().await
+}
+
+/// A host beside a server, until a measurement ends.
+struct Bench {
+    sim: Sim,
+    _server: Server,
+    _directory: TempDir,
+    host: Host,
+    started: Instant,
+}
+
+impl Bench {
+    /// Starts a host with one controller.
+    async fn start(sim: Sim, controller: &str, config: &str) -> Result<Self> {
+        let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+        let directory = tempfile::tempdir()?;
+        let config = format!(
+            "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {controller}\n  module: \
+             {{builtin: {controller}}}\n  mode: Enforce\n  config: {config}\n"
+        );
+        let host = Host::start(&server, directory.path(), &config)?;
+        Ok(Self {
+            sim,
+            _server: server,
+            _directory: directory,
+            host,
+            started: Instant::now(),
+        })
+    }
+
+    /// The same, and waits until it rests.
+    async fn at_rest(sim: Sim, controller: &str, config: &str) -> Result<Self> {
+        let mut bench = Self::start(sim, controller, config).await?;
+        bench.host.at_rest().await?;
+        bench.started = Instant::now();
+        Ok(bench)
+    }
+
+    /// Waits until so many objects of a resource are left, and reports the figures.
+    async fn until_left(&self, name: &str, resource: (&str, &str), left: usize) -> Result<()> {
+        while count(&self.sim, resource)? != left {
+            ensure!(
+                self.started.elapsed() < PATIENCE,
+                "{name}: {} are left",
+                count(&self.sim, resource)?
+            );
+            sleep(POLL).await;
+        }
+        self.report(name)
+    }
+
+    /// Waits until the host rests, and reports the figures.
+    async fn until_rest(&self, name: &str) -> Result<()> {
+        self.host.at_rest().await?;
+        self.report(name)
+    }
+
+    fn report(&self, name: &str) -> Result<()> {
+        let took = self.started.elapsed().as_secs_f64();
+        Figure::new(format!("extremes: {name}"), took, "s").report()?;
+        let most = self.host.most_resident()?;
+        Figure::new(format!("extremes: {name}, most resident"), most, "MB").report()
+    }
+}
+
+/// The number of objects of a resource.
+fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
+    let count = sim.with_model(|model, _| {
+        let resource = model.resource(group, "v1", plural).cloned()?;
+        let target = Target::new(&resource, "", "");
+        Some(
+            model
+                .list(&target, &ListOptions::default())
+                .ok()?
+                .items
+                .len(),
+        )
+    });
+    count.ok_or_else(|| anyhow::anyhow!("{plural} are not served"))
+}
+
+fn import(sim: &Sim, objects: impl Iterator<Item = Value>) -> Result<()> {
+    for object in objects {
+        sim.with_model(|model, now| model.import(now, object).map(|_| ()))?;
+    }
+    Ok(())
+}
+
+/// 150,000 terminated pods when PodGC starts: all but the threshold go.
+async fn terminated_pods() -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, 0)?;
+    import(&sim, (0..PODS).map(objects::terminated))?;
+    let bench = Bench::start(sim, "podgc", "{terminatedPodThreshold: 1000}").await?;
+    bench
+        .until_left("150,000 terminated pods", ("", "pods"), 1_000)
+        .await
+}
+
+/// A node is missing that 10,000 pods were bound to.
+async fn orphans_of_a_node() -> Result<()> {
+    let sim = server::with_nodes_and_pods(100, 0)?;
+    import(&sim, (0..10_000).map(|number| bound(number, "gone")))?;
+    let bench = Bench::start(sim, "podgc", "{quarantine: 2s}").await?;
+    bench
+        .until_left("10,000 orphans of one node", ("", "pods"), 0)
+        .await
+}
+
+/// A node with 6,000 pods gets a taint that none of them tolerates.
+async fn intolerant_pods_of_a_node() -> Result<()> {
+    let sim = server::with_nodes_and_pods(100, 0)?;
+    import(&sim, (0..6_000).map(|number| bound(number, "node-0001")))?;
+    let bench = Bench::at_rest(sim, "taint-eviction", "{}").await?;
+    set_taint(&bench.sim, 1, "example.com/broken", true)?;
+    bench
+        .until_left("6,000 pods of one tainted node", ("", "pods"), 0)
+        .await
+}
+
+/// All nodes are tainted within a second, and a second later no node is: every pod tolerates the
+/// taint for five minutes, and none may go.
+async fn taints_that_pass() -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, PODS)?;
+    let bench = Bench::at_rest(sim, "taint-eviction", "{}").await?;
+    for is_set in [true, false] {
+        let started = Instant::now();
+        for node in 0..NODES {
+            set_taint(&bench.sim, node, "node.kubernetes.io/unreachable", is_set)?;
+        }
+        sleep(Duration::from_secs(1).saturating_sub(started.elapsed())).await;
+    }
+    bench
+        .until_rest("5,000 nodes tainted for a second, 150,000 pods")
+        .await?;
+    let left = count(&bench.sim, ("", "pods"))?;
+    ensure!(left == PODS, "{left} pods are left");
+    Ok(())
+}
+
+/// An owner that is deleted in the foreground, with 100,000 dependents that block it.
+async fn blocking_dependents() -> Result<()> {
+    let sim = server::with_nodes_and_pods(0, 0)?;
+    let owner = sim.create(json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "owner", "namespace": "default"},
+    }))?;
+    let uid = owner.pointer("/metadata/uid").cloned();
+    let dependents = (0..BLOCKING).map(|number| {
+        json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {
+                "name": format!("dependent-{number:06}"), "namespace": "default",
+                "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": uid,
+                    "blockOwnerDeletion": true,
+                }],
+            },
+        })
+    });
+    import(&sim, dependents)?;
+    let bench = Bench::at_rest(sim, "garbage-collector", "{}").await?;
+    let others = count(&bench.sim, ("", "configmaps"))? - BLOCKING - 1;
+    let foreground = DeleteOptions {
+        propagation_policy: Some("Foreground".to_owned()),
+        ..DeleteOptions::default()
+    };
+    let sim = &bench.sim;
+    sim.delete("v1", "ConfigMap", "default", "owner", &foreground)?;
+    bench
+        .until_left("100,000 blocking dependents", ("", "configmaps"), others)
+        .await
+}
+
+/// Every node is silent at once, and then every node is back: no pod may go, because nobody can
+/// tell a dead cluster from a host that sees nothing.
+async fn silent_nodes() -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, PODS)?;
+    let config = "{nodeMonitorGracePeriod: 8s, podEvictionTimeout: 10s}";
+    let bench = Bench::at_rest(sim, "node-eviction", config).await?;
+    // All of them have been silent for longer than the timeout.
+    sleep(Duration::from_secs(40)).await;
+    for round in 0..3 {
+        for node in 0..NODES {
+            renew(&bench.sim, node, round)?;
+        }
+        sleep(Duration::from_secs(5)).await;
+    }
+    bench
+        .until_rest("5,000 nodes silent for 40 s, then back")
+        .await?;
+    let left = count(&bench.sim, ("", "pods"))?;
+    ensure!(left == PODS, "{left} pods are left");
+    Ok(())
+}
+
+/// The version of the pods' watch expires while 2,000 pods a second change: the host lists anew,
+/// and then knows the last change.
+async fn list_during_changes() -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, PODS)?;
+    let bench = Bench::at_rest(sim, "podgc", "{terminatedPodThreshold: 140000}").await?;
+    let pods = Match::new("watch", "pods");
+    for change in 0..20_000 {
+        let due = Duration::from_micros(500) * change;
+        sleep(due.saturating_sub(bench.started.elapsed())).await;
+        if change == 4_000 {
+            ensure!(bench.sim.disturb(&pods, WatchFault::Expire) > 0, "no watch");
+        }
+        let number = change as usize;
+        // They succeed, so that PodGC has to know of each of them in the end.
+        let mut pod = objects::changed(number, number);
+        if let Some(status) = pod.get_mut("status") {
+            *status = json!({"phase": "Succeeded"});
+        }
+        bench.sim.apply(pod)?;
+    }
+    bench
+        .until_rest("a list of 150,000 pods while 2,000 a second change")
+        .await
+}
+
+/// A pod on a node, which ends as soon as it is deleted and tolerates nothing.
+fn bound(number: usize, node: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("pod-{number:05}"), "namespace": "team-00"},
+        "spec": {
+            "nodeName": node, "terminationGracePeriodSeconds": 0,
+            "containers": [{"name": "main", "image": "example.com/main"}],
+        },
+        "status": {"phase": "Running"},
+    })
+}
+
+fn set_taint(sim: &Sim, node: usize, key: &str, is_set: bool) -> Result<()> {
+    let taints = if is_set {
+        json!([{"key": key, "effect": "NoExecute"}])
+    } else {
+        json!([])
+    };
+    sim.apply(json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": objects::node_name(node)},
+        "spec": {"taints": taints},
+    }))?;
+    Ok(())
+}
+
+fn renew(sim: &Sim, node: usize, round: usize) -> Result<()> {
+    sim.apply(json!({
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+        "metadata": {"name": objects::node_name(node), "namespace": "kube-node-lease"},
+        "spec": {"renewTime": format!("2026-11-24T10:00:{round:02}.000000Z")},
+    }))?;
+    Ok(())
+}

@@ -1,0 +1,183 @@
+//! All five controllers in one host beside an API server in memory: memory and processor time at
+//! three sizes of a cluster, a list that is taken anew, heartbeats, and the start.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use davit::metrics::number;
+use davit_sim::fault::{Match, WatchFault};
+use davit_sim::{Server, Sim};
+use serde_json::json;
+use tokio::time::{interval, sleep};
+
+use crate::figure::Figure;
+use crate::objects::{self, NODES, PODS};
+use crate::process::{Host, nothing};
+use crate::server;
+
+/// Heartbeats a second: of each node every ten seconds.
+const RATE: u32 = 500;
+const HEARTBEATS: usize = 10_000;
+
+/// Nobody renews the leases here: no node counts as silent.
+const NODE_EVICTION: &str = "- name: node-eviction\n  module: {builtin: node-eviction}\n  \
+                             mode: Enforce\n  config: {nodeMonitorGracePeriod: 10h}\n";
+
+struct Size {
+    name: &'static str,
+    nodes: usize,
+    pods: usize,
+    /// In megabytes.
+    aim: f64,
+}
+
+pub(crate) async fn run() -> Result<()> {
+    let directory = tempfile::tempdir()?;
+    start(directory.path()).await?;
+    for size in [
+        Size {
+            name: "empty cluster",
+            nodes: 0,
+            pods: 0,
+            aim: 30.0,
+        },
+        Size {
+            name: "1,000 nodes, 20,000 pods",
+            nodes: 1_000,
+            pods: 20_000,
+            aim: 45.0,
+        },
+        Size {
+            name: "5,000 nodes, 150,000 pods",
+            nodes: NODES,
+            pods: PODS,
+            aim: 150.0,
+        },
+    ] {
+        measure(directory.path(), &size).await?;
+    }
+    Ok(())
+}
+
+async fn measure(directory: &Path, size: &Size) -> Result<()> {
+    let name = |what: &str| format!("host: {}, {what}", size.name);
+    let is_large = size.pods == PODS;
+    let sim = server::with_nodes_and_pods(size.nodes, size.pods)?;
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let host = Host::start(&server, directory, &config())?;
+    let ready = host.ready().await?;
+    let rest = host.at_rest().await?;
+    Figure::new(name("resident"), host.resident()?, "MB")
+        .aim(size.aim)
+        .report()?;
+    Figure::new(name("most resident so far"), host.most_resident()?, "MB").report()?;
+    let seconds = |what: &str, time: Duration| Figure::new(name(what), time.as_secs_f64(), "s");
+    seconds("start to ready", ready.after).report()?;
+    let used = seconds("processor time until ready", ready.used);
+    let used = if is_large { used.aim(2.0) } else { used };
+    used.report()?;
+    seconds("start to rest", rest.after).report()?;
+    seconds("processor time until rest", rest.used).report()?;
+    if !is_large {
+        return Ok(());
+    }
+    let share = host.share(nothing()).await?;
+    Figure::new(name("of a core at rest"), share, "%").report()?;
+    let before = host.used()?;
+    ensure!(
+        sim.disturb(&Match::new("watch", "pods"), WatchFault::Expire) > 0,
+        "nobody watches"
+    );
+    // Until it has noticed.
+    sleep(Duration::from_secs(5)).await;
+    let used = host.at_rest().await?.used.saturating_sub(before);
+    Figure::new(
+        name("processor time of a list anew"),
+        used.as_secs_f64(),
+        "s",
+    )
+    .aim(3.0)
+    .report()?;
+    Figure::new(name("resident after it"), host.resident()?, "MB")
+        .aim(size.aim)
+        .report()?;
+    drop(host);
+    heartbeats(&sim, &server, directory).await
+}
+
+/// Nodes report that they are alive: nothing changes that one of these controllers reads.
+async fn heartbeats(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
+    let host = Host::start(server, directory, without_node_eviction())?;
+    host.at_rest().await?;
+    let before = host.used()?;
+    let mut ticks = interval(Duration::from_secs(1) / RATE);
+    for number in 0..HEARTBEATS {
+        ticks.tick().await;
+        let mut node = objects::node(number % NODES);
+        let at = format!("2026-11-24T10:{:02}:{:02}Z", number / 60 % 60, number % 60);
+        let conditions = node.pointer_mut("/status/conditions");
+        let conditions = conditions.and_then(|all| all.as_array_mut());
+        for condition in conditions.into_iter().flatten() {
+            *condition
+                .get_mut("lastHeartbeatTime")
+                .unwrap_or(&mut json!(null)) = json!(at);
+        }
+        let metadata = json!({"name": objects::node_name(number % NODES)});
+        let status = node.get("status").cloned();
+        sim.apply(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status,
+        }))?;
+    }
+    let used = host.at_rest().await?.used.saturating_sub(before);
+    let each = used.as_secs_f64() * 1e6 / number(HEARTBEATS);
+    Figure::new(
+        "host: a heartbeat that changes nothing declared",
+        each,
+        "µs",
+    )
+    .aim(10.0)
+    .report()
+}
+
+/// All five controllers.
+pub(super) fn config() -> String {
+    format!("{}{NODE_EVICTION}", without_node_eviction())
+}
+
+fn without_node_eviction() -> &'static str {
+    "controllers:\n\
+     - name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n\
+     - name: garbage-collector\n  module: {builtin: garbage-collector}\n  mode: Enforce\n\
+     - name: taint-eviction\n  module: {builtin: taint-eviction}\n  mode: Enforce\n\
+     - name: storage-version-gc\n  module: {builtin: storage-version-gc}\n  mode: Enforce\n"
+}
+
+/// From the start of the process to the end of the first decision's write.
+async fn start(directory: &Path) -> Result<()> {
+    let config = "controllers:\n- name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
+                  config: {terminatedPodThreshold: 1}\n";
+    for module in ["compiled", "cached"] {
+        let sim = davit::sim::start()?;
+        for number in [0, 20] {
+            let pod = objects::pod(number);
+            sim.with_model(|model, now| model.import(now, pod).map(|_| ()))?;
+        }
+        let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+        let (started, deletions) = (Instant::now(), Match::new("delete", "pods"));
+        let _host = Host::start(&server, directory, config)?;
+        while sim.count(&deletions) == 0 {
+            ensure!(started.elapsed().as_secs() < 60, "nothing is deleted");
+            sleep(Duration::from_millis(1)).await;
+        }
+        let took = started.elapsed().as_secs_f64();
+        let name = format!("host: start to its first deletion, module {module}");
+        let figure = Figure::new(name, took, "s");
+        let figure = match module {
+            "cached" => figure.aim(0.3),
+            _ => figure,
+        };
+        figure.report()?;
+    }
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! A call into each guest at the size of a large cluster: in wasm with the limits that the host
+//! sets by default, and natively. The calls are the machine's own.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use davit_core::api::encode_config;
+use davit_core::machine::Call;
+use davit_engine::{Engine, EngineConfig, Limits};
+use davit_guest::{Controller, QueueName};
+use davit_simulation::Guest;
+use garbage_collector::GarbageCollector;
+use node_eviction::NodeEviction;
+use podgc::PodGc;
+use serde_json::json;
+use taint_eviction::TaintEviction;
+
+use crate::figure::Figure;
+use crate::machine::{Cached, Objects, World, decide, plans};
+use crate::objects::{self, NODES, PODS};
+use crate::process::guest;
+
+/// How long a call is repeated.
+const MEASURED: Duration = Duration::from_secs(2);
+/// How many times the native time a call in wasm may take.
+const MOST_RATIO: f64 = 1.3;
+
+/// A call that is measured.
+struct Case {
+    name: &'static str,
+    module: &'static str,
+    queue: QueueName,
+    items: usize,
+    /// How many calls of the queue are answered before it.
+    after: usize,
+    plans: usize,
+    /// In milliseconds.
+    aim: Option<f64>,
+}
+
+/// Milliseconds of `PodGC`'s pass over so many healthy pods and nodes, in wasm.
+pub(super) async fn healthy(pods: usize, nodes: usize) -> Result<f64> {
+    let engine = Engine::new(EngineConfig::default())?;
+    let case = pass("PodGC's pass", 0, None);
+    let resources = vec![objects::pods(pods, objects::pod), objects::nodes(nodes)];
+    in_wasm(&engine, &call::<PodGc>(&case, resources)?, &case).await
+}
+
+fn pass(name: &'static str, plans: usize, aim: Option<f64>) -> Case {
+    Case {
+        name,
+        module: "podgc",
+        queue: podgc::PASSES,
+        items: 1,
+        after: 0,
+        plans,
+        aim,
+    }
+}
+
+pub(crate) async fn run() -> Result<()> {
+    let engine = Engine::new(EngineConfig::default())?;
+    for (case, pod) in [
+        (
+            pass("PodGC's pass, healthy cluster", 0, Some(2.0)),
+            objects::pod as fn(usize) -> serde_json::Value,
+        ),
+        (
+            pass(
+                "PodGC's pass, all pods terminated, 1,000 plans",
+                1_000,
+                None,
+            ),
+            objects::terminated,
+        ),
+        (
+            pass("PodGC's pass, all pods marked before", 0, None),
+            objects::marked,
+        ),
+    ] {
+        let resources = vec![objects::pods(PODS, pod), objects::nodes(NODES)];
+        measure::<PodGc>(&engine, &case, resources).await?;
+    }
+    let resources = vec![
+        objects::pods(PODS, objects::pod),
+        objects::nodes(NODES),
+        objects::leases(),
+        objects::none_of("apps", "v1", "daemonsets", "DaemonSet"),
+    ];
+    let case = Case {
+        name: "node eviction's pass, healthy cluster",
+        module: "node_eviction",
+        queue: node_eviction::MONITOR,
+        items: 1,
+        after: 2,
+        plans: 0,
+        aim: Some(20.0),
+    };
+    measure::<NodeEviction>(&engine, &case, resources).await?;
+    let case = Case {
+        name: "taint eviction: 64 pods of untainted nodes",
+        module: "taint_eviction",
+        queue: taint_eviction::PODS,
+        items: 64,
+        after: 0,
+        plans: 0,
+        aim: None,
+    };
+    let resources = vec![objects::pods(PODS, objects::pod), objects::nodes(NODES)];
+    measure::<TaintEviction>(&engine, &case, resources).await?;
+    let case = Case {
+        name: "garbage collector: 250 pods whose owners are gone",
+        module: "garbage_collector",
+        queue: garbage_collector::OBJECTS_QUEUE,
+        items: 250,
+        after: 0,
+        plans: 250,
+        aim: None,
+    };
+    let no_sets = objects::none_of("apps", "v1", "replicasets", "ReplicaSet");
+    let resources = vec![objects::pods(PODS, objects::pod), no_sets];
+    measure::<GarbageCollector>(&engine, &case, resources).await
+}
+
+async fn measure<C: Controller + 'static>(
+    engine: &Engine,
+    case: &Case,
+    resources: Vec<Objects>,
+) -> Result<()> {
+    let call = call::<C>(case, resources)?;
+    let native = natively(&call, case)?;
+    let wasm = in_wasm(engine, &call, case).await?;
+    let figure = Figure::new(case.name, wasm, "ms");
+    let figure = match case.aim {
+        Some(aim) => figure.aim(aim),
+        None => figure,
+    };
+    figure
+        .beside("the same natively", native, Some(MOST_RATIO))
+        .report()
+}
+
+/// The call of a case, as the machine makes it.
+fn call<C: Controller + 'static>(case: &Case, resources: Vec<Objects>) -> Result<Call<Guest>> {
+    let mut world = World::new::<C>(resources)?;
+    let mut left = case.after;
+    let queue = case.queue.to_string();
+    let fits = |call: &Call<Guest>| {
+        let is_of_queue = call.items.iter().all(|item| item.queue == queue);
+        let fits = is_of_queue && call.items.len() == case.items;
+        if fits && left > 0 {
+            left -= 1;
+            return false;
+        }
+        fits
+    };
+    world.until_call(fits).context(case.name)
+}
+
+/// Milliseconds of the fastest call.
+fn natively(call: &Call<Guest>, case: &Case) -> Result<f64> {
+    let (mut best, begun) = (Duration::MAX, Instant::now());
+    while begun.elapsed() < MEASURED {
+        let (decisions, took) = decide(call)?;
+        best = best.min(took);
+        check(case, plans(&decisions))?;
+    }
+    Ok(best.as_secs_f64() * 1e3)
+}
+
+async fn in_wasm(engine: &Engine, call: &Call<Guest>, case: &Case) -> Result<f64> {
+    let module = engine.load(std::fs::read(guest(case.module)?)?).await?;
+    let config = encode_config(&json!({})).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let guest = davit_engine::Guest::new(&module, config, Limits::default()).await?;
+    let (mut best, begun) = (Duration::MAX, Instant::now());
+    while begun.elapsed() < MEASURED {
+        let live = Arc::new(Cached::of(call));
+        let (_, call) = davit_engine::Call::of(call.clone(), live);
+        let started = Instant::now();
+        let decisions = guest.reconcile(call).await?;
+        best = best.min(started.elapsed());
+        check(case, plans(&decisions))?;
+    }
+    Ok(best.as_secs_f64() * 1e3)
+}
+
+fn check(case: &Case, plans: usize) -> Result<()> {
+    ensure!(plans == case.plans, "{}: {plans} plans", case.name);
+    Ok(())
+}

@@ -1,0 +1,492 @@
+//! How close the host's writes come to what the API server can take: the same requests from a
+//! client that has nothing to decide, at the concurrency that suits the server best.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use davit_cluster::connect::{ConnectOptions, connect};
+use futures::future::try_join_all;
+use http::{Method, Request, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use crate::figure::Figure;
+use crate::process::{Host, davit};
+
+const NAMESPACE: &str = "davit-bench";
+/// How many requests the bare client has in flight; the best of them counts.
+const AT_ONCE: [usize; 5] = [8, 16, 32, 64, 128];
+/// How many times the bare client's time the host may take.
+const MOST_RATIO: f64 = 1.15;
+/// How many round trips the first write may take.
+const MOST_TRIPS: f64 = 3.0;
+const PATIENCE: Duration = Duration::from_secs(300);
+const NODES: usize = 60;
+
+/// Work for one controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Load {
+    /// Pods of a node that does not exist.
+    Orphans,
+    /// Pods whose owner is deleted.
+    Dependents,
+    /// Pods on nodes that get a taint.
+    Taints,
+}
+
+/// What a load took.
+#[derive(Clone, Copy, Debug)]
+struct Took {
+    /// From its trigger to the first write.
+    first: Duration,
+    /// From the first write to the last pod.
+    all: Duration,
+}
+
+/// A server, and the client of this bench.
+struct Target {
+    kubeconfig: PathBuf,
+    client: Client,
+    /// The API server in memory, if the caller named no other.
+    sim: Option<Child>,
+}
+
+pub(crate) async fn run(kubeconfig: Option<&Path>) -> Result<()> {
+    let target = Target::open(kubeconfig).await?;
+    let directory = tempfile::tempdir()?;
+    target.set_up().await?;
+    for load in [Load::Orphans, Load::Dependents, Load::Taints] {
+        measure(&target, directory.path(), load).await?;
+    }
+    target.clean_up().await
+}
+
+async fn measure(target: &Target, directory: &Path, load: Load) -> Result<()> {
+    // The first host compiles the module.
+    host(target, directory, load, 1).await?;
+    let took = host(target, directory, load, load.pods()).await?;
+    let trip = round_trip(target).await?;
+    let mut best = f64::INFINITY;
+    for at_once in AT_ONCE {
+        best = best.min(bare(target, load, at_once).await?.as_secs_f64());
+    }
+    let what = load.name();
+    Figure::new(
+        format!("writes: {what}, first write to last pod"),
+        took.all.as_secs_f64(),
+        "s",
+    )
+    .beside(
+        "a bare client at its best concurrency",
+        best,
+        Some(MOST_RATIO),
+    )
+    .report()?;
+    if load == Load::Orphans {
+        // Their first write follows from a period, not from an event.
+        return Ok(());
+    }
+    let first = took.first.as_secs_f64() * 1e3;
+    Figure::new(format!("writes: {what}, first write"), first, "ms")
+        .beside("one round trip", trip.as_secs_f64() * 1e3, Some(MOST_TRIPS))
+        .report()
+}
+
+/// Lets the host do the work.
+async fn host(target: &Target, directory: &Path, load: Load, pods: usize) -> Result<Took> {
+    target.create_pods(load, pods).await?;
+    let mut changes = target.watch().await?;
+    let host = Host::start_at(&target.kubeconfig, directory, &load.config())?;
+    if load != Load::Orphans {
+        host.at_rest().await?;
+    }
+    let triggered = Instant::now();
+    target.trigger(load).await?;
+    let (mut first, mut gone) = (None, BTreeSet::new());
+    while gone.len() < pods {
+        let change = timeout(PATIENCE, changes.recv())
+            .await
+            .context("too slow")?;
+        let (at, kind, name) = change.context("the watch ended")?;
+        first.get_or_insert(at);
+        if kind == "DELETED" {
+            gone.insert(name);
+        }
+    }
+    let end = Instant::now();
+    let first = first.context("nothing happened")?;
+    drop(host);
+    target.reset(load).await?;
+    Ok(Took {
+        first: first.saturating_duration_since(triggered),
+        all: end.saturating_duration_since(first),
+    })
+}
+
+/// Sends the same requests, so many at once.
+async fn bare(target: &Target, load: Load, at_once: usize) -> Result<Duration> {
+    let pods = load.pods();
+    target.create_pods(load, pods).await?;
+    let next = Arc::new(AtomicUsize::new(0));
+    let started = Instant::now();
+    let workers = (0..at_once).map(|_| {
+        let (client, next) = (target.client.clone(), Arc::clone(&next));
+        tokio::spawn(async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= pods {
+                    return anyhow::Ok(());
+                }
+                for (method, path, body) in load.requests(number) {
+                    send(&client, method, &path, body).await?;
+                }
+            }
+        })
+    });
+    for worker in try_join_all(workers).await? {
+        worker?;
+    }
+    let took = started.elapsed();
+    target.reset(load).await?;
+    Ok(took)
+}
+
+/// The median time of a request that changes nothing.
+async fn round_trip(target: &Target) -> Result<Duration> {
+    let mut took = Vec::new();
+    for _ in 0..200 {
+        let started = Instant::now();
+        let path = format!("/api/v1/namespaces/{NAMESPACE}");
+        send(&target.client, Method::GET, &path, None).await?;
+        took.push(started.elapsed());
+    }
+    took.sort_unstable();
+    took.get(100).copied().context("no request")
+}
+
+impl Load {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Orphans => "2,000 orphaned pods",
+            Self::Dependents => "2,000 dependents of one owner",
+            Self::Taints => "1,080 pods of 60 tainted nodes",
+        }
+    }
+
+    fn pods(self) -> usize {
+        match self {
+            Self::Orphans | Self::Dependents => 2_000,
+            Self::Taints => 1_080,
+        }
+    }
+
+    fn config(self) -> String {
+        let (name, config) = match self {
+            Self::Orphans => ("podgc", "{quarantine: 2s, maxParallelDeletes: 64}"),
+            Self::Dependents => ("garbage-collector", "{}"),
+            Self::Taints => ("taint-eviction", "{}"),
+        };
+        format!(
+            "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {name}\n  module: \
+             {{builtin: {name}}}\n  mode: Enforce\n  config: {config}\n"
+        )
+    }
+
+    fn pod(self, number: usize, owner: &str) -> Value {
+        let owners = match self {
+            Self::Dependents => json!([{
+                "apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner,
+            }]),
+            Self::Orphans | Self::Taints => json!([]),
+        };
+        let node = match self {
+            Self::Orphans => "davit-bench-gone".to_owned(),
+            Self::Taints => node_name(number % NODES),
+            Self::Dependents => String::new(),
+        };
+        json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": pod_name(number), "namespace": NAMESPACE, "ownerReferences": owners,
+            },
+            "spec": {
+                "terminationGracePeriodSeconds": 0, "nodeName": node,
+                "containers": [{"name": "main", "image": "example.com/main"}],
+            },
+        })
+    }
+
+    /// What the controller sends about a pod.
+    fn requests(self, number: usize) -> Vec<(Method, String, Option<Value>)> {
+        let pod = format!("{}/{}", pods(), pod_name(number));
+        let condition = json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "Bench", "message": "bench",
+            "lastTransitionTime": "2026-11-20T09:52:15Z",
+        });
+        let marked = json!({"status": {"conditions": [condition]}});
+        let mark = (Method::PATCH, format!("{pod}/status"), Some(marked));
+        let options = json!({"gracePeriodSeconds": 0});
+        let delete = (Method::DELETE, pod, Some(options));
+        let event = json!({
+            "apiVersion": "v1", "kind": "Event", "reason": "Bench", "type": "Normal",
+            "message": "bench", "metadata": {"generateName": "bench-", "namespace": NAMESPACE},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod_name(number),
+                "namespace": NAMESPACE,
+            },
+        });
+        let events = format!("/api/v1/namespaces/{NAMESPACE}/events");
+        match self {
+            Self::Orphans => vec![mark, delete],
+            Self::Dependents => vec![delete],
+            Self::Taints => vec![mark, delete, (Method::POST, events, Some(event))],
+        }
+    }
+}
+
+impl Target {
+    async fn open(kubeconfig: Option<&Path>) -> Result<Self> {
+        let (sim, kubeconfig) = if let Some(path) = kubeconfig {
+            (None, path.to_owned())
+        } else {
+            let (sim, path) = start_sim()?;
+            (Some(sim), path)
+        };
+        let client = connect(&ConnectOptions {
+            kubeconfig: Some(kubeconfig.clone()),
+            context: None,
+            http2: false,
+        })
+        .await?;
+        Ok(Self {
+            kubeconfig,
+            client,
+            sim,
+        })
+    }
+
+    /// A namespace and nodes of this bench.
+    async fn set_up(&self) -> Result<()> {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
+        });
+        self.create("/api/v1/namespaces", namespace).await?;
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": "default", "namespace": NAMESPACE},
+        });
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts");
+        self.create(&path, account).await?;
+        for number in 0..NODES {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": node_name(number)},
+            });
+            self.create("/api/v1/nodes", node).await?;
+        }
+        Ok(())
+    }
+
+    async fn clean_up(&self) -> Result<()> {
+        for number in 0..NODES {
+            let path = format!("/api/v1/nodes/{}", node_name(number));
+            send(&self.client, Method::DELETE, &path, None).await?;
+        }
+        let path = format!("/api/v1/namespaces/{NAMESPACE}");
+        send(&self.client, Method::DELETE, &path, None).await
+    }
+
+    /// Creates something that may be there from an earlier run.
+    async fn create(&self, path: &str, object: Value) -> Result<()> {
+        let answer = request(&self.client, Method::POST, path, Some(object)).await?;
+        let status = answer.status();
+        let text = answer.into_body().collect().await?.to_bytes();
+        let text = String::from_utf8_lossy(&text);
+        ensure!(
+            status.is_success() || status == StatusCode::CONFLICT,
+            "{path}: {text}"
+        );
+        Ok(())
+    }
+
+    async fn create_pods(&self, load: Load, count: usize) -> Result<()> {
+        let mut owner = String::new();
+        if load == Load::Dependents {
+            let metadata = json!({"name": "owner", "namespace": NAMESPACE});
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            let answer = request(&self.client, Method::POST, &config_maps(), Some(object)).await?;
+            let body = answer.into_body().collect().await?.to_bytes();
+            let created: Value = serde_json::from_slice(&body)?;
+            let uid = created.pointer("/metadata/uid").and_then(Value::as_str);
+            uid.context("the owner has no uid")?.clone_into(&mut owner);
+        }
+        let next = AtomicUsize::new(0);
+        let workers = (0..16).map(|_| async {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= count {
+                    return anyhow::Ok(());
+                }
+                self.create(&pods(), load.pod(number, &owner)).await?;
+            }
+        });
+        try_join_all(workers).await?;
+        Ok(())
+    }
+
+    async fn trigger(&self, load: Load) -> Result<()> {
+        match load {
+            Load::Orphans => Ok(()),
+            Load::Dependents => {
+                let path = format!("{}/owner", config_maps());
+                let options = json!({"propagationPolicy": "Background"});
+                send(&self.client, Method::DELETE, &path, Some(options)).await
+            }
+            Load::Taints => {
+                let taints = json!([{"key": "bench", "effect": "NoExecute"}]);
+                self.set_taints(&taints).await
+            }
+        }
+    }
+
+    /// Undoes what a trigger did.
+    async fn reset(&self, load: Load) -> Result<()> {
+        match load {
+            Load::Orphans => Ok(()),
+            Load::Dependents => {
+                let path = format!("{}/owner", config_maps());
+                let answer = request(&self.client, Method::DELETE, &path, None).await?;
+                answer.into_body().collect().await?;
+                Ok(())
+            }
+            Load::Taints => self.set_taints(&json!(null)).await,
+        }
+    }
+
+    async fn set_taints(&self, taints: &Value) -> Result<()> {
+        let all = (0..NODES).map(|number| async move {
+            let path = format!("/api/v1/nodes/{}", node_name(number));
+            let patch = json!({"spec": {"taints": taints}});
+            send(&self.client, Method::PATCH, &path, Some(patch)).await
+        });
+        try_join_all(all).await?;
+        Ok(())
+    }
+
+    /// The changes of the namespace's pods from now on: when, what and which.
+    async fn watch(&self) -> Result<mpsc::UnboundedReceiver<(Instant, String, String)>> {
+        let answer = request(
+            &self.client,
+            Method::GET,
+            &format!("{}?limit=1", pods()),
+            None,
+        )
+        .await?;
+        let list = answer.into_body().collect().await?.to_bytes();
+        let list: Value = serde_json::from_slice(&list)?;
+        let version = list.pointer("/metadata/resourceVersion");
+        let version = version.and_then(Value::as_str).context("no version")?;
+        let path = format!("{}?watch=true&resourceVersion={version}", pods());
+        let mut body = request(&self.client, Method::GET, &path, None)
+            .await?
+            .into_body();
+        let (sender, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            let mut text = Vec::new();
+            while let Some(Ok(frame)) = body.frame().await {
+                let at = Instant::now();
+                text.extend_from_slice(&frame.into_data().unwrap_or_default());
+                while let Some(end) = text.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = text.drain(..=end).collect();
+                    let Ok(event) = serde_json::from_slice::<Value>(&line) else {
+                        return;
+                    };
+                    let part = |path| event.pointer(path).and_then(Value::as_str);
+                    let kind = part("/type").unwrap_or_default().to_owned();
+                    let name = part("/object/metadata/name").unwrap_or_default().to_owned();
+                    // The measurement may be over.
+                    let _ = sender.send((at, kind, name));
+                }
+            }
+        });
+        Ok(receiver)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        if let Some(sim) = &mut self.sim {
+            // The bench is over, whether or not it still runs.
+            let _ = sim.kill();
+            let _ = sim.wait();
+        }
+    }
+}
+
+/// An API server in memory in a process of its own, as a real one has.
+fn start_sim() -> Result<(Child, PathBuf)> {
+    let mut child = Command::new(davit()?)
+        .args(["sim", "--listen", "127.0.0.1:0", "--log", "warn"])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    let output = child.stdout.take().context("no output")?;
+    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
+    Ok((child, line.trim().into()))
+}
+
+fn pods() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/pods")
+}
+
+fn config_maps() -> String {
+    format!("/api/v1/namespaces/{NAMESPACE}/configmaps")
+}
+
+fn pod_name(number: usize) -> String {
+    format!("pod-{number:05}")
+}
+
+fn node_name(number: usize) -> String {
+    format!("davit-bench-{number:02}")
+}
+
+async fn send(client: &Client, method: Method, path: &str, body: Option<Value>) -> Result<()> {
+    let answer = request(client, method, path, body).await?;
+    let status = answer.status();
+    let text = answer.into_body().collect().await?.to_bytes();
+    ensure!(
+        status.is_success(),
+        "{path}: {}",
+        String::from_utf8_lossy(&text)
+    );
+    Ok(())
+}
+
+async fn request(
+    client: &Client,
+    method: Method,
+    path: &str,
+    body: Option<Value>,
+) -> Result<http::Response<Body>> {
+    let kind = if method == Method::PATCH {
+        "application/strategic-merge-patch+json"
+    } else {
+        "application/json"
+    };
+    let body = body.map(|value| serde_json::to_vec(&value)).transpose()?;
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(body.map_or_else(Body::empty, Body::from))?;
+    Ok(client.send(request).await?)
+}
