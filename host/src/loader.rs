@@ -45,12 +45,12 @@ pub struct Loader {
     memory: Option<u64>,
     /// The right to prepare a revision within that limit: one at a time.
     preparing: tokio::sync::Mutex<()>,
-    /// The rights to have a module of a file in memory that is not known to be compiled.
+    /// The rights to read a module from a file.
     reading: Semaphore,
 }
 
-/// How many modules of files are in memory at once: with a thousand controllers, all of them
-/// would be the peak of the process, which an allocator does not give back.
+/// How many modules are read from files at once. Those of a thousand controllers would be the
+/// peak of the process' memory, although most of them are compiled already and dropped at once.
 const READ_AT_ONCE: usize = 8;
 /// A revision waits no longer for the others: the disk of one of them may hang.
 const READ_PATIENCE: Duration = Duration::from_secs(5);
@@ -135,18 +135,15 @@ impl Loader {
         mut preparation: Preparation,
     ) -> Result<LoadedRevision, RevisionLoadError> {
         let mut step = preparation.start();
-        let mut reading = None;
         loop {
             step = match step {
                 PreparationStep::Find(search) => {
-                    reading = self.may_read(&search.module().source).await;
+                    let _reads = self.may_read(&search.module().source).await;
                     let loaded = |digest| self.known().module(digest).map(Code::Loaded);
                     preparation.found(self.modules.find(search, loaded).await)
                 }
                 PreparationStep::Compile(digest, code) => {
-                    let compiled = self.compile(digest, code).await;
-                    drop(reading.take());
-                    preparation.compiled(digest, compiled)
+                    preparation.compiled(digest, self.compile(digest, code).await)
                 }
                 PreparationStep::Describe {
                     module,
@@ -164,8 +161,8 @@ impl Loader {
         }
     }
 
-    /// Waits until a module of this source may be in memory. One of a registry may take its
-    /// time, and delays no other.
+    /// Waits until a module of this source may be read. One of a registry may take its time, and
+    /// delays no other.
     async fn may_read(&self, source: &ModuleSource) -> Option<SemaphorePermit<'_>> {
         match source {
             ModuleSource::Builtin(_) | ModuleSource::File(_) => {

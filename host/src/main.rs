@@ -30,7 +30,7 @@ const SHORTFALL: u8 = 4;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // Without threads, a logger or anything else that takes memory.
+    // Without a runtime, a logger or anything else that takes memory.
     if let Command::Compile(limits) = arguments.command {
         return davit_engine::run_child(limits.memory, limits.processor_time);
     }

@@ -43,7 +43,7 @@ pub(crate) struct Objects {
     pub(crate) namespaced: bool,
     pub(crate) count: usize,
     /// The object of a number, in the order of namespaces and names.
-    pub(crate) object: fn(usize) -> Value,
+    pub(crate) object: Box<dyn Fn(usize) -> Value>,
 }
 
 /// The machine of one controller.
@@ -92,7 +92,7 @@ impl World {
                     Effect::Call(call) => self.answer(&call)?,
                     Effect::Discover => self.discover(),
                     Effect::StartStream { stream, spec } => self.list(stream, &spec)?,
-                    Effect::Execute(execute) => bail!("nobody writes here: {:?}", execute.plan),
+                    // Plans are not executed.
                     _ => {}
                 }
             }

@@ -120,13 +120,19 @@ fn section(subject: Subject, kubeconfig: Option<&Path>) -> Result<Section> {
     }
     let mut child = command.stdout(Stdio::piped()).spawn()?;
     let mut figures = Vec::new();
+    let mut failure = None;
     for line in BufReader::new(child.stdout.take().context("no output")?).lines() {
-        let figure: Figure = serde_json::from_str(&line?)?;
-        table::print(&figure);
-        figures.push(figure);
+        match serde_json::from_str::<Figure>(&line?) {
+            Ok(figure) => {
+                table::print(&figure);
+                figures.push(figure);
+            }
+            // The others are worth having.
+            Err(error) => failure = Some(format!("a figure cannot be read: {error}")),
+        }
     }
     let status = child.wait()?;
-    let failure = (!status.success()).then(|| status.to_string());
+    let failure = failure.or_else(|| (!status.success()).then(|| status.to_string()));
     Ok(Section {
         subject: name,
         figures,

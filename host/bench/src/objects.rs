@@ -14,13 +14,13 @@ pub(crate) const REPLICAS: usize = 10;
 const NAMESPACES: usize = 50;
 const SINCE: &str = "2026-11-20T09:52:15Z";
 
-pub(crate) fn pods(count: usize, object: fn(usize) -> Value) -> Objects {
+pub(crate) fn pods(count: usize, object: impl Fn(usize) -> Value + 'static) -> Objects {
     Objects {
         resource: ApiResource::new("", "v1", "pods"),
         kind: "Pod",
         namespaced: true,
         count,
-        object,
+        object: Box::new(object),
     }
 }
 
@@ -30,7 +30,7 @@ pub(crate) fn nodes(count: usize) -> Objects {
         kind: "Node",
         namespaced: false,
         count,
-        object: node,
+        object: Box::new(node),
     }
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn leases() -> Objects {
         kind: "Lease",
         namespaced: true,
         count: NODES,
-        object: lease,
+        object: Box::new(lease),
     }
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn none_of(group: &str, version: &str, plural: &str, kind: &'static s
         kind,
         namespaced: true,
         count: 0,
-        object: node,
+        object: Box::new(node),
     }
 }
 
@@ -103,7 +103,8 @@ pub(crate) fn pod_on(number: usize, nodes: usize) -> Value {
 /// The same pod after its change of this number: a condition that controllers read.
 pub(crate) fn changed(number: usize, change: usize) -> Value {
     let (namespace, name) = pod_name(number);
-    let at = format!("2026-11-20T10:{:02}:{:02}Z", change / 60 % 60, change % 60);
+    let (hour, minute, second) = (change / 3600 % 24, change / 60 % 60, change % 60);
+    let at = format!("2026-11-20T{hour:02}:{minute:02}:{second:02}Z");
     let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": at});
     json!({
         "apiVersion": "v1",

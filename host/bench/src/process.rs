@@ -94,6 +94,8 @@ impl Host {
     /// Waits until every controller has the first lists of its watches.
     pub(crate) async fn ready(&self) -> Result<Reached> {
         while !self.is_ready() {
+            // It has ended if there is nothing to read of it.
+            self.used().context("the host has ended")?;
             ensure!(self.started.elapsed() < PATIENCE, "the host is never ready");
             sleep(ASK).await;
         }
@@ -124,8 +126,13 @@ impl Host {
     fn is_ready(&self) -> bool {
         let ask = || {
             let mut stream = TcpStream::connect(self.address)?;
-            stream
-                .write_all(b"GET /readyz HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+            stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+            // It serves nobody who names another host.
+            let host = self.address;
+            write!(
+                stream,
+                "GET /readyz HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n"
+            )?;
             let mut answer = String::new();
             stream.read_to_string(&mut answer)?;
             std::io::Result::Ok(answer)

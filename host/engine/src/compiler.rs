@@ -127,6 +127,9 @@ impl ChildCompiler {
             .arg(limits.memory.to_string())
             .arg(limits.processor_time.as_secs().max(1).to_string())
             .env_clear()
+            // For a program with jemalloc: no thread of its own, and no memory that is free counts
+            // against the limit.
+            .env("_RJEM_MALLOC_CONF", "background_thread:false,retain:false")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -3,7 +3,7 @@
 //! the state is gone from the exposition.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::{Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
@@ -70,7 +70,8 @@ impl Samples {
 pub(super) struct Collected<S: 'static> {
     families: &'static [Family<S>],
     descriptions: Vec<Desc>,
-    state: Arc<Mutex<S>>,
+    /// Whoever sets it does not wait for a scrape.
+    state: Arc<Mutex<Arc<S>>>,
 }
 
 impl<S> std::fmt::Debug for Family<S> {
@@ -79,7 +80,7 @@ impl<S> std::fmt::Debug for Family<S> {
     }
 }
 
-impl<S: Default + Send + 'static> Collected<S> {
+impl<S: Default + Send + Sync + 'static> Collected<S> {
     pub(super) fn register(
         registrar: &Registrar<'_>,
         families: &'static [Family<S>],
@@ -99,9 +100,9 @@ impl<S: Default + Send + 'static> Collected<S> {
         registrar.add(name, Ok(collected))
     }
 
-    /// The last state, to change it.
-    pub(super) fn state(&self) -> MutexGuard<'_, S> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Changes the last state.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Arc<S>)) {
+        change(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -115,13 +116,13 @@ impl<S> Clone for Collected<S> {
     }
 }
 
-impl<S: Default + Send + 'static> Collector for Collected<S> {
+impl<S: Default + Send + Sync + 'static> Collector for Collected<S> {
     fn desc(&self) -> Vec<&Desc> {
         self.descriptions.iter().collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
-        let state = self.state();
+        let state = Arc::clone(&self.state.lock().unwrap_or_else(PoisonError::into_inner));
         let families = self.families.iter().map(|family| {
             let mut samples = Samples {
                 labels: family.labels,

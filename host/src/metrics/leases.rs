@@ -1,6 +1,7 @@
 //! Leader election.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use super::collected::{Collected, Family, Kind};
 use super::registration::{MetricError, Registrar, flag};
@@ -31,16 +32,20 @@ impl LeaseMetrics {
 
     /// Sets whether this replica leads a controller.
     pub fn set(&self, controller: &str, leads: bool) {
-        let mut all = self.0.state();
-        if let Some(known) = all.get_mut(controller) {
-            *known = leads;
-        } else {
-            all.insert(controller.to_owned(), leads);
-        }
+        self.0.change(|all| {
+            let all = Arc::make_mut(all);
+            if let Some(known) = all.get_mut(controller) {
+                *known = leads;
+            } else {
+                all.insert(controller.to_owned(), leads);
+            }
+        });
     }
 
     /// Removes the gauge of a controller that is gone.
     pub fn remove(&self, controller: &str) {
-        self.0.state().remove(controller);
+        self.0.change(|all| {
+            Arc::make_mut(all).remove(controller);
+        });
     }
 }

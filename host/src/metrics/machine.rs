@@ -115,8 +115,28 @@ impl MachineMetrics {
     }
 
     /// Sets the state.
-    pub fn set(&self, state: State) {
-        *self.0.state() = state;
+    pub fn set(&self, mut state: State) {
+        self.0.change(|last| {
+            keep_totals(&mut state, last);
+            *last = state.into();
+        });
+    }
+}
+
+/// The totals of a queue never decrease while its controller runs: a candidate that is promoted
+/// has counted for itself.
+fn keep_totals(state: &mut State, last: &State) {
+    for controller in &mut state.controllers {
+        let name = &controller.name;
+        let former = last.controllers.binary_search_by(|one| one.name.cmp(name));
+        let former = former.ok().and_then(|place| last.controllers.get(place));
+        for queue in &mut controller.queues {
+            let mut queues = former.into_iter().flat_map(|former| &former.queues);
+            if let Some(former) = queues.find(|former| former.queue == queue.queue) {
+                queue.adds = queue.adds.max(former.adds);
+                queue.retries = queue.retries.max(former.retries);
+            }
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rollouts of controllers, their guardrails, and events about them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use prometheus::CounterVec;
 
@@ -17,7 +18,7 @@ const ROLLED_BACK: &str = "RolledBack";
 type Rollouts = BTreeMap<String, Rollout>;
 
 /// What the metrics say of the status of a controller.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Rollout {
     step: u32,
     weight: u8,
@@ -126,14 +127,16 @@ impl RolloutMetrics {
     /// Sets what the metrics say of a controller.
     pub fn set(&self, controller: &str, status: &ControllerStatus) {
         let rollout = Rollout::of(status);
-        let mut rollouts = self.rollouts.state();
-        if let Some(known) = rollouts.get_mut(controller) {
-            *known = rollout;
-            return;
-        }
-        rollouts.insert(controller.to_owned(), rollout);
-        // A counter that appears with its first event shows no increase.
-        let _ = self.events.with_label_values(&[controller, ROLLED_BACK]);
+        self.rollouts.change(|rollouts| {
+            let rollouts = Arc::make_mut(rollouts);
+            if let Some(known) = rollouts.get_mut(controller) {
+                *known = rollout;
+                return;
+            }
+            rollouts.insert(controller.to_owned(), rollout);
+            // A counter that appears with its first event shows no increase.
+            let _ = self.events.with_label_values(&[controller, ROLLED_BACK]);
+        });
     }
 
     /// Counts an event about a controller.
@@ -144,7 +147,8 @@ impl RolloutMetrics {
 
     /// Forgets a controller that is gone. The events about it stay counted.
     pub fn remove(&self, controller: &str) {
-        self.rollouts.state().remove(controller);
+        let rollouts = &self.rollouts;
+        rollouts.change(|all| drop(Arc::make_mut(all).remove(controller)));
     }
 }
 

@@ -256,6 +256,44 @@ fn what_is_left_of_the_limits_of_a_controller_is_published() {
     assert!(!metrics.render().contains("podgc"));
 }
 
+/// A candidate counts for itself: its totals are not those of the stable revision that it replaces.
+#[test]
+fn the_totals_of_a_queue_do_not_decrease_when_a_candidate_is_promoted() {
+    let metrics = HostMetrics::new().unwrap();
+    let state = |adds| {
+        let queue = QueueStats {
+            queue: "pods".into(),
+            depth: 0,
+            delayed: 0,
+            processing: 0,
+            adds,
+            retries: 0,
+            unfinished_work: Duration::ZERO,
+            longest_running: Duration::ZERO,
+        };
+        let controller = |name: &str| ControllerState {
+            name: name.into(),
+            circuit_open: false,
+            queues: vec![queue.clone()],
+            guardrails: Vec::new(),
+            bound_uses: Vec::new(),
+        };
+        State {
+            controllers: vec![controller("a"), controller("podgc")],
+            ..State::default()
+        }
+    };
+    let adds = "workqueue_adds_total{controller=\"podgc\",name=\"pods\"}";
+    for (counted, shown) in [(60, 60), (41, 60), (61, 61)] {
+        metrics.machine.set(state(counted));
+        shows(&metrics, &format!("{adds} {shown}"));
+    }
+    // Another controller of the name.
+    metrics.machine.set(State::default());
+    metrics.machine.set(state(1));
+    shows(&metrics, &format!("{adds} 1"));
+}
+
 #[test]
 fn requests_are_counted_as_client_go_does() {
     let metrics = HostMetrics::new().unwrap();
@@ -346,7 +384,7 @@ fn prometheus_reads_the_metrics() {
     };
     metrics.machine.set(State {
         controllers: vec![controller],
-        objects: vec![("pods".into(), 1)],
+        objects: [("pods".to_owned(), 1)].into(),
         bytes: 2,
     });
     metrics.watches.set_synced("pods", true);

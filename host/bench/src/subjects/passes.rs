@@ -31,9 +31,11 @@ struct Case {
     name: &'static str,
     module: &'static str,
     queue: QueueName,
+    /// At least.
     items: usize,
     /// How many calls of the queue are answered before it.
     after: usize,
+    /// At least; none if this is none.
     plans: usize,
     /// In milliseconds.
     aim: Option<f64>,
@@ -43,7 +45,8 @@ struct Case {
 pub(super) async fn healthy(pods: usize, nodes: usize) -> Result<f64> {
     let engine = Engine::new(EngineConfig::default())?;
     let case = pass("PodGC's pass", 0, None);
-    let resources = vec![objects::pods(pods, objects::pod), objects::nodes(nodes)];
+    let pod = move |number| objects::pod_on(number, nodes);
+    let resources = vec![objects::pods(pods, pod), objects::nodes(nodes)];
     in_wasm(&engine, &call::<PodGc>(&case, resources)?, &case).await
 }
 
@@ -110,12 +113,12 @@ pub(crate) async fn run() -> Result<()> {
     let resources = vec![objects::pods(PODS, objects::pod), objects::nodes(NODES)];
     measure::<TaintEviction>(&engine, &case, resources).await?;
     let case = Case {
-        name: "garbage collector: 250 pods whose owners are gone",
+        name: "garbage collector: a batch of pods whose owners are gone",
         module: "garbage_collector",
         queue: garbage_collector::OBJECTS_QUEUE,
-        items: 250,
+        items: 64,
         after: 0,
-        plans: 250,
+        plans: 64,
         aim: None,
     };
     let no_sets = objects::none_of("apps", "v1", "replicasets", "ReplicaSet");
@@ -148,7 +151,7 @@ fn call<C: Controller + 'static>(case: &Case, resources: Vec<Objects>) -> Result
     let queue = case.queue.to_string();
     let fits = |call: &Call<Guest>| {
         let is_of_queue = call.items.iter().all(|item| item.queue == queue);
-        let fits = is_of_queue && call.items.len() == case.items;
+        let fits = is_of_queue && call.items.len() >= case.items;
         if fits && left > 0 {
             left -= 1;
             return false;
@@ -186,6 +189,7 @@ async fn in_wasm(engine: &Engine, call: &Call<Guest>, case: &Case) -> Result<f64
 }
 
 fn check(case: &Case, plans: usize) -> Result<()> {
-    ensure!(plans == case.plans, "{}: {plans} plans", case.name);
+    let fits = plans >= case.plans && (case.plans > 0) == (plans > 0);
+    ensure!(fits, "{}: {plans} plans", case.name);
     Ok(())
 }

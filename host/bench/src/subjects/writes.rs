@@ -64,10 +64,13 @@ pub(crate) async fn run(kubeconfig: Option<&Path>) -> Result<()> {
     let target = Target::open(kubeconfig).await?;
     let directory = tempfile::tempdir()?;
     target.set_up().await?;
+    let mut measured = Ok(());
     for load in [Load::Orphans, Load::Dependents, Load::Taints] {
-        measure(&target, directory.path(), load).await?;
+        if measured.is_ok() {
+            measured = measure(&target, directory.path(), load).await;
+        }
     }
-    target.clean_up().await
+    target.clean_up().await.and(measured)
 }
 
 async fn measure(target: &Target, directory: &Path, load: Load) -> Result<()> {
@@ -225,7 +228,7 @@ impl Load {
         })
     }
 
-    /// What the controller sends about a pod.
+    /// What the controller sends about a pod until it is gone. It sends its events afterwards.
     fn requests(self, number: usize) -> Vec<(Method, String, Option<Value>)> {
         let pod = format!("{}/{}", pods(), pod_name(number));
         let condition = json!({
@@ -236,19 +239,9 @@ impl Load {
         let mark = (Method::PATCH, format!("{pod}/status"), Some(marked));
         let options = json!({"gracePeriodSeconds": 0});
         let delete = (Method::DELETE, pod, Some(options));
-        let event = json!({
-            "apiVersion": "v1", "kind": "Event", "reason": "Bench", "type": "Normal",
-            "message": "bench", "metadata": {"generateName": "bench-", "namespace": NAMESPACE},
-            "involvedObject": {
-                "apiVersion": "v1", "kind": "Pod", "name": pod_name(number),
-                "namespace": NAMESPACE,
-            },
-        });
-        let events = format!("/api/v1/namespaces/{NAMESPACE}/events");
         match self {
-            Self::Orphans => vec![mark, delete],
+            Self::Orphans | Self::Taints => vec![mark, delete],
             Self::Dependents => vec![delete],
-            Self::Taints => vec![mark, delete, (Method::POST, events, Some(event))],
         }
     }
 }
@@ -412,8 +405,10 @@ impl Target {
                     let part = |path| event.pointer(path).and_then(Value::as_str);
                     let kind = part("/type").unwrap_or_default().to_owned();
                     let name = part("/object/metadata/name").unwrap_or_default().to_owned();
-                    // The measurement may be over.
-                    let _ = sender.send((at, kind, name));
+                    if sender.send((at, kind, name)).is_err() {
+                        // The measurement is over.
+                        return;
+                    }
                 }
             }
         });

@@ -266,16 +266,26 @@ impl<G: Clone> Controller<G> {
         origin: Origin,
         snapshot: &Snapshot,
     ) {
-        // A host has many views, and a controller few of them.
         for of_object in changes.chunk_by(Change::is_of_same_object) {
-            let objects = of_object.first().map(|change| [&change.old, &change.new]);
-            for object in objects.into_iter().flatten().flatten() {
-                self.wake(now, object.uid(), snapshot);
-            }
-            for revision in revisions(&mut self.stable, &mut self.candidate) {
-                let settings = &self.shared.settings;
-                revision.handle_change(now, of_object, origin, snapshot, settings);
-            }
+            self.handle_change(now, of_object, origin, snapshot);
+        }
+    }
+
+    /// An object changed, in these views of any controller.
+    pub(crate) fn handle_change(
+        &mut self,
+        now: Instant,
+        of_object: &[Change],
+        origin: Origin,
+        snapshot: &Snapshot,
+    ) {
+        let objects = of_object.first().map(|change| [&change.old, &change.new]);
+        for object in objects.into_iter().flatten().flatten() {
+            self.wake(now, object.uid(), snapshot);
+        }
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            let settings = &self.shared.settings;
+            revision.handle_change(now, of_object, origin, snapshot, settings);
         }
     }
 

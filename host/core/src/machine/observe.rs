@@ -148,8 +148,9 @@ impl<G: Clone> Machine<G> {
         }
         for (segment, spec) in self.store.segments() {
             state.bytes += self.store.segment_bytes(segment);
-            let count = self.store.segment_len(segment);
-            state.objects.push((spec.resource.to_string(), count));
+            let count = state.objects.entry(spec.resource.to_string()).or_default();
+            // Segments of one resource differ in their namespaces and selectors.
+            *count += self.store.segment_len(segment);
         }
         state
     }

@@ -1,5 +1,6 @@
 //! The machine's reports.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -253,7 +254,7 @@ pub struct State {
     /// The controllers that run.
     pub controllers: Vec<ControllerState>,
     /// The number of cached objects of each resource.
-    pub objects: Vec<(String, usize)>,
+    pub objects: BTreeMap<String, usize>,
     /// The bytes of all objects.
     pub bytes: usize,
 }

@@ -62,8 +62,11 @@ impl<G: Clone> Machine<G> {
         }
         self.end_deferred_deletions(changes);
         let snapshot = self.store.snapshot();
-        for (_, controller) in self.running_mut() {
-            controller.handle_changes(now, changes, origin, &snapshot);
+        // A host has many views, and each controller few of them.
+        for of_object in changes.chunk_by(Change::is_of_same_object) {
+            for (_, controller) in self.running_mut() {
+                controller.handle_change(now, of_object, origin, &snapshot);
+            }
         }
     }
 

@@ -89,3 +89,31 @@ fn a_discovery_that_fails_is_counted_for_every_controller() {
     let errors = errors.filter(|report| matches!(report, Report::SyncError { .. }));
     assert_eq!(errors.count(), 1);
 }
+
+/// A series of a metric has one value.
+#[test]
+fn the_objects_of_a_resource_are_counted_over_all_selectors() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    let mut both = manifest();
+    let mut selected = both.watches[0].clone();
+    selected.name = "web".into();
+    selected.label_selector = "app=web".into();
+    both.watches.push(selected);
+    bench.apply(vec![DesiredController {
+        stable: revision("one", both),
+        ..desired("one", enforce())
+    }]);
+    let streams: Vec<StreamId> = bench.streams.keys().copied().collect();
+    assert_eq!(streams.len(), 2);
+    for (stream, names) in streams.into_iter().zip([&["a", "b"][..], &["a"]]) {
+        let items = names.iter().map(|name| bench.object(name)).collect();
+        let updates = vec![Update::Reset {
+            items,
+            resource_version: "9".into(),
+        }];
+        bench.input(Input::Stream(Batch { stream, updates }));
+    }
+    let state = bench.machine.state(bench.now.instant);
+    assert_eq!(state.objects, [("pods".to_owned(), 3)].into());
+}
