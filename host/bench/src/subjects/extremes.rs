@@ -214,7 +214,7 @@ async fn blocking_dependents() -> Result<()> {
 }
 
 /// Every node is silent at once, and then every node is back: no pod may go, because nobody can
-/// tell a dead cluster from a host that sees nothing.
+/// distinguish a dead cluster from a host that sees nothing.
 async fn silent_nodes() -> Result<()> {
     let sim = server::with_nodes_and_pods(NODES, PODS)?;
     let config = "{nodeMonitorGracePeriod: 8s, podEvictionTimeout: 10s}";
@@ -235,7 +235,7 @@ async fn silent_nodes() -> Result<()> {
     Ok(())
 }
 
-/// The version of the pods' watch expires while 2,000 pods a second change: the host lists anew,
+/// The version of the pods' watch expires while 2,000 pods a second change: the host lists again,
 /// and then knows the last change.
 async fn list_during_changes() -> Result<()> {
     let sim = server::with_nodes_and_pods(NODES, PODS)?;

@@ -1,5 +1,5 @@
 //! All five controllers in one host beside an API server in memory: memory and processor time at
-//! three sizes of a cluster, a list that is taken anew, heartbeats, and the start.
+//! three sizes of a cluster, a second list, heartbeats, and the start.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -99,7 +99,7 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     sleep(Duration::from_secs(5)).await;
     let used = host.at_rest().await?.used.saturating_sub(before);
     Figure::new(
-        name("processor time of a list anew"),
+        name("processor time of a second list"),
         used.as_secs_f64(),
         "s",
     )

@@ -115,5 +115,5 @@ fn the_objects_of_a_resource_are_counted_over_all_selectors() {
         bench.input(Input::Stream(Batch { stream, updates }));
     }
     let state = bench.machine.state(bench.now.instant);
-    assert_eq!(state.objects, [("pods".to_owned(), 3)].into());
+    assert_eq!(state.objects, [("v1/pods".to_owned(), 3)].into());
 }
