@@ -61,9 +61,9 @@ impl Figure {
         self
     }
 
-    /// Holds the value to an aim.
-    pub(crate) fn aim(mut self, aim: f64) -> Self {
-        self.aim = Some(aim);
+    /// Holds the value to an aim, if there is one.
+    pub(crate) fn aim(mut self, aim: impl Into<Option<f64>>) -> Self {
+        self.aim = aim.into();
         self
     }
 

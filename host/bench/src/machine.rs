@@ -15,7 +15,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::Mode;
 use davit_core::live::{ReadAnswer, ReadRequest};
 use davit_core::machine::{Call, Effect, Input, Machine};
-use davit_core::manifest::Manifest;
+use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::{ApiResource, ObjectRecord, ProjectedObject};
 use davit_core::path::FieldTree;
@@ -207,7 +207,7 @@ impl LiveReads for Cached {
 }
 
 /// Objects as a stream gives them to the machine.
-pub(crate) fn projected(objects: &Objects, fields: &FieldTree) -> Result<Vec<ProjectedObject>> {
+fn projected(objects: &Objects, fields: &FieldTree) -> Result<Vec<ProjectedObject>> {
     let mut projector = Projector::new(fields.clone());
     let items = (0..objects.count).map(|number| {
         let json = serde_json::to_vec(&(objects.object)(number))?;
@@ -255,9 +255,8 @@ fn desired<C: Controller + 'static>() -> Result<DesiredController<Guest>> {
 /// The fields of a resource that these manifests declare, as one stream would keep them.
 pub(crate) fn fields(manifests: &[Manifest], plural: &str) -> FieldTree {
     let watches = manifests.iter().flat_map(|manifest| &manifest.watches);
-    let of_resource = watches.filter(|watch| {
-        matches!(&watch.source, davit_core::manifest::Source::One(one) if one.plural == plural)
-    });
+    let of_resource =
+        watches.filter(|watch| matches!(&watch.source, Source::One(one) if one.plural == plural));
     of_resource.flat_map(|watch| &watch.fields).collect()
 }
 

@@ -1,6 +1,7 @@
 //! `davit` as a process beside an API server in this one.
 
-use std::io::{Read as _, Write as _};
+use std::ffi::OsStr;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -94,8 +95,8 @@ impl Host {
     /// Waits until every controller has the first lists of its watches.
     pub(crate) async fn ready(&self) -> Result<Reached> {
         while !self.is_ready() {
-            // It has ended if there is nothing to read of it.
-            self.used().context("the host has ended")?;
+            // A process that has ended has no memory.
+            self.resident().context("the host has ended")?;
             ensure!(self.started.elapsed() < PATIENCE, "the host is never ready");
             sleep(ASK).await;
         }
@@ -158,6 +159,55 @@ impl Drop for Host {
     }
 }
 
+/// `davit sim` as a process. It ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct SimProcess {
+    child: Child,
+    pub(crate) kubeconfig: PathBuf,
+}
+
+impl SimProcess {
+    /// Starts it with these arguments; returns once it serves.
+    pub(crate) fn start(arguments: &[&OsStr]) -> Result<Self> {
+        let child = Command::new(davit()?)
+            .args(["sim", "--listen", "127.0.0.1:0", "--log", "warn"])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut sim = Self {
+            child,
+            kubeconfig: PathBuf::new(),
+        };
+        let output = sim.child.stdout.take().context("no output")?;
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line)?;
+        ensure!(!line.is_empty(), "davit sim has ended");
+        sim.kubeconfig = line.trim().into();
+        Ok(sim)
+    }
+
+    /// The most megabytes that it has had resident.
+    pub(crate) fn most_resident(&self) -> Result<f64> {
+        Ok(usage::most_resident(&self.child.id().to_string())? / 1e6)
+    }
+}
+
+impl Drop for SimProcess {
+    fn drop(&mut self) {
+        // It has ended already if it failed.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A host's configuration with one built-in controller, whose writes the client does not limit.
+pub(crate) fn one_controller(name: &str, config: &str) -> String {
+    format!(
+        "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {name}\n  module: {{builtin: \
+         {name}}}\n  mode: Enforce\n  config: {config}\n"
+    )
+}
+
 /// Nothing, for as long as the use of a core is measured.
 pub(crate) async fn nothing() -> Result<()> {
     sleep(MEASURED).await;
@@ -171,7 +221,7 @@ fn free_port() -> Result<SocketAddr> {
 }
 
 /// The program beside this one.
-pub(crate) fn davit() -> Result<PathBuf> {
+fn davit() -> Result<PathBuf> {
     Ok(std::env::current_exe()?.with_file_name("davit"))
 }
 

@@ -1,8 +1,12 @@
 //! API servers in memory with a cluster in them.
 
-use anyhow::Result;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use davit::metrics::number;
 use davit_sim::Sim;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::time::interval;
 
 use crate::objects;
 
@@ -11,26 +15,46 @@ pub(crate) fn with_nodes_and_pods(nodes: usize, pods: usize) -> Result<Sim> {
     let sim = davit::sim::start()?;
     // The bench keeps no log of requests, which would count as memory of the server.
     sim.limit_log(0);
-    add(&sim, nodes, pods)?;
-    Ok(sim)
-}
-
-/// Adds them to a server that is empty.
-pub(crate) fn add(sim: &Sim, nodes: usize, pods: usize) -> Result<()> {
     for namespace in objects::namespaces() {
         let metadata = json!({"name": namespace});
         sim.create(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))?;
     }
-    let import = |object| sim.with_model(|model, now| model.import(now, object).map(|_| ()));
-    for number in 0..nodes {
-        import(objects::node(number))?;
-        import(objects::lease(number))?;
+    import(&sim, (0..nodes).map(objects::node))?;
+    import(&sim, (0..nodes).map(objects::lease))?;
+    import(&sim, (0..pods).map(|number| objects::pod_on(number, nodes)))?;
+    let sets = pods.div_ceil(objects::REPLICAS);
+    import(&sim, (0..sets).map(objects::replica_set))?;
+    Ok(sim)
+}
+
+/// Adds objects as they are.
+pub(crate) fn import(sim: &Sim, objects: impl Iterator<Item = Value>) -> Result<()> {
+    for object in objects {
+        sim.with_model(|model, now| model.import(now, object).map(|_| ()))?;
     }
-    for number in 0..pods {
-        import(objects::pod_on(number, nodes))?;
+    Ok(())
+}
+
+/// Pods get another condition, which controllers read: as many a second, for so long, one after
+/// the other. `changes` counts on, because a change that repeats an earlier one is none.
+pub(crate) async fn change_pods(
+    sim: &Sim,
+    pods: usize,
+    rate: u32,
+    time: Duration,
+    changes: &mut usize,
+) -> Result<()> {
+    let mut ticks = interval(Duration::from_secs(1) / rate);
+    let (end, before) = (Instant::now() + time, *changes);
+    while Instant::now() < end {
+        ticks.tick().await;
+        sim.apply(objects::changed(*changes % pods, *changes))?;
+        *changes += 1;
     }
-    for number in 0..pods.div_ceil(objects::REPLICAS) {
-        import(objects::replica_set(number))?;
-    }
+    let sent = number(*changes - before) / time.as_secs_f64();
+    ensure!(
+        sent > 0.95 * f64::from(rate),
+        "only {sent} changes a second"
+    );
     Ok(())
 }

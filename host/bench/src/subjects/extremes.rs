@@ -15,8 +15,8 @@ use tokio::time::sleep;
 
 use crate::figure::Figure;
 use crate::objects::{self, NODES, PODS};
-use crate::process::Host;
-use crate::server;
+use crate::process::{Host, one_controller};
+use crate::server::{self, import};
 
 /// How long an extreme may take.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -48,10 +48,7 @@ impl Bench {
     async fn start(sim: Sim, controller: &str, config: &str) -> Result<Self> {
         let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
         let directory = tempfile::tempdir()?;
-        let config = format!(
-            "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {controller}\n  module: \
-             {{builtin: {controller}}}\n  mode: Enforce\n  config: {config}\n"
-        );
+        let config = one_controller(controller, config);
         let host = Host::start(&server, directory.path(), &config)?;
         Ok(Self {
             sim,
@@ -116,13 +113,6 @@ fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
         )
     });
     count.ok_or_else(|| anyhow::anyhow!("{plural} are not served"))
-}
-
-fn import(sim: &Sim, objects: impl Iterator<Item = Value>) -> Result<()> {
-    for object in objects {
-        sim.with_model(|model, now| model.import(now, object).map(|_| ()))?;
-    }
-    Ok(())
 }
 
 /// 150,000 terminated pods when PodGC starts: all but the threshold go.

@@ -1,23 +1,19 @@
 //! How costs grow with the number of pods, and with the number of changes a second.
 
 use std::io::Write as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::Result;
 use davit::metrics::number;
-use davit_sim::{Server, Sim};
+use davit_sim::Server;
 use tempfile::NamedTempFile;
-use tokio::time::interval;
 
-use super::host::config;
+use super::host::{compile, config};
 use super::passes;
 use crate::figure::Figure;
 use crate::objects::{self, PODS_OF_A_NODE};
-use crate::process::{Host, davit};
+use crate::process::{Host, SimProcess};
 use crate::server;
-use crate::usage;
 
 const PODS: [usize; 6] = [1_000, 3_000, 10_000, 30_000, 100_000, 300_000];
 /// Changes of pods a second.
@@ -28,8 +24,7 @@ const MEASURED: Duration = Duration::from_secs(20);
 /// All five controllers, PodGC's pass and the API server in memory at each size.
 pub(crate) async fn sizes() -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let compiled = server::with_nodes_and_pods(1, 1)?;
-    at_rest(&compiled, directory.path()).await?;
+    compile(directory.path()).await?;
     for pods in PODS {
         let nodes = pods.div_ceil(PODS_OF_A_NODE);
         let figure = |name: &str, value: f64, unit: &str| {
@@ -37,14 +32,16 @@ pub(crate) async fn sizes() -> Result<()> {
             figure.at(number(pods), "pods").report()
         };
         let sim = server::with_nodes_and_pods(nodes, pods)?;
-        let (resident, used) = at_rest(&sim, directory.path()).await?;
-        drop(sim);
-        figure("resident, five controllers", resident, "MB")?;
-        figure("processor time to rest", used.as_secs_f64(), "s")?;
+        let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
+        let host = Host::start(&server, directory.path(), &config())?;
+        let rest = host.at_rest().await?;
+        figure("resident, five controllers", host.resident()?, "MB")?;
+        figure("processor time to rest", rest.used.as_secs_f64(), "s")?;
+        drop((host, server));
         figure("PodGC's pass", passes::healthy(pods, nodes).await?, "ms")?;
-        let (took, resident) = load(pods)?;
-        figure("davit sim --load", took.as_secs_f64(), "s")?;
-        figure("most resident of davit sim", resident, "MB")?;
+        let loaded = load(pods)?;
+        figure("davit sim --load", loaded.took.as_secs_f64(), "s")?;
+        figure("most resident of davit sim", loaded.most_resident, "MB")?;
     }
     Ok(())
 }
@@ -58,7 +55,8 @@ pub(crate) async fn rates() -> Result<()> {
     for rate in RATES {
         let host = Host::start(&server, directory.path(), &config())?;
         host.at_rest().await?;
-        let share = host.share(change(&sim, rate, &mut changes)).await?;
+        let changing = server::change_pods(&sim, 20_000, rate, MEASURED, &mut changes);
+        let share = host.share(changing).await?;
         Figure::new("growth: of a core, five controllers", share, "%")
             .at(f64::from(rate), "changes of pods a second")
             .report()?;
@@ -66,56 +64,32 @@ pub(crate) async fn rates() -> Result<()> {
     Ok(())
 }
 
-/// What a host has resident at rest, in megabytes, and what it has used until then.
-async fn at_rest(sim: &Sim, directory: &Path) -> Result<(f64, Duration)> {
-    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
-    let host = Host::start(&server, directory, &config())?;
-    let rest = host.at_rest().await?;
-    Ok((host.resident()?, rest.used))
+/// What `davit sim --load` needs for a file.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadCost {
+    /// Until it serves.
+    pub(super) took: Duration,
+    /// The most megabytes that it has had resident until then.
+    pub(super) most_resident: f64,
+    /// The megabytes of the file.
+    pub(super) file: f64,
 }
 
-/// Pods get another condition, which the controllers read.
-async fn change(sim: &Sim, rate: u32, changes: &mut usize) -> Result<()> {
-    let mut ticks = interval(Duration::from_secs(1) / rate);
-    let (end, before) = (Instant::now() + MEASURED, *changes);
-    while Instant::now() < end {
-        ticks.tick().await;
-        // No change repeats an earlier one, which would be none.
-        sim.apply(objects::changed(*changes % 20_000, *changes))?;
-        *changes += 1;
-    }
-    let sent = number(*changes - before) / MEASURED.as_secs_f64();
-    ensure!(
-        sent > 0.95 * f64::from(rate),
-        "only {sent} changes a second"
-    );
-    Ok(())
-}
-
-/// `davit sim --load` of a file with so many pods: how long it takes, and the megabytes that it
-/// has resident then.
-pub(super) fn load(pods: usize) -> Result<(Duration, f64)> {
+/// Loads a file with so many pods.
+pub(super) fn load(pods: usize) -> Result<LoadCost> {
     let file = file(pods)?;
+    let bytes = file.as_file().metadata()?.len();
     let start = Instant::now();
-    let mut child = Command::new(davit()?)
-        .args(["sim", "--listen", "127.0.0.1:0", "--log", "warn", "--load"])
-        .arg(file.path())
-        .stdout(Stdio::piped())
-        .spawn()?;
-    // The path of its kubeconfig is printed once it serves.
-    let mut byte = [0; 1];
-    let output = child.stdout.as_mut().context("no output")?;
-    let ready = std::io::Read::read_exact(output, &mut byte);
-    let took = start.elapsed();
-    let resident = usage::most_resident(&child.id().to_string());
-    child.kill()?;
-    child.wait()?;
-    ready.context("davit sim")?;
-    Ok((took, resident? / 1e6))
+    let sim = SimProcess::start(&["--load".as_ref(), file.path().as_ref()])?;
+    Ok(LoadCost {
+        took: start.elapsed(),
+        most_resident: sim.most_resident()?,
+        file: number(usize::try_from(bytes)?) / 1e6,
+    })
 }
 
 /// A list of so many pods.
-pub(super) fn file(pods: usize) -> Result<NamedTempFile> {
+fn file(pods: usize) -> Result<NamedTempFile> {
     let mut file = NamedTempFile::new()?;
     let mut writer = std::io::BufWriter::new(file.as_file_mut());
     write!(writer, r#"{{"apiVersion":"v1","kind":"List","items":["#)?;

@@ -35,12 +35,7 @@ struct Size {
 pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir()?;
     start(directory.path()).await?;
-    // This compiles the other modules.
-    let sim = server::with_nodes_and_pods(1, 1)?;
-    let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
-    let warm = Host::start(&server, directory.path(), &config())?;
-    warm.at_rest().await?;
-    drop(warm);
+    compile(directory.path()).await?;
     for size in [
         Size {
             name: "empty cluster",
@@ -80,9 +75,9 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     Figure::new(name("most resident so far"), host.most_resident()?, "MB").report()?;
     let seconds = |what: &str, time: Duration| Figure::new(name(what), time.as_secs_f64(), "s");
     seconds("start to ready", ready.after).report()?;
-    let used = seconds("processor time until ready", ready.used);
-    let used = if is_large { used.aim(2.0) } else { used };
-    used.report()?;
+    seconds("processor time until ready", ready.used)
+        .aim(is_large.then_some(2.0))
+        .report()?;
     seconds("start to rest", rest.after).report()?;
     seconds("processor time until rest", rest.used).report()?;
     if !is_large {
@@ -148,6 +143,15 @@ async fn heartbeats(sim: &Sim, server: &Server, directory: &Path) -> Result<()> 
     .report()
 }
 
+/// Compiles the modules of all five controllers into the directory.
+pub(super) async fn compile(directory: &Path) -> Result<()> {
+    let sim = server::with_nodes_and_pods(1, 1)?;
+    let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
+    let host = Host::start(&server, directory, &config())?;
+    host.at_rest().await?;
+    Ok(())
+}
+
 /// All five controllers.
 pub(super) fn config() -> String {
     format!("{}{NODE_EVICTION}", without_node_eviction())
@@ -167,10 +171,7 @@ async fn start(directory: &Path) -> Result<()> {
                   config: {terminatedPodThreshold: 1}\n";
     for module in ["compiled", "cached"] {
         let sim = davit::sim::start()?;
-        for number in [0, 20] {
-            let pod = objects::pod(number);
-            sim.with_model(|model, now| model.import(now, pod).map(|_| ()))?;
-        }
+        server::import(&sim, [0, 20].into_iter().map(objects::pod))?;
         let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
         let (started, deletions) = (Instant::now(), Match::new("delete", "pods"));
         let _host = Host::start(&server, directory, config)?;
@@ -180,12 +181,9 @@ async fn start(directory: &Path) -> Result<()> {
         }
         let took = started.elapsed().as_secs_f64();
         let name = format!("host: start to its first deletion, module {module}");
-        let figure = Figure::new(name, took, "s");
-        let figure = match module {
-            "cached" => figure.aim(0.3),
-            _ => figure,
-        };
-        figure.report()?;
+        Figure::new(name, took, "s")
+            .aim((module == "cached").then_some(0.3))
+            .report()?;
     }
     Ok(())
 }

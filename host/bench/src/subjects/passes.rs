@@ -134,12 +134,8 @@ async fn measure<C: Controller + 'static>(
     let call = call::<C>(case, resources)?;
     let native = natively(&call, case)?;
     let wasm = in_wasm(engine, &call, case).await?;
-    let figure = Figure::new(case.name, wasm, "ms");
-    let figure = match case.aim {
-        Some(aim) => figure.aim(aim),
-        None => figure,
-    };
-    figure
+    Figure::new(case.name, wasm, "ms")
+        .aim(case.aim)
         .beside("the same natively", native, Some(MOST_RATIO))
         .report()
 }

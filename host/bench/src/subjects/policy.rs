@@ -3,15 +3,12 @@
 //! host needs while nothing changes, and while 20 pods a second do.
 
 use std::fmt::Write as _;
-use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use davit_sim::{Server, Sim};
-use serde_json::json;
-use tokio::time::interval;
+use anyhow::Result;
+use davit_sim::Server;
 
 use crate::figure::Figure;
-use crate::objects::pod_name;
+use crate::objects::{NODES, PODS};
 use crate::process::{Host, MEASURED, nothing};
 use crate::server;
 
@@ -70,7 +67,7 @@ const RULES: [(&str, &str, &str); 10] = [
 ];
 
 pub(crate) async fn run() -> Result<()> {
-    let sim = server::with_nodes_and_pods(5_000, 150_000)?;
+    let sim = server::with_nodes_and_pods(NODES, PODS)?;
     let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
     let directory = tempfile::tempdir()?;
     let start = || Host::start(&server, directory.path(), &config()?);
@@ -83,7 +80,9 @@ pub(crate) async fn run() -> Result<()> {
     Figure::new("policy: of a core while nothing changes", rest, "%")
         .aim(1.0)
         .report()?;
-    let busy = host.share(change(&sim)).await?;
+    let mut changes = 0;
+    let changing = server::change_pods(&sim, PODS, 20, MEASURED, &mut changes);
+    let busy = host.share(changing).await?;
     Figure::new("policy: of a core while 20 pods a second change", busy, "%")
         .aim(1.0)
         .report()
@@ -98,25 +97,6 @@ async fn first_pass(module: &str, host: &Host) -> Result<()> {
         .report()?;
     let name = format!("{name}: processor time");
     Figure::new(name, rest.used.as_secs_f64(), "s").report()
-}
-
-/// Pods get another container status, which the rules read.
-async fn change(sim: &Sim) -> Result<()> {
-    let mut ticks = interval(Duration::from_millis(50));
-    let end = Instant::now() + MEASURED;
-    let mut number = 0;
-    while Instant::now() < end {
-        ticks.tick().await;
-        let (namespace, name) = pod_name(number);
-        let mut pod = sim.get("v1", "Pod", &namespace, &name)?;
-        let at = format!("2026-11-20T10:{:02}:{:02}Z", number / 60 % 60, number % 60);
-        let ready = json!({"type": "Ready", "status": "True", "lastTransitionTime": at});
-        *pod.pointer_mut("/status/conditions")
-            .context("conditions")? = json!([ready]);
-        sim.apply(pod)?;
-        number += 1;
-    }
-    Ok(())
 }
 
 fn config() -> Result<String> {

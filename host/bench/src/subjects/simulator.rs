@@ -57,15 +57,14 @@ pub(crate) async fn run() -> Result<()> {
 
 /// `davit sim --load` of a file of 150,000 pods.
 fn load_a_file() -> Result<()> {
-    let bytes = growth::file(PODS)?.as_file().metadata()?.len();
-    let (took, resident) = growth::load(PODS)?;
-    let took = took.as_secs_f64();
+    let loaded = growth::load(PODS)?;
+    let took = loaded.took.as_secs_f64();
     Figure::new("simulator: davit sim --load of 150,000 pods", took, "s")
         .aim(5.0)
         .report()?;
-    let megabytes = number(usize::try_from(bytes)?) / 1e6;
-    Figure::new("simulator: most resident until then", resident, "MB")
-        .beside("the file", megabytes, Some(1.3))
+    let most = loaded.most_resident;
+    Figure::new("simulator: most resident until then", most, "MB")
+        .beside("the file", loaded.file, Some(1.3))
         .report()
 }
 

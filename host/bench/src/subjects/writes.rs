@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +19,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::figure::Figure;
-use crate::process::{Host, davit};
+use crate::process::{Host, SimProcess, one_controller};
 
 const NAMESPACE: &str = "davit-bench";
 /// How many requests the bare client has in flight; the best of them counts.
@@ -56,8 +55,9 @@ struct Took {
 struct Target {
     kubeconfig: PathBuf,
     client: Client,
-    /// The API server in memory, if the caller named no other.
-    sim: Option<Child>,
+    /// The API server in memory, if the caller named no other: a process of its own, as a real
+    /// one has.
+    _sim: Option<SimProcess>,
 }
 
 pub(crate) async fn run(kubeconfig: Option<&Path>) -> Result<()> {
@@ -198,10 +198,7 @@ impl Load {
             Self::Dependents => ("garbage-collector", "{}"),
             Self::Taints => ("taint-eviction", "{}"),
         };
-        format!(
-            "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {name}\n  module: \
-             {{builtin: {name}}}\n  mode: Enforce\n  config: {config}\n"
-        )
+        one_controller(name, config)
     }
 
     fn pod(self, number: usize, owner: &str) -> Value {
@@ -251,7 +248,8 @@ impl Target {
         let (sim, kubeconfig) = if let Some(path) = kubeconfig {
             (None, path.to_owned())
         } else {
-            let (sim, path) = start_sim()?;
+            let sim = SimProcess::start(&[])?;
+            let path = sim.kubeconfig.clone();
             (Some(sim), path)
         };
         let client = connect(&ConnectOptions {
@@ -263,7 +261,7 @@ impl Target {
         Ok(Self {
             kubeconfig,
             client,
-            sim,
+            _sim: sim,
         })
     }
 
@@ -414,28 +412,6 @@ impl Target {
         });
         Ok(receiver)
     }
-}
-
-impl Drop for Target {
-    fn drop(&mut self) {
-        if let Some(sim) = &mut self.sim {
-            // The bench is over, whether or not it still runs.
-            let _ = sim.kill();
-            let _ = sim.wait();
-        }
-    }
-}
-
-/// An API server in memory in a process of its own, as a real one has.
-fn start_sim() -> Result<(Child, PathBuf)> {
-    let mut child = Command::new(davit()?)
-        .args(["sim", "--listen", "127.0.0.1:0", "--log", "warn"])
-        .stdout(Stdio::piped())
-        .spawn()?;
-    let mut line = String::new();
-    let output = child.stdout.take().context("no output")?;
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut line)?;
-    Ok((child, line.trim().into()))
 }
 
 fn pods() -> String {
