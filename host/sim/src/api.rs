@@ -304,7 +304,7 @@ fn stored(
     target: &Target,
     object: &StoredObject,
 ) -> Result<Answer> {
-    let mut bytes = Vec::with_capacity(object.json().len() + 64);
+    let mut bytes = Vec::with_capacity(object.len() + 64);
     Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;
     Ok(Answer::Json(code, bytes.into()))
 }

@@ -151,6 +151,6 @@ fn target(
 }
 
 fn value(stored: &StoredObject) -> Result<Value> {
-    serde_json::from_slice(stored.json())
+    serde_json::from_slice(&stored.json()?)
         .map_err(|error| Status::internal(format!("stored object: {error}")))
 }

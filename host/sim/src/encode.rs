@@ -74,7 +74,7 @@ impl Encoder {
             Form::Metadata => {
                 out.extend_from_slice(&self.prefix);
                 out.extend_from_slice(b"\"metadata\":");
-                out.extend_from_slice(object.metadata_json());
+                out.extend_from_slice(&object.metadata_json()?);
                 out.push(b'}');
             }
             Form::Table(include) => {
@@ -86,11 +86,11 @@ impl Encoder {
             Form::Full if events::is_new_api(&self.resource) => {
                 let mut event = object.object()?;
                 events::from_core(&mut event);
-                out.extend_from_slice(StoredObject::new(&self.resource, &event)?.json());
+                out.extend_from_slice(&StoredObject::new(&self.resource, &event)?.json()?);
             }
             Form::Full => {
                 out.extend_from_slice(&self.prefix);
-                out.extend_from_slice(object.untyped_json());
+                out.extend_from_slice(&object.untyped_json()?);
             }
         }
         Ok(())
@@ -106,7 +106,7 @@ impl Encoder {
             && !events::is_new_api(&self.resource);
         if untyped {
             out.push(b'{');
-            out.extend_from_slice(object.untyped_json());
+            out.extend_from_slice(&object.untyped_json()?);
             return Ok(());
         }
         self.object(object, out)

@@ -29,6 +29,7 @@ pub mod fault;
 mod front;
 mod go_time;
 pub mod helpers;
+mod json;
 pub mod load;
 pub mod model;
 mod name;

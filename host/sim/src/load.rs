@@ -1,7 +1,9 @@
 //! Loading what `kubectl get -o json` or `-o yaml` printed.
 
-use std::fmt;
 use std::io::BufRead;
+use std::ops::ControlFlow;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::{fmt, mem, panic, thread};
 
 use serde::de::{self, DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
@@ -27,36 +29,80 @@ pub enum LoadError {
 
 type Result<T> = std::result::Result<T, LoadError>;
 
+/// How many objects the reader passes on at once.
+const BATCH: usize = 16;
+/// How many batches wait at most, so that memory holds few objects twice.
+const WAITING: usize = 2;
+
 /// Stores every object in `input`: one object, a list, or several documents. Names,
 /// uids, times, owner references and status stay. Returns the number of objects. After
 /// an error, the objects before it are stored.
 ///
-/// The objects of a JSON list are read one at a time, so that a dump takes little more
-/// memory than its objects. Only objects before the definition of their kind are kept
-/// until the end.
+/// The objects of a JSON list are stored while the next ones are read, and compressed, so
+/// that a dump takes less memory than its file. Only objects before the definition of their
+/// kind are kept until the end.
 pub fn load(model: &mut Model, now: Time, input: impl BufRead) -> Result<usize> {
-    let mut count = 0;
-    let mut early = Vec::new();
-    objects(input, &mut |object| {
-        count += 1;
-        let api_version = object.get("apiVersion").and_then(Value::as_str);
-        let api_version = api_version.unwrap_or_default();
-        if model.resource_of_kind(api_version, kind(&object)).is_none() {
-            early.push(object);
-            return Ok(());
-        }
-        import(model, now, object)
-    })?;
+    let (sender, batches) = mpsc::sync_channel(WAITING);
+    let (read, stored) = thread::scope(|scope| {
+        let storing = scope.spawn(|| store(model, now, batches));
+        let read = read(input, sender);
+        let stored = storing.join();
+        (
+            read,
+            stored.unwrap_or_else(|panic| panic::resume_unwind(panic)),
+        )
+    });
+    let (count, early) = stored?;
+    read?;
     early
         .into_iter()
         .try_for_each(|object| import(model, now, object))?;
     Ok(count)
 }
 
+/// Passes on the objects of `input` until its end, or until nobody takes them any more.
+fn read(input: impl BufRead, sender: SyncSender<Vec<Value>>) -> Result<()> {
+    let mut batch = Vec::with_capacity(BATCH);
+    let read = objects(input, &mut |object| {
+        batch.push(object);
+        if batch.len() < BATCH {
+            return ControlFlow::Continue(());
+        }
+        let full = mem::replace(&mut batch, Vec::with_capacity(BATCH));
+        match sender.send(full) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    });
+    // Whoever does not take it has an error of its own.
+    let _ = sender.send(batch);
+    read
+}
+
+/// Stores objects. Returns their number, and those whose kind is not served yet.
+fn store(
+    model: &mut Model,
+    now: Time,
+    batches: Receiver<Vec<Value>>,
+) -> Result<(usize, Vec<Value>)> {
+    let (mut count, mut early) = (0, Vec::new());
+    for object in batches.into_iter().flatten() {
+        count += 1;
+        let api_version = object.get("apiVersion").and_then(Value::as_str);
+        let api_version = api_version.unwrap_or_default();
+        if model.resource_of_kind(api_version, kind(&object)).is_none() {
+            early.push(object);
+        } else {
+            import(model, now, object)?;
+        }
+    }
+    Ok((count, early))
+}
+
 fn import(model: &mut Model, now: Time, object: Value) -> Result<()> {
     let label = label(&object);
     model
-        .import(now, object)
+        .import_compressed(now, object)
         .map(drop)
         .map_err(|status| LoadError::Object {
             object: label,
@@ -74,10 +120,11 @@ fn kind(object: &Value) -> &str {
     kind.unwrap_or_default()
 }
 
-/// Stores an object.
-type Sink<'a> = &'a mut dyn FnMut(Value) -> Result<()>;
+/// Takes an object, or no more objects.
+type Sink<'a> = &'a mut dyn FnMut(Value) -> ControlFlow<()>;
 
-/// Passes every object of `input` to the sink as soon as it is read. Lists are split.
+/// Passes every object of `input` to the sink as soon as it is read, until it takes no more.
+/// Lists are split.
 fn objects(mut input: impl BufRead, sink: Sink<'_>) -> Result<()> {
     let syntax = |error: &dyn fmt::Display| LoadError::Syntax(error.to_string());
     if next_byte(&mut input)? != Some(b'{') {
@@ -87,19 +134,20 @@ fn objects(mut input: impl BufRead, sink: Sink<'_>) -> Result<()> {
         let documents: Vec<Value> =
             serde_saphyr::from_multiple(&text).map_err(|error| syntax(&error))?;
         drop(text);
-        return documents
+        let _ = documents
             .into_iter()
             .try_for_each(|document| flatten(document, sink));
+        return Ok(());
     }
     while next_byte(&mut input)?.is_some() {
         let mut taker = Taker {
             sink: &mut *sink,
-            refusal: None,
+            has_enough: false,
         };
         let mut json = serde_json::Deserializer::from_reader(&mut input);
         let read = Document(&mut taker).deserialize(&mut json);
-        if let Some(refusal) = taker.refusal {
-            return Err(refusal);
+        if taker.has_enough {
+            return Ok(());
         }
         read.map_err(|error| syntax(&error))?;
     }
@@ -127,12 +175,12 @@ fn next_byte(input: &mut impl BufRead) -> Result<Option<u8>> {
 }
 
 /// Splits lists. The items of a typed list (`PodList`) may leave out their type.
-fn flatten(document: Value, sink: Sink<'_>) -> Result<()> {
+fn flatten(document: Value, sink: Sink<'_>) -> ControlFlow<()> {
     match document {
-        Value::Null => Ok(()),
+        Value::Null => ControlFlow::Continue(()),
         Value::Object(mut fields) if is_list(&fields) && fields.contains_key("items") => {
             let Some(Value::Array(items)) = fields.remove("items") else {
-                return Ok(());
+                return ControlFlow::Continue(());
             };
             items
                 .into_iter()
@@ -167,23 +215,24 @@ fn typed(mut item: Value, list: &Map<String, Value>) -> Value {
     item
 }
 
-/// Stores objects while their document is being read.
+/// Passes on objects while their document is being read.
 struct Taker<'a> {
     sink: Sink<'a>,
-    /// Why the sink refused an object: serde's errors cannot hold it.
-    refusal: Option<LoadError>,
+    /// Whether the sink takes no more objects.
+    has_enough: bool,
 }
 
 impl Taker<'_> {
     fn take<E: de::Error>(&mut self, object: Value) -> std::result::Result<(), E> {
-        flatten(object, self.sink).map_err(|why| {
-            self.refusal = Some(why);
-            E::custom("refused")
-        })
+        if flatten(object, self.sink).is_break() {
+            self.has_enough = true;
+            return Err(E::custom("no more objects are taken"));
+        }
+        Ok(())
     }
 }
 
-/// One document: an object, or a list whose items are stored as they are read.
+/// One document: an object, or a list whose items are passed on as they are read.
 struct Document<'t, 'a>(&'t mut Taker<'a>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -220,7 +269,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             let mut untyped = items.untyped.into_iter();
             return untyped.try_for_each(|item| self.0.take(typed(item, &fields)));
         }
-        if items.stored {
+        if items.passed_on {
             return Err(A::Error::custom(format!(
                 "a document has objects as items and is no list but of kind {}",
                 fields.get("kind").unwrap_or(&Value::Null)
@@ -234,8 +283,8 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
 /// The items of a document that may be a list.
 #[derive(Default)]
 struct ListItems {
-    /// Whether items with a type were stored.
-    stored: bool,
+    /// Whether items with a type were passed on.
+    passed_on: bool,
     /// Items without a type: they wait for the type of the list.
     untyped: Vec<Value>,
 }
@@ -275,7 +324,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
         while let Some(item) = items.next_element::<Value>()? {
             let item = if known { typed(item, list) } else { item };
             if is_typed(&item) {
-                found.stored = true;
+                found.passed_on = true;
                 taker.take(item)?;
             } else {
                 found.untyped.push(item);
@@ -291,13 +340,15 @@ mod tests {
     use std::io::{BufReader, Read};
 
     use super::*;
+    use crate::model::{Config, ListOptions};
+    use crate::target::Target;
     use serde_json::json;
 
     fn names(text: &str) -> Result<Vec<String>> {
         let mut names = Vec::new();
         objects(text.as_bytes(), &mut |object| {
             names.push(label(&object));
-            Ok(())
+            ControlFlow::Continue(())
         })?;
         Ok(names)
     }
@@ -344,7 +395,7 @@ mod tests {
         let mut seen = Vec::new();
         objects(own.as_bytes(), &mut |object| {
             seen.push(object);
-            Ok(())
+            ControlFlow::Continue(())
         })
         .expect("readable");
         assert_eq!(seen, [serde_json::from_str::<Value>(own).expect("JSON")]);
@@ -396,7 +447,7 @@ mod tests {
         }
     }
 
-    /// Each object is stored before the next one is read, so that the loader never
+    /// Each object is passed on before the next one is read, so that the reader never
     /// holds two.
     #[test]
     fn a_list_is_read_one_object_at_a_time() {
@@ -414,28 +465,93 @@ mod tests {
             assert_eq!(label(&object), format!("ConfigMap \"m{seen:05}\""));
             let needed = head + seen * size;
             assert!(given.get() <= needed + size, "{} of {needed}", given.get());
-            Ok(())
+            ControlFlow::Continue(())
         })
         .expect("readable");
         assert_eq!(seen, ITEMS);
     }
 
     #[test]
-    fn a_refused_object_ends_the_load() {
+    fn a_sink_that_takes_no_more_ends_the_read() {
         let given = Cell::new(0);
         let source = Endless {
             next: 0,
             rest: Vec::new(),
             given: &given,
         };
-        let refused = objects(BufReader::with_capacity(64, source), &mut |object| {
-            Err(LoadError::Object {
-                object: label(&object),
-                why: "no".to_owned(),
-            })
-        });
-        let error = refused.expect_err("refused").to_string();
-        assert_eq!(error, "cannot load ConfigMap \"m00001\": no");
+        objects(BufReader::with_capacity(64, source), &mut |_| {
+            ControlFlow::Break(())
+        })
+        .expect("no error of the input");
         assert!(given.get() < 300, "{}", given.get());
+    }
+
+    fn model() -> Model {
+        Model::new(Config::default(), Time::from_unix(0)).expect("a server")
+    }
+
+    fn count(model: &Model) -> usize {
+        let resource = model.resource("", "v1", "configmaps").expect("built in");
+        let target = Target::new(resource, "", "");
+        let page = model.list(&target, &ListOptions::default());
+        page.expect("a list").items.len()
+    }
+
+    /// More than the batches that wait: the reader stops, instead of waiting for room.
+    #[test]
+    fn an_object_that_is_refused_ends_the_load() {
+        let mut model = model();
+        let items = (0..ITEMS).map(|number| {
+            let name = if number == 100 {
+                String::new()
+            } else {
+                format!("m{number}")
+            };
+            map(&name).to_string()
+        });
+        let items = items.collect::<Vec<_>>().join(",");
+        let text = format!(r#"{{"apiVersion":"v1","kind":"List","items":[{items}]}}"#);
+        let error = load(&mut model, Time::from_unix(0), text.as_bytes()).expect_err("refused");
+        let expected = "cannot load ConfigMap \"\": a ConfigMap without metadata.name";
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(count(&model), 100);
+    }
+
+    #[test]
+    fn what_was_read_before_a_mistake_is_stored() {
+        let mut model = model();
+        let text = format!(
+            r#"{{"apiVersion":"v1","kind":"List","items":[{},{{"#,
+            map("a")
+        );
+        let error = load(&mut model, Time::from_unix(0), text.as_bytes()).expect_err("cut");
+        assert!(matches!(error, LoadError::Syntax(_)), "{error}");
+        assert_eq!(count(&model), 1);
+    }
+
+    /// Whoever reads an object does not see that it is compressed.
+    #[test]
+    fn loaded_objects_are_those_that_were_imported() {
+        let (mut loaded, mut imported) = (model(), model());
+        let objects: Vec<Value> = (0..40).map(|number| map(&format!("m{number}"))).collect();
+        for object in &objects {
+            imported
+                .import(Time::from_unix(0), object.clone())
+                .expect("valid");
+        }
+        let text: String = objects.iter().map(Value::to_string).collect();
+        let count = load(&mut loaded, Time::from_unix(0), text.as_bytes());
+        assert_eq!(count.expect("valid"), 40);
+        let list = |model: &Model| {
+            let resource = model.resource("", "v1", "configmaps").expect("built in");
+            let page = model.list(&Target::new(resource, "", ""), &ListOptions::default());
+            let items = page.expect("a list").items;
+            let texts = items.iter().map(|item| {
+                let json = item.json().expect("stored");
+                String::from_utf8(json.into_owned()).expect("text")
+            });
+            texts.collect::<Vec<_>>()
+        };
+        assert_eq!(list(&loaded), list(&imported));
     }
 }

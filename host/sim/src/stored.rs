@@ -1,10 +1,12 @@
 //! Objects in the storage and in every answer: bytes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use bytes::Bytes;
 use serde::Deserialize;
 
+use crate::json::{Dictionary, Json};
 use crate::object::{Metadata, Object};
 use crate::resource::Resource;
 use crate::status::{Result, Status};
@@ -13,7 +15,7 @@ use crate::status::{Result, Status};
 /// store, the watch log and every answer that carries it.
 #[derive(Clone, Debug)]
 pub struct StoredObject {
-    json: Bytes,
+    json: Json,
     metadata: (u32, u32),
     version: u64,
     selectable: Box<str>,
@@ -39,7 +41,7 @@ impl StoredObject {
             |at: usize| u32::try_from(at).map_err(|_| Status::internal("object larger than 4 GiB"));
         Ok(StoredObject {
             // Without spare capacity: this is what stays in memory.
-            json: json.into_boxed_slice().into(),
+            json: Json::Plain(json.into_boxed_slice().into()),
             metadata: (range(start)?, range(end)?),
             version: object.metadata.resource_version.parse().unwrap_or(0),
             selectable: resource.selectable_values(object).into(),
@@ -47,26 +49,44 @@ impl StoredObject {
     }
 
     /// The whole object, as served in its storage version.
-    #[must_use]
-    pub fn json(&self) -> &Bytes {
-        &self.json
+    pub fn json(&self) -> Result<Cow<'_, [u8]>> {
+        self.json.bytes()
+    }
+
+    /// The length of the whole object.
+    pub(crate) fn len(&self) -> usize {
+        self.json.len()
     }
 
     /// The bytes of `metadata`'s value.
-    #[must_use]
-    pub fn metadata_json(&self) -> &[u8] {
+    pub fn metadata_json(&self) -> Result<Cow<'_, [u8]>> {
         let (start, end) = self.metadata;
-        self.json
-            .get(start as usize..end as usize)
-            .unwrap_or_default()
+        self.part(start as usize..end as usize)
     }
 
     /// The object without `kind` and `apiVersion`, from `"metadata":` on to
     /// and with the closing brace.
-    #[must_use]
-    pub fn untyped_json(&self) -> &[u8] {
+    pub fn untyped_json(&self) -> Result<Cow<'_, [u8]>> {
         let start = (self.metadata.0 as usize).saturating_sub("\"metadata\":".len());
-        self.json.get(start..).unwrap_or_default()
+        self.part(start..self.len())
+    }
+
+    fn part(&self, range: Range<usize>) -> Result<Cow<'_, [u8]>> {
+        Ok(match self.json()? {
+            Cow::Borrowed(json) => Cow::Borrowed(json.get(range).unwrap_or_default()),
+            Cow::Owned(mut json) => {
+                json.truncate(range.end);
+                json.drain(..range.start.min(range.end));
+                Cow::Owned(json)
+            }
+        })
+    }
+
+    /// The same object in less memory. Each read of it decompresses it.
+    #[must_use]
+    pub(crate) fn compressed(mut self, dictionary: &Dictionary) -> Self {
+        self.json = self.json.compressed(dictionary);
+        self
     }
 
     /// The version that this write got.
@@ -87,9 +107,10 @@ impl StoredObject {
         let mut metadata = self.metadata()?;
         metadata.resource_version = version.to_string();
         let (start, end) = self.metadata;
-        let head = self.json.get(..start as usize).unwrap_or_default();
-        let tail = self.json.get(end as usize..).unwrap_or_default();
-        let mut json = Vec::with_capacity(self.json.len() + 20);
+        let former = self.json()?;
+        let head = former.get(..start as usize).unwrap_or_default();
+        let tail = former.get(end as usize..).unwrap_or_default();
+        let mut json = Vec::with_capacity(former.len() + 20);
         json.extend_from_slice(head);
         serde_json::to_writer(&mut json, &metadata)
             .map_err(|error| Status::internal(error.to_string()))?;
@@ -97,7 +118,7 @@ impl StoredObject {
             u32::try_from(json.len()).map_err(|_| Status::internal("object larger than 4 GiB"))?;
         json.extend_from_slice(tail);
         Ok(StoredObject {
-            json: json.into_boxed_slice().into(),
+            json: Json::Plain(json.into_boxed_slice().into()),
             metadata: (start, end),
             version,
             selectable: self.selectable.clone(),
@@ -106,13 +127,13 @@ impl StoredObject {
 
     /// Parses the metadata.
     pub fn metadata(&self) -> Result<Metadata> {
-        serde_json::from_slice(self.metadata_json())
+        serde_json::from_slice(&self.metadata_json()?)
             .map_err(|error| Status::internal(format!("stored metadata: {error}")))
     }
 
     /// Parses the whole object.
     pub fn object(&self) -> Result<Object> {
-        let value = serde_json::from_slice(&self.json)
+        let value = serde_json::from_slice(&self.json()?)
             .map_err(|error| Status::internal(format!("stored object: {error}")))?;
         Object::from_value(value).map_err(Status::internal)
     }
@@ -124,7 +145,7 @@ impl StoredObject {
             #[serde(default)]
             labels: BTreeMap<String, String>,
         }
-        let parsed: Labels = serde_json::from_slice(self.metadata_json())
+        let parsed: Labels = serde_json::from_slice(&self.metadata_json()?)
             .map_err(|error| Status::internal(format!("stored labels: {error}")))?;
         Ok(parsed.labels)
     }

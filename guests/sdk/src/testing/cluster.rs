@@ -104,7 +104,8 @@ pub(super) fn end_pod(world: &mut World, key: &str) {
 /// if they were not there.
 pub(super) fn object_of(world: &World, kind: &str, key: &str) -> Option<Value> {
     let (target, stored) = find(world, kind, key)?;
-    let mut object: Value = serde_json::from_slice(stored.json()).expect("stored JSON");
+    let json = stored.json().expect("stored JSON");
+    let mut object: Value = serde_json::from_slice(&json).expect("stored JSON");
     object["apiVersion"] = json!(target.resource.api_version());
     object["kind"] = json!(target.resource.kind);
     remove_nulls(&mut object);

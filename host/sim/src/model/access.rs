@@ -1,5 +1,6 @@
 //! Authentication and authorization of requests.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -170,11 +171,16 @@ impl Model {
                 .get(store.as_str())
                 .into_iter()
                 .flat_map(|collection| collection.scan(""))
-                .map(|(_, stored)| &stored.json()[..])
+                .map(|(_, stored)| stored.json())
         };
+        let both = |cluster: &str, namespaced: &str| -> Result<Vec<Cow<'_, [u8]>>> {
+            stored(cluster).chain(stored(namespaced)).collect()
+        };
+        let roles = both("clusterroles", "roles")?;
+        let bindings = both("clusterrolebindings", "rolebindings")?;
         let policy = Policy::read(
-            stored("clusterroles").chain(stored("roles")),
-            stored("clusterrolebindings").chain(stored("rolebindings")),
+            roles.iter().map(|json| &json[..]),
+            bindings.iter().map(|json| &json[..]),
         );
         let policy = policy.map_err(|error| Status::internal(format!("stored roles: {error}")))?;
         Ok(self.access.policy.get_or_init(|| policy))

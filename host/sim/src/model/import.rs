@@ -13,12 +13,17 @@ impl Model {
     /// stay, only the version is new. Missing fields get defaults. An object of the
     /// same name is replaced.
     pub fn import(&mut self, now: Time, object: Value) -> Result<StoredObject> {
-        self.take_over(now, object, Some(now))
+        self.take_over(now, object, Some(now), false)
+    }
+
+    /// The same for an object that is hardly read: it is compressed until it changes.
+    pub fn import_compressed(&mut self, now: Time, object: Value) -> Result<StoredObject> {
+        self.take_over(now, object, Some(now), true)
     }
 
     /// The same without a default for the creation time: an object may lack one.
     pub fn import_undated(&mut self, now: Time, object: Value) -> Result<StoredObject> {
-        self.take_over(now, object, None)
+        self.take_over(now, object, None, false)
     }
 
     fn take_over(
@@ -26,6 +31,7 @@ impl Model {
         now: Time,
         object: Value,
         created: Option<Time>,
+        compresses: bool,
     ) -> Result<StoredObject> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -54,7 +60,11 @@ impl Model {
         if resource.namespaced {
             self.ensure_namespace(now, &target.namespace)?;
         }
-        let stored = self.commit(now, &target, object, false)?;
+        let mut stored = self.next(&target, object)?;
+        if compresses {
+            stored = self.collection_mut(&target.resource)?.compressed(stored)?;
+        }
+        self.put(now, &target, stored.clone())?;
         self.after_write(now, &target)?;
         Ok(stored)
     }

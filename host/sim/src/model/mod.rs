@@ -285,19 +285,30 @@ impl Model {
         &mut self,
         now: Time,
         target: &Target,
-        mut object: Object,
+        object: Object,
         dry_run: bool,
     ) -> Result<StoredObject> {
         if dry_run {
             return StoredObject::new(&target.resource, &object);
         }
-        let version = self.version + 1;
-        object.metadata.resource_version = version.to_string();
-        let stored = StoredObject::new(&target.resource, &object)?;
-        self.collection_mut(&target.resource)?
-            .put(&target.key(), now, version, stored.clone());
-        self.advance(now, &target.resource, version);
+        let stored = self.next(target, object)?;
+        self.put(now, target, stored.clone())?;
         Ok(stored)
+    }
+
+    /// The object under the next version.
+    fn next(&self, target: &Target, mut object: Object) -> Result<StoredObject> {
+        object.metadata.resource_version = (self.version + 1).to_string();
+        StoredObject::new(&target.resource, &object)
+    }
+
+    /// Stores an object, which has the next version.
+    fn put(&mut self, now: Time, target: &Target, object: StoredObject) -> Result<()> {
+        let version = object.version();
+        self.collection_mut(&target.resource)?
+            .put(&target.key(), now, version, object);
+        self.advance(now, &target.resource, version);
+        Ok(())
     }
 
     /// Removes an object under the next version. Returns its last state.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use crate::json::Dictionary;
 use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 use crate::time::Time;
@@ -38,6 +39,8 @@ pub(super) struct Collection {
     log: VecDeque<Arc<Event>>,
     /// Changes up to this version are no longer in the log.
     compacted: u64,
+    /// What the compressed objects have in common, once there is one.
+    dictionary: Option<Dictionary>,
 }
 
 impl Collection {
@@ -146,6 +149,17 @@ impl Collection {
             new,
             deleted: false,
         }));
+    }
+
+    /// The object in less memory.
+    pub(super) fn compressed(&mut self, object: StoredObject) -> Result<StoredObject> {
+        if self.dictionary.is_none() {
+            self.dictionary = Some(Dictionary::of(&object.json()?));
+        }
+        Ok(match &self.dictionary {
+            Some(dictionary) => object.compressed(dictionary),
+            None => object,
+        })
     }
 
     /// Removes an object; `last` is its last state at the removal's version.

@@ -160,11 +160,10 @@ impl Store {
     fn import(&mut self, object: Value) -> Result<Value, String> {
         let [api_version, kind] =
             ["/apiVersion", "/kind"].map(|it| text_at(&object, it).to_owned());
-        let stored = self
-            .model
-            .import(self.now, object)
-            .map_err(|status| status.message)?;
-        let stored = serde_json::from_slice(stored.json()).map_err(|error| error.to_string())?;
+        let stored = self.model.import(self.now, object);
+        let stored = stored.map_err(|status| status.message)?;
+        let stored = stored.json().map_err(|status| status.message)?;
+        let stored = serde_json::from_slice(&stored).map_err(|error| error.to_string())?;
         Ok(typed(stored, &api_version, &kind))
     }
 
@@ -212,7 +211,8 @@ impl Store {
         let page = page.map_err(|status| anyhow!("{resource}: {}", status.message))?;
         let mut objects = Vec::new();
         for item in page.items {
-            let object = serde_json::from_slice(item.json())?;
+            let json = item.json().map_err(|status| anyhow!(status.message))?;
+            let object = serde_json::from_slice(&json)?;
             objects.push(typed(object, &served.api_version(), &served.kind));
         }
         Ok(objects)
