@@ -246,7 +246,7 @@ impl Overlay {
         let patched = self.patched(object, fields);
         let data = match patched {
             Some(data) => data.into(),
-            None if narrows => match msgpack::select(fields, object.data()) {
+            None if narrows => match msgpack::select(fields, &object.data()) {
                 Ok(data) => data.into(),
                 Err(_) => object.data().into(),
             },
@@ -266,7 +266,7 @@ impl Overlay {
             return None;
         }
         let patches = self.patches.get(object.uid())?;
-        let mut data = object.data().to_vec();
+        let mut data = object.data().into_owned();
         for one in patches {
             data = patch::apply(one, &data, &FieldTree::All).unwrap_or(data);
         }
@@ -373,7 +373,7 @@ impl Cluster {
         let (uid, found) = self.target(target)?;
         let applies = found
             .iter()
-            .all(|(_, held)| patch::apply(patch, held.object.data(), &FieldTree::All).is_some());
+            .all(|(_, held)| patch::apply(patch, &held.object.data(), &FieldTree::All).is_some());
         if !applies {
             return Err(WriteError::NotModelled);
         }

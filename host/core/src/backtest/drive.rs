@@ -393,7 +393,7 @@ impl<G: Clone> Backtest<G> {
                 .created(&spec.kind, object.key(), object.uid(), now);
         }
         let is_node = spec.resource.group.is_empty() && spec.resource.plural == "nodes";
-        if is_node && !facts::is_away(object.data()) {
+        if is_node && !facts::is_away(&object.data()) {
             self.comparison.node_is_back(object.key(), now);
         }
     }

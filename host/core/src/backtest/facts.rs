@@ -37,7 +37,7 @@ impl Facts {
     pub(super) fn of(target: &ObjectRef, found: &[ListedObject], cluster: &Cluster) -> Self {
         let owners = found.iter().map(|(_, held)| {
             let list = cluster.history.list(held.object.segment());
-            owner(held.object.data(), list)
+            owner(&held.object.data(), list)
         });
         let mut owners = owners.collect::<Vec<Owner>>();
         owners.sort();
@@ -49,7 +49,7 @@ impl Facts {
         let is_pod = target.api_version == "v1" && target.kind == "Pod";
         let mut nodes = found.iter().filter_map(|(_, held)| {
             let data = held.object.data();
-            text_at(data, &["spec", "nodeName"])
+            text_at(&data, &["spec", "nodeName"])
         });
         let node = nodes.next().filter(|_| is_pod);
         let node = node.filter(|node| node_state(cluster, node) == NodeState::Away);
@@ -121,7 +121,7 @@ fn node_state(cluster: &Cluster, name: &str) -> NodeState {
         return NodeState::Unknown;
     };
     match cluster.history.find(segment, name) {
-        Some(held) if !is_away(held.object.data()) => NodeState::Present,
+        Some(held) if !is_away(&held.object.data()) => NodeState::Present,
         Some(_) | None => NodeState::Away,
     }
 }

@@ -204,6 +204,7 @@ impl Traces {
     #[must_use]
     pub fn of(object: &Object) -> Self {
         let data = object.data();
+        let data = &*data;
         let managers = texts(data, &["metadata", "managedFields"], "manager");
         let is_davits = |one: &str| one.starts_with(DAVIT);
         let mut markers = elements(data, &["metadata", "managedFields"])

@@ -91,7 +91,7 @@ impl Entry {
     /// The bytes of what it refers to, as far as their number has no small bound.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Cache(StateChange::Put { object, .. }) => object.bytes(),
+            Self::Cache(StateChange::Put { object, .. }) => object.plain_bytes(),
             Self::Spec { spec, .. } => spec.len(),
             Self::Call(call) => call.items.iter().map(|item| item.key.len()).sum(),
             Self::Answer(answer) => {
@@ -100,7 +100,7 @@ impl Entry {
                 let live = answer.live.iter().map(|read| read.answer.bytes());
                 plans.map(Plan::bytes).chain(live).sum()
             }
-            Self::Held(held) => held.holds.iter().map(|object| object.bytes()).sum(),
+            Self::Held(held) => held.holds.iter().map(|object| object.plain_bytes()).sum(),
             Self::Kept(kept) => kept.object.len(),
             _ => 0,
         }

@@ -175,8 +175,8 @@ impl Share {
             Unit::Uid => Some(target.uid.clone()),
             Unit::Namespace => Some(namespace(target).to_owned()),
             Unit::Node if target.kind == "Node" => Some(target.name.clone()),
-            Unit::Node => text_at(object?, &["spec", "nodeName"]).map(str::to_owned),
-            Unit::Owner => Some(first_owner(object?).unwrap_or(&target.uid).to_owned()),
+            Unit::Node => text_at(object?, &["spec", "nodeName"]),
+            Unit::Owner => Some(first_owner(object?).unwrap_or_else(|| target.uid.clone())),
         }
     }
 }
@@ -210,13 +210,14 @@ fn field(name: &str) -> Segment {
     Segment::Field(name.into())
 }
 
-fn text_at<'a>(object: &'a Object, fields: &[&str]) -> Option<&'a str> {
-    let mut data = object.data();
+fn text_at(object: &Object, fields: &[&str]) -> Option<String> {
+    let data = object.data();
+    let mut data = &*data;
     for name in fields {
         data = msgpack::field(data, name).ok()??;
     }
     match Value::read(data) {
-        Ok(Value::Text(text)) => Some(text),
+        Ok(Value::Text(text)) => Some(text.to_owned()),
         _ => None,
     }
 }
@@ -224,17 +225,16 @@ fn text_at<'a>(object: &'a Object, fields: &[&str]) -> Option<&'a str> {
 /// Whether the cache has the target among the owners of an object.
 fn is_owned(object: &ObjectRef, target: &ObjectRef, snapshot: &Snapshot) -> bool {
     let object = snapshot.find(&Uid::new(&object.uid));
-    let mut owners = object.iter().flat_map(|object| owners(object));
-    owners.any(|uid| uid == target.uid)
+    object.is_some_and(|object| owners(&object.data()).any(|uid| uid == target.uid))
 }
 
-fn first_owner(object: &Object) -> Option<&str> {
-    owners(object).next()
+fn first_owner(object: &Object) -> Option<String> {
+    owners(&object.data()).next().map(str::to_owned)
 }
 
-/// The uids of the owners that the cache has of an object.
-fn owners(object: &Object) -> impl Iterator<Item = &str> {
-    let metadata = msgpack::field(object.data(), "metadata").ok().flatten();
+/// The uids of the owners that the cache has of an object with this data.
+fn owners(data: &[u8]) -> impl Iterator<Item = &str> {
+    let metadata = msgpack::field(data, "metadata").ok().flatten();
     let owners = metadata.and_then(|metadata| msgpack::field(metadata, "ownerReferences").ok()?);
     let owners = match owners.map(Value::read) {
         Some(Ok(Value::List(owners))) => Some(owners),

@@ -171,7 +171,7 @@ fn put(slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) -> StateChange {
 /// An object without what the journal does not have, and whether that is something.
 pub(super) fn recorded(object: &Arc<Object>, spec: &SegmentSpec) -> (Arc<Object>, bool) {
     let is_secret = secrets::are_of(&spec.resource);
-    let stripped = is_secret.then(|| secrets::without_data(object.data()));
+    let stripped = is_secret.then(|| secrets::without_data(&object.data()));
     match stripped.flatten() {
         Some(data) => (Arc::new(object.with_data(&data)), true),
         None => (Arc::clone(object), false),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use imbl::{OrdMap, OrdSet, Vector};
 
-use super::object::Object;
+use super::object::OpenedObject;
 use super::slots::{Slot, SlotSets};
 use crate::manifest::{IndexFilter, IndexSpec};
 use crate::msgpack::{self, Value};
@@ -87,9 +87,9 @@ impl Index {
     }
 
     /// The text by which an object is ordered; none if the index has no order.
-    pub(super) fn order_of<'a>(&self, object: &'a Object) -> Option<Cow<'a, str>> {
+    pub(super) fn order_of<'a>(&self, data: &'a [u8]) -> Option<Cow<'a, str>> {
         let mut order = None;
-        let visited = msgpack::visit(object.data(), self.order()?, &mut |value| {
+        let visited = msgpack::visit(data, self.order()?, &mut |value| {
             order = text(&value);
         });
         Some(order.filter(|_| visited.is_ok()).unwrap_or_default())
@@ -98,8 +98,8 @@ impl Index {
     /// What the change of an object from `old` to `new` changes; none if that is nothing.
     pub(super) fn change<'a>(
         &self,
-        old: Option<&'a Object>,
-        new: Option<&'a Object>,
+        old: Option<&'a OpenedObject<'_>>,
+        new: Option<&'a OpenedObject<'_>>,
     ) -> Option<IndexChange<'a>> {
         let change = IndexChange {
             old: self.entries(old),
@@ -161,13 +161,13 @@ impl Index {
             .map(|(value, held)| (&**value, held.count))
     }
 
-    fn entries<'a>(&self, object: Option<&'a Object>) -> Entries<'a> {
-        let values = object.map(|object| self.values_of(object.data()));
+    fn entries<'a>(&self, object: Option<&'a OpenedObject<'_>>) -> Entries<'a> {
+        let values = object.map(|object| self.values_of(&object.data));
         let values = values.unwrap_or_default();
         let ordered = object.filter(|_| !values.is_empty());
-        let rank = ordered.and_then(|object| {
-            let order = self.order_of(object)?;
-            Some(rank(&order, object.key()))
+        let rank = ordered.and_then(|opened| {
+            let order = self.order_of(&opened.data)?;
+            Some(rank(&order, opened.object.key()))
         });
         Entries { values, rank }
     }

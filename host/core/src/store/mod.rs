@@ -13,6 +13,7 @@ mod change;
 mod feeds;
 mod index;
 mod object;
+mod pack;
 mod replayed;
 mod segment;
 mod slots;

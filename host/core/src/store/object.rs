@@ -1,7 +1,10 @@
 //! An object in the store.
 
+use std::borrow::Cow;
 use std::fmt;
+use std::sync::Arc;
 
+use super::pack::{Dictionary, Packed};
 use super::{FieldsId, SegmentId};
 use crate::object::{ProjectedObject, Uid};
 use crate::time::Instant;
@@ -15,8 +18,11 @@ pub struct Object {
     uid: Uid,
     version: ResourceVersion,
     changed: ChangeTimes,
-    /// The key, then the data: with so many objects, a second allocation for each would
-    /// cost memory.
+    /// The length of the data, and what it is compressed with; none if it is not.
+    data_len: u32,
+    dictionary: Option<Arc<Dictionary>>,
+    /// The key, then the data or its compressed block: with so many objects, a second
+    /// allocation for each would cost memory.
     bytes: Box<[u8]>,
 }
 
@@ -25,16 +31,20 @@ impl Object {
     pub(super) fn new(
         segment: SegmentId,
         key: &str,
-        item: ProjectedObject,
+        item: &ProjectedObject,
         changed: ChangeTimes,
+        dictionary: Option<&Arc<Dictionary>>,
     ) -> Self {
+        let packed = Packed::new(key, &item.data, dictionary);
         Self {
             segment,
-            key_len: u32::try_from(key.len()).unwrap_or_default(),
-            uid: item.uid,
+            key_len: length(key.as_bytes()),
+            uid: item.uid.clone(),
             version: ResourceVersion::new(&item.resource_version),
             changed,
-            bytes: [key.as_bytes(), &item.data].concat().into(),
+            data_len: length(&item.data),
+            dictionary: packed.dictionary,
+            bytes: packed.bytes,
         }
     }
 
@@ -51,10 +61,12 @@ impl Object {
         } = parts;
         Self {
             segment,
-            key_len: u32::try_from(key.len()).unwrap_or_default(),
+            key_len: length(key.as_bytes()),
             uid,
             version,
             changed: ChangeTimes::new(last_changed, changed_earlier),
+            data_len: length(data),
+            dictionary: None,
             bytes: [key.as_bytes(), data].concat().into(),
         }
     }
@@ -67,6 +79,8 @@ impl Object {
     /// The same object with other data.
     pub(super) fn with_data(&self, data: &[u8]) -> Self {
         Self {
+            data_len: length(data),
+            dictionary: None,
             bytes: [self.key().as_bytes(), data].concat().into(),
             ..self.clone()
         }
@@ -113,10 +127,23 @@ impl Object {
         &self.version
     }
 
-    /// The fields that its segment was listed with, as MessagePack.
+    /// The fields that its segment was listed with, as MessagePack. Owned if they are
+    /// compressed.
     #[must_use]
-    pub fn data(&self) -> &[u8] {
-        self.bytes.get(self.key_len as usize..).unwrap_or_default()
+    pub fn data(&self) -> Cow<'_, [u8]> {
+        let data = self.bytes.get(self.key_len as usize..).unwrap_or_default();
+        match &self.dictionary {
+            None => Cow::Borrowed(data),
+            Some(dictionary) => Cow::Owned(dictionary.unpack(data, self.data_len as usize)),
+        }
+    }
+
+    /// The object with its data at hand.
+    pub(super) fn opened(&self) -> OpenedObject<'_> {
+        OpenedObject {
+            object: self,
+            data: self.data(),
+        }
     }
 
     /// The time of the last change of any stored field.
@@ -133,9 +160,37 @@ impl Object {
         self.version = version;
     }
 
-    /// The size of its key and data, without overhead.
+    /// The size of its key and data in memory, without overhead.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.len()
+    }
+
+    /// The size of its key and data as others read them.
+    pub(crate) fn plain_bytes(&self) -> usize {
+        self.key_len as usize + self.data_len as usize
+    }
+}
+
+/// Kubernetes' objects are far smaller than 4 GiB.
+fn length(bytes: &[u8]) -> u32 {
+    u32::try_from(bytes.len()).unwrap_or_default()
+}
+
+/// An object with its data at hand: compressed data is decompressed once for everything
+/// that reads it.
+#[derive(Debug)]
+pub(super) struct OpenedObject<'a> {
+    pub(super) object: &'a Object,
+    pub(super) data: Cow<'a, [u8]>,
+}
+
+impl<'a> OpenedObject<'a> {
+    /// An object whose data is known.
+    pub(super) fn of(object: &'a Object, data: &'a [u8]) -> Self {
+        Self {
+            object,
+            data: Cow::Borrowed(data),
+        }
     }
 }
 
@@ -269,9 +324,9 @@ mod tests {
                 data: [0x80].into(),
             };
             let changed = ChangeTimes::new(Instant::ZERO, Vec::new());
-            let object = Object::new(SegmentId(0), &item.key(), item, changed);
+            let object = Object::new(SegmentId(0), &item.key(), &item, changed, None);
             assert_eq!((object.namespace(), object.name()), (namespace, name));
-            assert_eq!((object.key(), object.data()), (key, &[0x80][..]));
+            assert_eq!((object.key(), &*object.data()), (key, &[0x80][..]));
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::pack::Dictionary;
 use super::{FieldsId, ViewId};
 use crate::object::{ApiResource, Kind};
 use crate::path::FieldTree;
@@ -39,8 +40,10 @@ pub(super) struct Segment {
     /// All fields that its views read. Stored, because every list of any segment asks
     /// every segment for them.
     fields: FieldTree,
-    /// The size of its objects' data and keys, in bytes.
+    /// The size of its objects' data and keys in memory, in bytes.
     pub(super) bytes: usize,
+    /// What its next objects are compressed with.
+    pub(super) dictionary: Option<Arc<Dictionary>>,
 }
 
 /// The views of one segment that read the same fields.
@@ -62,7 +65,17 @@ impl Segment {
             readers: Vec::new(),
             fields: FieldTree::default(),
             bytes: 0,
+            dictionary: None,
         }
+    }
+
+    /// The dictionary for an object with this data: the first object of a list is the
+    /// sample for the others.
+    pub(super) fn dictionary_for(&mut self, data: &[u8]) -> Option<&Arc<Dictionary>> {
+        if self.dictionary.is_none() {
+            self.dictionary = Dictionary::of(data);
+        }
+        self.dictionary.as_ref()
     }
 
     /// All fields that its views read.

@@ -132,8 +132,8 @@ impl<'a> Entry<'a> {
     #[must_use]
     pub fn data(&self) -> Cow<'a, [u8]> {
         let data = self.object.data();
-        match self.visible.map(|visible| msgpack::select(visible, data)) {
-            None => Cow::Borrowed(data),
+        match self.visible.map(|visible| msgpack::select(visible, &data)) {
+            None => data,
             // What cannot be read has no fields to show.
             Some(selected) => Cow::Owned(selected.unwrap_or_else(|_| EMPTY_MAP.to_vec())),
         }
@@ -239,6 +239,22 @@ impl<'a> View<'a> {
         self.entry(object)
     }
 
+    /// The slots of the objects with that key: at most one by name, one in each segment by uid.
+    fn slots_of_key(&self, key: &str) -> Vec<Slot> {
+        match self.view.key {
+            ViewKey::Uid => {
+                let uid = Uid::new(key);
+                let found = self.state.slots_with_uid(&uid);
+                found.map(|(slot, _)| slot).collect()
+            }
+            ViewKey::Name => {
+                let segments = self.view.ready.iter();
+                let found = segments.filter_map(|id| self.state.find(*id, key));
+                found.map(|(slot, _)| slot).collect()
+            }
+        }
+    }
+
     /// The objects' keys, `limit` at most, from `cursor` on.
     #[must_use]
     pub fn keys(&self, cursor: u64, limit: usize) -> Page<Cow<'a, str>> {
@@ -334,11 +350,19 @@ impl<'a> IndexView<'a> {
         let last = entries.last().filter(|_| slots.next().is_some());
         let next = last.and_then(|entry| {
             Some(Place {
-                order: self.index.order_of(entry.object)?.into_owned(),
+                order: self.index.order_of(&entry.object.data())?.into_owned(),
                 key: entry.object.key().to_owned(),
             })
         });
         Some((entries, next))
+    }
+
+    /// Whether the object with a key has a value.
+    #[must_use]
+    pub fn has(&self, value: &str, key: &str) -> bool {
+        let slots = self.view.slots_of_key(key);
+        let has = |slot: &Slot| self.index.slots(value, *slot).next() == Some(*slot);
+        slots.iter().any(has)
     }
 
     /// The number of objects that have a value.
@@ -375,8 +399,10 @@ impl<'a> IndexView<'a> {
     /// The values of an object, each once, in byte order. The object may be one that
     /// the view showed earlier.
     #[must_use]
-    pub fn values_of<'o>(&self, object: &'o Object) -> Vec<Cow<'o, str>> {
-        self.index.values_of(object.data())
+    pub fn values_of(&self, object: &Object) -> Vec<String> {
+        let data = object.data();
+        let values = self.index.values_of(&data).into_iter();
+        values.map(Cow::into_owned).collect()
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use imbl::{OrdMap, OrdSet, Vector};
 
 use super::index::Index;
-use super::object::{Object, ResourceVersion};
+use super::object::{Object, OpenedObject, ResourceVersion};
 use super::slots::{Slot, SlotSets};
 use super::{FieldsId, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, Uid};
@@ -57,9 +57,13 @@ impl ViewState {
     }
 
     /// Updates the indexes for the change of an object from `old` to `new`.
-    pub(super) fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
+    fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
+        if self.indexes.is_empty() {
+            return;
+        }
+        let (old, new) = (old.map(Object::opened), new.map(Object::opened));
         for index in &mut self.indexes {
-            if let Some(change) = index.change(old, new) {
+            if let Some(change) = index.change(old.as_ref(), new.as_ref()) {
                 index.apply(slot, &change);
             }
         }
@@ -212,8 +216,8 @@ impl State {
         &mut self,
         view: ViewId,
         slot: Slot,
-        old: Option<&Object>,
-        new: Option<&Object>,
+        old: Option<&OpenedObject<'_>>,
+        new: Option<&OpenedObject<'_>>,
     ) {
         let Some(held) = self.view(view) else {
             return;
@@ -242,8 +246,9 @@ impl State {
         };
         let views = self.views().filter(|(_, view)| view.shows(segment));
         let views: Vec<ViewId> = views.map(|(id, _)| id).collect();
+        let (old, new) = (old.map(Object::opened), new.map(Object::opened));
         for view in views {
-            self.reindex(view, slot, old, new);
+            self.reindex(view, slot, old.as_ref(), new.as_ref());
         }
     }
 
@@ -335,7 +340,7 @@ mod tests {
             data: [0xc0].into(),
         };
         let changed = ChangeTimes::new(Instant::ZERO, Vec::new());
-        Arc::new(Object::new(SEGMENT, name, item, changed))
+        Arc::new(Object::new(SEGMENT, name, &item, changed, None))
     }
 
     /// Two texts with the same hash.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::object::ChangeTimes;
+use super::object::{ChangeTimes, OpenedObject};
 use super::segment::Reader;
 use super::slots::Slot;
 use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, StateChange, Store};
@@ -85,6 +85,10 @@ impl Store {
                 resource: entry.spec.resource.to_string(),
             });
         }
+        if entry.listed.as_ref() != Some(&listed) {
+            // An object with other fields is a worse sample.
+            entry.dictionary = None;
+        }
         entry.listed = Some(listed);
         self.note_width(segment);
         let mut seen: Vec<Slot> = items
@@ -146,29 +150,37 @@ impl Store {
             self.vacate(id, slot, changes);
             return Some(self.occupy(id, &key, item, now, changes));
         }
-        if *stored.data() == *item.data {
+        let data = stored.data();
+        if *data == *item.data {
             if *stored.version() != version {
                 self.state.set_version(slot, version);
             }
             return Some(slot);
         }
         let old = Arc::clone(stored);
+        let data = data.into_owned();
         let mut earlier = Vec::new();
         let mut touched = Vec::new();
         for reader in segment.readers.iter().filter(|reader| reader.ready) {
-            if msgpack::subset_equal(&reader.tree, old.data(), &item.data) {
+            if msgpack::subset_equal(&reader.tree, &data, &item.data) {
                 earlier.push((reader.fields, old.changed().of(reader.fields)));
             } else {
                 touched.extend_from_slice(&reader.views);
             }
         }
-        let new = Arc::new(Object::new(id, &key, item, ChangeTimes::new(now, earlier)));
+        let changed = ChangeTimes::new(now, earlier);
+        let dictionary = segment.dictionary_for(&item.data);
+        let new = Arc::new(Object::new(id, &key, &item, changed, dictionary));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         self.log.note_object(slot, &new, &segment.spec);
         self.state.update(slot, Arc::clone(&new));
         touched.sort_unstable();
+        let (before, after) = (
+            OpenedObject::of(&old, &data),
+            OpenedObject::of(&new, &item.data),
+        );
         for view in touched {
-            self.state.reindex(view, slot, Some(&old), Some(&new));
+            self.state.reindex(view, slot, Some(&before), Some(&after));
             changes.push(Change {
                 view,
                 old: Some(Arc::clone(&old)),
@@ -189,20 +201,18 @@ impl Store {
     ) -> Slot {
         let slot = self.free.pop().unwrap_or(self.next_slot);
         self.next_slot = self.next_slot.max(slot + 1);
-        let object = Arc::new(Object::new(
-            id,
-            key,
-            item,
-            ChangeTimes::new(now, Vec::new()),
-        ));
-        self.state.insert(slot, Arc::clone(&object));
         let Some(segment) = self.segments.get_mut(&id) else {
             return slot;
         };
+        let changed = ChangeTimes::new(now, Vec::new());
+        let dictionary = segment.dictionary_for(&item.data);
+        let object = Arc::new(Object::new(id, key, &item, changed, dictionary));
+        self.state.insert(slot, Arc::clone(&object));
         self.log.note_object(slot, &object, &segment.spec);
         segment.bytes += object.bytes();
+        let opened = OpenedObject::of(&object, &item.data);
         for view in segment.ready_views() {
-            self.state.reindex(view, slot, None, Some(&object));
+            self.state.reindex(view, slot, None, Some(&opened));
             changes.push(Change {
                 view,
                 old: None,
@@ -226,8 +236,9 @@ impl Store {
             return;
         };
         segment.bytes -= object.bytes();
+        let opened = object.opened();
         for view in segment.ready_views() {
-            self.state.reindex(view, slot, Some(&object), None);
+            self.state.reindex(view, slot, Some(&opened), None);
             changes.push(Change {
                 view,
                 old: Some(Arc::clone(&object)),

@@ -149,7 +149,7 @@ fn cache(change: &StateChange) -> Value {
             "change": name,
             "object": object.key(),
             "resourceVersion": object.version().to_string(),
-            "fields": rmp_serde::from_slice::<Value>(object.data()).unwrap_or_default(),
+            "fields": rmp_serde::from_slice::<Value>(&object.data()).unwrap_or_default(),
         }),
         _ => json!({"change": name}),
     }

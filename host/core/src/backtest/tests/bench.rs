@@ -163,6 +163,7 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
             watch: "pods".into(),
             queue: "pods".into(),
             key: TriggerKey::OwnKey,
+            condition: None,
         }],
         queues: vec![QueueSpec {
             name: "pods".into(),

@@ -6,6 +6,7 @@ use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, desired, nothin
 use crate::backtest::{Backtest, Refusal, Report};
 use crate::journal::Record;
 use crate::live::{ReadAnswer, ReadRequest};
+use crate::manifest::Source;
 use crate::object::{ApiResource, ObjectRef};
 use crate::plan::{Decision, GetRequest, ListRequest, Patch, PatchKind, Step, Verdict};
 
@@ -40,16 +41,37 @@ fn fields_that_are_not_recorded_are_refused_by_name() {
     );
 }
 
-#[test]
-fn a_resource_that_is_not_recorded_is_refused_by_name() {
+/// A guest that watches this resource in place of the nodes.
+fn watching(plural: &str) -> Trial {
     let mut trial = Trial::of(FAILED);
     let mut manifest = (*trial.desired.stable.manifest).clone();
-    manifest.watches[1].source =
-        crate::manifest::Source::One(ApiResource::new("", "v1", "configmaps"));
+    manifest.watches[1].source = Source::One(ApiResource::new("", "v1", plural));
     trial.desired.stable.manifest = manifest.into();
-    let error = trial.run(&recorded()).unwrap_err().to_string();
-    // The API server of the journal does not serve it.
-    assert!(error.starts_with("the policy never started: "), "{error}");
+    trial
+}
+
+#[test]
+fn a_resource_that_is_not_recorded_is_refused_by_name() {
+    let error = watching("persistentvolumeclaims")
+        .run(&recorded())
+        .unwrap_err();
+    let resource = "v1/persistentvolumeclaims".to_owned();
+    assert_eq!(error, Refusal::Resource { resource });
+    assert_eq!(
+        error.to_string(),
+        "the guest watches v1/persistentvolumeclaims, which the journal does not have"
+    );
+}
+
+/// The API server of the journal does not serve it.
+#[test]
+fn a_guest_that_watches_a_resource_that_is_not_served_never_starts() {
+    let error = watching("configmaps").run(&recorded()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "the policy never started: test: v1/configmaps is watched, and the API server does not \
+         serve it"
+    );
 }
 
 #[test]

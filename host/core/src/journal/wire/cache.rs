@@ -98,7 +98,7 @@ impl Wire for Object {
         for changed in self.changed_earlier() {
             changed.write(to);
         }
-        to.bytes(self.data());
+        to.bytes(&self.data());
     }
 
     fn read(from: &mut Reader<'_>) -> Result<Self, UnreadableEntry> {

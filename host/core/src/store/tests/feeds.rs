@@ -235,7 +235,7 @@ fn read(entry: &Entry<'_>, field: &str) -> (u8, u64) {
         Value::Unsigned(number) => version = number,
         other => panic!("{other:?}"),
     };
-    msgpack::visit(entry.object.data(), &field.parse().unwrap(), &mut take).unwrap();
+    msgpack::visit(&entry.object.data(), &field.parse().unwrap(), &mut take).unwrap();
     (entry.object.name().parse().unwrap(), version)
 }
 

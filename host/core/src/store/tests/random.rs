@@ -390,8 +390,15 @@ fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<St
         .map(|(value, count)| {
             let entries = pages(|cursor| index.get(value, cursor, 2));
             assert_eq!((entries.len(), count), (count as usize, index.count(value)));
-            let of = |entry: &Entry<'_>| index.values_of(entry.object).contains(&Cow::from(value));
+            let of = |entry: &Entry<'_>| index.values_of(entry.object).contains(&value.to_owned());
             assert!(entries.iter().all(of));
+            let objects = pages(|cursor| view.scan(cursor, 2));
+            for object in &objects {
+                let key = view.key_of(object.object);
+                // Two resources may serve the same object.
+                let mut same = objects.iter().filter(|it| view.key_of(it.object) == key);
+                assert_eq!(index.has(value, &key), same.any(of), "{value}");
+            }
             let mut keys: Vec<String> = entries
                 .iter()
                 .map(|entry| view.key_of(entry.object).into_owned())
