@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
-use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
+use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
 use davit_core::undo::UndoRules;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
@@ -92,6 +92,7 @@ fn facts(guest: &Guest, size: usize) -> Value {
             "watch": trigger.watch,
             "queue": trigger.queue,
             "key": trigger_key(&trigger.key),
+            "condition": trigger.condition.as_ref().map(trigger_condition),
         })).collect::<Vec<_>>(),
         "queues": manifest.queues.iter().map(|queue| json!({
             "name": queue.name,
@@ -144,6 +145,23 @@ fn source(source: &Source) -> String {
             format!("every deletable resource except {}", except.join(", "))
         }
     }
+}
+
+fn trigger_condition(condition: &TriggerCondition) -> String {
+    let TriggerCondition {
+        index,
+        related,
+        related_index,
+        related_value,
+        note_prefix,
+    } = condition;
+    let note = note_prefix.as_ref().map_or_else(String::new, |prefix| {
+        format!(", or there is a note \"{prefix}\" and the key")
+    });
+    format!(
+        "the index \"{index}\" names an object of the watch \"{related}\" that has \
+         \"{related_value}\" in the index \"{related_index}\"{note}"
+    )
 }
 
 fn trigger_key(key: &TriggerKey) -> String {

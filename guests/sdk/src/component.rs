@@ -6,11 +6,14 @@ use crate::bindings::davit::controller::{decisions, types};
 use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
-use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config, pages};
+use crate::{
+    ConfigError, Controller, Decision, Instant, Manifest, TriggerCondition, WorkItem, config, pages,
+};
 
 #[doc(hidden)]
 pub use crate::bindings::{
-    export_component, exports::davit::controller::decide::Guest as ExportedGuest,
+    export_component, exports::davit::controller::conditions::Guest as ExportedConditions,
+    exports::davit::controller::decide::Guest as ExportedGuest,
 };
 
 /// Exports a [`Controller`] as the crate's component:
@@ -47,6 +50,12 @@ macro_rules! export {
                 }
             }
 
+            impl $crate::component::ExportedConditions for Component {
+                fn trigger_conditions() -> ::std::vec::Vec<$crate::TriggerCondition> {
+                    INSTANCE.with(|instance| instance.trigger_conditions())
+                }
+            }
+
     $crate::component::export_component!(Component with_types_in $crate::bindings);
         };
     };
@@ -73,6 +82,12 @@ impl<C: Controller> Instance<C> {
     pub fn describe(&self, config: &[u8]) -> Result<Manifest, ConfigError> {
         let controller = configured(config)?;
         Ok(self.0.get_or_init(|| controller).manifest())
+    }
+
+    /// The conditions of triggers; none before `describe`.
+    pub fn trigger_conditions(&self) -> Vec<TriggerCondition> {
+        let controller = self.0.get();
+        controller.map_or_else(Vec::new, Controller::trigger_conditions)
     }
 
     /// Decides about the items of one call. A decision too long for one answer

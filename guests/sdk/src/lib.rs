@@ -69,6 +69,7 @@ pub use bindings::davit::controller::manifests::{
 };
 pub use bindings::davit::controller::mapping::ResourceMapping;
 pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
+pub use bindings::exports::davit::controller::conditions::TriggerCondition;
 pub use conditions::{Conditions, Progress};
 pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
@@ -150,6 +151,16 @@ pub trait Controller: Sized {
 
     /// Returns what the controller needs from the host.
     fn manifest(&self) -> Manifest;
+
+    /// The objects that triggers are about, for triggers that are not about every object. It
+    /// spares the guest the calls about all others. A host of before Davit knew conditions
+    /// makes them nevertheless, and so may any host.
+    ///
+    /// When a related object changes, nothing is enqueued for the objects that it is related
+    /// to: that needs a trigger of its own.
+    fn trigger_conditions(&self) -> Vec<TriggerCondition> {
+        Vec::new()
+    }
 
     /// Decides about one key. The item identifies the key, not the change that
     /// enqueued it: read the current state and return what to do. An error requeues the

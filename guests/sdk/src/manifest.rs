@@ -7,8 +7,8 @@ use serde::de::DeserializeOwned;
 
 use crate::bindings::davit::controller::manifests::{self as wit, IndexFilter, Rate};
 use crate::{
-    ApiResource, IndexName, Manifest, Metric, QueueName, QueueSpec, Tick, Trigger, TriggerKey,
-    WatchName, covers, fields_of,
+    ApiResource, IndexName, Manifest, Metric, QueueName, QueueSpec, Tick, Trigger,
+    TriggerCondition, TriggerKey, WatchName, covers, fields_of,
 };
 
 impl Manifest {
@@ -314,6 +314,55 @@ impl Trigger {
             queue: queue.as_str().to_owned(),
             key,
         }
+    }
+}
+
+/// The objects that a trigger is about: those of which a related object has a value in an
+/// index. The keys of the related objects are the values of `index`, an index of the trigger's
+/// watch. [`Controller::trigger_conditions`] returns it.
+///
+/// ```
+/// # use davit_guest::{Identity, IndexName, QueueName, TriggerCondition, WatchName};
+/// const PODS: WatchName<Identity> = WatchName::new("pods");
+/// const BY_NODE: IndexName<Identity> = IndexName::new("node");
+/// const NODES: WatchName<Identity> = WatchName::new("nodes");
+/// /// Nodes by the effects of their taints.
+/// const BY_EFFECT: IndexName<Identity> = IndexName::new("effect");
+/// const CHANGED: QueueName = QueueName::new("changed-pods");
+///
+/// // The pods of tainted nodes, and those about which there is a note `pod/UID`.
+/// let condition = TriggerCondition::new((PODS, CHANGED), BY_NODE, (NODES, BY_EFFECT), "NoExecute")
+///     .or_noted("pod/");
+/// ```
+///
+/// [`Controller::trigger_conditions`]: crate::Controller::trigger_conditions
+impl TriggerCondition {
+    /// The condition of the triggers of a watch and a queue, whose key has to be the object's
+    /// own key or uid.
+    #[must_use]
+    pub fn new<T, R>(
+        (watch, queue): (WatchName<T>, QueueName),
+        index: IndexName<T>,
+        (related, related_index): (WatchName<R>, IndexName<R>),
+        related_value: &str,
+    ) -> Self {
+        Self {
+            watch: watch.as_str().to_owned(),
+            queue: queue.as_str().to_owned(),
+            index: index.as_str().to_owned(),
+            related: related.as_str().to_owned(),
+            related_index: related_index.as_str().to_owned(),
+            related_value: related_value.to_owned(),
+            note_prefix: None,
+        }
+    }
+
+    /// Also the objects about which there is a note, whose key is this prefix and the key
+    /// that the trigger enqueues.
+    #[must_use]
+    pub fn or_noted(mut self, prefix: &str) -> Self {
+        self.note_prefix = Some(prefix.to_owned());
+        self
     }
 }
 

@@ -29,9 +29,10 @@ mod view;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use davit_guest::toleration::NO_EXECUTE;
 use davit_guest::{
     ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
-    Trigger, Watch, WorkItem, resources,
+    Trigger, TriggerCondition, Watch, WorkItem, resources,
 };
 
 pub use config::{Config, CountFrom, Deletion, Reschedule};
@@ -83,10 +84,11 @@ impl Controller for TaintEviction {
         let summary = "Evicts pods from nodes with NoExecute taints that they do not tolerate, \
                        or no longer.";
         let by_node = Index::new(view::BY_NODE, "spec.nodeName");
+        let by_effect = Index::new(view::BY_EFFECT, "spec.taints[*].effect").only(&[NO_EXECUTE]);
         let manifest = Manifest::new("taint-eviction", env!("CARGO_PKG_VERSION"), summary)
             .watch(Watch::of(view::PODS, resources::PODS).index(by_node))
             .watch(Watch::of(view::PODS_WITH_STATUS, resources::PODS))
-            .watch(Watch::of(view::NODES, resources::NODES))
+            .watch(Watch::of(view::NODES, resources::NODES).index(by_effect))
             .trigger(Trigger::own_key(view::NODES, NODES))
             // By uid, so that the timer of a pod that is gone can be cancelled.
             .trigger(Trigger::own_uid(view::PODS, PODS))
@@ -104,6 +106,14 @@ impl Controller for TaintEviction {
                 .deletes(resources::PODS),
             Deletion::Evict => manifest.evicts(resources::PODS),
         }
+    }
+
+    /// Pods of other nodes have neither a timer nor a reason for one.
+    fn trigger_conditions(&self) -> Vec<TriggerCondition> {
+        let tainted = (view::NODES, view::BY_EFFECT);
+        let of_tainted_node =
+            TriggerCondition::new((view::PODS, PODS), view::BY_NODE, tainted, NO_EXECUTE);
+        vec![of_tainted_node.or_noted(record::NOTE_PREFIX)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -73,8 +73,11 @@ impl Record {
     }
 }
 
+/// What the key of a pod's record starts with, before its uid.
+pub(crate) const NOTE_PREFIX: &str = "pod/";
+
 fn note_key(pod: &str) -> String {
-    format!("pod/{pod}")
+    format!("{NOTE_PREFIX}{pod}")
 }
 
 /// The key of the timer of a pod and a taint. Neither a uid nor a taint's key

@@ -14,6 +14,8 @@ pub(crate) const BY_NODE: IndexName<Pod> = IndexName::new("node");
 pub(crate) const PODS_WITH_STATUS: WatchName<PodWithStatus> = WatchName::new("pods-with-status");
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
+/// The nodes with `NoExecute` taints, under that effect.
+pub(crate) const BY_EFFECT: IndexName<Node> = IndexName::new("effect");
 
 #[derive(Debug, Default, View)]
 pub(crate) struct Pod {

@@ -15,7 +15,7 @@ use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::log::LoggedCall;
-use crate::program::{Program, StartError};
+use crate::program::{ConditionsFunction, Exports, Program, StartError};
 use crate::state::{CallView, State};
 use crate::ticker::Ticker;
 use crate::usage::InstanceCount;
@@ -25,6 +25,7 @@ use crate::wit::{Controller, decisions, manifests};
 pub(crate) struct Instance {
     store: Store<State>,
     controller: Controller,
+    conditions: Option<ConditionsFunction>,
     ticker: Ticker,
 }
 
@@ -46,17 +47,21 @@ impl Instance {
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
         start(&mut store, Now::default(), None, usize::MAX);
-        let controller = match program.instantiate(&mut store).await {
-            Ok((controller, encoding)) => {
-                store.data_mut().encoding = encoding;
-                controller
-            }
+        let exports = match program.instantiate(&mut store).await {
+            Ok(exports) => exports,
             Err(StartError::Failed(error)) => return Err(failed(&store, &error).into()),
             Err(StartError::Encoding(name)) => return Err(DescribeError::encoding(&name)),
         };
+        let Exports {
+            controller,
+            encoding,
+            conditions,
+        } = exports;
+        store.data_mut().encoding = encoding;
         let mut instance = Self {
             store,
             controller,
+            conditions,
             ticker: ticker.clone(),
         };
         let manifest = instance.describe(config).await?;
@@ -68,9 +73,14 @@ impl Instance {
         let config = self.encoding().encode(Cow::Borrowed(config));
         let config = config.map_err(DescribeError::ConfigText)?;
         let answer = decide.call_describe(&mut self.store, &config).await;
+        let conditions = match (&self.conditions, &answer) {
+            (Some(conditions), Ok(Ok(_))) => conditions.call_async(&mut self.store, ()).await,
+            _ => Ok((Vec::new(),)),
+        };
         self.store.data().log.end();
+        let (conditions,) = conditions.map_err(|error| failed(&self.store, &error))?;
         match answer {
-            Ok(Ok(manifest)) => Ok(convert::manifest(manifest)?),
+            Ok(Ok(manifest)) => Ok(convert::manifest(manifest, conditions)?),
             Ok(Err(manifests::ConfigError { field, message })) => {
                 Err(DescribeError::Config { field, message })
             }

@@ -2,15 +2,21 @@
 
 use wasmtime::Store;
 use wasmtime::component::types::ComponentItem;
-use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Type};
+use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Type, TypedFunc};
 
 use crate::convert::Encoding;
 use crate::state::State;
-use crate::wit::{Controller, ControllerIndices};
+use crate::wit::{Controller, ControllerIndices, TriggerCondition};
 
 /// The optional interface in which a guest names its encoding, and its one function.
 const PAYLOADS: &str = "davit:controller/payloads@0.1.0";
 const ENCODING: &str = "encoding";
+/// The optional interface in which a guest says which objects its triggers are about.
+const CONDITIONS: &str = "davit:controller/conditions@0.1.0";
+const TRIGGER_CONDITIONS: &str = "trigger-conditions";
+
+/// The function of that interface.
+pub(crate) type ConditionsFunction = TypedFunc<(), (Vec<TriggerCondition>,)>;
 
 /// A component that is checked and linked. Clones are the same component.
 #[derive(Clone)]
@@ -19,6 +25,15 @@ pub(crate) struct Program {
     indices: ControllerIndices,
     /// The function that names the guest's encoding; none in a guest that uses MessagePack.
     encoding: Option<ComponentExportIndex>,
+    /// The function that returns the conditions of triggers; none in a guest without any.
+    conditions: Option<ComponentExportIndex>,
+}
+
+/// What an instance exports.
+pub(crate) struct Exports {
+    pub(crate) controller: Controller,
+    pub(crate) encoding: Encoding,
+    pub(crate) conditions: Option<ConditionsFunction>,
 }
 
 /// Why an instance has no encoding.
@@ -35,10 +50,12 @@ impl Program {
     pub(crate) fn new(pre: InstancePre<State>) -> wasmtime::Result<Self> {
         let indices = ControllerIndices::new(&pre)?;
         let encoding = encoding(pre.component())?;
+        let conditions = conditions(pre.component())?;
         Ok(Self {
             pre,
             indices,
             encoding,
+            conditions,
         })
     }
 
@@ -54,7 +71,7 @@ impl Program {
     pub(crate) async fn instantiate(
         &self,
         store: &mut Store<State>,
-    ) -> Result<(Controller, Encoding), StartError> {
+    ) -> Result<Exports, StartError> {
         let instance = self.pre.instantiate_async(&mut *store).await?;
         let encoding = match &self.encoding {
             None => Encoding::default(),
@@ -64,7 +81,21 @@ impl Program {
                 Encoding::named(&name).ok_or(StartError::Encoding(name))?
             }
         };
-        Ok((self.indices.load(store, &instance)?, encoding))
+        let conditions = match &self.conditions {
+            None => None,
+            Some(export) => Some(instance.get_typed_func(&mut *store, export).map_err(
+                |error| {
+                    error.context(format!(
+                        "{CONDITIONS} has no function {TRIGGER_CONDITIONS} that returns conditions"
+                    ))
+                },
+            )?),
+        };
+        Ok(Exports {
+            controller: self.indices.load(store, &instance)?,
+            encoding,
+            conditions,
+        })
     }
 }
 
@@ -89,4 +120,15 @@ fn encoding(component: &Component) -> wasmtime::Result<Option<ComponentExportInd
     Err(wasmtime::Error::msg(format!(
         "{PAYLOADS} has no function {ENCODING} that returns a string"
     )))
+}
+
+/// The function that returns the conditions, if the component exports the interface.
+fn conditions(component: &Component) -> wasmtime::Result<Option<ComponentExportIndex>> {
+    let Some(interface) = component.get_export_index(None, CONDITIONS) else {
+        return Ok(None);
+    };
+    let found = component.get_export_index(Some(&interface), TRIGGER_CONDITIONS);
+    found.map(Some).ok_or_else(|| {
+        wasmtime::Error::msg(format!("{CONDITIONS} has no function {TRIGGER_CONDITIONS}"))
+    })
 }

@@ -8,7 +8,7 @@ use davit_core::api::strict;
 use davit_core::grant::{Grant, Permissions};
 use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, MetricKind, MetricSpec, Permission, QueueSpec, Rate, Source,
-    TickSpec, Trigger, TriggerKey, WatchSpec,
+    TickSpec, Trigger, TriggerCondition, TriggerKey, WatchSpec,
 };
 use davit_core::object::ApiResource;
 use davit_core::path::FieldPath;
@@ -59,6 +59,16 @@ fn names_resolve(manifest: &Manifest) {
         let watch = manifest.watch(&trigger.watch).expect("a watch");
         if let TriggerKey::Index(name) = &trigger.key {
             assert!(watch.indexes.iter().any(|index| index.name == *name));
+        }
+        if let Some(condition) = &trigger.condition {
+            let related = manifest.watch(&condition.related).expect("a watch");
+            let indexes = [
+                (watch, &condition.index),
+                (related, &condition.related_index),
+            ];
+            for (watch, name) in indexes {
+                assert!(watch.indexes.iter().any(|index| index.name == *name));
+            }
         }
     }
     for watch in &manifest.watches {
@@ -190,6 +200,13 @@ fn trigger(bytes: &mut Bytes<'_>) -> Trigger {
             2 => TriggerKey::Index(bytes.text(&NAMES)),
             _ => TriggerKey::Constant(bytes.text(&NAMES)),
         },
+        condition: (bytes.byte() % 4 == 0).then(|| TriggerCondition {
+            index: bytes.text(&NAMES),
+            related: bytes.text(&NAMES),
+            related_index: bytes.text(&NAMES),
+            related_value: bytes.text(&NAMES),
+            note_prefix: None,
+        }),
     }
 }
 

@@ -1,15 +1,17 @@
 //! The resync: enqueues every key that the triggers can name.
 
-use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::trigger::TriggerContext;
 use crate::manifest::{Trigger, TriggerKey};
-use crate::store::{Snapshot, View, ViewId};
+use crate::store::{View, ViewId};
 use crate::time::Instant;
 
 /// The keys of one page: few enough to be reconciled without delaying fresh events.
 const PAGE: usize = 64;
+/// The objects of one page of a trigger that is hardly about any of them.
+const CONDITIONAL_PAGE: usize = 1024;
 /// A resync rests this many times as long as its calls take.
 const REST: u32 = 3;
 /// The longest rest after one call: a long call waits for I/O, not for a processor.
@@ -73,7 +75,7 @@ impl Resync {
         &mut self,
         now: Instant,
         is_crowded: bool,
-        snapshot: &Snapshot,
+        context: TriggerContext<'_>,
     ) -> Option<(String, Vec<String>)> {
         self.is_crowded = is_crowded;
         if is_crowded || now < self.rests_until {
@@ -81,9 +83,9 @@ impl Resync {
         }
         let (view, trigger) = self.left.front()?;
         let queue = trigger.queue.clone();
-        let view = snapshot.view(*view);
+        let view = context.snapshot.view(*view);
         let (keys, cursor) = view.map_or_else(Default::default, |view| {
-            page(&trigger.key, &view, &self.cursor)
+            page(trigger, &view, &self.cursor, context)
         });
         if cursor.is_none() {
             self.left.pop_front();
@@ -93,22 +95,34 @@ impl Resync {
     }
 }
 
-fn page(key: &TriggerKey, view: &View<'_>, from: &Cursor) -> (Vec<String>, Option<Cursor>) {
+fn page(
+    trigger: &Trigger,
+    view: &View<'_>,
+    from: &Cursor,
+    context: TriggerContext<'_>,
+) -> (Vec<String>, Option<Cursor>) {
     let cursor = match from {
         Cursor::At(at) => *at,
         Cursor::Start | Cursor::After(_) => 0,
     };
-    match key {
-        TriggerKey::OwnKey => {
-            let page = view.keys(cursor, PAGE);
-            let keys = page.items.into_iter().map(Cow::into_owned);
+    match &trigger.key {
+        TriggerKey::OwnKey | TriggerKey::OwnUid => {
+            let limit = match trigger.condition {
+                Some(_) => CONDITIONAL_PAGE,
+                None => PAGE,
+            };
+            let page = view.scan(cursor, limit);
+            let keys = page.items.iter().filter_map(|entry| {
+                let key = match trigger.key {
+                    TriggerKey::OwnUid => entry.object.uid().to_string(),
+                    _ => view.key_of(entry.object).into_owned(),
+                };
+                let objects = [None, Some(entry.object)];
+                context
+                    .is_about(trigger, view, objects, &key)
+                    .then_some(key)
+            });
             (keys.collect(), page.next.map(Cursor::At))
-        }
-        TriggerKey::OwnUid => {
-            let page = view.scan(cursor, PAGE);
-            let uids = page.items.iter();
-            let uids = uids.map(|entry| entry.object.uid().to_string());
-            (uids.collect(), page.next.map(Cursor::At))
         }
         TriggerKey::Constant(_) if view.is_empty() => (Vec::new(), None),
         TriggerKey::Constant(key) => (vec![key.clone()], None),

@@ -16,7 +16,7 @@ use super::items::{CallInFlight, EarlyWake, WorkItems, decisions_of};
 use super::resync::{Pace, Resync};
 use super::shared::SharedState;
 use super::tally::Tally;
-use super::trigger::{changed_keys, triggers_of};
+use super::trigger::{TriggerContext, triggers_of};
 use super::views::Views;
 use crate::bounds::{Bounds, Series};
 use crate::circuit::{CallFailure, CircuitBreaker, CircuitState, after_failed_call};
@@ -272,7 +272,12 @@ impl<G: Clone> Revision<G> {
             self.start_resync(now);
         }
         let is_crowded = self.items.queues().has_relisted(now);
-        if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
+        let context = TriggerContext {
+            snapshot,
+            views: &self.views_by_name,
+            notes: &self.notes,
+        };
+        if let Some((queue, keys)) = self.resync.next(now, is_crowded, context) {
             for key in keys {
                 let source = Source {
                     origin: Origin::Relist,
@@ -310,11 +315,19 @@ impl<G: Clone> Revision<G> {
                 Origin::Relist => EnqueueReason::List,
             };
             for trigger in triggers_of(&manifest, watch.position) {
-                for key in changed_keys(&trigger.key, change, snapshot) {
+                for key in self.trigger_context(snapshot).changed_keys(trigger, change) {
                     let reason = reason.clone();
                     self.add(now, &trigger.queue, &key, Source { origin, reason });
                 }
             }
+        }
+    }
+
+    fn trigger_context<'a>(&'a self, snapshot: &'a Snapshot) -> TriggerContext<'a> {
+        TriggerContext {
+            snapshot,
+            views: &self.views_by_name,
+            notes: &self.notes,
         }
     }
 

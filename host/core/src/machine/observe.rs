@@ -6,6 +6,7 @@ use super::Machine;
 use super::compared::ComparedController;
 use super::hosted::HostedController;
 use super::report::{BoundUse, ControllerState, Report, State};
+use super::streams;
 use crate::budget::Trip;
 use crate::circuit::CircuitState;
 use crate::controller::{Controller, Revision};
@@ -90,12 +91,28 @@ impl<G: Clone> Machine<G> {
             {
                 Some(true) => None,
                 Some(false) => Some(format!("{name}: a watched resource is not served")),
-                None => Some(match self.pending_resource(hosted) {
-                    Some(pending) => format!("{name}: {pending}"),
-                    None => format!("{name}: the first lists of its watches are not complete"),
-                }),
+                None => Some(format!("{name}: {}", self.first_wait(hosted))),
             }
         })
+    }
+
+    /// What a controller waits for that does not run yet. No list of a resource is pending while
+    /// the API server does not serve the resource.
+    fn first_wait(&self, hosted: &HostedController<G>) -> String {
+        if let Some(pending) = self.pending_resource(hosted) {
+            return pending.to_string();
+        }
+        let stable = hosted.stable.as_ref();
+        let mut watches = stable.iter().flat_map(|one| &one.loaded.manifest.watches);
+        let mapping = self.mapping.as_deref();
+        let unserved =
+            mapping.and_then(|mapping| watches.find_map(|it| streams::unserved(it, mapping)));
+        match unserved {
+            Some(resource) => {
+                format!("{resource} is watched, and the API server does not serve it")
+            }
+            None => "the first lists of its watches are not complete".to_owned(),
+        }
     }
 
     pub(super) fn housekeep(&mut self, now: Now) {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::manifest::sizes;
 use crate::manifest::{
     IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, QueueSpec, Source, Trigger,
-    TriggerKey, WatchSpec,
+    TriggerCondition, TriggerKey, WatchSpec,
 };
 use crate::path::{FieldPath, Segment};
 
@@ -59,15 +59,58 @@ impl Manifest {
                 name: trigger.watch.clone(),
             });
         };
-        if let TriggerKey::Index(name) = &trigger.key
-            && !watch.indexes.iter().any(|index| index.name == *name)
-        {
-            return Err(ManifestError::Undeclared {
+        let has_index = |watch: &WatchSpec, name: &String| {
+            if watch.indexes.iter().any(|index| index.name == *name) {
+                return Ok(());
+            }
+            Err(ManifestError::Undeclared {
                 referrer: referrer(),
                 item: "index",
                 name: name.clone(),
+            })
+        };
+        if let TriggerKey::Index(name) = &trigger.key {
+            has_index(watch, name)?;
+        }
+        let Some(condition) = &trigger.condition else {
+            return Ok(());
+        };
+        if !matches!(trigger.key, TriggerKey::OwnKey | TriggerKey::OwnUid) {
+            return Err(ManifestError::ConditionWithoutObject {
+                queue: trigger.queue.clone(),
             });
         }
+        has_index(watch, &condition.index)?;
+        let Some(related) = self.watch(&condition.related) else {
+            return Err(ManifestError::Undeclared {
+                referrer: referrer(),
+                item: "watch",
+                name: condition.related.clone(),
+            });
+        };
+        has_index(related, &condition.related_index)
+    }
+
+    /// Adds a condition to the triggers of a watch and a queue.
+    pub fn set_condition(
+        &mut self,
+        watch: &str,
+        queue: &str,
+        condition: &TriggerCondition,
+    ) -> Result<(), ManifestError> {
+        let mut triggers = self.triggers.iter_mut();
+        let mut found = triggers
+            .by_ref()
+            .filter(|trigger| trigger.watch == watch && trigger.queue == queue)
+            .peekable();
+        if found.peek().is_none() {
+            return Err(ManifestError::Undeclared {
+                referrer: format!("a condition of the queue \"{queue}\""),
+                item: "trigger of the watch",
+                name: watch.to_owned(),
+            });
+        }
+        found.for_each(|trigger| trigger.condition = Some(condition.clone()));
         Ok(())
     }
 
@@ -202,6 +245,8 @@ fn unique<'a>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::object::ApiResource;
 
@@ -295,6 +340,105 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             "labels of \"sync_errors_total\" is resource: it must be none"
+        );
+    }
+
+    fn of_node() -> TriggerCondition {
+        TriggerCondition {
+            index: "node".into(),
+            related: "nodes".into(),
+            related_index: "node".into(),
+            related_value: "x".into(),
+            note_prefix: None,
+        }
+    }
+
+    #[test]
+    fn a_condition_is_about_one_object_and_what_is_declared() {
+        let refused = |change: &dyn Fn(&mut Trigger)| {
+            let node = IndexSpec::new("node", "spec.nodeName".parse().unwrap());
+            let watch = |name: &str| WatchSpec {
+                name: name.into(),
+                source: Source::One(ApiResource::new("", "v1", name)),
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields: vec!["spec".parse().unwrap()],
+                indexes: vec![node.clone()],
+                optional: false,
+            };
+            let mut trigger = Trigger {
+                watch: "pods".into(),
+                queue: "work".into(),
+                key: TriggerKey::OwnUid,
+                condition: Some(of_node()),
+            };
+            change(&mut trigger);
+            let manifest = Manifest {
+                watches: vec![watch("pods"), watch("nodes")],
+                triggers: vec![trigger],
+                queues: vec![QueueSpec {
+                    name: "work".into(),
+                    workers: 1,
+                    batch: 1,
+                    priority: 0,
+                    retry_initial: Duration::from_secs(1),
+                    retry_max: Duration::from_secs(1),
+                    rate: None,
+                }],
+                name: "test".into(),
+                version: "1".into(),
+                summary: String::new(),
+                ticks: vec![],
+                permissions: vec![],
+                metrics: vec![],
+                config_schema: String::new(),
+            };
+            manifest.validate().err().map(|error| error.to_string())
+        };
+        let condition = |change: &dyn Fn(&mut TriggerCondition)| {
+            refused(&|trigger| trigger.condition.iter_mut().for_each(change))
+        };
+        assert_eq!(refused(&|_| {}), None);
+        let mut nothing = Manifest {
+            name: "test".into(),
+            version: "1".into(),
+            summary: String::new(),
+            watches: vec![],
+            triggers: vec![],
+            queues: vec![],
+            ticks: vec![],
+            permissions: vec![],
+            metrics: vec![],
+            config_schema: String::new(),
+        };
+        let unknown = nothing.set_condition("pods", "work", &of_node());
+        assert_eq!(
+            unknown.unwrap_err().to_string(),
+            "a condition of the queue \"work\" names the trigger of the watch \"pods\", which is \
+             not declared"
+        );
+        assert_eq!(
+            refused(&|it| it.key = TriggerKey::Index("node".into())).unwrap(),
+            "a trigger of the queue \"work\" has a condition: its key must be the object's own \
+             key or uid"
+        );
+        let undeclared = |item: &str| {
+            Some(format!(
+                "a trigger of the queue \"work\" names the {item} \"other\", which is not declared"
+            ))
+        };
+        assert_eq!(
+            condition(&|it| it.index = "other".into()),
+            undeclared("index")
+        );
+        assert_eq!(
+            condition(&|it| it.related = "other".into()),
+            undeclared("watch")
+        );
+        assert_eq!(
+            condition(&|it| it.related_index = "other".into()),
+            undeclared("index")
         );
     }
 }

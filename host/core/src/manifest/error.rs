@@ -29,6 +29,14 @@ pub enum ManifestError {
         /// The missing name.
         name: String,
     },
+    /// A trigger has a condition about an object, and keys that belong to several.
+    #[error(
+        "a trigger of the queue \"{queue}\" has a condition: its key must be the object's own key or uid"
+    )]
+    ConditionWithoutObject {
+        /// The queue.
+        queue: String,
+    },
     /// A field path is not valid.
     #[error("watch \"{watch}\": {source}")]
     Path {

@@ -142,6 +142,25 @@ pub struct Trigger {
     pub queue: String,
     /// The keys that it enqueues.
     pub key: TriggerKey,
+    /// Which objects it is about; none: all.
+    pub condition: Option<TriggerCondition>,
+}
+
+/// A trigger is about an object if a related object has a value in an index, or if the guest
+/// has a note about the object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TriggerCondition {
+    /// An index of the trigger's watch: its values are the keys of the related objects.
+    pub index: String,
+    /// The watch of the related objects.
+    pub related: String,
+    /// An index of that watch.
+    pub related_index: String,
+    /// The value that a related object has to have there.
+    pub related_value: String,
+    /// What the key of a note about the object starts with, before the key that the trigger
+    /// enqueues.
+    pub note_prefix: Option<String>,
 }
 
 /// The keys that a trigger enqueues.

@@ -54,6 +54,11 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
         if let super::TriggerKey::Constant(key) = &trigger.key {
             text("bytes of the key", key, LONGEST_NAME)?;
         }
+        if let Some(condition) = &trigger.condition {
+            text("bytes of the value", &condition.related_value, LONGEST_NAME)?;
+            let prefix = condition.note_prefix.as_deref().unwrap_or_default();
+            text("bytes of the prefix", prefix, LONGEST_NAME)?;
+        }
     }
     for tick in &manifest.ticks {
         text("bytes of the key", &tick.key, LONGEST_NAME)?;
@@ -229,6 +234,7 @@ mod tests {
             watch: "pods".into(),
             queue: "work".into(),
             key: TriggerKey::OwnKey,
+            condition: None,
         };
         let permission = |resource| Permission {
             verb: "get".into(),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec,
-    Rate, Source, TickSpec, Trigger, TriggerKey, WatchSpec,
+    Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey, WatchSpec,
 };
 use davit_core::path::FieldPath;
 
@@ -12,8 +12,11 @@ use super::resource;
 use crate::wit::manifests as wit;
 
 /// Converts a manifest and validates it.
-pub(crate) fn manifest(manifest: wit::Manifest) -> Result<Manifest, ManifestError> {
-    let manifest = Manifest {
+pub(crate) fn manifest(
+    manifest: wit::Manifest,
+    conditions: Vec<crate::wit::TriggerCondition>,
+) -> Result<Manifest, ManifestError> {
+    let mut manifest = Manifest {
         name: manifest.name,
         version: manifest.version,
         summary: manifest.summary,
@@ -25,6 +28,11 @@ pub(crate) fn manifest(manifest: wit::Manifest) -> Result<Manifest, ManifestErro
         metrics: all(manifest.metrics, metric)?,
         config_schema: manifest.config_schema,
     };
+    for condition in conditions {
+        let crate::wit::TriggerCondition { watch, queue, .. } = &condition;
+        let (watch, queue) = (watch.clone(), queue.clone());
+        manifest.set_condition(&watch, &queue, &trigger_condition(condition))?;
+    }
     manifest.validate()?;
     Ok(manifest)
 }
@@ -89,6 +97,17 @@ fn trigger(trigger: wit::Trigger) -> Trigger {
             wit::TriggerKey::Index(index) => TriggerKey::Index(index),
             wit::TriggerKey::Constant(key) => TriggerKey::Constant(key),
         },
+        condition: None,
+    }
+}
+
+fn trigger_condition(condition: crate::wit::TriggerCondition) -> TriggerCondition {
+    TriggerCondition {
+        index: condition.index,
+        related: condition.related,
+        related_index: condition.related_index,
+        related_value: condition.related_value,
+        note_prefix: condition.note_prefix,
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod answers;
 mod artifacts;
+mod conditions;
 mod encoding;
 mod harness;
 mod hostile;

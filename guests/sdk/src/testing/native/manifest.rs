@@ -4,12 +4,26 @@ use std::time::Duration;
 
 use crate::bindings::davit::controller::manifests as wit;
 use davit_core::manifest::{
-    IndexFilter, IndexSpec, Manifest, MetricKind, MetricSpec, Permission, QueueSpec, Rate, Source,
-    TickSpec, Trigger, TriggerKey, WatchSpec,
+    IndexFilter, IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec,
+    Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey, WatchSpec,
 };
 use davit_core::path::FieldPath;
 
 use super::host::resource;
+
+pub(super) fn set_condition(
+    manifest: &mut Manifest,
+    condition: crate::TriggerCondition,
+) -> Result<(), ManifestError> {
+    let of_core = TriggerCondition {
+        index: condition.index,
+        related: condition.related,
+        related_index: condition.related_index,
+        related_value: condition.related_value,
+        note_prefix: condition.note_prefix,
+    };
+    manifest.set_condition(&condition.watch, &condition.queue, &of_core)
+}
 
 pub(super) fn manifest(manifest: wit::Manifest) -> Result<Manifest, String> {
     Ok(Manifest {
@@ -96,6 +110,7 @@ fn trigger(trigger: wit::Trigger) -> Trigger {
             wit::TriggerKey::Index(index) => TriggerKey::Index(index),
             wit::TriggerKey::Constant(key) => TriggerKey::Constant(key),
         },
+        condition: None,
     }
 }
 

@@ -54,7 +54,10 @@ impl<C: Controller> Native<C> {
 
     /// An instance that was described.
     pub(super) fn of(instance: Instance<C>, described: sdk::Manifest) -> Result<Self, String> {
-        let manifest = manifest::manifest(described)?;
+        let mut manifest = manifest::manifest(described)?;
+        for condition in instance.trigger_conditions() {
+            manifest::set_condition(&mut manifest, condition).map_err(|error| error.to_string())?;
+        }
         manifest.validate().map_err(|error| error.to_string())?;
         Ok(Self { instance, manifest })
     }

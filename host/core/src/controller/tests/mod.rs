@@ -2,6 +2,7 @@
 
 mod bounds;
 mod candidate;
+mod conditions;
 mod former;
 mod handover;
 mod lives;
@@ -87,11 +88,13 @@ fn manifest() -> Manifest {
                 watch: "pods".into(),
                 queue: "pods".into(),
                 key: TriggerKey::OwnKey,
+                condition: None,
             },
             Trigger {
                 watch: "pods".into(),
                 queue: "nodes".into(),
                 key: TriggerKey::Index("node".into()),
+                condition: None,
             },
         ],
         queues: vec![queue("pods", 1), queue("nodes", 10)],

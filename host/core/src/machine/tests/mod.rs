@@ -330,6 +330,7 @@ pub(crate) fn manifest() -> Manifest {
             watch: "pods".into(),
             queue: "pods".into(),
             key: TriggerKey::OwnKey,
+            condition: None,
         }],
         queues: vec![QueueSpec {
             name: "pods".into(),
