@@ -137,7 +137,13 @@ enum Turn {
 /// Decides by the present state: a node may have waited for long.
 fn turn(config: &Config, cx: &Context<'_>, node: &Object<Node>) -> Turn {
     let record = health::recall(cx, &node.reference.name);
-    let health = health::judge(config, cx, node, record.as_ref());
+    let health = health::judge(
+        config,
+        cx,
+        node,
+        record.as_ref(),
+        health::renewed_at(cx, node),
+    );
     if health.is_ready {
         return Turn::Never;
     }

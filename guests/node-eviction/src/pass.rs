@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use davit_guest::{Command, Context, Decision, Enqueue, Gauge, Level, Object};
 
-use crate::health::{self, Health};
+use crate::health::{self, Health, Renewals};
 use crate::view::{NODES, Node};
 use crate::zone::{self, Tally, Zones};
 use crate::{Config, EVICTED, QUEUED};
@@ -22,8 +22,9 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
         down: Vec::new(),
         commands: Vec::new(),
     };
+    let renewals = Renewals::scan(cx);
     for node in cx.watch(NODES).scan() {
-        pass.look_at(config, cx, &node);
+        pass.look_at(config, cx, &node, &renewals);
     }
     pass.forget();
     let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
@@ -57,14 +58,20 @@ struct Pass {
 }
 
 impl Pass {
-    fn look_at(&mut self, config: &Config, cx: &Context<'_>, node: &Object<Node>) {
+    fn look_at(
+        &mut self,
+        config: &Config,
+        cx: &Context<'_>,
+        node: &Object<Node>,
+        renewals: &Renewals,
+    ) {
         let name = &node.reference.name;
         let former = if self.recorded.contains(name) {
             health::recall(cx, name)
         } else {
             None
         };
-        let health = health::judge(config, cx, node, former.as_ref());
+        let health = health::judge(config, cx, node, former.as_ref(), renewals.of(name));
         let labels = &node.view.labels;
         let zone = zone::name(labels);
         let tally = self.tallies.entry(zone.clone()).or_default();
