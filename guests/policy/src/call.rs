@@ -41,6 +41,10 @@ pub(crate) struct Call<'a> {
 /// So soon that nobody waits for it, and late enough that many changes are one pass.
 const MOMENT: Duration = Duration::from_secs(1);
 
+/// The longest pause before an object is judged again that a rule acts on, unless `every` is
+/// longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
 /// The keys of the objects of a group that a rule does not spare.
 type Excess = Rc<BTreeSet<String>>;
 
@@ -91,6 +95,13 @@ pub(crate) enum Turn {
     Act(Act),
 }
 
+/// How long it is until an object is judged again that a rule acts on, since its item was
+/// created. The host may have refused the plan without retrying it: a dry run plans the same
+/// each time. So the pauses grow, and thousands of such objects cost little.
+fn pause(every: Duration, waited: Duration) -> Duration {
+    every.max(waited.min(LONGEST_PAUSE))
+}
+
 impl<'a> Call<'a> {
     pub(crate) fn new(policy: &'a Policy, cx: &'a Context<'a>) -> Self {
         Self {
@@ -113,7 +124,8 @@ impl<'a> Call<'a> {
     }
 
     /// An object of a source, after a change or at a time: the first rule that acts on it does.
-    pub(crate) fn object(&self, source: &Source, key: &str) -> Decision {
+    pub(crate) fn object(&self, source: &Source, item: &WorkItem) -> Decision {
+        let key = item.key.as_str();
         let cache = self.cx.watch(source.name);
         let Some(object) = cache.get(key) else {
             return Decision::done().commands(self.forgotten(source, key));
@@ -144,7 +156,8 @@ impl<'a> Call<'a> {
                     }
                 }
                 Turn::Act(Act::Plan(plan)) => {
-                    let mut again = self.again();
+                    let waited = self.cx.now() - item.created_at;
+                    let mut again = self.after(pause(self.every(), waited));
                     if rule.actions.is_only_event() {
                         self.note(rule, key, Some(&object.reference.uid));
                         // It is for the later rules then: a decision has one plan for a target.
@@ -201,8 +214,7 @@ impl<'a> Call<'a> {
         (turn, next)
     }
 
-    /// When an object is judged again that a rule has acted on, or waits with: a guardrail
-    /// may have refused the plan.
+    /// When an object is judged again that a rule waits with.
     fn again(&self) -> i64 {
         self.after(self.every())
     }
@@ -428,5 +440,26 @@ fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
         (one, other) => one.or(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pauses_of_an_object_that_stays_grow_up_to_ten_minutes() {
+        let minutes = |count| Duration::from_secs(60 * count);
+        let mut waited = Duration::ZERO;
+        let pauses = [1_u64, 1, 2, 4, 8, 10, 10].map(|expected| {
+            let next = pause(minutes(1), waited);
+            waited += next;
+            (next, minutes(expected))
+        });
+        assert!(
+            pauses.iter().all(|(is, expected)| is == expected),
+            "{pauses:?}"
+        );
+        assert_eq!(pause(minutes(60), minutes(90)), minutes(60));
     }
 }

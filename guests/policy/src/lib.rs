@@ -72,7 +72,7 @@ impl Policy {
                 None => Decision::done(),
             },
             queue => match (self.source(queue), self.related(queue)) {
-                (Some(source), _) => call.object(source, &item.key),
+                (Some(source), _) => call.object(source, item),
                 (None, Some(watch)) => call.related_changed(watch, item),
                 (None, None) => Decision::done(),
             },
