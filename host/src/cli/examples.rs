@@ -143,7 +143,10 @@ Examples:
   davit diff podgc
 
   # A host outside the cluster
-  davit diff podgc --server http://127.0.0.1:8080";
+  davit diff podgc --server http://127.0.0.1:8080
+
+  # The dry run of a Controller with compareWith: Cluster, and what the cluster deleted
+  davit diff podgc --against cluster --last 20";
 
 pub(super) const LOG: &str = "\
 Examples:
@@ -175,6 +178,9 @@ pub(super) const JOURNAL: &str = "\
 Examples:
   davit journal info /var/lib/davit/journal
 
+  # The gaps, for a program
+  davit journal info /var/lib/davit/journal --output json | jq '.gaps[]?'
+
   # What happened to an object in the last two hours
   davit journal cat /var/lib/davit/journal --from 2h --uid UID
 
@@ -184,8 +190,14 @@ Examples:
   # Is everything readable?
   davit journal verify /var/lib/davit/journal
 
+  # Where it is damaged, for a program
+  davit journal verify /var/lib/davit/journal --output json | jq 'select(.kind == \"damage\")'
+
   # The segments of one hour, to send them to somebody
   davit journal cut /var/lib/davit/journal --from 3h --to 2h --output hour
+
+  # The same, and what was copied as JSON
+  davit journal cut /var/lib/davit/journal --from 3h --to 2h --output hour --format json
 
   # The decisions of the last day, for DuckDB and the like
   davit journal export /var/lib/davit/journal --decisions --from 24h --output decisions.parquet";
@@ -214,7 +226,13 @@ Examples:
     --fail-if 'only-candidate>0' --fail-if 'deletes-per-minute>=100'
 
   # Another module over the last day, for a program
-  davit backtest journal --controller podgc --module podgc.wasm --from 24h --output json";
+  davit backtest journal --controller podgc --module podgc.wasm --from 24h --output json
+
+  # Instead of the recorded controller, the deletions of the one that the guest replaces
+  davit backtest journal --controller podgc --spec controller.yaml --against cluster
+
+  # A page with charts, for a browser
+  davit backtest journal --controller podgc --config config.yaml --output html > report.html";
 
 pub(super) const WHY: &str = "\
 Examples:
@@ -277,3 +295,61 @@ you change the mode to Enforce.
 Examples:
   davit policy convert cleanup-policies.yaml > controllers.yaml
   davit policy test controllers.yaml --cluster";
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::cli::Arguments;
+
+    /// The commands of davit among examples, without what follows a pipe.
+    fn commands(examples: &str) -> Vec<String> {
+        let whole = examples.replace("\\\n", "");
+        let lines = whole.lines().map(str::trim);
+        let lines = lines.filter(|line| line.starts_with("davit "));
+        let ends = [" | ", " > "];
+        let command = |line: &str| {
+            let end = ends.iter().filter_map(|end| line.find(end)).min();
+            line[..end.unwrap_or(line.len())].to_owned()
+        };
+        lines.map(command).collect()
+    }
+
+    /// The words of a command, in which a quoted part is one.
+    fn words(command: &str) -> Vec<String> {
+        let quotes = |character| ['\'', '"'].contains(&character);
+        let parts = command.split(quotes).enumerate();
+        let words = parts.flat_map(|(number, part)| match number % 2 {
+            0 => part.split_whitespace().map(str::to_owned).collect(),
+            _ => vec![part.to_owned()],
+        });
+        words.collect()
+    }
+
+    #[test]
+    fn the_examples_about_journals_and_differences_are_commands() {
+        for examples in [DIFF, JOURNAL, BACKTEST, REPLAY, WHY, RESTORE] {
+            for command in commands(examples) {
+                let parsed = Arguments::try_parse_from(words(&command));
+                assert!(parsed.is_ok(), "{command}: {parsed:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn each_comparison_and_each_format_for_programs_has_an_example() {
+        for (examples, command, option) in [
+            (DIFF, "davit diff ", "--against cluster"),
+            (BACKTEST, "davit backtest ", "--against cluster"),
+            (BACKTEST, "davit backtest ", "--output html"),
+            (JOURNAL, "davit journal info ", "--output json"),
+            (JOURNAL, "davit journal verify ", "--output json"),
+            (JOURNAL, "davit journal cut ", "--format json"),
+        ] {
+            let mut commands = commands(examples).into_iter();
+            let is_shown = commands.any(|one| one.starts_with(command) && one.contains(option));
+            assert!(is_shown, "{command} {option}");
+        }
+    }
+}

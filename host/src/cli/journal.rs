@@ -84,6 +84,9 @@ pub struct JournalInfoArguments {
     /// Directory of the journal, or one of its segments.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: EntryFormat,
 }
 
 /// `davit journal verify`
@@ -92,6 +95,9 @@ pub struct JournalVerifyArguments {
     /// Directory of the journal, or one of its segments.
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
+    /// Output format.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: EntryFormat,
 }
 
 /// A span of a journal.
@@ -138,12 +144,12 @@ pub struct JournalCatArguments {
     pub output: EntryFormat,
 }
 
-/// The form of entries.
+/// The form of entries, and of what is found about a journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum EntryFormat {
-    /// A line for each entry.
+    /// For a person.
     Text,
-    /// A JSON object in a line for each entry.
+    /// A JSON object in each line.
     Json,
 }
 
@@ -159,6 +165,9 @@ pub struct JournalCutArguments {
     /// Directory that gets the segments.
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
+    /// Format of what the command prints.
+    #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub format: EntryFormat,
 }
 
 /// `davit journal export`

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use davit_core::backtest::{Report, Side};
+use davit_core::backtest::{Against, Report, Side};
 
 /// The numbers of both sides: a title, the candidate's, the other side's.
 pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
@@ -31,6 +31,19 @@ pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
             side.regret.recreated.to_string()
         }),
     ]
+}
+
+/// How many objects count neither as agreement nor as disagreement, and why; none if all count.
+pub(super) fn unknown(report: &Report) -> Option<String> {
+    let why = match report.against {
+        Against::Recorded => "one side alone deletes them, and no recorded list has their kind",
+        Against::Cluster => {
+            "only somebody in the cluster deleted them, and nothing shows who; or one side alone \
+             deletes them, and no recorded list has their kind"
+        }
+    };
+    let count = report.agreement.unknown;
+    (count > 0).then(|| format!("{count} unknown: {why}"))
 }
 
 /// What [`CountList::title`] calls the list by hour, which is in the order of time.
@@ -104,7 +117,70 @@ fn rows<'a>(
 
 #[cfg(test)]
 mod tests {
+    use davit_core::backtest::{Activity, Agreement, Policy, Span, UndecidedReport};
+
     use super::*;
+    use crate::commands::backtest::html::html;
+    use crate::commands::backtest::text::text;
+
+    fn report(against: Against, unknown: u64) -> Report {
+        Report {
+            controller: "podgc".to_owned(),
+            against,
+            policy: Policy {
+                revision: "r".to_owned(),
+                module: "sha256:0".to_owned(),
+                recorded_revision: String::new(),
+                closed_loop: true,
+                keep: false,
+                tolerance_seconds: 60.0,
+            },
+            span: Span {
+                from: "2026-11-25T08:00:00Z".to_owned(),
+                to: "2026-11-25T09:00:00Z".to_owned(),
+                seconds: 3600.0,
+                missing_seconds: 0.0,
+                pending_items: 0,
+            },
+            candidate: Side::default(),
+            recorded: Side::default(),
+            agreement: Agreement {
+                unknown,
+                ..Agreement::default()
+            },
+            guardrail_trips: vec![],
+            guardrail_trip_count: 0,
+            surprising: vec![],
+            undecided: UndecidedReport::default(),
+            damaged_parts: 0,
+            damage: vec![],
+            activity: Activity::default(),
+            notes: vec![],
+            not_modelled: vec![],
+        }
+    }
+
+    #[test]
+    fn objects_that_are_unknown_are_in_the_text_and_the_page_with_what_that_means() {
+        for (against, meaning) in [
+            (
+                Against::Recorded,
+                "2 unknown: one side alone deletes them, and no recorded list has their kind",
+            ),
+            (
+                Against::Cluster,
+                "2 unknown: only somebody in the cluster deleted them, and nothing shows who",
+            ),
+        ] {
+            let shown = [text, html].map(|show| show(&report(against, 2)));
+            assert!(shown.iter().all(|one| one.contains(meaning)), "{shown:?}");
+            let shown = [text, html].map(|show| show(&report(against, 0)));
+            assert!(
+                !shown.iter().any(|one| one.contains("unknown")),
+                "{shown:?}"
+            );
+        }
+    }
 
     fn counts(all: &[(&str, u64)]) -> BTreeMap<String, u64> {
         all.iter()

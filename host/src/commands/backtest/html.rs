@@ -5,7 +5,7 @@ use davit_core::backtest::{GuardrailTrip, Report, Spread, Surprise};
 use jiff::{Timestamp, ToSpan as _};
 use maud::{DOCTYPE, Markup, html};
 
-use super::counts::{CountList, CountRow, HOUR, lists, sides};
+use super::counts::{CountList, CountRow, HOUR, lists, sides, unknown};
 use super::text::{loop_of, seconds};
 
 /// How many values of each list the page has.
@@ -73,6 +73,7 @@ pub(super) fn html(report: &Report) -> String {
                     }
                 }
                 (spreads(&agreement.earlier, &agreement.later))
+                @if let Some(text) = unknown(report) { p { (text) "." } }
                 (table_of_sides(report))
                 p.key { i.candidate {} "candidate" i.recorded {} (other) }
                 @for list in &hours { (chart(&list.rows, other)) }

@@ -7,7 +7,7 @@ mod policy;
 mod text;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail};
 use davit_core::backtest::{
@@ -115,10 +115,30 @@ async fn attempt(
         session.backtest.answer_from(answers);
     }
     let (from, to) = arguments.span.micros();
-    for entry in DecodedEntries::read_for_backtest(reader, Query::new(from, to))? {
+    let began = Instant::now();
+    let mut entries = DecodedEntries::read_for_backtest(reader, Query::new(from, to))?;
+    for entry in entries.by_ref() {
         session.entry(entry?).await?;
     }
-    session.finish()
+    let (took, in_guest) = (began.elapsed(), session.in_guest);
+    let report = session.finish()?;
+    log_time(&report, took, entries.waited(), in_guest);
+    Ok(report)
+}
+
+/// Says where the time went: for who waits for a backtest, and for the bench.
+fn log_time(report: &Report, took: Duration, waited: Duration, in_guest: Duration) {
+    let rest = took.saturating_sub(waited).saturating_sub(in_guest);
+    tracing::info!(
+        entries = report.activity.entries,
+        calls = report.activity.calls,
+        took = took.as_secs_f64(),
+        journal = waited.as_secs_f64(),
+        guest = in_guest.as_secs_f64(),
+        machine = rest.as_secs_f64(),
+        "seconds that the backtest took: all, waiting for the journal's reader, in calls of the \
+         guest, and in the recorded state and the policy's machine"
+    );
 }
 
 /// The live reads of the recorded controller.
@@ -145,6 +165,8 @@ struct Session {
     backtest: Backtest<Arc<Guest>>,
     source: Option<PolicySource>,
     controller: String,
+    /// The time of the guest's calls.
+    in_guest: Duration,
     /// Whether no controller ran while the journal was recorded.
     is_profile_only: bool,
 }
@@ -164,6 +186,7 @@ impl Session {
             }),
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
+            in_guest: Duration::ZERO,
             is_profile_only: is_profile_only(reader),
         })
     }
@@ -194,7 +217,9 @@ impl Session {
                 Err(error) => return Err(error.into()),
             };
             let id = call.id;
+            let began = Instant::now();
             let result = guest::decide(*call, &mut self.backtest).await?;
+            self.in_guest += began.elapsed();
             self.backtest.answer(id, result);
         }
     }

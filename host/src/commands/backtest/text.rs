@@ -6,7 +6,7 @@ use std::time::Duration;
 use davit_core::backtest::{Policy, Report, Spread, Surprise};
 use davit_core::untrusted::line;
 
-use super::counts::{CountList, HOUR, lists, sides};
+use super::counts::{CountList, HOUR, lists, sides, unknown};
 use crate::commands::journal::LONGEST;
 use crate::commands::print::{span, table};
 
@@ -48,6 +48,7 @@ pub(super) fn text(report: &Report) -> String {
     ];
     lines.extend(spread("earlier", &agreement.earlier));
     lines.extend(spread("later", &agreement.later));
+    lines.extend(unknown(report).map(|text| format!("  {text}")));
     let other = report.against.as_str();
     lines.extend(lists(report).iter().map(|list| counts(list, other)));
     if report.guardrail_trip_count > 0 {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use davit_core::backtest::drop_unread;
@@ -52,6 +53,7 @@ impl fmt::Display for Place {
 pub(in crate::commands) struct DecodedEntries {
     batches: Receiver<Vec<Result<Decoded>>>,
     batch: std::vec::IntoIter<Result<Decoded>>,
+    waited: Duration,
 }
 
 impl DecodedEntries {
@@ -93,7 +95,13 @@ impl DecodedEntries {
         Ok(Self {
             batches,
             batch: Vec::new().into_iter(),
+            waited: Duration::ZERO,
         })
+    }
+
+    /// How long the reader was waited for.
+    pub(in crate::commands) const fn waited(&self) -> Duration {
+        self.waited
     }
 }
 
@@ -104,7 +112,10 @@ impl Iterator for DecodedEntries {
         if let Some(next) = self.batch.next() {
             return Some(next);
         }
-        self.batch = self.batches.recv().ok()?.into_iter();
+        let began = Instant::now();
+        let batch = self.batches.recv();
+        self.waited += began.elapsed();
+        self.batch = batch.ok()?.into_iter();
         self.batch.next()
     }
 }

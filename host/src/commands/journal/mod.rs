@@ -12,16 +12,18 @@ pub(super) mod plans;
 pub(super) mod testing;
 mod text;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
 use davit_core::journal::decode;
+use davit_core::untrusted;
 use davit_journal::{Error, Query, Reader, Verification};
 use jiff::Timestamp;
+use serde::Serialize;
 
 use super::print;
-use crate::cli::{JournalCommand, JournalCutArguments, JournalVerifyArguments};
+use crate::cli::{EntryFormat, JournalCommand, JournalCutArguments, JournalVerifyArguments};
 
 pub(super) use decoded::{Decoded, DecodedEntries};
 pub(super) use follow::{Follower, SegmentOrder};
@@ -55,9 +57,10 @@ fn verify(arguments: &JournalVerifyArguments) -> Result<()> {
     let reader = open(&arguments.directory)?;
     let found = reader.verify()?;
     let unreadable = unreadable(&reader)?;
-    let mut lines = vec![summary(&found)];
-    lines.extend(found.damage.iter().map(ToString::to_string));
-    lines.extend(unreadable.first.iter().cloned());
+    let lines = match arguments.output {
+        EntryFormat::Text => found_as_text(&found, &unreadable),
+        EntryFormat::Json => found_as_json(&reader, &found, &unreadable)?,
+    };
     print::out(&lines.join("\n"))?;
     refuse_damage(&found)?;
     match unreadable.count {
@@ -66,16 +69,126 @@ fn verify(arguments: &JournalVerifyArguments) -> Result<()> {
     }
 }
 
+fn found_as_text(found: &Verification, unreadable: &Unreadable) -> Vec<String> {
+    let mut lines = vec![summary(found)];
+    lines.extend(found.damage.iter().map(ToString::to_string));
+    lines.extend(unreadable.first.iter().map(ToString::to_string));
+    lines
+}
+
+/// The segments, what is wrong in them, and the numbers of all of it.
+fn found_as_json(
+    reader: &Reader,
+    found: &Verification,
+    unreadable: &Unreadable,
+) -> Result<Vec<String>> {
+    let mut lines = info::segments(reader.segments())?;
+    for damage in &found.damage {
+        let mut segments = reader.segments().iter();
+        let segment = segments.find(|one| one.path == damage.path);
+        lines.push(json_line(&DamageLine {
+            kind: "damage",
+            segment: segment.map(|one| one.sequence),
+            path: damage.path.display().to_string(),
+            offset: damage.offset,
+            cause: damage.cause.to_string(),
+        })?);
+    }
+    for entry in &unreadable.first {
+        lines.push(json_line(entry)?);
+    }
+    lines.push(json_line(&TotalLine {
+        kind: "total",
+        found: found.into(),
+        undecodable_entries: unreadable.count,
+    })?);
+    Ok(lines)
+}
+
+/// A value in a line of JSON.
+fn json_line(value: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string(value).context("cannot be written as JSON")?;
+    Ok(untrusted::json(text))
+}
+
+/// A damaged part.
+#[derive(Debug, Serialize)]
+struct DamageLine {
+    kind: &'static str,
+    /// None if the segment's header is damaged.
+    segment: Option<u64>,
+    path: String,
+    offset: u64,
+    cause: String,
+}
+
+/// What all segments have.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TotalLine {
+    kind: &'static str,
+    #[serde(flatten)]
+    found: Quantities,
+    undecodable_entries: u64,
+}
+
+/// What was copied.
+#[derive(Debug, Serialize)]
+struct CutLine {
+    kind: &'static str,
+    directory: String,
+    #[serde(flatten)]
+    copied: Quantities,
+}
+
+/// The numbers of a [`Verification`].
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Quantities {
+    segments: u64,
+    entries: u64,
+    bytes: u64,
+    unfinished_bytes: u64,
+    damaged_parts: u64,
+}
+
+impl From<&Verification> for Quantities {
+    fn from(found: &Verification) -> Self {
+        Self {
+            segments: found.segments,
+            entries: found.entries,
+            bytes: found.bytes,
+            unfinished_bytes: found.tails,
+            damaged_parts: found.damages,
+        }
+    }
+}
+
 /// Entries whose bytes are whole, and mean nothing.
 #[derive(Debug, Default)]
 struct Unreadable {
     count: u64,
     /// The first [`Self::MOST`] of them.
-    first: Vec<String>,
+    first: Vec<UndecodableEntry>,
 }
 
 impl Unreadable {
     const MOST: usize = 1000;
+}
+
+/// An entry that cannot be decoded.
+#[derive(Debug, Serialize)]
+struct UndecodableEntry {
+    kind: &'static str,
+    segment: u64,
+    time: String,
+    cause: String,
+}
+
+impl fmt::Display for UndecodableEntry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "segment {}, {}: {}", self.segment, self.time, self.cause)
+    }
 }
 
 /// Decodes each entry. Damage is not reported again.
@@ -90,9 +203,12 @@ fn unreadable(reader: &Reader) -> Result<Unreadable> {
         if let Err(error) = decode(&entry.payload) {
             unreadable.count += 1;
             if unreadable.first.len() < Unreadable::MOST {
-                let (segment, at) = (entry.segment, time(entry.time));
-                let text = format!("segment {segment}, {at}: {error}");
-                unreadable.first.push(text);
+                unreadable.first.push(UndecodableEntry {
+                    kind: "undecodable",
+                    segment: entry.segment,
+                    time: time(entry.time),
+                    cause: error.to_string(),
+                });
             }
         }
     }
@@ -103,12 +219,23 @@ fn cut(arguments: &JournalCutArguments) -> Result<()> {
     let (from, to) = arguments.span.micros();
     let reader = open(&arguments.directory)?;
     let copied = reader.cut(from, to, &arguments.output)?;
-    let output = arguments.output.display();
+    let output = arguments.output.display().to_string();
     if copied.segments == 0 {
         bail!("no segment has entries of this span");
     }
-    print::out(&format!("{output}: {}", summary(&copied)))?;
-    refuse_damage(&copied).with_context(|| output.to_string())
+    print::out(&match arguments.format {
+        EntryFormat::Text => format!("{output}: {}", summary(&copied)),
+        EntryFormat::Json => copied_as_json(&output, &copied)?,
+    })?;
+    refuse_damage(&copied).context(output)
+}
+
+fn copied_as_json(directory: &str, copied: &Verification) -> Result<String> {
+    json_line(&CutLine {
+        kind: "cut",
+        directory: directory.to_owned(),
+        copied: copied.into(),
+    })
 }
 
 fn summary(found: &Verification) -> String {
@@ -144,22 +271,32 @@ pub(super) fn time(micros: i64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
     use davit_core::journal::Entry;
     use davit_journal::{Settings, Writer};
+    use serde_json::{Value, json};
+    use tempfile::TempDir;
 
     use super::*;
+    use crate::cli::{Arguments, Command};
 
     /// Its checksums match: a host wrote it so, or something between lost a part of it.
     #[test]
     fn an_entry_that_cannot_be_decoded_is_found_with_its_segment_and_time() {
+        let directory = undecodable();
+        let found = unreadable(&open(directory.path()).unwrap()).unwrap();
+        assert_eq!(found.count, 1);
+        let place = "segment 2, 1970-01-01T00:00:03.000Z: an entry of the journal is damaged";
+        let first = found.first[0].to_string();
+        assert!(first.starts_with(place), "{first}");
+    }
+
+    /// A journal with a segment whose last entry cannot be decoded, and one without damage.
+    fn undecodable() -> TempDir {
         let directory = testing::journal([
             (1, Entry::Keyframe { is_start: true }),
             (1, Entry::KeyframeEnd),
         ]);
-        assert_eq!(
-            unreadable(&open(directory.path()).unwrap()).unwrap().count,
-            0
-        );
         let mut writer = Writer::open(directory.path(), Settings::default(), 0)
             .unwrap()
             .0;
@@ -167,9 +304,95 @@ mod tests {
         writer.end_keyframe().unwrap();
         writer.append(3_000_000, &[], &[1, 0x93, 7]).unwrap();
         writer.close().unwrap();
-        let found = unreadable(&open(directory.path()).unwrap()).unwrap();
-        assert_eq!(found.count, 1);
-        let place = "segment 2, 1970-01-01T00:00:03.000Z: an entry of the journal is damaged";
-        assert!(found.first[0].starts_with(place), "{found:?}");
+        directory
+    }
+
+    /// The command that is parsed from these arguments behind `davit journal`.
+    fn run(arguments: &[&str]) -> Result<()> {
+        let all = ["davit", "journal"].iter().chain(arguments);
+        let parsed = Arguments::try_parse_from(all).unwrap().command;
+        let Command::Journal(tool) = parsed else {
+            panic!("davit journal");
+        };
+        journal(&tool.command)
+    }
+
+    fn values(lines: &[String]) -> Vec<Value> {
+        let values = lines.iter().map(|line| serde_json::from_str(line).unwrap());
+        values.collect()
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_journal_is_a_line_of_json_each() {
+        let directory = undecodable();
+        let reader = open(directory.path()).unwrap();
+        // The last byte of the first segment's keyframe.
+        let path = &reader.segments()[0].path;
+        let mut bytes = std::fs::read(path).unwrap();
+        let chunk = bytes.windows(4).position(|part| part == b"DJck").unwrap();
+        bytes[chunk + 44] ^= 1;
+        std::fs::write(path, bytes).unwrap();
+        let reader = open(directory.path()).unwrap();
+        let (found, unreadable) = (reader.verify().unwrap(), unreadable(&reader).unwrap());
+        let lines = values(&found_as_json(&reader, &found, &unreadable).unwrap());
+
+        let kinds: Vec<&Value> = lines.iter().map(|line| &line["kind"]).collect();
+        let expected = ["segment", "segment", "damage", "undecodable", "total"];
+        assert_eq!(kinds, expected, "{lines:#?}");
+        assert_eq!(lines[1]["from"], "1970-01-01T00:00:02.000Z");
+        let damage = &lines[2];
+        assert_eq!(damage["segment"], 1);
+        assert_eq!(damage["offset"], chunk);
+        assert_eq!(
+            damage["cause"],
+            "the checksum of the chunk's data does not match"
+        );
+        assert!(damage["path"].as_str().unwrap().ends_with(".journal"));
+        assert_eq!(lines[3]["segment"], 2);
+        assert_eq!(lines[3]["time"], "1970-01-01T00:00:03.000Z");
+        let total = &lines[4];
+        assert_eq!(total["segments"], 2);
+        assert_eq!(total["damagedParts"], found.damages);
+        assert_eq!(total["undecodableEntries"], 1);
+        assert_eq!(total["unfinishedBytes"], 0);
+
+        // The exit code is the same in both formats.
+        let path = directory.path().to_str().unwrap();
+        for format in ["text", "json"] {
+            let error = run(&["verify", path, "--output", format]).unwrap_err();
+            let error = error.to_string();
+            assert!(
+                error.starts_with("damaged parts of the journal: "),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_journal_without_damage_is_verified_and_cut_as_json() {
+        let directory = testing::journal([
+            (1, Entry::Keyframe { is_start: true }),
+            (1, Entry::KeyframeEnd),
+        ]);
+        let path = directory.path().to_str().unwrap();
+        run(&["verify", path, "-o", "json"]).unwrap();
+        run(&["info", path, "-o", "json"]).unwrap();
+        let output = directory.path().join("cut");
+        let output = output.to_str().unwrap();
+        run(&["cut", path, "--output", output, "--format", "json"]).unwrap();
+
+        let copied = open(Path::new(output)).unwrap().verify().unwrap();
+        let line = copied_as_json("a\u{202e}b", &copied).unwrap();
+        let expected = json!({
+            "kind": "cut",
+            "directory": "a\u{202e}b",
+            "segments": 1,
+            "entries": 2,
+            "bytes": copied.bytes,
+            "unfinishedBytes": 0,
+            "damagedParts": 0,
+        });
+        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
+        assert!(line.contains("a\\u202eb"), "{line}");
     }
 }
