@@ -69,6 +69,8 @@ enum Subject {
     Controllers,
     /// The API server in memory.
     Simulator,
+    /// Recording, and backtests.
+    Journal,
     /// Writes beside those of a bare client.
     Writes,
     /// What every controller has to survive.
@@ -153,6 +155,7 @@ async fn measure(subject: Subject, kubeconfig: Option<&Path>) -> Result<()> {
         Subject::Policy => subjects::policy::run().await,
         Subject::Controllers => subjects::controllers::run().await,
         Subject::Simulator => subjects::simulator::run().await,
+        Subject::Journal => subjects::journal::run().await,
         Subject::Writes => subjects::writes::run(kubeconfig).await,
         Subject::Extremes => subjects::extremes::run().await,
         Subject::Growth => subjects::growth::sizes().await,

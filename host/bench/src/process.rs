@@ -44,13 +44,28 @@ pub(crate) struct Reached {
 impl Host {
     /// Starts `davit run` with this configuration. What it compiles stays in the directory.
     pub(crate) fn start(server: &Server, directory: &Path, config: &str) -> Result<Self> {
+        Self::start_recording(server, directory, config, None)
+    }
+
+    /// The same with a journal in this directory, if there is one.
+    pub(crate) fn start_recording(
+        server: &Server,
+        directory: &Path,
+        config: &str,
+        journal: Option<&Path>,
+    ) -> Result<Self> {
         let path = directory.join("kubeconfig");
         std::fs::write(&path, kubeconfig(&server.url()))?;
-        Self::start_at(&path, directory, config)
+        Self::start_at(&path, directory, config, journal)
     }
 
     /// The same at the server that a kubeconfig names.
-    pub(crate) fn start_at(kubeconfig: &Path, directory: &Path, config: &str) -> Result<Self> {
+    pub(crate) fn start_at(
+        kubeconfig: &Path,
+        directory: &Path,
+        config: &str,
+        journal: Option<&Path>,
+    ) -> Result<Self> {
         let file = directory.join("davit.yaml");
         std::fs::write(&file, config)?;
         let program = davit()?;
@@ -58,6 +73,9 @@ impl Host {
         command.args(["run", "--log", "warn", "--config"]);
         command.arg(&file).arg("--kubeconfig").arg(kubeconfig);
         command.arg("--cache").arg(directory.join("modules"));
+        if let Some(journal) = journal {
+            command.arg("--journal").arg(journal);
+        }
         let address = free_port()?;
         command.args(["--http", &address.to_string(), "--insecure-http"]);
         let started = Instant::now();
@@ -90,6 +108,11 @@ impl Host {
     /// Processor time so far.
     pub(crate) fn used(&self) -> Result<Duration> {
         usage::processor_time(&self.id())
+    }
+
+    /// The sockets that it has open.
+    pub(crate) fn connections(&self) -> Result<usize> {
+        usage::sockets(&self.id())
     }
 
     /// Waits until every controller has the first lists of its watches.
@@ -198,6 +221,17 @@ impl Drop for SimProcess {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Runs a backtest of a controller as it was recorded; returns its log, as JSON.
+pub(crate) fn backtest(journal: &Path, controller: &str) -> Result<String> {
+    let mut command = Command::new(davit()?);
+    command.args(["backtest", "--log", "info", "--log-format", "json"]);
+    command.arg(journal).args(["--controller", controller]);
+    let output = command.stdin(Stdio::null()).output()?;
+    let log = String::from_utf8(output.stderr)?;
+    ensure!(output.status.success(), "{}: {log}", output.status);
+    Ok(log)
 }
 
 /// A host's configuration with one built-in controller, whose writes the client does not limit.

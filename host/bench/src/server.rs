@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use davit::metrics::number;
 use davit_sim::Sim;
+use davit_sim::model::ListOptions;
+use davit_sim::target::Target;
 use serde_json::{Value, json};
 use tokio::time::interval;
 
@@ -57,4 +59,20 @@ pub(crate) async fn change_pods(
         "only {sent} changes a second"
     );
     Ok(())
+}
+
+/// The number of objects of a resource.
+pub(crate) fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
+    let count = sim.with_model(|model, _| {
+        let resource = model.resource(group, "v1", plural).cloned()?;
+        let target = Target::new(&resource, "", "");
+        Some(
+            model
+                .list(&target, &ListOptions::default())
+                .ok()?
+                .items
+                .len(),
+        )
+    });
+    count.ok_or_else(|| anyhow::anyhow!("{plural} are not served"))
 }

@@ -31,3 +31,14 @@ pub(crate) fn processor_time(process: &str) -> Result<Duration> {
     let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
     Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
 }
+
+/// The sockets that a process has open.
+pub(crate) fn sockets(process: &str) -> Result<usize> {
+    let mut sockets = 0;
+    for file in fs::read_dir(format!("/proc/{process}/fd"))? {
+        // A file may have been closed meanwhile.
+        let target = fs::read_link(file?.path());
+        sockets += usize::from(target.is_ok_and(|it| it.to_string_lossy().starts_with("socket:")));
+    }
+    Ok(sockets)
+}

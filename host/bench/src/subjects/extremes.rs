@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use davit_sim::fault::{Match, WatchFault};
-use davit_sim::model::{DeleteOptions, ListOptions};
-use davit_sim::target::Target;
+use davit_sim::model::DeleteOptions;
 use davit_sim::{Server, Sim};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
+use super::resources;
 use crate::figure::Figure;
 use crate::objects::{self, NODES, PODS};
 use crate::process::{Host, one_controller};
-use crate::server::{self, import};
+use crate::server::{self, count, import};
 
 /// How long an extreme may take.
 const PATIENCE: Duration = Duration::from_secs(900);
@@ -31,7 +31,8 @@ pub(crate) async fn run() -> Result<()> {
     taints_that_pass().await?;
     blocking_dependents().await?;
     silent_nodes().await?;
-    list_during_changes().await
+    list_during_changes().await?;
+    resources::run().await
 }
 
 /// A host beside a server, until a measurement ends.
@@ -97,22 +98,6 @@ impl Bench {
         let most = self.host.most_resident()?;
         Figure::new(format!("extremes: {name}, most resident"), most, "MB").report()
     }
-}
-
-/// The number of objects of a resource.
-fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
-    let count = sim.with_model(|model, _| {
-        let resource = model.resource(group, "v1", plural).cloned()?;
-        let target = Target::new(&resource, "", "");
-        Some(
-            model
-                .list(&target, &ListOptions::default())
-                .ok()?
-                .items
-                .len(),
-        )
-    });
-    count.ok_or_else(|| anyhow::anyhow!("{plural} are not served"))
 }
 
 /// 150,000 terminated pods when PodGC starts: all but the threshold go.

@@ -90,7 +90,8 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
         sim.disturb(&Match::new("watch", "pods"), WatchFault::Expire) > 0,
         "nobody watches"
     );
-    // Until it has noticed.
+    // It notices with the next event.
+    sim.apply(objects::changed(0, 1))?;
     sleep(Duration::from_secs(5)).await;
     let used = host.at_rest().await?.used.saturating_sub(before);
     Figure::new(

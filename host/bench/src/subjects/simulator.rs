@@ -36,8 +36,10 @@ pub(crate) async fn run() -> Result<()> {
     }
     for number in 0..PODS {
         let pod = objects::pod(number);
-        bytes +=
-            sim.with_model(|model, now| model.import(now, pod).map(|stored| stored.json().len()))?;
+        bytes += sim.with_model(|model, now| {
+            let stored = model.import(now, pod)?;
+            stored.json().map(|json| json.len())
+        })?;
     }
     sim.with_model(|model, _| model.compact());
     seconds("simulator: 150,000 pods and 5,000 nodes created", start).report()?;

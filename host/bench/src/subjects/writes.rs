@@ -108,7 +108,7 @@ async fn measure(target: &Target, directory: &Path, load: Load) -> Result<()> {
 async fn host(target: &Target, directory: &Path, load: Load, pods: usize) -> Result<Took> {
     target.create_pods(load, pods).await?;
     let mut changes = target.watch().await?;
-    let host = Host::start_at(&target.kubeconfig, directory, &load.config())?;
+    let host = Host::start_at(&target.kubeconfig, directory, &load.config(), None)?;
     if load != Load::Orphans {
         host.at_rest().await?;
     }

@@ -1,0 +1,133 @@
+//! The journal at the size of a large cluster: what recording costs a host, what a change takes
+//! on the disk, and how long a backtest takes for each entry, and for what.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use davit::metrics::number;
+use davit_sim::{Server, Sim};
+use serde::Deserialize;
+use tokio::time::sleep;
+
+use crate::figure::Figure;
+use crate::objects::{NODES, PODS};
+use crate::process::{Host, MEASURED, backtest};
+use crate::server;
+
+/// Changes of pods a second: of a large cluster, and those that fill the journal.
+const RATE: u32 = 20;
+const FAST: u32 = 2_000;
+/// A week with 20 changes a second in five minutes, in microseconds for each change.
+const AIM: f64 = 300e6 / (7.0 * 24.0 * 3600.0 * 20.0);
+
+const CONFIG: &str = "controllers:\n\
+                      - name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n\
+                      - name: taint-eviction\n  module: {builtin: taint-eviction}\n  mode: Enforce\n";
+
+/// What `davit backtest` says of its time, in seconds.
+#[derive(Debug, Deserialize)]
+struct Times {
+    entries: f64,
+    calls: f64,
+    took: f64,
+    journal: f64,
+    guest: f64,
+    machine: f64,
+}
+
+pub(crate) async fn run() -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, PODS)?;
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let directory = tempfile::tempdir()?;
+    let journal = directory.path().join("journal");
+    let mut changes = 0;
+    let without = start(&server, directory.path(), None).await?;
+    let plain = cost(&sim, &without, &mut changes).await?;
+    drop(without);
+    let with = start(&server, directory.path(), Some(&journal)).await?;
+    let recorded = cost(&sim, &with, &mut changes).await?;
+    let share = (recorded.share - plain.share).max(0.0);
+    Figure::new(
+        "journal: of a core to record 20 changes a second",
+        share,
+        "%",
+    )
+    .aim(5.0)
+    .report()?;
+    let memory = (recorded.resident - plain.resident).max(0.0);
+    Figure::new("journal: resident to record", memory, "MB")
+        .aim(16.0)
+        .report()?;
+    fill(&sim, &with, &journal, &mut changes).await?;
+    drop(with);
+    for controller in ["podgc", "taint-eviction"] {
+        replay(&journal, controller)?;
+    }
+    Ok(())
+}
+
+struct Cost {
+    share: f64,
+    resident: f64,
+}
+
+async fn start(server: &Server, directory: &Path, journal: Option<&Path>) -> Result<Host> {
+    let host = Host::start_recording(server, directory, CONFIG, journal)?;
+    host.at_rest().await?;
+    Ok(host)
+}
+
+/// What a host needs while a few pods change.
+async fn cost(sim: &Sim, host: &Host, changes: &mut usize) -> Result<Cost> {
+    let share = host
+        .share(server::change_pods(sim, PODS, RATE, MEASURED, changes))
+        .await?;
+    Ok(Cost {
+        share,
+        resident: host.resident()?,
+    })
+}
+
+/// Records many changes, and reports what each takes on the disk.
+async fn fill(sim: &Sim, host: &Host, journal: &Path, changes: &mut usize) -> Result<()> {
+    let (before, first) = (size(journal)?, *changes);
+    server::change_pods(sim, PODS, FAST, MEASURED, changes).await?;
+    host.at_rest().await?;
+    // What a second has collected is written then.
+    sleep(Duration::from_secs(2)).await;
+    let bytes = (size(journal)? - before) / number(*changes - first);
+    Figure::new("journal: a change of a pod on the disk", bytes, "B").report()
+}
+
+fn size(directory: &Path) -> Result<f64> {
+    let mut bytes = 0;
+    for entry in std::fs::read_dir(directory)? {
+        bytes += entry?.metadata()?.len();
+    }
+    Ok(number(usize::try_from(bytes)?))
+}
+
+fn replay(journal: &Path, controller: &str) -> Result<()> {
+    let log = backtest(journal, controller)?;
+    let mut times = log
+        .lines()
+        .filter_map(|line| serde_json::from_str(line).ok());
+    let times: Times = times.next().with_context(|| format!("no times: {log}"))?;
+    ensure!(times.entries > number(PODS), "{times:?}");
+    let name = |what: &str| format!("journal: a backtest of {controller}, {what}");
+    let each = |seconds: f64| seconds * 1e6 / times.entries;
+    let report = |what: &str, seconds: f64| Figure::new(name(what), each(seconds), "µs").report();
+    Figure::new(name("each entry"), each(times.took), "µs")
+        .aim(AIM)
+        .report()?;
+    report("of it waiting for the journal's reader", times.journal)?;
+    report("of it in the guest's calls", times.guest)?;
+    report("of it in the state and the machine", times.machine)?;
+    Figure::new(
+        name("calls for 1,000 entries"),
+        1e3 * times.calls / times.entries,
+        "",
+    )
+    .report()
+}
