@@ -250,6 +250,13 @@ fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
         let saw = decision["saw"]["object"].as_object().unwrap();
         assert!(!saw.is_empty(), "{decision:#}");
         assert!(text(decision, "/revision/configuration").starts_with("sha256:"));
+        let related = decision["saw"]["related"].as_array().unwrap();
+        let node = related.iter().find(|it| it["relation"] == "node").unwrap();
+        assert_eq!(
+            node["name"], saw["pods"]["spec"]["nodeName"],
+            "{decision:#}"
+        );
+        assert_eq!(node["fields"], Value::Null, "an orphan's node is gone");
     }
 
     let output = why(&journal, &[&name]);

@@ -1,5 +1,6 @@
 //! Undo as an operator has it: a deleted pod is kept, and `davit restore` creates it again.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
 
@@ -13,6 +14,10 @@ const CONTROLLER: &str = "controllers: [{name: podgc, mode: Enforce, module: {bu
     config: {terminatedPodThreshold: 0, quarantine: 500ms, period: 1s}, \
     undo: {kinds: [{resource: pods}]}}]\n";
 
+/// The owner of the pods in the namespace `shop`. Those in `payments` have none that lives.
+const OWNER: &str = r#"{"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {
+    "name": "web-7d4b9c6f5", "namespace": "shop", "uid": "e5dc7999-c00a-4e94-96f3-27ff7659c3b5"}}"#;
+
 /// A cluster with pods, and a directory for a journal.
 struct Cluster {
     sim: Process,
@@ -25,11 +30,14 @@ impl Cluster {
         let data = Path::new(env!("CARGO_MANIFEST_DIR"));
         let pods = data.join("core/tests/data/podlist.json");
         let nodes = data.join("tests/data/nodelist.json");
-        let (sim, kubeconfig) = sim(&[&nodes, &pods]);
+        let directory = tempfile::tempdir().unwrap();
+        let owner = directory.path().join("owner.json");
+        std::fs::write(&owner, OWNER).unwrap();
+        let (sim, kubeconfig) = sim(&[&nodes, &pods, &owner]);
         Self {
             sim,
             kubeconfig,
-            directory: tempfile::tempdir().unwrap(),
+            directory,
         }
     }
 
@@ -59,6 +67,14 @@ impl Cluster {
         let (_, body) = get(&format!("{}/api/v1/pods", server(&self.kubeconfig))).unwrap();
         let list: Value = serde_json::from_str(&body).unwrap();
         list["items"].as_array().unwrap().clone()
+    }
+
+    /// The pods of a namespace that existed before and are gone.
+    fn gone<'p>(&self, before: &'p [Value], namespace: &str) -> Vec<&'p Value> {
+        let left: BTreeSet<String> = self.pods().iter().map(full_name).collect();
+        let is_gone = |pod: &&Value| !left.contains(&full_name(pod));
+        let of_it = |pod: &&Value| pod["metadata"]["namespace"] == namespace;
+        before.iter().filter(of_it).filter(is_gone).collect()
     }
 
     /// The pod of that name; none if it does not exist.
@@ -149,6 +165,39 @@ fn a_deleted_pod_is_kept_and_restored() {
     assert!(
         error.contains("no kept copy of pod default/never-was"),
         "{error}"
+    );
+    assert_eq!(cluster.sim.terminate(), 0);
+}
+
+/// With a reference to an owner that is gone, the garbage collector deletes the pod again.
+#[test]
+fn a_restored_pod_has_no_owner_that_is_gone() {
+    let cluster = Cluster::start();
+    let before = cluster.pods();
+    let host = cluster.host(true);
+    let gone = |namespace| cluster.gone(&before, namespace).first().copied();
+    until("orphans of both namespaces are gone", || {
+        gone("shop").is_some() && gone("payments").is_some()
+    });
+    assert_eq!(host.terminate(), 0);
+    let restored = |kept: &Value| {
+        let name = full_name(kept);
+        let report = cluster.report(&name, &["--apply", "--run-again"]);
+        let notes = serde_json::to_string(&report["notes"]).unwrap();
+        (cluster.pod(&name).unwrap(), notes)
+    };
+    let kept = gone("shop").unwrap();
+    let (pod, notes) = restored(kept);
+    let owners = |pod: &Value| pod["metadata"]["ownerReferences"].clone();
+    assert!(owners(kept).is_array());
+    assert_eq!(owners(&pod), owners(kept), "{notes}");
+    assert!(!notes.contains("owner"), "{notes}");
+    let (pod, notes) = restored(gone("payments").unwrap());
+    assert_eq!(owners(&pod), Value::Null, "{notes}");
+    let left_out = "left out: the owner reference to ReplicaSet web-7d4b9c6f5 ";
+    assert!(
+        notes.contains(left_out) && notes.contains("it is gone"),
+        "{notes}"
     );
     assert_eq!(cluster.sim.terminate(), 0);
 }

@@ -8,6 +8,7 @@ use davit::commands::stop::{self, Selection};
 use serde_json::json;
 
 use crate::commands::{NO_WAIT, candidate, controller, error};
+use crate::program::Site;
 
 /// A later version of Davit, or an operator, has written the status.
 #[tokio::test]
@@ -42,4 +43,34 @@ async fn a_controller_is_stopped_and_started_whatever_its_status() {
         .unwrap_err();
     assert!(error.is::<NoAnswer>(), "{error:#}");
     assert_eq!(mode(), "Disabled");
+}
+
+#[test]
+fn the_reason_of_a_stop_on_the_command_line_is_recorded_on_every_controller() {
+    let site = Site::new();
+    site.podgc(1, &[]);
+    let mut second = site.get();
+    second["metadata"] = json!({"name": "podgc-2"});
+    site.sim.create(second).unwrap();
+    let stopped = |name: &str| {
+        let controller = crate::deploy::controller(&site.sim, name);
+        assert_eq!(controller["spec"]["mode"], "Disabled", "{name}");
+        let stopped = &controller["metadata"]["annotations"]["davit.dev/stopped"];
+        stopped.as_str().unwrap().to_owned()
+    };
+    let reason = "wrong nodes are tainted";
+    site.must(&["stop", "--all", "--reason", reason, "--wait=0"]);
+    for name in ["podgc", "podgc-2"] {
+        let stopped = stopped(name);
+        let (at, who) = stopped.split_once(" by ").unwrap();
+        assert!(at.parse::<jiff::Timestamp>().is_ok(), "{name}: {at}");
+        assert_eq!(who, format!("davit-sim-admin: {reason}"), "{name}");
+    }
+    // Without a reason, the annotation has the time and the user.
+    site.must(&["start", "--all", "--wait=0"]);
+    site.must(&["stop", "--all", "--wait=0"]);
+    assert!(stopped("podgc").ends_with(" by davit-sim-admin"));
+    // A reason alone selects no Controller.
+    let output = site.davit(&["stop", "--reason", reason]);
+    assert_eq!(output.code, 2, "{output:?}");
 }

@@ -219,8 +219,13 @@ pub(super) fn is_being_deleted(object: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use davit_sim::Sim;
+    use davit_sim::model::DeleteOptions;
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
-    use crate::commands::restore::testing::Server;
+    use crate::commands::restore::testing::{Server, discovery};
 
     fn target(kind: &str, namespace: &str, name: &str) -> ObjectRef {
         ObjectRef {
@@ -272,5 +277,129 @@ mod tests {
         let volume = target("PersistentVolume", "shop", "a");
         let said = refusal(&volume, "", "persistentvolumes").await;
         assert!(said.contains("without namespaces"), "{said}");
+    }
+
+    fn client(sim: &Sim) -> Client {
+        let sim = sim.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let sim = sim.clone();
+            async move { sim.call(request).await }
+        });
+        Client::new(service, "default")
+    }
+
+    fn config_map(name: &str) -> Value {
+        let metadata = json!({"name": name, "namespace": "default"});
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    }
+
+    /// The reference to an owner with this uid.
+    fn reference(owner: &Value, uid: &str) -> Value {
+        json!({
+            "apiVersion": owner["apiVersion"], "kind": owner["kind"],
+            "name": owner["metadata"]["name"], "uid": uid,
+        })
+    }
+
+    /// A kept pod with these owners.
+    fn owned_by(owners: &[Value]) -> Restorable {
+        let metadata = json!({"name": "web-0", "namespace": "default", "ownerReferences": owners});
+        Restorable::of(json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata}))
+    }
+
+    /// With a reference to an owner that is gone, the garbage collector deletes the object.
+    #[tokio::test]
+    async fn only_the_references_to_living_owners_are_kept() {
+        let sim = crate::sim::start().unwrap();
+        let create = |object: Value| {
+            let created = sim.create(object).unwrap();
+            let uid = text_at(&created, "/metadata/uid").to_owned();
+            (reference(&created, &uid), uid)
+        };
+        let (living, _) = create(config_map("living"));
+        // An owner without a namespace.
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}});
+        let (node, _) = create(node);
+        let (_, successor) = create(config_map("recreated"));
+        let mut dying = config_map("dying");
+        dying["metadata"]["finalizers"] = json!(["example.com/backup"]);
+        let (dying, dying_uid) = create(dying);
+        let options = DeleteOptions::default();
+        sim.delete("v1", "ConfigMap", "default", "dying", &options)
+            .unwrap();
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},
+        });
+
+        let cluster = Cluster::discover(client(&sim)).await.unwrap();
+        let mut restorable = owned_by(&[
+            reference(&config_map("gone"), "u-1"),
+            living.clone(),
+            reference(&config_map("recreated"), "u-2"),
+            dying,
+            reference(&widget, "u-3"),
+            node.clone(),
+        ]);
+        let checked = cluster.check_references(&mut restorable, "default").await;
+        checked.unwrap();
+        let owners = &restorable.object["metadata"]["ownerReferences"];
+        assert_eq!(*owners, json!([living, node]));
+        let left_out =
+            |owner: &str, why: &str| format!("left out: the owner reference to {owner}: {why}");
+        let another = format!("it is gone, and another object, {successor}, has its name");
+        let dying = format!("ConfigMap dying ({dying_uid})");
+        assert_eq!(
+            restorable.notes,
+            [
+                left_out("ConfigMap gone (u-1)", "it is gone"),
+                left_out("ConfigMap recreated (u-2)", &another),
+                left_out(&dying, "it is being deleted"),
+                left_out("Widget w (u-3)", "the API server does not serve its kind"),
+            ]
+        );
+    }
+
+    /// An object of another namespace is no owner.
+    #[tokio::test]
+    async fn an_owner_is_looked_up_in_the_namespace_of_the_object() {
+        let sim = crate::sim::start().unwrap();
+        let owner = sim.create(config_map("living")).unwrap();
+        let owner = reference(&owner, text_at(&owner, "/metadata/uid"));
+        let cluster = Cluster::discover(client(&sim)).await.unwrap();
+        for (namespace, is_kept) in [("default", true), ("kube-system", false)] {
+            let mut restorable = owned_by(std::slice::from_ref(&owner));
+            let checked = cluster.check_references(&mut restorable, namespace).await;
+            checked.unwrap();
+            assert_eq!(!restorable.owners().is_empty(), is_kept, "{namespace}");
+        }
+    }
+
+    /// An aggregated API server that is down may serve the owner.
+    #[tokio::test]
+    async fn an_owner_of_an_unknown_kind_is_not_left_out_while_discovery_is_incomplete() {
+        let sim = crate::sim::start().unwrap();
+        let owner = sim.create(config_map("living")).unwrap();
+        let owner = reference(&owner, text_at(&owner, "/metadata/uid"));
+        let incomplete = Discovery {
+            failed: vec![("example.com/v1".to_owned(), "503".to_owned())],
+            ..discovery()
+        };
+        let cluster = Cluster::new(client(&sim), incomplete);
+        let mut known = owned_by(std::slice::from_ref(&owner));
+        let checked = cluster.check_references(&mut known, "default").await;
+        checked.unwrap();
+        assert_eq!(known, owned_by(&[owner]));
+
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"},
+        });
+        let mut unknown = owned_by(&[reference(&widget, "u-3")]);
+        let checked = cluster.check_references(&mut unknown, "default").await;
+        assert_eq!(
+            format!("{:#}", checked.unwrap_err()),
+            "whether the owner Widget w still exists is not known: the API server does not say \
+             everything that it serves: retry later"
+        );
+        assert_eq!(unknown.owners().len(), 1, "nothing is left out");
     }
 }

@@ -13,10 +13,10 @@ use crate::commands::print::{part, text_at};
 /// What the guest saw in a call. Fields that its watches do not declare are left out.
 pub(super) fn saw(call: &RecordedCall, object: &ObjectRef) -> Saw {
     let seen = in_views(call, &object.uid);
-    let related = seen.values().next().map(|fields| related(call, fields));
+    let related = related(call, &together(seen.values().cloned()));
     Saw {
         object: seen,
-        related: related.unwrap_or_default(),
+        related,
         live_reads: call
             .live
             .iter()
@@ -35,6 +35,32 @@ fn in_views(call: &RecordedCall, uid: &str) -> BTreeMap<String, Value> {
     seen.collect()
 }
 
+/// What the watches have of an object together: each of them declares some of its fields.
+fn together(views: impl IntoIterator<Item = Value>) -> Value {
+    let mut fields = Value::Null;
+    views.into_iter().for_each(|view| add(&mut fields, view));
+    fields
+}
+
+/// Adds the fields of another watch of the same object.
+fn add(fields: &mut Value, others: Value) {
+    match (fields, others) {
+        (Value::Object(fields), Value::Object(others)) => {
+            for (name, other) in others {
+                add(fields.entry(name).or_insert(Value::Null), other);
+            }
+        }
+        // A watch may declare fields of a list's elements, and has each of them.
+        (Value::Array(fields), Value::Array(others)) => {
+            for (field, other) in fields.iter_mut().zip(others) {
+                add(field, other);
+            }
+        }
+        (fields @ Value::Null, others) => *fields = others,
+        _ => {}
+    }
+}
+
 /// The owners and the node, as far as the object's fields name them.
 fn related(call: &RecordedCall, fields: &Value) -> Vec<Related> {
     let owners = part(fields, "/metadata/ownerReferences").as_array();
@@ -42,7 +68,7 @@ fn related(call: &RecordedCall, fields: &Value) -> Vec<Related> {
         relation: "owner",
         kind: text_at(owner, "/kind").to_owned(),
         name: text_at(owner, "/name").to_owned(),
-        fields: in_views(call, text_at(owner, "/uid")).into_values().next(),
+        fields: all_fields(call, text_at(owner, "/uid")),
     });
     let node = text_at(fields, "/spec/nodeName");
     let node = (!node.is_empty()).then(|| Related {
@@ -57,10 +83,17 @@ fn related(call: &RecordedCall, fields: &Value) -> Vec<Related> {
 fn node_fields(call: &RecordedCall, name: &str) -> Option<Value> {
     let views = call.revision.views.values();
     let mut views = views.filter_map(|view| call.snapshot.view(*view));
-    views.find_map(|view| {
-        let entry = view.get(name).filter(|it| &*it.kind.kind == "Node")?;
-        Some(decode(&entry.data()))
-    })
+    let node = views.find_map(|view| {
+        let entry = view.get(name)?;
+        (entry.kind.group().is_empty() && &*entry.kind.kind == "Node").then_some(entry)
+    });
+    all_fields(call, &node?.object.uid().to_string())
+}
+
+/// What the guest saw of the object with this uid; none if its watches did not have it.
+fn all_fields(call: &RecordedCall, uid: &str) -> Option<Value> {
+    let seen = in_views(call, uid);
+    (!seen.is_empty()).then(|| together(seen.into_values()))
 }
 
 /// The keys under which an item may mean the object.

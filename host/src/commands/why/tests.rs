@@ -1,5 +1,7 @@
 //! Stories from journals.
 
+mod related;
+
 use clap::Parser as _;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::gate::Ruling;
