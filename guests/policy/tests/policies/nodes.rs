@@ -36,9 +36,9 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "drain-with-budgets",
             story: drain,
             expected: vec![
-                "ci/budget ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
-                "ci/budget ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
-                "ci/daemon ci/elsewhere ci/equal ci/static ci/tolerates",
+                "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
+                "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
+                "ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
             ],
             changes: vec![
                 ("/rules/0/do/evict/thenDeleteAfter", "10m", "12m"),
@@ -46,9 +46,26 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/0/when", "davit.dev/drain", "davit.dev/no"),
                 ("/rules/0/unless", "'DaemonSet'", "'None'"),
                 ("/rules/0/unless", "config.mirror", "config.none"),
+                ("/rules/0/unless", "t.key == null", "false"),
+                ("/rules/0/unless", "t.key == 'davit.dev/drain'", "false"),
+                ("/rules/0/unless", "t.key == 'davit.dev/drain'", "true"),
                 ("/rules/0/unless", "t.operator == 'Exists'", "false"),
+                ("/rules/0/unless", "t.operator == 'Exists'", "true"),
+                ("/rules/0/unless", "t.operator == null", "false"),
                 ("/rules/0/unless", "t.operator == 'Equal'", "false"),
+                ("/rules/0/unless", "n.key == 'davit.dev/drain'", "true"),
+                ("/rules/0/unless", "n.value == null ? '' : n.value", "''"),
+                (
+                    "/rules/0/unless",
+                    "n.value == null ? '' : n.value",
+                    "n.value",
+                ),
                 ("/rules/0/unless", "t.value == null ? '' : t.value", "''"),
+                (
+                    "/rules/0/unless",
+                    "t.value == null ? '' : t.value",
+                    "t.value",
+                ),
             ],
         },
         Case {
@@ -77,12 +94,15 @@ pub(crate) fn cases() -> Vec<Case> {
                 "null unknown team null null",
                 "\"2023-11-14T22:13:20Z\"",
                 "",
-                "broken",
+                "broken:true not-ready:true",
+                "Node/broken Warning NodeTainted: not ready since 2023-11-14T22:13:20Z, \
+                 Node/not-ready Warning NodeTainted: not ready since 2023-11-14T22:13:20Z",
             ],
             changes: vec![
                 ("/rules/0/when", "labels.owner", "labels.team"),
                 ("/rules/0/unless", "kube-", "cube-"),
                 ("/rules/0/unless", "'default', ", ""),
+                ("/rules/0/unless", ", 'davit-system'", ""),
                 ("/rules/0/do/label/owner", "unknown", "nobody"),
                 (
                     "/rules/0/do/annotate/davit.dev~1owner-missing-since",
@@ -92,12 +112,18 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/1/when", "10m", "11m"),
                 ("/rules/1/when", "10m", "9m"),
                 ("/rules/1/when", "'Unknown'", "'Never'"),
+                ("/rules/1/when", "'False'", "'Never'"),
                 (
                     "/rules/1/when",
                     ".status in ['False', 'Unknown']",
                     " != null",
                 ),
+                ("/rules/1/do/taint/key", "not-ready", "broken"),
+                ("/rules/1/do/taint/value", "true", "false"),
                 ("/rules/1/do/taint/effect", "NoSchedule", "NoExecute"),
+                ("/rules/1/do/event/type", "Warning", "Normal"),
+                ("/rules/1/do/event/reason", "NodeTainted", "Tainted"),
+                ("/rules/1/do/event/message", "not ready", "away"),
             ],
         },
     ]
@@ -154,6 +180,11 @@ fn drain(harness: &mut Harness<Policy>) -> Vec<String> {
     }));
     harness.put(node("n1", &[taint("davit.dev/drain")]));
     harness.put(node("n2", &[]));
+    let taints = json!([
+        {"key": "davit.dev/drain", "value": "yes", "effect": "NoExecute"},
+        {"key": "davit.dev/other", "value": "x", "effect": "NoExecute"},
+    ]);
+    harness.put(node("n3", &[("/spec/taints", taints)]));
     let budget = ("/metadata/labels/app", json!("budget"));
     harness.put(with(running("budget", "n1"), &[budget]));
     harness.put(running("free", "n1"));
@@ -166,19 +197,20 @@ fn drain(harness: &mut Harness<Policy>) -> Vec<String> {
     ));
     let mirror = "/metadata/annotations/kubernetes.io~1config.mirror";
     harness.put(with(running("static", "n1"), &[(mirror, json!("x"))]));
-    for (name, toleration) in [
-        ("tolerates", json!({"operator": "Exists"})),
-        (
-            "equal",
-            json!({"operator": "Equal", "key": "davit.dev/drain"}),
-        ),
-        (
-            "other-value",
-            json!({"key": "davit.dev/drain", "value": "x"}),
-        ),
+    let key = "davit.dev/drain";
+    for (name, node, toleration) in [
+        ("tolerates", "n1", json!({"operator": "Exists"})),
+        ("key", "n1", json!({"operator": "Exists", "key": key})),
+        ("other-key", "n1", json!({"operator": "Exists", "key": "x"})),
+        ("equal", "n1", json!({"operator": "Equal", "key": key})),
+        ("no-operator", "n1", json!({"key": key})),
+        ("other-value", "n1", json!({"key": key, "value": "x"})),
+        ("value", "n3", json!({"key": key, "value": "yes"})),
+        // The value of another taint.
+        ("value-of-other", "n3", json!({"key": key, "value": "x"})),
     ] {
         let tolerations = ("/spec/tolerations", json!([toleration]));
-        harness.put(with(running(name, "n1"), &[tolerations]));
+        harness.put(with(running(name, node), &[tolerations]));
     }
     left_at(harness, "Pod", &[MINUTE, 9 * MINUTE, 11 * MINUTE])
 }
@@ -221,6 +253,7 @@ fn marks(harness: &mut Harness<Policy>) -> Vec<String> {
         [("/status/conditions", condition)]
     };
     harness.put(node("broken", &ready("Unknown")));
+    harness.put(node("not-ready", &ready("False")));
     harness.put(node("well", &ready("True")));
     let mut outcome = Vec::new();
     advance(harness, 10 * MINUTE);
@@ -235,14 +268,33 @@ fn marks(harness: &mut Harness<Policy>) -> Vec<String> {
     outcome.push(tainted(harness));
     advance(harness, SECOND);
     outcome.push(tainted(harness));
+    outcome.push(events(harness));
     outcome
 }
 
-/// The nodes that no new pod is scheduled to.
+/// The nodes that no new pod is scheduled to, with the value of the taint.
 fn tainted(harness: &Harness<Policy>) -> String {
-    let nodes = harness.keys("Node").into_iter().filter(|name| {
-        let taints = &harness.object("Node", name).unwrap()["spec"]["taints"];
-        taints[0]["key"] == "davit.dev/not-ready" && taints[0]["effect"] == "NoSchedule"
+    let nodes = harness.keys("Node").into_iter().filter_map(|name| {
+        let taints = &harness.object("Node", &name).unwrap()["spec"]["taints"];
+        let is_marked =
+            taints[0]["key"] == "davit.dev/not-ready" && taints[0]["effect"] == "NoSchedule";
+        is_marked.then(|| format!("{name}:{}", taints[0]["value"].as_str().unwrap_or_default()))
     });
     nodes.collect::<Vec<_>>().join(" ")
+}
+
+fn events(harness: &Harness<Policy>) -> String {
+    let events = harness.keys("Event").into_iter().map(|key| {
+        let event = harness.object("Event", &key).unwrap();
+        let text = |pointer: &str| event.pointer(pointer).unwrap().as_str().unwrap().to_owned();
+        format!(
+            "{}/{} {} {}: {}",
+            text("/involvedObject/kind"),
+            text("/involvedObject/name"),
+            text("/type"),
+            text("/reason"),
+            text("/message"),
+        )
+    });
+    events.collect::<Vec<_>>().join(", ")
 }

@@ -78,15 +78,16 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "preview-namespaces",
             story: preview,
             expected: vec![
-                "both expires neither nonsense ttl unlabelled",
-                "both neither nonsense ttl unlabelled",
-                "both neither nonsense ttl unlabelled",
-                "both neither nonsense unlabelled",
-                "neither nonsense unlabelled",
+                "both expires neither nonsense ttl unlabelled unlabelled-ttl",
+                "both neither nonsense ttl unlabelled unlabelled-ttl",
+                "both neither nonsense ttl unlabelled unlabelled-ttl",
+                "both neither nonsense unlabelled unlabelled-ttl",
+                "neither nonsense unlabelled unlabelled-ttl",
             ],
             changes: vec![
                 ("/rules/0/when", "davit.dev/expires", "davit.dev/x"),
                 ("/rules/0/match/labelSelector", "davit.dev/preview=true", ""),
+                ("/rules/1/match/labelSelector", "davit.dev/preview=true", ""),
                 ("/rules/1/when", "davit.dev/ttl", "davit.dev/x"),
                 (
                     "/rules/1/when",
@@ -206,6 +207,7 @@ fn preview(harness: &mut Harness<Policy>) -> Vec<String> {
     put("expires", json!({expires: at(23)}), true);
     put("unlabelled", json!({expires: at(23)}), false);
     put("ttl", json!({"davit.dev/ttl": "2h"}), true);
+    put("unlabelled-ttl", json!({"davit.dev/ttl": "2h"}), false);
     put(
         "both",
         json!({expires: "2023-11-15T01:13:20Z", "davit.dev/ttl": "2h"}),

@@ -16,15 +16,21 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "ended-pods",
             story: ended_pods,
             expected: vec![
-                "ci/evicted ci/failed ci/kept ci/succeeded",
-                "ci/failed ci/kept ci/succeeded",
-                "ci/failed ci/kept ci/succeeded",
-                "ci/kept ci/succeeded",
+                "ci/ended-well ci/evicted ci/failed ci/kept ci/kept-evicted ci/node-shutdown ci/shutdown ci/succeeded ci/terminated",
+                "ci/ended-well ci/failed ci/kept ci/kept-evicted ci/succeeded",
+                "ci/ended-well ci/failed ci/kept ci/kept-evicted ci/succeeded",
+                "ci/ended-well ci/kept ci/kept-evicted ci/succeeded",
             ],
             changes: vec![
                 ("/rules/0/when", "10m", "11m"),
                 ("/rules/0/when", "10m", "9m"),
                 ("/rules/0/when", "'Evicted'", "'Gone'"),
+                ("/rules/0/when", "'Terminated'", "'Gone'"),
+                ("/rules/0/when", "'NodeShutdown'", "'Gone'"),
+                ("/rules/0/when", "'Shutdown'", "'Gone'"),
+                ("/rules/0/when", "'Failed'", "'Succeeded'"),
+                ("/rules/0/when", "object.status.phase == 'Failed' &&", ""),
+                ("/rules/0/unless", "keep", "kept"),
                 ("/rules/1/when", "24h", "25h"),
                 ("/rules/1/when", "24h", "23h"),
                 ("/rules/1/when", "'Failed'", "'Succeeded'"),
@@ -85,12 +91,23 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn ended_pods(harness: &mut Harness<Policy>) -> Vec<String> {
-    harness.put(with(
-        ended("Failed", "evicted"),
-        &[("/status/reason", json!("Evicted"))],
-    ));
+    let reason = |reason: &str| ("/status/reason", json!(reason));
+    let keep = || (KEEP.0, json!(KEEP.1));
+    for (name, why) in [
+        ("evicted", "Evicted"),
+        ("terminated", "Terminated"),
+        ("node-shutdown", "NodeShutdown"),
+        ("shutdown", "Shutdown"),
+    ] {
+        harness.put(with(ended("Failed", name), &[reason(why)]));
+    }
+    // Its containers ended in time, without a failure.
+    let well = ended("Succeeded", "ended-well");
+    harness.put(with(well, &[reason("Terminated")]));
+    let kept = ended("Failed", "kept-evicted");
+    harness.put(with(kept, &[reason("Evicted"), keep()]));
     harness.put(ended("Failed", "failed"));
-    harness.put(with(ended("Failed", "kept"), &[(KEEP.0, json!(KEEP.1))]));
+    harness.put(with(ended("Failed", "kept"), &[keep()]));
     harness.put(ended("Succeeded", "succeeded"));
     let times = [
         10 * MINUTE,

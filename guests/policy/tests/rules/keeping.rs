@@ -45,6 +45,32 @@ fn the_newest_of_each_owner_are_kept() {
     );
 }
 
+/// What has no value in common with others, such as a pod without a node, is in no group.
+#[test]
+fn the_newest_of_each_node_or_of_each_value_of_a_label_are_kept() {
+    for (per, value) in [
+        ("node", "/spec/nodeName"),
+        ("metadata.labels[\"app\"]", "/metadata/labels/app"),
+    ] {
+        let mut harness = keep(json!({"newest": 1, "per": per}));
+        for (name, minute, group) in [
+            ("a", 1, json!("x")),
+            ("b", 2, json!("x")),
+            ("c", 0, json!("y")),
+            ("d", 0, Value::Null),
+        ] {
+            // The owner is another group: it does not count.
+            let mut pod = pod("ci", name, minute, name);
+            pod["spec"] = json!({"nodeName": "n"});
+            *pod.pointer_mut(value).unwrap() = group;
+            harness.put(pod);
+        }
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), ["ci/b", "ci/c", "ci/d"], "{per}");
+        assert_eq!(harness.executions().len(), 1, "{per}");
+    }
+}
+
 #[test]
 fn above_a_high_mark_all_go_down_to_the_low_one() {
     let mut harness = keep(json!({"newest": 1, "above": 3, "per": "namespace"}));

@@ -17,4 +17,5 @@ mod mistakes;
 mod order;
 mod patching;
 mod related;
+mod selecting;
 mod support;

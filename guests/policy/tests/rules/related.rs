@@ -261,6 +261,30 @@ fn namespaces_are_selected_by_their_labels() {
 }
 
 #[test]
+fn a_change_of_the_namespace_is_seen_by_its_objects() {
+    let mut harness = rules(json!([{
+        "name": "of-short",
+        "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed' &&
+                 namespaceObject.metadata.annotations['retention'] == 'short'",
+        "do": {"delete": {}},
+    }]));
+    let namespace = |name: &str, retention: &str| {
+        json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": name, "annotations": {"retention": retention}}})
+    };
+    for name in ["ci", "shop"] {
+        harness.put(namespace(name, "long"));
+        harness.put(failed(name, "a"));
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a", "shop/a"]);
+    harness.put(namespace("ci", "short"));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["shop/a"]);
+}
+
+#[test]
 fn a_loop_over_related_objects_reads_their_fields() {
     let mut harness = rules(json!([{
         "name": "broken",
