@@ -68,12 +68,23 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
     out(&roles.join("\n---\n"))
 }
 
-/// The configuration in a file: JSON or YAML.
+/// The configuration in a file, in JSON or YAML: as it is, or that of a Controller.
 pub(crate) fn configuration(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
-    serde_saphyr::from_str(&text)
-        .with_context(|| format!("the configuration {} is not YAML", path.display()))
+    let found: Value = serde_saphyr::from_str(&text)
+        .with_context(|| format!("the configuration {} is not YAML", path.display()))?;
+    Ok(config_of(found))
+}
+
+fn config_of(found: Value) -> Value {
+    let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
+    let is_controller =
+        text("kind") == "Controller" && text("apiVersion").starts_with("davit.dev/");
+    if !is_controller {
+        return found;
+    }
+    found.pointer("/spec/config").cloned().unwrap_or_default()
 }
 
 fn facts(guest: &Guest, size: usize) -> Value {
@@ -233,6 +244,8 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
             source(&watch.source)
         ));
         lines.extend(watch.fields.iter().map(|field| format!("    {field}")));
+        let indexes = watch.indexes.iter();
+        lines.extend(indexes.map(|index| format!("    index {}: {}", index.name, index.path)));
     }
     lines.push("queues".to_owned());
     for queue in &manifest.queues {

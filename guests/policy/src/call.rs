@@ -95,9 +95,9 @@ pub(crate) enum Turn {
     Act(Act),
 }
 
-/// How long it is until an object is judged again that a rule acts on, since its item was
-/// created. The host may have refused the plan without retrying it: a dry run plans the same
-/// each time. So the pauses grow, and thousands of such objects cost little.
+/// How long it is until an object is judged again that a rule acts on: as long as its item has
+/// existed, within limits. The host may have refused the plan without retrying it: a dry run plans
+/// the same each time. So the pauses grow, and thousands of such objects cost little.
 fn pause(every: Duration, waited: Duration) -> Duration {
     every.max(waited.min(LONGEST_PAUSE))
 }

@@ -34,6 +34,23 @@ pub(crate) fn nodes(count: usize) -> Objects {
     }
 }
 
+/// Nodes with a taint that their pods tolerate for a time.
+pub(crate) fn tainted_nodes(count: usize) -> Objects {
+    let tainted = |number| {
+        let mut node = node(number);
+        if let Some(node) = node.as_object_mut() {
+            let key = "node.kubernetes.io/unreachable";
+            let taints = json!([{"key": key, "effect": "NoExecute"}]);
+            node.insert("spec".to_owned(), json!({"taints": taints}));
+        }
+        node
+    };
+    Objects {
+        object: Box::new(tainted),
+        ..nodes(count)
+    }
+}
+
 pub(crate) fn leases() -> Objects {
     Objects {
         resource: ApiResource::new("coordination.k8s.io", "v1", "leases"),

@@ -57,6 +57,7 @@ fn plot(path: &Path, name: &str, figures: &[&Figure]) -> Result<(), Box<dyn std:
     let mut chart = ChartBuilder::on(&root)
         .caption(name, ("sans-serif", 18))
         .margin(12)
+        .margin_right(40)
         .x_label_area_size(40)
         .y_label_area_size(64)
         .build_cartesian_2d(decades(x).log_scale(), decades(y).log_scale())?;

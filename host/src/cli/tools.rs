@@ -118,7 +118,8 @@ pub struct InspectArguments {
     /// The guest's module.
     #[arg(value_name = "MODULE.wasm")]
     pub module: PathBuf,
-    /// Configuration of the guest (JSON or YAML) [default: the guest's defaults]
+    /// Configuration of the guest (JSON or YAML), or its Controller [default: the guest's
+    /// defaults]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Output format.

@@ -98,7 +98,7 @@ const FAMILIES: &[Family<State>] = &[
     },
     Family {
         name: "davit_cache_bytes",
-        help: "Bytes of all objects in the cache, without the indexes.",
+        help: "Bytes of all objects in the cache, compressed, without the indexes.",
         kind: Kind::Gauge,
         labels: &[],
         samples: |state, samples| samples.add(&[], number(state.bytes)),

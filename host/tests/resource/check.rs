@@ -365,6 +365,27 @@ fn the_shipped_roles_are_what_inspect_prints() {
     }
 }
 
+/// What a policy reads follows from its rules, in a Controller or alone.
+#[test]
+fn inspect_shows_what_the_rules_of_a_controller_read() {
+    let path = deploy("policies/unreachable-node-pods.yaml");
+    let controller = std::fs::read_to_string(&path).unwrap();
+    let controller: Value = serde_saphyr::from_str(&controller).unwrap();
+    let alone = file(&controller["spec"]["config"].to_string());
+    let shown = |config: &Path| {
+        let mut command = davit();
+        command.arg("inspect").arg(guests().join("policy.wasm"));
+        let output = output_of(command.arg("--config").arg(config).output().unwrap());
+        assert_eq!(output.code, 0, "{output:?}");
+        output.out
+    };
+    let text = shown(&path);
+    assert_eq!(text, shown(alone.path()));
+    for line in ["    spec.nodeName\n", ": spec.nodeName\n"] {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+}
+
 /// The controllers of a file have no accounts.
 #[test]
 fn the_roles_for_a_file_are_what_inspect_prints_without_an_account() {

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use davit_guest::testing::Harness;
 use serde_json::json;
-use taint_eviction::{NODES, PODS, TaintEviction};
+use taint_eviction::{NODES, PODS, TIMERS, TaintEviction};
 
 use crate::common::{defaults, deletions, left, node, pod, seconds, uid};
 
@@ -105,4 +105,50 @@ fn a_pod_that_is_decided_before_its_node_leaves_in_time() {
     harness.call_during(PODS, &uid("pod"), |_| {});
     harness.advance(seconds(60));
     assert_eq!(deletions(&harness), [("pod", 60)]);
+}
+
+/// A call that started before notes a pod that is gone, when nothing names the pod any more.
+#[test]
+fn a_pod_that_goes_with_its_taint_during_a_call_leaves_no_timer() {
+    for (queue, key) in [(PODS, uid("pod")), (NODES, "node".to_owned())] {
+        let mut harness = defaults();
+        if queue == NODES {
+            harness.put(pod("pod").tolerates("taint1", Some(86_400)).into());
+            harness.run();
+            harness.put(node(&["taint1"]));
+        } else {
+            harness.put(node(&["taint1"]));
+            harness.run();
+            harness.put(pod("pod").tolerates("taint1", Some(86_400)).into());
+        }
+        harness.call_during(queue, &key, |harness| {
+            harness.put(node(&[]));
+            harness.run();
+            harness.remove("Pod", "default/pod");
+            harness.run();
+        });
+        harness.run();
+        let notes = harness.notes();
+        assert!(
+            !notes.iter().any(|note| note.starts_with("pod/")),
+            "{notes:?}"
+        );
+        let timer = format!("{} taint1", uid("pod"));
+        assert!(harness.pending(TIMERS, &timer).is_none());
+    }
+}
+
+/// Other pods are none of its business.
+#[test]
+fn a_pod_of_a_node_without_a_taint_is_not_decided_about() {
+    let mut harness = defaults();
+    harness.put(node(&[]));
+    harness.run();
+    let read = harness.objects_read();
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.run();
+    assert_eq!(harness.objects_read(), read);
+    harness.put(node(&["taint1"]));
+    harness.run();
+    assert!(harness.objects_read() > read);
 }

@@ -10,8 +10,8 @@ use crate::time::Instant;
 
 /// The keys of one page: few enough to be reconciled without delaying fresh events.
 const PAGE: usize = 64;
-/// The objects of one page of a trigger that is hardly about any of them.
-const CONDITIONAL_PAGE: usize = 1024;
+/// How many pages without a key are read at once: a trigger may be about few objects.
+const EMPTY_PAGES: usize = 16;
 /// A resync rests this many times as long as its calls take.
 const REST: u32 = 3;
 /// The longest rest after one call: a long call waits for I/O, not for a processor.
@@ -95,6 +95,27 @@ impl Resync {
     }
 }
 
+/// A page of objects: the keys of those that a trigger is about, and where the next one is.
+fn own_keys(
+    trigger: &Trigger,
+    view: &View<'_>,
+    cursor: u64,
+    context: TriggerContext<'_>,
+) -> (Vec<String>, Option<u64>) {
+    let page = view.scan(cursor, PAGE);
+    let keys = page.items.iter().filter_map(|entry| {
+        let key = match trigger.key {
+            TriggerKey::OwnUid => entry.object.uid().to_string(),
+            _ => view.key_of(entry.object).into_owned(),
+        };
+        let objects = [None, Some(entry.object)];
+        context
+            .is_about(trigger, view, objects, &key)
+            .then_some(key)
+    });
+    (keys.collect(), page.next)
+}
+
 fn page(
     trigger: &Trigger,
     view: &View<'_>,
@@ -107,22 +128,18 @@ fn page(
     };
     match &trigger.key {
         TriggerKey::OwnKey | TriggerKey::OwnUid => {
-            let limit = match trigger.condition {
-                Some(_) => CONDITIONAL_PAGE,
-                None => PAGE,
-            };
-            let page = view.scan(cursor, limit);
-            let keys = page.items.iter().filter_map(|entry| {
-                let key = match trigger.key {
-                    TriggerKey::OwnUid => entry.object.uid().to_string(),
-                    _ => view.key_of(entry.object).into_owned(),
+            let mut found = own_keys(trigger, view, cursor, context);
+            for _ in 1..EMPTY_PAGES {
+                let (keys, Some(next)) = &found else {
+                    break;
                 };
-                let objects = [None, Some(entry.object)];
-                context
-                    .is_about(trigger, view, objects, &key)
-                    .then_some(key)
-            });
-            (keys.collect(), page.next.map(Cursor::At))
+                if !keys.is_empty() {
+                    break;
+                }
+                found = own_keys(trigger, view, *next, context);
+            }
+            let (keys, next) = found;
+            (keys, next.map(Cursor::At))
         }
         TriggerKey::Constant(_) if view.is_empty() => (Vec::new(), None),
         TriggerKey::Constant(key) => (vec![key.clone()], None),

@@ -16,12 +16,12 @@ use super::items::{CallInFlight, EarlyWake, WorkItems, decisions_of};
 use super::resync::{Pace, Resync};
 use super::shared::SharedState;
 use super::tally::Tally;
-use super::trigger::{TriggerContext, triggers_of};
+use super::trigger::{TriggerContext, noted_key, triggers_of};
 use super::views::Views;
 use crate::bounds::{Bounds, Series};
 use crate::circuit::{CallFailure, CircuitBreaker, CircuitState, after_failed_call};
 use crate::gate::Mode;
-use crate::manifest::Manifest;
+use crate::manifest::{Manifest, TriggerKey};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::notes::{self, GuestReport, Notes};
@@ -318,6 +318,35 @@ impl<G: Clone> Revision<G> {
                 for key in self.trigger_context(snapshot).changed_keys(trigger, change) {
                     let reason = reason.clone();
                     self.add(now, &trigger.queue, &key, Source { origin, reason });
+                }
+            }
+        }
+    }
+
+    /// A note was set by a call that may have started before its object disappeared, when there
+    /// was no note. So the trigger that is about noted objects names this one now. Without a
+    /// snapshot it is named whether it is there or not.
+    fn follow_note(&mut self, now: Instant, note: &str, snapshot: Option<&Snapshot>) {
+        let watches = Arc::clone(&self.watches);
+        let manifest = Arc::clone(&self.manifest);
+        for (view, watch) in watches.iter() {
+            for trigger in triggers_of(&manifest, watch.position) {
+                let Some(key) = noted_key(trigger, note) else {
+                    continue;
+                };
+                let view = snapshot.and_then(|snapshot| snapshot.view(*view));
+                let is_there = view.is_some_and(|view| match trigger.key {
+                    TriggerKey::OwnUid => view.get_by_uid(key).is_some(),
+                    _ => view.get(key).is_some(),
+                });
+                if !is_there {
+                    let source = Source {
+                        origin: Origin::Fresh,
+                        reason: EnqueueReason::Change {
+                            watch: Arc::clone(&watch.name),
+                        },
+                    };
+                    self.add(now, &trigger.queue, key, source);
                 }
             }
         }

@@ -23,6 +23,12 @@ pub(super) struct TriggerContext<'a> {
     pub(super) notes: &'a Notes,
 }
 
+/// The key of the object that a note is about, by the condition of a trigger.
+pub(super) fn noted_key<'n>(trigger: &Trigger, note: &'n str) -> Option<&'n str> {
+    let condition = trigger.condition.as_ref()?;
+    note.strip_prefix(condition.note_prefix.as_ref()?)
+}
+
 impl TriggerContext<'_> {
     /// The keys that a trigger names for one change.
     pub(super) fn changed_keys(&self, trigger: &Trigger, change: &Change) -> BTreeSet<String> {
@@ -62,7 +68,7 @@ impl TriggerContext<'_> {
         let Some(condition) = &trigger.condition else {
             return true;
         };
-        self.is_noted(condition, key) || self.is_related(condition, view, objects)
+        self.is_related(condition, view, objects) || self.is_noted(condition, key)
     }
 
     fn is_noted(&self, condition: &TriggerCondition, key: &str) -> bool {
@@ -79,7 +85,8 @@ impl TriggerContext<'_> {
         let related = self.views.get(&condition.related);
         let related = related.and_then(|view| self.snapshot.view(*view));
         let Some(index) = related.and_then(|view| view.index(&condition.related_index)) else {
-            return false;
+            // Whoever does not know asks the guest. A valid manifest declares both.
+            return true;
         };
         let value = &condition.related_value;
         // In most clusters no object has it, and then none is read.

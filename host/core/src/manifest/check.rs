@@ -110,7 +110,15 @@ impl Manifest {
                 name: watch.to_owned(),
             });
         }
-        found.for_each(|trigger| trigger.condition = Some(condition.clone()));
+        for trigger in found {
+            if trigger.condition.is_some() {
+                return Err(ManifestError::Duplicate {
+                    item: "condition",
+                    name: format!("{watch}, {queue}"),
+                });
+            }
+            trigger.condition = Some(condition.clone());
+        }
         Ok(())
     }
 
@@ -412,6 +420,19 @@ mod tests {
             metrics: vec![],
             config_schema: String::new(),
         };
+        let trigger = Trigger {
+            watch: "pods".into(),
+            queue: "other".into(),
+            key: TriggerKey::OwnUid,
+            condition: None,
+        };
+        nothing.triggers = vec![trigger];
+        assert_eq!(nothing.set_condition("pods", "other", &of_node()), Ok(()));
+        let twice = nothing.set_condition("pods", "other", &of_node());
+        assert_eq!(
+            twice.unwrap_err().to_string(),
+            "there are two conditions called \"pods, other\""
+        );
         let unknown = nothing.set_condition("pods", "work", &of_node());
         assert_eq!(
             unknown.unwrap_err().to_string(),

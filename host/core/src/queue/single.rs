@@ -28,8 +28,8 @@ pub(super) struct Queue {
     /// The scheduled items that were not due yet at the last pass.
     upcoming: BTreeSet<Order>,
     ticks: BTreeMap<Arc<str>, Tick>,
-    /// The items that were dequeued since none was left. A call has at most as many, so that the
-    /// calls of many items double.
+    /// The items that were dequeued since a call left none that was ready. A call has at most as
+    /// many, so that the calls of many items double.
     dequeued: usize,
     /// The bytes of the items in `waiting` and `work`.
     bytes: usize,

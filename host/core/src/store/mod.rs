@@ -371,7 +371,7 @@ impl Store {
         self.state.find(segment, key).is_some()
     }
 
-    /// The size of a segment's objects in bytes: data and keys, without overhead.
+    /// The size of a segment's objects in bytes: keys and compressed data, without overhead.
     #[must_use]
     pub fn segment_bytes(&self, segment: SegmentId) -> usize {
         self.segments

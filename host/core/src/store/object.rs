@@ -134,8 +134,22 @@ impl Object {
         let data = self.bytes.get(self.key_len as usize..).unwrap_or_default();
         match &self.dictionary {
             None => Cow::Borrowed(data),
-            Some(dictionary) => Cow::Owned(dictionary.unpack(data, self.data_len as usize)),
+            Some(dictionary) => {
+                let unpacked = dictionary.unpack(data, self.data_len as usize);
+                Cow::Owned(unpacked.unwrap_or_else(|| self.is_damaged()))
+            }
         }
+    }
+
+    /// Nobody may decide about an object whose fields are lost: a pod without tolerations is
+    /// evicted. A host that starts again lists it again.
+    #[allow(clippy::panic, reason = "the host's memory is damaged")]
+    fn is_damaged(&self) -> ! {
+        panic!(
+            "the object {} (uid {}) cannot be decompressed: the memory of this host is damaged",
+            self.key(),
+            self.uid
+        )
     }
 
     /// The object with its data at hand.

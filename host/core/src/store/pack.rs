@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
-/// Data that is shorter is not compressed.
-const SHORTEST: usize = 64;
+/// Data that is shorter is not compressed. The store's tests have small objects.
+const SHORTEST: usize = if cfg!(test) { 8 } else { 64 };
 /// The most bytes of a dictionary: all of it is read for each object that is compressed.
 const LONGEST_DICTIONARY: usize = 4096;
 
-/// What the objects of a segment have in common: the data of one of them. It lives as long
-/// as an object that it compresses.
+/// What the objects of a segment have in common: the data of one of them. It lives until the
+/// segment is listed with other fields, and as long as an object that it compresses.
 #[derive(Debug)]
 pub(super) struct Dictionary(Box<[u8]>);
 
@@ -32,11 +32,10 @@ impl Dictionary {
         (start.len() >= SHORTEST).then(|| Arc::new(Self(start.into())))
     }
 
-    /// The data of a block that it has compressed.
-    pub(super) fn unpack(&self, block: &[u8], length: usize) -> Vec<u8> {
-        let data = decompress_with_dict(block, length, &self.0);
-        debug_assert!(data.is_ok(), "a block of its own: {data:?}");
-        data.unwrap_or_default()
+    /// The data of a block that it has compressed; none if memory was damaged.
+    pub(super) fn unpack(&self, block: &[u8], length: usize) -> Option<Vec<u8>> {
+        let data = decompress_with_dict(block, length, &self.0).ok()?;
+        (data.len() == length).then_some(data)
     }
 }
 
@@ -66,6 +65,24 @@ mod tests {
 
     use super::*;
 
+    /// LZ4 looks back 64 KiB at most.
+    #[test]
+    fn large_data_is_the_same_data() {
+        let line = |number: u32| format!("{} of {number}; ", number.wrapping_mul(2_654_435_761));
+        let data: String = (0..20_000).map(line).collect();
+        let data = data.as_bytes();
+        let dictionary = Dictionary::of(data).unwrap();
+        for length in [65_000, 65_535, 65_536, 70_000, data.len()] {
+            let data = &data[..length];
+            let packed = Packed::new("", data, Some(&dictionary));
+            assert!(packed.dictionary.is_some(), "{length}");
+            let unpacked = dictionary.unpack(&packed.bytes, length);
+            assert!(unpacked.as_deref() == Some(data), "{length}");
+        }
+        let packed = Packed::new("", data, Some(&dictionary));
+        assert_eq!(dictionary.unpack(&packed.bytes, data.len() - 1), None);
+    }
+
     proptest! {
         #[test]
         fn packed_data_is_the_same_data(
@@ -80,7 +97,7 @@ mod tests {
                 match packed.dictionary {
                     Some(dictionary) => {
                         prop_assert!(block.len() < data.len());
-                        prop_assert_eq!(dictionary.unpack(block, data.len()), data.clone());
+                        prop_assert_eq!(dictionary.unpack(block, data.len()), Some(data.clone()));
                     }
                     None => prop_assert_eq!(block, &data[..]),
                 }

@@ -6,6 +6,7 @@ use super::pack::Dictionary;
 use super::{FieldsId, ViewId};
 use crate::object::{ApiResource, Kind};
 use crate::path::FieldTree;
+use crate::secrets;
 
 /// The number of a segment; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,9 +71,9 @@ impl Segment {
     }
 
     /// The dictionary for an object with this data: the first object of a list is the
-    /// sample for the others.
+    /// sample for the others. Secrets have none, because it outlives its sample.
     pub(super) fn dictionary_for(&mut self, data: &[u8]) -> Option<&Arc<Dictionary>> {
-        if self.dictionary.is_none() {
+        if self.dictionary.is_none() && !secrets::are_of(&self.spec.resource) {
             self.dictionary = Dictionary::of(data);
         }
         self.dictionary.as_ref()

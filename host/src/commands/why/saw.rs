@@ -50,11 +50,14 @@ fn add(fields: &mut Value, others: Value) {
                 add(fields.entry(name).or_insert(Value::Null), other);
             }
         }
-        // A watch may declare fields of a list's elements, and has each of them.
+        // A watch may declare fields of a list's elements, and has each of them, or none if it
+        // declares what no element has.
         (Value::Array(fields), Value::Array(others)) => {
-            for (field, other) in fields.iter_mut().zip(others) {
+            let mut others = others.into_iter();
+            for (field, other) in fields.iter_mut().zip(others.by_ref()) {
                 add(field, other);
             }
+            fields.extend(others);
         }
         (fields @ Value::Null, others) => *fields = others,
         _ => {}

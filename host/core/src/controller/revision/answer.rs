@@ -261,7 +261,11 @@ impl<G: Clone> Revision<G> {
                 return Some(Answer::Executing(answer));
             }
             if let Some(command) = current.commands.next() {
+                let note = command.noted().map(str::to_owned);
                 self.command(world.now, command, &mut current.cancelled, shared);
+                if let Some(note) = note {
+                    self.follow_note(world.now, &note, Some(world.snapshot));
+                }
                 continue;
             }
             let reconcile = Reconciliation {
@@ -374,7 +378,11 @@ impl<G: Clone> Revision<G> {
             && let Some(current) = &mut answer.current
         {
             for command in current.commands.by_ref() {
+                let note = command.noted().map(str::to_owned);
                 self.command(now, command, &mut current.cancelled, shared);
+                if let Some(note) = note {
+                    self.follow_note(now, &note, None);
+                }
             }
         }
         self.answers.push_front(answer);
