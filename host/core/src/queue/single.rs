@@ -12,10 +12,6 @@ use crate::manifest::{QueueSpec, Rate};
 use crate::plan::{PlanFailure, WorkItem};
 use crate::time::Instant;
 
-/// The items of the first call of many. What they lead to has begun when the guest decides about
-/// the others: a guest that reads live reads for all items of a call before it writes for any.
-const FIRST_BATCH: usize = 16;
-
 /// One queue. A key is in at most one of these states: pending (in `waiting`
 /// and `schedule`), being reconciled (in `work`), or being reconciled and
 /// enqueued again (in `work` and `waiting`, not in `schedule`).
@@ -28,9 +24,6 @@ pub(super) struct Queue {
     /// The scheduled items that were not due yet at the last pass.
     upcoming: BTreeSet<Order>,
     ticks: BTreeMap<Arc<str>, Tick>,
-    /// The items that were dequeued since a call left none that was ready. A call has at most as
-    /// many, so that the calls of many items double.
-    dequeued: usize,
     /// The bytes of the items in `waiting` and `work`.
     bytes: usize,
     last_serial: u64,
@@ -71,7 +64,6 @@ impl Queue {
             work: BTreeMap::new(),
             upcoming: BTreeSet::new(),
             ticks: BTreeMap::new(),
-            dequeued: 0,
             bytes: 0,
             last_serial: 0,
             adds: 0,
@@ -251,8 +243,7 @@ impl Queue {
     /// The next items for one call.
     pub(super) fn dequeue(&mut self, now: Instant) -> DequeuedItems {
         self.pass(now);
-        let batch = (self.spec.batch as usize).min(self.dequeued.max(FIRST_BATCH));
-        let most = self.free_workers().min(batch);
+        let most = self.free_workers().min(self.spec.batch as usize);
         let mut dequeued = DequeuedItems::default();
         while dequeued.items.len() < most
             && let Some(next) = self.schedule.peek(now)
@@ -265,10 +256,6 @@ impl Queue {
                 break;
             }
         }
-        self.dequeued = match self.schedule.peek(now) {
-            Some(_) => self.dequeued + dequeued.items.len(),
-            None => 0,
-        };
         dequeued
     }
 

@@ -32,8 +32,6 @@ pub(crate) struct Queue {
     ticks: BTreeMap<String, (Duration, Option<Instant>)>,
     groups: BTreeMap<String, Group>,
     fresh_in_a_row: u32,
-    /// How many items were dequeued since none was left.
-    in_a_row: usize,
     turn: u64,
 }
 
@@ -238,20 +236,15 @@ impl Queue {
     }
 
     /// Checks that a call with these items was not too small.
-    fn check_size(&mut self, now: Instant, taken: &[Item]) {
-        let most = (self.spec.batch as usize).min(self.in_a_row.max(16));
-        assert!(taken.len() <= most, "{} items of {most}", taken.len());
+    fn check_size(&self, now: Instant, taken: &[Item]) {
         let ends_alone = taken.iter().any(|item| item.alone);
         assert!(!ends_alone || taken.len() == 1, "alone among others");
-        let possible = self.possible(now);
-        if taken.len() < most && self.free_workers() > 0 && !ends_alone {
+        let room = taken.len() < self.spec.batch as usize && self.free_workers() > 0;
+        if room && !ends_alone {
+            let possible = self.possible(now);
             let an_alone_one_is_next = possible.iter().any(|item| item.alone);
             assert!(possible.is_empty() || an_alone_one_is_next, "{possible:?}");
         }
-        self.in_a_row = match possible.len() {
-            0 => 0,
-            _ => self.in_a_row + taken.len(),
-        };
     }
 }
 
@@ -287,7 +280,6 @@ impl Model {
                 ticks: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 fresh_in_a_row: 0,
-                in_a_row: 0,
                 turn: 0,
             });
             queue.spec = spec.clone();
@@ -436,8 +428,8 @@ impl Model {
                 taken.key
             );
         }
-        let taken = queue.work.get(begin..).unwrap().to_vec();
-        queue.check_size(self.now, &taken);
+        let taken = queue.work.get(begin..).unwrap();
+        queue.check_size(self.now, taken);
     }
 
     /// Ends the reconcile of an item: returns when it is due again, if it is.

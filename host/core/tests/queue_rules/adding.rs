@@ -106,11 +106,7 @@ fn fresh_items_overtake_a_relist_which_gets_one_in_ten() {
     for key in 0..27 {
         fresh(&mut queues, at(2), &format!("f{key:02}"));
     }
-    let calls = std::iter::from_fn(|| queues.dequeue(at(3)));
-    let keys: Vec<String> = calls
-        .flat_map(|call| call.items)
-        .map(|item| item.key)
-        .collect();
+    let keys = dequeue(&mut queues, at(3));
     let lanes: String = keys.iter().map(|key| &key[..1]).collect();
     let expected = "fffffffffr".repeat(3) + &"r".repeat(70);
     assert_eq!(lanes, expected);

@@ -22,29 +22,6 @@ fn calls_are_bounded_by_batch_and_workers() {
     assert_eq!(dequeue(&mut queues, at(2)), ["5"]);
 }
 
-/// What a guest decides about the first items is under way while it decides about the others.
-#[test]
-fn the_calls_of_many_items_start_small_and_double() {
-    let wide = QueueSpec {
-        workers: 1000,
-        batch: 250,
-        ..spec("q")
-    };
-    let mut queues = Queues::new(at(0), &[wide], &[]);
-    for round in 1..3 {
-        for key in 0..600 {
-            fresh(&mut queues, at(round), &key.to_string());
-        }
-        let calls = std::iter::from_fn(|| queues.dequeue(at(round)));
-        let calls: Vec<_> = calls.map(|call| call.items).collect();
-        let sizes: Vec<usize> = calls.iter().map(Vec::len).collect();
-        assert_eq!(sizes, [16, 16, 32, 64, 128, 250, 94]);
-        for item in calls.iter().flatten() {
-            done(&mut queues, at(round), &item.key, Finish::Done);
-        }
-    }
-}
-
 #[test]
 fn higher_priority_goes_first_and_equals_take_turns() {
     let one = |name: &str, priority| QueueSpec {
