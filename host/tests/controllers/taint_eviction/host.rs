@@ -240,9 +240,11 @@ fn a_node_that_goes_cancels_the_timers_of_its_pods() {
 fn heartbeats_trigger_no_reconcile() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
-        pod(&bench, "pod", &node, &[toleration(KEY, Some(60))]).await;
         let host = bench.host(&taint_eviction("Enforce", "{}")).await;
         taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(1)).await;
+        // Before its node had a taint, it would have been none of the guest's business.
+        pod(&bench, "pod", &node, &[toleration(KEY, Some(60))]).await;
         sleep(Duration::from_secs(1)).await;
         let worked = || {
             let page = host.metrics.render();
