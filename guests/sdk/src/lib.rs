@@ -153,8 +153,8 @@ pub trait Controller: Sized {
     fn manifest(&self) -> Manifest;
 
     /// The objects that triggers are about, for triggers that are not about every object. It
-    /// spares the guest the calls about all others. A host of before Davit knew conditions
-    /// makes them nevertheless, and so may any host.
+    /// spares the guest the calls about all others. An older host makes them
+    /// nevertheless, and so may any host.
     ///
     /// When a related object changes, nothing is enqueued for the objects that it is related
     /// to: that needs a trigger of its own.

@@ -1,4 +1,4 @@
-//! The journal at the size of a large cluster: what recording costs a host, what a change takes
+//! The journal at the size of a large cluster: what recording costs a host, the size of a change
 //! on the disk, and how long a backtest takes for each entry, and for what.
 
 use std::path::Path;
@@ -89,7 +89,7 @@ async fn cost(sim: &Sim, host: &Host, changes: &mut usize) -> Result<Cost> {
     })
 }
 
-/// Records many changes, and reports what each takes on the disk.
+/// Records many changes, and reports the size of each on the disk.
 async fn fill(sim: &Sim, host: &Host, journal: &Path, changes: &mut usize) -> Result<()> {
     let (before, first) = (size(journal)?, *changes);
     server::change_pods(sim, PODS, FAST, MEASURED, changes).await?;

@@ -12,6 +12,7 @@ use crate::{cargo, metadata, read, workspace};
 const CORE_MAY_USE: &[&str] = &[
     "imbl",
     "jiff",
+    "lz4_flex",
     // It parses references to artefacts.
     "oci-spec",
     "rand_xoshiro",
