@@ -200,7 +200,7 @@ fn trigger(bytes: &mut Bytes<'_>) -> Trigger {
             2 => TriggerKey::Index(bytes.text(&NAMES)),
             _ => TriggerKey::Constant(bytes.text(&NAMES)),
         },
-        condition: (bytes.byte() % 4 == 0).then(|| TriggerCondition {
+        condition: bytes.byte().is_multiple_of(4).then(|| TriggerCondition {
             index: bytes.text(&NAMES),
             related: bytes.text(&NAMES),
             related_index: bytes.text(&NAMES),

@@ -45,7 +45,8 @@ pub fn load(model: &mut Model, now: Time, input: impl BufRead) -> Result<usize> 
     let (sender, batches) = mpsc::sync_channel(WAITING);
     let (read, stored) = thread::scope(|scope| {
         let storing = scope.spawn(|| store(model, now, batches));
-        let read = read(input, sender);
+        let read = read(input, &sender);
+        drop(sender);
         let stored = storing.join();
         (
             read,
@@ -61,7 +62,7 @@ pub fn load(model: &mut Model, now: Time, input: impl BufRead) -> Result<usize> 
 }
 
 /// Passes on the objects of `input` until its end, or until nobody takes them any more.
-fn read(input: impl BufRead, sender: SyncSender<Vec<Value>>) -> Result<()> {
+fn read(input: impl BufRead, sender: &SyncSender<Vec<Value>>) -> Result<()> {
     let mut batch = Vec::with_capacity(BATCH);
     let read = objects(input, &mut |object| {
         batch.push(object);

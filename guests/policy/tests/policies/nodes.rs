@@ -32,42 +32,7 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/rules/0/do/delete/gracePeriodSeconds", "0", "30"),
             ],
         },
-        Case {
-            name: "drain-with-budgets",
-            story: drain,
-            expected: vec![
-                "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
-                "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
-                "ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
-            ],
-            changes: vec![
-                ("/rules/0/do/evict/thenDeleteAfter", "10m", "12m"),
-                ("/rules/0/do/evict/thenDeleteAfter", "10m", "8m"),
-                ("/rules/0/when", "davit.dev/drain", "davit.dev/no"),
-                ("/rules/0/unless", "'DaemonSet'", "'None'"),
-                ("/rules/0/unless", "config.mirror", "config.none"),
-                ("/rules/0/unless", "t.key == null", "false"),
-                ("/rules/0/unless", "t.key == 'davit.dev/drain'", "false"),
-                ("/rules/0/unless", "t.key == 'davit.dev/drain'", "true"),
-                ("/rules/0/unless", "t.operator == 'Exists'", "false"),
-                ("/rules/0/unless", "t.operator == 'Exists'", "true"),
-                ("/rules/0/unless", "t.operator == null", "false"),
-                ("/rules/0/unless", "t.operator == 'Equal'", "false"),
-                ("/rules/0/unless", "n.key == 'davit.dev/drain'", "true"),
-                ("/rules/0/unless", "n.value == null ? '' : n.value", "''"),
-                (
-                    "/rules/0/unless",
-                    "n.value == null ? '' : n.value",
-                    "n.value",
-                ),
-                ("/rules/0/unless", "t.value == null ? '' : t.value", "''"),
-                (
-                    "/rules/0/unless",
-                    "t.value == null ? '' : t.value",
-                    "t.value",
-                ),
-            ],
-        },
+        drain_with_budgets(),
         Case {
             name: "unreachable-node-pods",
             story: unreachable,
@@ -87,46 +52,89 @@ pub(crate) fn cases() -> Vec<Case> {
                 ("/counts/unreachable/when", "/unreachable", "/not-ready"),
             ],
         },
-        Case {
-            name: "marks",
-            story: marks,
-            expected: vec![
-                "null unknown team null null",
-                "\"2023-11-14T22:13:20Z\"",
-                "",
-                "broken:true not-ready:true",
-                "Node/broken Warning NodeTainted: not ready since 2023-11-14T22:13:20Z, \
-                 Node/not-ready Warning NodeTainted: not ready since 2023-11-14T22:13:20Z",
-            ],
-            changes: vec![
-                ("/rules/0/when", "labels.owner", "labels.team"),
-                ("/rules/0/unless", "kube-", "cube-"),
-                ("/rules/0/unless", "'default', ", ""),
-                ("/rules/0/unless", ", 'davit-system'", ""),
-                ("/rules/0/do/label/owner", "unknown", "nobody"),
-                (
-                    "/rules/0/do/annotate/davit.dev~1owner-missing-since",
-                    "${now}",
-                    "x",
-                ),
-                ("/rules/1/when", "10m", "11m"),
-                ("/rules/1/when", "10m", "9m"),
-                ("/rules/1/when", "'Unknown'", "'Never'"),
-                ("/rules/1/when", "'False'", "'Never'"),
-                (
-                    "/rules/1/when",
-                    ".status in ['False', 'Unknown']",
-                    " != null",
-                ),
-                ("/rules/1/do/taint/key", "not-ready", "broken"),
-                ("/rules/1/do/taint/value", "true", "false"),
-                ("/rules/1/do/taint/effect", "NoSchedule", "NoExecute"),
-                ("/rules/1/do/event/type", "Warning", "Normal"),
-                ("/rules/1/do/event/reason", "NodeTainted", "Tainted"),
-                ("/rules/1/do/event/message", "not ready", "away"),
-            ],
-        },
+        marking(),
     ]
+}
+
+fn drain_with_budgets() -> Case {
+    Case {
+        name: "drain-with-budgets",
+        story: drain,
+        expected: vec![
+            "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
+            "ci/budget ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
+            "ci/daemon ci/elsewhere ci/equal ci/key ci/no-operator ci/static ci/tolerates ci/value",
+        ],
+        changes: vec![
+            ("/rules/0/do/evict/thenDeleteAfter", "10m", "12m"),
+            ("/rules/0/do/evict/thenDeleteAfter", "10m", "8m"),
+            ("/rules/0/when", "davit.dev/drain", "davit.dev/no"),
+            ("/rules/0/unless", "'DaemonSet'", "'None'"),
+            ("/rules/0/unless", "config.mirror", "config.none"),
+            ("/rules/0/unless", "t.key == null", "false"),
+            ("/rules/0/unless", "t.key == 'davit.dev/drain'", "false"),
+            ("/rules/0/unless", "t.key == 'davit.dev/drain'", "true"),
+            ("/rules/0/unless", "t.operator == 'Exists'", "false"),
+            ("/rules/0/unless", "t.operator == 'Exists'", "true"),
+            ("/rules/0/unless", "t.operator == null", "false"),
+            ("/rules/0/unless", "t.operator == 'Equal'", "false"),
+            ("/rules/0/unless", "n.key == 'davit.dev/drain'", "true"),
+            ("/rules/0/unless", "n.value == null ? '' : n.value", "''"),
+            (
+                "/rules/0/unless",
+                "n.value == null ? '' : n.value",
+                "n.value",
+            ),
+            ("/rules/0/unless", "t.value == null ? '' : t.value", "''"),
+            (
+                "/rules/0/unless",
+                "t.value == null ? '' : t.value",
+                "t.value",
+            ),
+        ],
+    }
+}
+
+fn marking() -> Case {
+    Case {
+        name: "marks",
+        story: marks,
+        expected: vec![
+            "null unknown team null null",
+            "\"2023-11-14T22:13:20Z\"",
+            "",
+            "broken:true not-ready:true",
+            "Node/broken Warning NodeTainted: not ready since 2023-11-14T22:13:20Z, \
+             Node/not-ready Warning NodeTainted: not ready since 2023-11-14T22:13:20Z",
+        ],
+        changes: vec![
+            ("/rules/0/when", "labels.owner", "labels.team"),
+            ("/rules/0/unless", "kube-", "cube-"),
+            ("/rules/0/unless", "'default', ", ""),
+            ("/rules/0/unless", ", 'davit-system'", ""),
+            ("/rules/0/do/label/owner", "unknown", "nobody"),
+            (
+                "/rules/0/do/annotate/davit.dev~1owner-missing-since",
+                "${now}",
+                "x",
+            ),
+            ("/rules/1/when", "10m", "11m"),
+            ("/rules/1/when", "10m", "9m"),
+            ("/rules/1/when", "'Unknown'", "'Never'"),
+            ("/rules/1/when", "'False'", "'Never'"),
+            (
+                "/rules/1/when",
+                ".status in ['False', 'Unknown']",
+                " != null",
+            ),
+            ("/rules/1/do/taint/key", "not-ready", "broken"),
+            ("/rules/1/do/taint/value", "true", "false"),
+            ("/rules/1/do/taint/effect", "NoSchedule", "NoExecute"),
+            ("/rules/1/do/event/type", "Warning", "Normal"),
+            ("/rules/1/do/event/reason", "NodeTainted", "Tainted"),
+            ("/rules/1/do/event/message", "not ready", "away"),
+        ],
+    }
 }
 
 fn node(name: &str, fields: &[(&str, Value)]) -> Value {

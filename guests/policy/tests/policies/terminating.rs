@@ -91,7 +91,8 @@ fn config(policy: &str) -> Value {
         let pointer = format!("/rules/0/keep/{field}");
         if config
             .pointer(&pointer)
-            .is_some_and(|it| it.to_string() == number)
+            .and_then(Value::as_u64)
+            .is_some_and(|it| number.parse() == Ok(it))
         {
             change(&mut config, &pointer, number, "0");
         }

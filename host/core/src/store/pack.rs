@@ -94,12 +94,11 @@ mod tests {
                 let packed = Packed::new("ns/name", &data, dictionary.as_ref());
                 let (key, block) = packed.bytes.split_at("ns/name".len());
                 prop_assert_eq!(key, b"ns/name");
-                match packed.dictionary {
-                    Some(dictionary) => {
-                        prop_assert!(block.len() < data.len());
-                        prop_assert_eq!(dictionary.unpack(block, data.len()), Some(data.clone()));
-                    }
-                    None => prop_assert_eq!(block, &data[..]),
+                if let Some(dictionary) = packed.dictionary {
+                    prop_assert!(block.len() < data.len());
+                    prop_assert_eq!(dictionary.unpack(block, data.len()), Some(data.clone()));
+                } else {
+                    prop_assert_eq!(block, &data[..]);
                 }
             }
         }

@@ -32,6 +32,10 @@ impl Store {
     ///
     /// `changes` gets every view whose fields changed. If the name now belongs to
     /// another uid, the old object disappears and the new one appears.
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "nobody has use for an object that the store has"
+    )]
     pub fn apply(
         &mut self,
         segment: SegmentId,
@@ -39,7 +43,7 @@ impl Store {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        self.put(segment, item, Order::Checked, now, changes);
+        self.put(segment, &item, Order::Checked, now, changes);
     }
 
     /// Applies a deletion. Ignored if the name belongs to another uid by now; an empty
@@ -93,7 +97,7 @@ impl Store {
         self.note_width(segment);
         let mut seen: Vec<Slot> = items
             .into_iter()
-            .filter_map(|item| self.put(segment, item, Order::Any, now, changes))
+            .filter_map(|item| self.put(segment, &item, Order::Any, now, changes))
             .collect();
         seen.sort_unstable();
         let gone: Vec<Slot> = self
@@ -132,7 +136,7 @@ impl Store {
     fn put(
         &mut self,
         id: SegmentId,
-        item: ProjectedObject,
+        item: &ProjectedObject,
         order: Order,
         now: Instant,
         changes: &mut Vec<Change>,
@@ -170,7 +174,7 @@ impl Store {
         }
         let changed = ChangeTimes::new(now, earlier);
         let dictionary = segment.dictionary_for(&item.data);
-        let new = Arc::new(Object::new(id, &key, &item, changed, dictionary));
+        let new = Arc::new(Object::new(id, &key, item, changed, dictionary));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         self.log.note_object(slot, &new, &segment.spec);
         self.state.update(slot, Arc::clone(&new));
@@ -195,7 +199,7 @@ impl Store {
         &mut self,
         id: SegmentId,
         key: &str,
-        item: ProjectedObject,
+        item: &ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Slot {
@@ -206,7 +210,7 @@ impl Store {
         };
         let changed = ChangeTimes::new(now, Vec::new());
         let dictionary = segment.dictionary_for(&item.data);
-        let object = Arc::new(Object::new(id, key, &item, changed, dictionary));
+        let object = Arc::new(Object::new(id, key, item, changed, dictionary));
         self.state.insert(slot, Arc::clone(&object));
         self.log.note_object(slot, &object, &segment.spec);
         segment.bytes += object.bytes();

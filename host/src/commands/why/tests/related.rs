@@ -17,8 +17,11 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// The watches of a guest: their names, resources, kinds and fields.
-const WATCHES: [(&str, fn() -> (ApiResource, &'static str), &[&str]); 5] = [
+/// A resource and its kind.
+type Watched = fn() -> (ApiResource, &'static str);
+
+/// The watches of a guest: their names, resources and fields.
+const WATCHES: [(&str, Watched, &[&str]); 5] = [
     // Like those of PodGC: the first watch of a resource has no fields.
     ("node-names", nodes, &[]),
     ("nodes", nodes, &["spec.taints"]),
