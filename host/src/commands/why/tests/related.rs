@@ -18,10 +18,10 @@ use serde_json::{Value, json};
 use super::*;
 
 /// A resource and its kind.
-type Watched = fn() -> (ApiResource, &'static str);
+type ResourceFunction = fn() -> (ApiResource, &'static str);
 
 /// The watches of a guest: their names, resources and fields.
-const WATCHES: [(&str, Watched, &[&str]); 5] = [
+const WATCHES: [(&str, ResourceFunction, &[&str]); 5] = [
     // Like those of PodGC: the first watch of a resource has no fields.
     ("node-names", nodes, &[]),
     ("nodes", nodes, &["spec.taints"]),
