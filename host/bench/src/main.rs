@@ -157,7 +157,10 @@ async fn measure(subject: Subject, kubeconfig: Option<&Path>) -> Result<()> {
         Subject::Simulator => subjects::simulator::run().await,
         Subject::Journal => subjects::journal::run().await,
         Subject::Writes => subjects::writes::run(kubeconfig).await,
-        Subject::Extremes => subjects::extremes::run().await,
+        Subject::Extremes => {
+            subjects::extremes::run().await?;
+            subjects::resources::run().await
+        }
         Subject::Growth => subjects::growth::sizes().await,
         Subject::Rates => subjects::growth::rates().await,
     }

@@ -412,19 +412,6 @@ pub enum Command {
     Measure(Measure),
 }
 
-impl Command {
-    /// The key of the note that it sets.
-    pub(crate) fn noted(&self) -> Option<&str> {
-        match self {
-            Self::SetNote {
-                key,
-                value: Some(_),
-            } => Some(key),
-            _ => None,
-        }
-    }
-}
-
 /// An item to enqueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueue {

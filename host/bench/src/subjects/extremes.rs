@@ -7,12 +7,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use davit_sim::fault::{Match, WatchFault};
 use davit_sim::model::DeleteOptions;
-use davit_sim::{Server, Sim};
+use davit_sim::{Identity, Server, Sim, kubeconfig, kubeconfig_with_token};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
 
-use super::resources;
 use crate::figure::Figure;
 use crate::objects::{self, NODES, PODS};
 use crate::process::{Host, one_controller};
@@ -31,16 +30,15 @@ pub(crate) async fn run() -> Result<()> {
     taints_that_pass().await?;
     blocking_dependents().await?;
     silent_nodes().await?;
-    list_during_changes().await?;
-    resources::run().await
+    list_during_changes().await
 }
 
 /// A host beside a server, until a measurement ends.
-struct Bench {
+pub(super) struct Bench {
     sim: Sim,
     _server: Server,
     _directory: TempDir,
-    host: Host,
+    pub(super) host: Host,
     started: Instant,
 }
 
@@ -48,9 +46,23 @@ impl Bench {
     /// Starts a host with one controller.
     async fn start(sim: Sim, controller: &str, config: &str) -> Result<Self> {
         let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+        let text = kubeconfig(&server.url());
+        Self::beside(sim, server, &text, &one_controller(controller, config))
+    }
+
+    /// The same over TLS, with HTTP/2.
+    pub(super) async fn start_tls(sim: Sim, controller: &str) -> Result<Self> {
+        let identity = Identity::new(vec!["127.0.0.1".to_owned()])?;
+        let server = Server::start_tls("127.0.0.1:0".parse()?, sim.clone(), &identity).await?;
+        let text = kubeconfig_with_token(&server.url(), Some(identity.certificate()), "token");
+        Self::beside(sim, server, &text, &one_controller(controller, "{}"))
+    }
+
+    fn beside(sim: Sim, server: Server, kubeconfig: &str, config: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let config = one_controller(controller, config);
-        let host = Host::start(&server, directory.path(), &config)?;
+        let path = directory.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig)?;
+        let host = Host::start_at(&path, directory.path(), config, None)?;
         Ok(Self {
             sim,
             _server: server,
@@ -70,20 +82,38 @@ impl Bench {
 
     /// Waits until so many objects of a resource are left, and reports the figures.
     async fn until_left(&self, name: &str, resource: (&str, &str), left: usize) -> Result<()> {
-        while count(&self.sim, resource)? != left {
-            ensure!(
-                self.started.elapsed() < PATIENCE,
-                "{name}: {} are left",
-                count(&self.sim, resource)?
-            );
-            sleep(POLL).await;
+        self.until(name, || count(&self.sim, resource), left).await
+    }
+
+    /// The same for objects that are counted in another way.
+    pub(super) async fn until(
+        &self,
+        name: &str,
+        count: impl Fn() -> Result<usize>,
+        left: usize,
+    ) -> Result<()> {
+        loop {
+            let asked = Instant::now();
+            let now = count()?;
+            if now == left {
+                break;
+            }
+            ensure!(self.started.elapsed() < PATIENCE, "{name}: {now} are left");
+            // While it counts, the server answers nobody else.
+            sleep(POLL.max(5 * asked.elapsed())).await;
         }
         self.report(name)?;
         // It stops there.
         self.host.at_rest().await?;
-        let now = count(&self.sim, resource)?;
+        let now = count()?;
         ensure!(now == left, "{name}: {now} are left in the end");
         Ok(())
+    }
+
+    /// Waits until the host is ready, and reports when.
+    pub(super) async fn report_ready(&self, name: &str) -> Result<()> {
+        let ready = self.host.ready().await?.after.as_secs_f64();
+        Figure::new(format!("extremes: {name}"), ready, "s").report()
     }
 
     /// Waits until the host rests, and reports the figures.

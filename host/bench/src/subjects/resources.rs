@@ -1,23 +1,14 @@
 //! The garbage collector with very many resources, and with very many objects: it watches every
 //! resource that the server has. Over TLS, with HTTP/2, as in a cluster.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
-
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use davit::metrics::number;
-use davit_sim::{Identity, Server, Sim, kubeconfig_with_token};
 use serde_json::{Value, json};
-use tempfile::TempDir;
-use tokio::time::sleep;
 
+use super::extremes::Bench;
 use crate::figure::Figure;
-use crate::process::{Host, one_controller};
 use crate::server::{self, count, import};
 
-/// How long all dependents may stay without their owner.
-const PATIENCE: Duration = Duration::from_secs(900);
-const POLL: Duration = Duration::from_millis(200);
 const OBJECTS: usize = 1_000_000;
 /// One in so many of these objects has an owner that is gone.
 const ORPHANED: usize = 1_000;
@@ -38,10 +29,9 @@ async fn definitions(number_of: usize) -> Result<()> {
             "metadata": {"name": "orphan", "namespace": "default", "ownerReferences": [gone()]},
         }))?;
     }
-    let bench = Bench::start(&sim).await?;
-    let name = |what: &str| format!("extremes: {number_of} definitions, {what}");
-    let ready = bench.host.ready().await?;
-    Figure::new(name("start to ready"), ready.after.as_secs_f64(), "s").report()?;
+    let bench = Bench::start_tls(sim.clone(), "garbage-collector").await?;
+    let name = |what: &str| format!("{number_of} definitions, {what}");
+    bench.report_ready(&name("start to ready")).await?;
     let first = (0..number_of).map(|number| (group(number), plural(number)));
     let resources: Vec<(String, String)> = first.collect();
     let left = || {
@@ -50,10 +40,11 @@ async fn definitions(number_of: usize) -> Result<()> {
             .map(|(group, plural)| count(&sim, (group, plural)));
         counts.sum::<Result<usize>>()
     };
-    bench.until_collected(left, 0).await?;
-    bench.report(&name("until all objects are collected"))?;
+    let all = name("until all objects are collected");
+    bench.until(&all, left, 0).await?;
     let connections = number(bench.host.connections()?);
-    Figure::new(name("connections"), connections, "").report()
+    let name = format!("extremes: {}", name("connections"));
+    Figure::new(name, connections, "").report()
 }
 
 /// A million objects in one resource; a thousand of them have an owner that is gone.
@@ -61,15 +52,13 @@ async fn objects() -> Result<()> {
     let sim = server::with_nodes_and_pods(0, 0)?;
     import(&sim, (0..OBJECTS).map(object))?;
     let before = count(&sim, ("", "configmaps"))?;
-    let bench = Bench::start(&sim).await?;
-    let ready = bench.host.ready().await?;
-    let name = |what: &str| format!("extremes: a million objects, {what}");
-    Figure::new(name("start to ready"), ready.after.as_secs_f64(), "s").report()?;
-    let left = || count(&sim, ("", "configmaps"));
+    let bench = Bench::start_tls(sim.clone(), "garbage-collector").await?;
     bench
-        .until_collected(left, before - OBJECTS / ORPHANED)
+        .report_ready("a million objects, start to ready")
         .await?;
-    bench.report(&name("until a thousand are collected"))
+    let left = || count(&sim, ("", "configmaps"));
+    let name = "a million objects, until a thousand are collected";
+    bench.until(name, left, before - OBJECTS / ORPHANED).await
 }
 
 fn object(number: usize) -> Value {
@@ -130,54 +119,4 @@ fn kind(number: usize) -> String {
 
 fn plural(number: usize) -> String {
     format!("thing{number}s")
-}
-
-/// A host with the garbage collector, until a measurement ends.
-struct Bench {
-    host: Host,
-    started: Instant,
-    _server: Server,
-    _directory: TempDir,
-}
-
-impl Bench {
-    async fn start(sim: &Sim) -> Result<Self> {
-        let identity = Identity::new(vec!["127.0.0.1".to_owned()])?;
-        let server = Server::start_tls("127.0.0.1:0".parse()?, sim.clone(), &identity).await?;
-        let directory = tempfile::tempdir()?;
-        let path: &Path = directory.path();
-        let kubeconfig = path.join("tls.kubeconfig");
-        let text = kubeconfig_with_token(&server.url(), Some(identity.certificate()), "token");
-        std::fs::write(&kubeconfig, text)?;
-        let config = one_controller("garbage-collector", "{}");
-        let host = Host::start_at(&kubeconfig, path, &config, None)?;
-        Ok(Self {
-            host,
-            started: Instant::now(),
-            _server: server,
-            _directory: directory,
-        })
-    }
-
-    async fn until_collected(&self, left: impl Fn() -> Result<usize>, wanted: usize) -> Result<()> {
-        loop {
-            let asked = Instant::now();
-            if left()? == wanted {
-                break;
-            }
-            ensure!(self.started.elapsed() < PATIENCE, "{} are left", left()?);
-            // The server answers nobody else meanwhile.
-            sleep(POLL.max(5 * asked.elapsed())).await;
-        }
-        // It stops there.
-        self.host.at_rest().await?;
-        ensure!(left()? == wanted, "{} are left in the end", left()?);
-        Ok(())
-    }
-
-    fn report(&self, name: &str) -> Result<()> {
-        Figure::new(name, self.started.elapsed().as_secs_f64(), "s").report()?;
-        let most = self.host.most_resident()?;
-        Figure::new(format!("{name}, most resident"), most, "MB").report()
-    }
 }

@@ -323,7 +323,7 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// A note was set by a call that may have started before its object disappeared, when there
+    /// A note is set by a call that may have started before its object disappeared, when there
     /// was no note. So the trigger that is about noted objects names this one now. Without a
     /// snapshot it is named whether it is there or not.
     fn follow_note(&mut self, now: Instant, note: &str, snapshot: Option<&Snapshot>) {

@@ -351,6 +351,21 @@ mod tests {
         );
     }
 
+    fn empty() -> Manifest {
+        Manifest {
+            name: "test".into(),
+            version: "1".into(),
+            summary: String::new(),
+            watches: vec![],
+            triggers: vec![],
+            queues: vec![],
+            ticks: vec![],
+            permissions: vec![],
+            metrics: vec![],
+            config_schema: String::new(),
+        }
+    }
+
     fn of_node() -> TriggerCondition {
         TriggerCondition {
             index: "node".into(),
@@ -394,13 +409,7 @@ mod tests {
                     retry_max: Duration::from_secs(1),
                     rate: None,
                 }],
-                name: "test".into(),
-                version: "1".into(),
-                summary: String::new(),
-                ticks: vec![],
-                permissions: vec![],
-                metrics: vec![],
-                config_schema: String::new(),
+                ..empty()
             };
             manifest.validate().err().map(|error| error.to_string())
         };
@@ -408,25 +417,16 @@ mod tests {
             refused(&|trigger| trigger.condition.iter_mut().for_each(change))
         };
         assert_eq!(refused(&|_| {}), None);
-        let mut nothing = Manifest {
-            name: "test".into(),
-            version: "1".into(),
-            summary: String::new(),
-            watches: vec![],
-            triggers: vec![],
-            queues: vec![],
-            ticks: vec![],
-            permissions: vec![],
-            metrics: vec![],
-            config_schema: String::new(),
-        };
         let trigger = Trigger {
             watch: "pods".into(),
             queue: "other".into(),
             key: TriggerKey::OwnUid,
             condition: None,
         };
-        nothing.triggers = vec![trigger];
+        let mut nothing = Manifest {
+            triggers: vec![trigger],
+            ..empty()
+        };
         assert_eq!(nothing.set_condition("pods", "other", &of_node()), Ok(()));
         let twice = nothing.set_condition("pods", "other", &of_node());
         assert_eq!(

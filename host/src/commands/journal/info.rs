@@ -229,45 +229,18 @@ mod tests {
     use std::sync::Arc;
 
     use davit_core::digest::ModuleDigest;
-    use davit_core::gate::Mode;
-    use davit_core::grant::Grant;
-    use davit_core::journal::ControllerEntry;
-    use davit_core::revision::CallLimits;
     use davit_journal::{Settings, Writer};
     use serde_json::{Value, json};
     use tempfile::TempDir;
 
     use super::*;
-    use crate::commands::journal::testing::{call, journal};
-
-    fn controller() -> Entry {
-        Entry::Controller(Arc::new(ControllerEntry {
-            name: "podgc".to_owned(),
-            id: None,
-            leads: true,
-            mode: Mode::Enforce,
-            account: None,
-            grant: Grant::Declared,
-            stable: Some(RevisionEntry {
-                name: "r".into(),
-                module: ModuleDigest::of(b""),
-                config: [].into(),
-                limits: CallLimits {
-                    memory_mib: 64,
-                    call_millis: 1000,
-                    instances: 4,
-                },
-                views: BTreeMap::new().into(),
-            }),
-            candidate: None,
-        }))
-    }
+    use crate::commands::journal::testing::{call, journal, podgc};
 
     /// Two hosts record: the first one one segment, the second one two, which are not finished.
     fn recorded() -> TempDir {
         let directory = journal([
             (1, Entry::Keyframe { is_start: true }),
-            (1, controller()),
+            (1, Entry::Controller(Arc::new(podgc(BTreeMap::new())))),
             (1, Entry::KeyframeEnd),
             (4, call(1, "podgc", "pods", "a")),
         ]);

@@ -1,13 +1,20 @@
 //! Journals for tests.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::controller::{CallId, ControllerId, DecisionId};
-use davit_core::gate::Ruling;
-use davit_core::journal::{AnswerEntry, CallEntry, Entry, Record, RulingEntry, encode};
+use davit_core::digest::ModuleDigest;
+use davit_core::gate::{Mode, Ruling};
+use davit_core::grant::Grant;
+use davit_core::journal::{
+    AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry, RulingEntry, encode,
+};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Decision, DeleteOptions, Plan, QueueKey, Step, Verdict, WorkItem};
+use davit_core::revision::CallLimits;
 use davit_core::rollout::Role;
+use davit_core::store::ViewId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_journal::{Settings, Writer};
 use tempfile::TempDir;
@@ -26,6 +33,30 @@ pub(in crate::commands) fn journal(entries: impl IntoIterator<Item = (u32, Entry
     }
     writer.close().unwrap();
     directory
+}
+
+/// The controller `podgc` with one revision, which has these views.
+pub(in crate::commands) fn podgc(views: BTreeMap<String, ViewId>) -> ControllerEntry {
+    ControllerEntry {
+        name: "podgc".to_owned(),
+        id: Some(ControllerId(1)),
+        leads: true,
+        mode: Mode::Enforce,
+        account: None,
+        grant: Grant::Declared,
+        stable: Some(RevisionEntry {
+            name: "r".into(),
+            module: ModuleDigest::of(b""),
+            config: [].into(),
+            limits: CallLimits {
+                memory_mib: 64,
+                call_millis: 1000,
+                instances: 4,
+            },
+            views: views.into(),
+        }),
+        candidate: None,
+    }
 }
 
 /// Writes an entry at this time, in seconds since the Unix epoch.

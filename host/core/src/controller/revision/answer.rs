@@ -261,11 +261,8 @@ impl<G: Clone> Revision<G> {
                 return Some(Answer::Executing(answer));
             }
             if let Some(command) = current.commands.next() {
-                let note = command.noted().map(str::to_owned);
-                self.command(world.now, command, &mut current.cancelled, shared);
-                if let Some(note) = note {
-                    self.follow_note(world.now, &note, Some(world.snapshot));
-                }
+                let snapshot = Some(world.snapshot);
+                self.command(world.now, command, snapshot, &mut current.cancelled, shared);
                 continue;
             }
             let reconcile = Reconciliation {
@@ -327,11 +324,12 @@ impl<G: Clone> Revision<G> {
         (item, execution)
     }
 
-    /// Executes a command.
+    /// Executes a command. The snapshot is the present one, if it is known.
     fn command(
         &mut self,
         now: Instant,
         command: Command,
+        snapshot: Option<&Snapshot>,
         cancelled: &mut BTreeSet<QueueKey>,
         shared: &mut SharedState,
     ) {
@@ -347,6 +345,9 @@ impl<G: Clone> Revision<G> {
                 Ok(())
             }
             Command::SetNote { key, value } => {
+                if value.is_some() {
+                    self.follow_note(now, &key, snapshot);
+                }
                 self.set_note(key, value);
                 Ok(())
             }
@@ -378,11 +379,7 @@ impl<G: Clone> Revision<G> {
             && let Some(current) = &mut answer.current
         {
             for command in current.commands.by_ref() {
-                let note = command.noted().map(str::to_owned);
-                self.command(now, command, &mut current.cancelled, shared);
-                if let Some(note) = note {
-                    self.follow_note(now, &note, None);
-                }
+                self.command(now, command, None, &mut current.cancelled, shared);
             }
         }
         self.answers.push_front(answer);

@@ -2,20 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use davit_core::controller::ControllerId;
-use davit_core::digest::ModuleDigest;
-use davit_core::gate::Mode;
-use davit_core::grant::Grant;
-use davit_core::journal::{ControllerEntry, RevisionEntry, SnapshotReads};
+use davit_core::journal::SnapshotReads;
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
 use davit_core::path::{FieldPath, FieldTree};
-use davit_core::revision::CallLimits;
 use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
 use davit_core::time::Instant;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::commands::journal::testing::podgc;
 
 /// A resource and its kind.
 type ResourceFunction = fn() -> (ApiResource, &'static str);
@@ -105,7 +101,7 @@ impl Cache {
         let before = [Entry::Keyframe { is_start: true }];
         let after = [
             Entry::Mapping(Mapping::default().into()),
-            Entry::Controller(controller(self.views).into()),
+            Entry::Controller(podgc(self.views).into()),
             Entry::KeyframeEnd,
         ];
         let entries = before.into_iter().chain(state).chain(after);
@@ -124,29 +120,6 @@ fn projected(object: &Value) -> ProjectedObject {
         uid: Uid::new(text("/metadata/uid")),
         resource_version: "1".into(),
         data: rmp_serde::to_vec_named(&data).unwrap().into(),
-    }
-}
-
-fn controller(views: BTreeMap<String, ViewId>) -> ControllerEntry {
-    ControllerEntry {
-        name: "podgc".to_owned(),
-        id: Some(ControllerId(1)),
-        leads: true,
-        mode: Mode::Enforce,
-        account: None,
-        grant: Grant::default(),
-        stable: Some(RevisionEntry {
-            name: "r".into(),
-            module: ModuleDigest::of(b""),
-            config: [].into(),
-            limits: CallLimits {
-                memory_mib: 64,
-                call_millis: 1000,
-                instances: 4,
-            },
-            views: views.into(),
-        }),
-        candidate: None,
     }
 }
 
