@@ -6,6 +6,10 @@ pub use serde::de::{Deserialize, Deserializer, MapAccess};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, Visitor};
 
 /// The fields that a view reads below one position of an object.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a view, so that it cannot be flattened",
+    label = "only a struct with `#[derive(View)]` can be flattened"
+)]
 pub trait Level {
     /// Their names.
     const FIELDS: &'static [&'static str];
@@ -57,6 +61,68 @@ impl<'de, L: Level> Visitor<'de> for At<L> {
         }
         Ok(())
     }
+}
+
+/// How many fields several views read of one place.
+#[must_use]
+pub const fn count(mut parts: &[&[&str]]) -> usize {
+    let mut count = 0;
+    while let Some((part, rest)) = parts.split_first() {
+        count += part.len();
+        parts = rest;
+    }
+    count
+}
+
+/// The fields that several views read of one place.
+///
+/// # Panics
+///
+/// If two views read the same field: the build ends, because this is called at compile time.
+#[must_use]
+#[allow(clippy::panic, reason = "an error at compile time")]
+pub const fn joined<const N: usize>(mut parts: &[&[&'static str]]) -> [&'static str; N] {
+    let mut joined = [""; N];
+    let mut count = 0;
+    while let Some((part, rest)) = parts.split_first() {
+        parts = rest;
+        let mut part = *part;
+        while let Some((name, rest)) = part.split_first() {
+            part = rest;
+            let (known, free) = joined.split_at_mut(count);
+            assert!(
+                !has(known, name),
+                "two fields of the view read the same field of the object"
+            );
+            if let Some(place) = free.first_mut() {
+                *place = name;
+            }
+            count += 1;
+        }
+    }
+    joined
+}
+
+const fn has(mut names: &[&str], name: &str) -> bool {
+    while let Some((known, rest)) = names.split_first() {
+        if is_same(known.as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        names = rest;
+    }
+    false
+}
+
+const fn is_same(mut one: &[u8], mut other: &[u8]) -> bool {
+    while let (Some((first, rest)), Some((second, others))) =
+        (one.split_first(), other.split_first())
+    {
+        if *first != *second {
+            return false;
+        }
+        (one, other) = (rest, others);
+    }
+    one.is_empty() && other.is_empty()
 }
 
 /// Reads a field's name as its position in a list; none for another name.
@@ -200,6 +266,97 @@ mod tests {
         ] {
             assert_eq!(read(&object), Ok(Deployment::default()), "{object}");
         }
+    }
+
+    /// Two views of the metadata, a field of it, and another view of the same object.
+    #[derive(Debug, Default, PartialEq, View)]
+    struct Site {
+        #[view(path = "metadata", flatten)]
+        labels: Labels,
+        #[view(path = "metadata.generation")]
+        generation: i64,
+        #[view(path = "metadata", flatten)]
+        times: Times,
+        #[view(flatten)]
+        page: Page,
+        kind: String,
+    }
+
+    #[derive(Debug, Default, PartialEq, View)]
+    struct Labels {
+        labels: BTreeMap<String, String>,
+    }
+
+    #[derive(Debug, Default, PartialEq, View)]
+    struct Times {
+        creation_timestamp: Option<Time>,
+        deletion_timestamp: Option<Time>,
+    }
+
+    #[derive(Debug, Default, PartialEq, View)]
+    struct Page {
+        #[view(path = "spec.html")]
+        html: String,
+        #[view(path = "spec.title")]
+        title: String,
+    }
+
+    #[test]
+    fn flattened_views_are_read_beside_each_other() {
+        assert_eq!(
+            fields_of::<Site>(),
+            [
+                "kind",
+                "metadata.creationTimestamp",
+                "metadata.deletionTimestamp",
+                "metadata.generation",
+                "metadata.labels",
+                "spec.html",
+                "spec.title",
+            ]
+        );
+        let object = json!({
+            "kind": "Site",
+            "metadata": {
+                "name": "a",
+                "deletionTimestamp": "1970-01-01T00:00:07Z",
+                "labels": {"app": "shop"},
+                "creationTimestamp": "1970-01-01T00:00:05Z",
+                "generation": 3,
+            },
+            "spec": {"title": "A", "html": "<h1>"},
+        });
+        let site: Site = msgpack::decode(&msgpack::encode(&object)).unwrap();
+        let expected = Site {
+            labels: Labels {
+                labels: BTreeMap::from([("app".to_owned(), "shop".to_owned())]),
+            },
+            generation: 3,
+            times: Times {
+                creation_timestamp: Time::parse("1970-01-01T00:00:05Z"),
+                deletion_timestamp: Time::parse("1970-01-01T00:00:07Z"),
+            },
+            page: Page {
+                html: "<h1>".to_owned(),
+                title: "A".to_owned(),
+            },
+            kind: "Site".to_owned(),
+        };
+        assert_eq!(site, expected);
+        let empty: Site = msgpack::decode(&msgpack::encode(&json!({"metadata": null}))).unwrap();
+        assert_eq!(empty, Site::default());
+    }
+
+    #[test]
+    #[should_panic(expected = "two fields of the view read the same field of the object")]
+    fn two_flattened_views_do_not_read_the_same_field() {
+        let _ = super::joined::<3>(&[&["kind", "labels"], &["labels"]]);
+    }
+
+    #[test]
+    fn fields_of_which_one_starts_like_another_are_not_the_same() {
+        let joined = super::joined::<4>(&[&["a"], &[], &["ab", "b"], &["c"]]);
+        assert_eq!(joined, ["a", "ab", "b", "c"]);
     }
 
     #[test]

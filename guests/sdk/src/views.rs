@@ -15,10 +15,75 @@
 //!
 //! Pods have theirs in [`pod`](crate::pod), taints and tolerations in
 //! [`toleration`](crate::toleration).
+//!
+//! # Metadata
+//!
+//! A watch caches what its view reads, for each object, and each change of it is a trigger. So
+//! there is no view of all metadata: [`Metadata`], [`Created`], [`Labels`], [`Annotations`] and
+//! [`Owners`] read a part each, and a guest flattens those that it needs.
+//!
+//! ```
+//! use davit_guest::views::{Created, Labels, Metadata, Owners};
+//! use davit_guest::{Object, View, fields_of};
+//!
+//! #[derive(Default, View)]
+//! struct Site {
+//!     #[view(path = "metadata", flatten)]
+//!     metadata: Metadata,
+//!     #[view(path = "metadata", flatten)]
+//!     created: Created,
+//!     #[view(path = "metadata", flatten)]
+//!     labels: Labels,
+//!     #[view(path = "metadata", flatten)]
+//!     owners: Owners,
+//!     // One annotation, without all others.
+//!     #[view(path = "metadata.annotations[\"example.com/owner\"]")]
+//!     contact: String,
+//! }
+//!
+//! assert_eq!(
+//!     fields_of::<Site>(),
+//!     [
+//!         "metadata.annotations[\"example.com/owner\"]",
+//!         "metadata.creationTimestamp",
+//!         "metadata.deletionTimestamp",
+//!         "metadata.finalizers[*]",
+//!         "metadata.generation",
+//!         "metadata.labels",
+//!         "metadata.ownerReferences[*].apiVersion",
+//!         "metadata.ownerReferences[*].blockOwnerDeletion",
+//!         "metadata.ownerReferences[*].controller",
+//!         "metadata.ownerReferences[*].kind",
+//!         "metadata.ownerReferences[*].name",
+//!         "metadata.ownerReferences[*].uid",
+//!     ]
+//! );
+//!
+//! fn is_tool(site: &Object<Site>) -> bool {
+//!     site.view.labels.get("team") == Some("tools") && site.view.owners.controller().is_none()
+//! }
+//! ```
+//!
+//! Two of them that read the same field do not compile:
+//!
+//! ```compile_fail
+//! use davit_guest::{View, views::{Created, Labels}};
+//!
+//! #[derive(Default, View)]
+//! struct Site {
+//!     #[view(path = "metadata", flatten)]
+//!     one: Labels,
+//!     #[view(path = "metadata", flatten)]
+//!     other: Labels,
+//! }
+//! ```
+
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::{ObjectRef, Time, View};
+use crate::{Instant, ObjectRef, Time, View};
 
 /// Kubernetes' `OwnerReference` with all fields: a merge patch writes it back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, View, Serialize)]
@@ -76,6 +141,71 @@ impl Metadata {
     #[must_use]
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
+    }
+}
+
+/// When an object was created.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, View)]
+pub struct Created {
+    /// None only for an object that the API server has not stored yet.
+    pub creation_timestamp: Option<Time>,
+}
+
+impl Created {
+    /// How old the object is at a time, such as [`Context::now`](crate::Context::now); zero if
+    /// it was created later, or without a time.
+    #[must_use]
+    pub fn age(&self, now: Instant) -> Duration {
+        let created = self.creation_timestamp.map(Instant::from);
+        created.map_or(Duration::ZERO, |created| now - created)
+    }
+}
+
+/// All labels of an object. A guest that needs one reads its path:
+/// `metadata.labels["app"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
+pub struct Labels {
+    /// The values by their keys; a [`LabelSelector`](crate::LabelSelector) selects by them.
+    pub labels: BTreeMap<String, String>,
+}
+
+impl Labels {
+    /// The value of a label, which may be empty; none without the label.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(String::as_str)
+    }
+}
+
+/// All annotations of an object: up to 256 KiB for each. A guest that needs one reads its path:
+/// `metadata.annotations["example.com/keep"]`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
+pub struct Annotations {
+    /// The values by their keys.
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl Annotations {
+    /// The value of an annotation, which may be empty; none without the annotation.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key).map(String::as_str)
+    }
+}
+
+/// The owners of an object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
+pub struct Owners {
+    /// The references, with all fields.
+    pub owner_references: Vec<OwnerReference>,
+}
+
+impl Owners {
+    /// The owner that is the object's controller.
+    #[must_use]
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        let mut owners = self.owner_references.iter();
+        owners.find(|owner| owner.controller == Some(true))
     }
 }
 
@@ -194,6 +324,31 @@ mod tests {
         ] {
             assert_eq!(is_true(&conditions(of), "Ready"), ready, "{of:?}");
         }
+    }
+
+    #[test]
+    fn an_object_is_as_old_as_the_time_since_its_creation() {
+        let created = |text| Created {
+            creation_timestamp: Time::parse(text),
+        };
+        let now = Instant::from_millis(10_000);
+        let age = |text| created(text).age(now);
+        assert_eq!(age("1970-01-01T00:00:04Z"), Duration::from_secs(6));
+        assert_eq!(age("1970-01-01T00:00:11Z"), Duration::ZERO);
+        assert_eq!(Created::default().age(now), Duration::ZERO);
+    }
+
+    #[test]
+    fn only_one_owner_is_the_controller() {
+        let owner = |name: &str, controller| OwnerReference {
+            name: name.to_owned(),
+            controller,
+            ..OwnerReference::default()
+        };
+        let owners = |owner_references| Owners { owner_references };
+        let two = owners(vec![owner("a", Some(false)), owner("b", Some(true))]);
+        assert_eq!(two.controller().map(|it| it.name.as_str()), Some("b"));
+        assert_eq!(owners(vec![owner("a", None)]).controller(), None);
     }
 
     #[test]

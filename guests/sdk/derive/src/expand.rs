@@ -36,6 +36,19 @@ pub(crate) fn view(input: &DeriveInput) -> Result<TokenStream> {
                     ::core::result::Result::Ok(view)
                 }
             }
+
+            #[automatically_derived]
+            impl __view::Level for #name {
+                const FIELDS: &'static [&'static str] = <#root<'static> as __view::Level>::FIELDS;
+
+                fn read<'de, A: __view::MapAccess<'de>>(
+                    &mut self,
+                    position: usize,
+                    entries: &mut A,
+                ) -> ::core::result::Result<(), A::Error> {
+                    __view::Level::read(&mut #root(self), position, entries)
+                }
+            }
         };
     })
 }
@@ -95,12 +108,42 @@ impl Levels<'_> {
                 }
             })
             .collect();
+        let own = level.entries.len();
+        let flat: Vec<_> = level.flattened.iter().map(|it| (&it.ident, &it.ty)).collect();
+        let fields = if flat.is_empty() {
+            quote!(&[#names])
+        } else {
+            let parts = flat.iter().map(|(_, ty)| quote!(<#ty as __view::Level>::FIELDS));
+            quote! {
+                &const {
+                    const PARTS: &[&[&str]] = &[&[#names], #(#parts),*];
+                    __view::joined::<{ __view::count(PARTS) }>(PARTS)
+                }
+            }
+        };
+        let reads = flat.iter().map(|(field, ty)| {
+            quote! {
+                let fields = <#ty as __view::Level>::FIELDS.len();
+                if position < fields {
+                    return __view::Level::read(&mut self.0.#field, position, entries);
+                }
+                let position = position - fields;
+            }
+        });
+        let flattened = (!flat.is_empty()).then(|| {
+            quote! {
+                if position >= #own {
+                    let position = position - #own;
+                    #(#reads)*
+                }
+            }
+        });
         let view = self.view;
         self.code.extend(quote! {
             struct #name<'a>(&'a mut #view);
 
             impl __view::Level for #name<'_> {
-                const FIELDS: &'static [&'static str] = &[#names];
+                const FIELDS: &'static [&'static str] = #fields;
 
                 #[allow(
                     unused_variables,
@@ -112,6 +155,7 @@ impl Levels<'_> {
                     position: usize,
                     entries: &mut A,
                 ) -> ::core::result::Result<(), A::Error> {
+                    #flattened
                     match position {
                         #(#arms)*
                         _ => {}
@@ -164,7 +208,7 @@ mod tests {
         for (attribute, message) in [
             (
                 "rname = \"a\"",
-                "expected `path = \"…\"` or `rename = \"…\"`",
+                "expected `path = \"…\"`, `rename = \"…\"` or `flatten`",
             ),
             ("rename = \"\"", "the name is empty"),
             ("path = \"\"", "the path has an empty name"),
@@ -206,6 +250,14 @@ mod tests {
             (
                 "node_name: u8, #[view(rename = \"nodeName\")] node: u8",
                 "nodeName: the field `node_name` reads it",
+            ),
+            (
+                "metadata: u8, #[view(path = \"metadata\", flatten)] labels: Labels",
+                "metadata: the field `metadata` reads it",
+            ),
+            (
+                "#[view(path = \"metadata\", flatten)] labels: Labels, metadata: u8",
+                "metadata: another field reads a part of it",
             ),
         ] {
             assert_eq!(refused(&format!("struct Pod {{ {fields} }}")), message);

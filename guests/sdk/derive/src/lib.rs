@@ -17,6 +17,10 @@ use syn::{DeriveInput, Error, parse_macro_input};
 /// gives another name, `#[view(path = "…")]` a path through fields that need no struct of
 /// their own: `spec.nodeName`, `metadata.labels["app"]`. A field that is absent or null
 /// keeps its value of the struct's `Default`.
+///
+/// `#[view(flatten)]` reads another view of the same object, and `#[view(path = "…", flatten)]`
+/// one of what is at the path. Several views and fields may read parts of one place, as long as
+/// no two of them read the same field.
 #[proc_macro_derive(View, attributes(view))]
 pub fn view(input: TokenStream) -> TokenStream {
     let input = parse_macro_input!(input as DeriveInput);

@@ -3,20 +3,33 @@
 use syn::spanned::Spanned;
 use syn::{Error, Field, Ident, LitStr, Result};
 
-/// The names on the way from the view to the value: at least one.
+/// The names on the way from the view to the value: at least one, unless a flattened view is
+/// of the same object.
 pub(crate) type Path = Vec<String>;
 
-/// The path of a field, from its attribute or its name.
-pub(crate) fn of_field(field: &Field, name: &Ident) -> Result<Path> {
+/// Where a field is read.
+pub(crate) struct Place {
+    pub(crate) path: Path,
+    /// Whether the field is a view of what is at the path, beside other fields.
+    pub(crate) is_flat: bool,
+}
+
+/// The place of a field, from its attribute or its name.
+pub(crate) fn of_field(field: &Field, name: &Ident) -> Result<Place> {
     let mut path = None;
+    let mut is_flat = false;
     for attribute in field.attrs.iter().filter(|it| it.path().is_ident("view")) {
         attribute.parse_nested_meta(|meta| {
+            if meta.path.is_ident("flatten") {
+                is_flat = true;
+                return Ok(());
+            }
             let found = if meta.path.is_ident("path") {
                 parse(&meta.value()?.parse()?)?
             } else if meta.path.is_ident("rename") {
                 renamed(&meta.value()?.parse()?)?
             } else {
-                return Err(meta.error("expected `path = \"…\"` or `rename = \"…\"`"));
+                return Err(meta.error("expected `path = \"…\"`, `rename = \"…\"` or `flatten`"));
             };
             match path.replace(found) {
                 None => Ok(()),
@@ -24,7 +37,14 @@ pub(crate) fn of_field(field: &Field, name: &Ident) -> Result<Path> {
             }
         })?;
     }
-    Ok(path.unwrap_or_else(|| vec![camel_case(name)]))
+    let default = || match is_flat {
+        true => Path::new(),
+        false => vec![camel_case(name)],
+    };
+    Ok(Place {
+        path: path.unwrap_or_else(default),
+        is_flat,
+    })
 }
 
 /// A name stands for one field, whatever characters it has.

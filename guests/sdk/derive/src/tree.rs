@@ -8,6 +8,8 @@ use crate::path::{self, Path};
 #[derive(Default)]
 pub(crate) struct Level<'a> {
     pub(crate) entries: Vec<(String, Node<'a>)>,
+    /// Fields of the struct that are views of this position themselves.
+    pub(crate) flattened: Vec<&'a Field>,
 }
 
 /// What is at one name of a level.
@@ -24,14 +26,38 @@ impl<'a> Level<'a> {
         let mut root = Self::default();
         for field in fields {
             if let Some(ident) = &field.ident {
-                let path = path::of_field(field, ident)?;
-                root.add(path.as_slice(), ident).map_err(|message| {
-                    let message = format!("{}: {message}", text(&path));
+                let place = path::of_field(field, ident)?;
+                let added = if place.is_flat {
+                    root.flatten(&place.path, field)
+                } else {
+                    root.add(&place.path, ident)
+                };
+                added.map_err(|message| {
+                    let message = format!("{}: {message}", text(&place.path));
                     Error::new(path::span(field), message)
                 })?;
             }
         }
         Ok(root)
+    }
+
+    /// Adds a view of what is at a path.
+    fn flatten(&mut self, path: &[String], field: &'a Field) -> std::result::Result<(), String> {
+        let Some((name, rest)) = path.split_first() else {
+            self.flattened.push(field);
+            return Ok(());
+        };
+        let known = self.entries.iter_mut().find(|(known, _)| known == name);
+        match known {
+            Some((_, Node::Level(level))) => level.flatten(rest, field),
+            Some((_, Node::Field(other))) => Err(format!("the field `{other}` reads it")),
+            None => {
+                let mut level = Self::default();
+                level.flatten(rest, field)?;
+                self.entries.push((name.clone(), Node::Level(level)));
+                Ok(())
+            }
+        }
     }
 
     fn add(&mut self, path: &[String], field: &'a Ident) -> std::result::Result<(), String> {
