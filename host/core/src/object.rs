@@ -36,6 +36,12 @@ impl ApiResource {
             format!("{}/{}", self.group, self.version)
         }
     }
+
+    /// Whether these are the Leases with which kubelets and others show that they are alive.
+    #[must_use]
+    pub fn are_leases(&self) -> bool {
+        self.group == "coordination.k8s.io" && self.plural == "leases"
+    }
 }
 
 impl fmt::Display for ApiResource {

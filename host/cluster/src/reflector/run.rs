@@ -1,9 +1,13 @@
 //! The loop of one reflector.
 
+use std::time::Duration;
+
 use davit_core::project::Projector;
 use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Output, Settings, Watch};
+use futures::FutureExt as _;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep_until};
 
 use super::exchange::{Answer, Exchange};
 use crate::api::Api;
@@ -12,6 +16,11 @@ use crate::clock::Clock;
 /// The most updates that wait for room in the channel. At this number the reflector
 /// stops reading, so that the server slows down.
 const LARGEST_BATCH: usize = 2048;
+
+/// How long the changes of Leases wait for others. The kubelet of each node renews one every ten
+/// seconds: with 5,000 nodes, this makes ten batches a second of 500 changes. Nobody decides
+/// within a tenth of a second that a node is silent.
+const LEASES_PAUSE: Duration = Duration::from_millis(100);
 
 /// One running reflector.
 pub(super) struct Run {
@@ -23,6 +32,8 @@ pub(super) struct Run {
     exchange: Option<Exchange>,
     /// The updates that wait for room in the channel.
     batch: Vec<Update>,
+    /// Until then it waits for others. The reflector reads nothing meanwhile.
+    pause: Option<Instant>,
 }
 
 impl Run {
@@ -36,20 +47,24 @@ impl Run {
             spec,
             exchange: None,
             batch: Vec::new(),
+            pause: None,
         }
     }
 
     /// Runs until the receiver is dropped. Cancel-safe at every await.
     pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
+            let was_empty = self.batch.is_empty();
             self.execute_outputs();
+            self.pause_for_leases(was_empty);
+            let pause = self.pause;
             let is_full = self.batch.len() >= LARGEST_BATCH;
-            let is_reading = self.exchange.is_some() && !is_full;
+            let is_reading = self.exchange.is_some() && !is_full && pause.is_none();
             let deadline = self.clock.deadline(self.machine.poll_timeout());
             // In this order: received data has priority over the timer for silence.
             tokio::select! {
                 biased;
-                room = updates.reserve(), if !self.batch.is_empty() => match room {
+                room = updates.reserve(), if !self.batch.is_empty() && pause.is_none() => match room {
                     Ok(room) => room.send(Batch {
                         stream,
                         updates: std::mem::take(&mut self.batch),
@@ -59,10 +74,35 @@ impl Run {
                 answer = next(&mut self.exchange, &mut self.projector), if is_reading => {
                     self.take(answer);
                 }
-                () = tokio::time::sleep_until(deadline), if !is_full => {
+                () = sleep_until(pause.unwrap_or(deadline)), if pause.is_some() => {
+                    self.pause = None;
+                    self.take_arrived();
+                }
+                () = sleep_until(deadline), if !is_full => {
                     self.machine.handle_timeout(self.clock.instant());
                 }
             }
+        }
+    }
+
+    /// Starts a pause if the batch has the first change of a Lease, and ends it if it has something
+    /// else.
+    fn pause_for_leases(&mut self, was_empty: bool) {
+        let is_change = |update: &Update| matches!(update, Update::Apply(_));
+        if !self.spec.resource.are_leases() || !self.batch.iter().all(is_change) {
+            self.pause = None;
+        } else if was_empty && !self.batch.is_empty() {
+            self.pause = Some(Instant::now() + LEASES_PAUSE);
+        }
+    }
+
+    /// Takes what has arrived during a pause, as far as there is room for it.
+    fn take_arrived(&mut self) {
+        while self.batch.len() < LARGEST_BATCH
+            && let Some(answer) = next(&mut self.exchange, &mut self.projector).now_or_never()
+        {
+            self.take(answer);
+            self.execute_outputs();
         }
     }
 

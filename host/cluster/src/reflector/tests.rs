@@ -357,3 +357,37 @@ async fn it_stops_when_its_handle_or_its_reader_is_dropped() {
         .await
         .unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn changes_of_leases_come_together_and_deletions_at_once() {
+    let (sender, reply) = stream();
+    let leases = StreamSpec {
+        resource: ApiResource::new("coordination.k8s.io", "v1", "leases"),
+        ..spec(&["spec.nodeName"])
+    };
+    let replies = vec![list(&["a", "b"], "1"), reply];
+    let mut running = RunningReflector::start(leases, paged(), replies);
+    assert_eq!(running.news().await, "=a,b");
+    running.requests(2).await;
+    while running.waiting.pop().is_some() {}
+
+    let start = Instant::now();
+    for version in 2..50 {
+        send(&sender, &line("MODIFIED", &pod("a", &version.to_string())));
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let batch = running.batches.recv().await.unwrap();
+    assert_eq!(batch.updates.len(), 48, "{:?}", batch.updates);
+    assert_eq!(start.elapsed(), Duration::from_millis(100));
+
+    // What is no renewal waits for nothing.
+    send(&sender, &line("MODIFIED", &pod("a", "60")));
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let start = Instant::now();
+    assert_eq!(running.news().await, "+a");
+    assert_eq!(start.elapsed(), Duration::from_millis(99));
+    send(&sender, &line("DELETED", &pod("a", "61")));
+    let start = Instant::now();
+    assert_eq!(running.news().await, "-a");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}

@@ -18,7 +18,7 @@ use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
 use crate::object::Uid;
 use crate::plan::Plan;
-use crate::store::{Object, SegmentId, StateChange};
+use crate::store::{Object, SegmentId, Slot, StateChange};
 use crate::stream::{Batch, StreamId, Update};
 use crate::time::{Instant, Now};
 use crate::times;
@@ -275,20 +275,11 @@ impl<G: Clone> Backtest<G> {
             ObjectChange::None => {}
             ObjectChange::Lists if self.phase == Phase::Keyframe => {}
             ObjectChange::Lists => self.follow(),
-            ObjectChange::Put { slot, is_new } => {
-                let Some(held) = self.cluster.history.object(slot).cloned() else {
-                    return Ok(());
-                };
-                let object = &held.object;
-                self.note_object(object, is_new);
-                if self.cluster.overlay.is_doomed(object.uid()) {
-                    return Ok(());
+            ObjectChange::Put { slot, is_new } => self.put(slot, is_new),
+            ObjectChange::Renewed(slots) => {
+                for slot in slots {
+                    self.put(slot, false);
                 }
-                self.replace_kept(object);
-                let segment = object.segment();
-                self.for_each_feed(segment, |feed, cluster| {
-                    feed.object(&held, cluster).map(Update::Apply)
-                });
             }
             ObjectChange::Remove {
                 segment,
@@ -297,6 +288,23 @@ impl<G: Clone> Backtest<G> {
             } => self.removed(segment, &object, is_left),
         }
         Ok(())
+    }
+
+    /// History has an object, or another state of it.
+    fn put(&mut self, slot: Slot, is_new: bool) {
+        let Some(held) = self.cluster.history.object(slot).cloned() else {
+            return;
+        };
+        let object = &held.object;
+        self.note_object(object, is_new);
+        if self.cluster.overlay.is_doomed(object.uid()) {
+            return;
+        }
+        self.replace_kept(object);
+        let segment = object.segment();
+        self.for_each_feed(segment, |feed, cluster| {
+            feed.object(&held, cluster).map(Update::Apply)
+        });
     }
 
     /// History has removed an object from a list.

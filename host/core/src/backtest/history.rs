@@ -11,7 +11,8 @@ use crate::mapping::Mapping;
 use crate::object::{ApiResource, Uid};
 use crate::path::FieldTree;
 use crate::store::{
-    Object, SegmentId, SegmentSpec, Slot, StateChange, ViewDefinition, ViewId, lookup_hash,
+    Object, Renewals, SegmentId, SegmentSpec, Slot, StateChange, ViewDefinition, ViewId,
+    lookup_hash,
 };
 
 /// The highest slot that is accepted: the slots below take memory.
@@ -33,6 +34,8 @@ pub(super) enum ObjectChange {
         /// Whether no slot had its uid before.
         is_new: bool,
     },
+    /// The objects in these slots have another state.
+    Renewed(Vec<Slot>),
     /// The object is gone from this segment.
     Remove {
         segment: SegmentId,
@@ -260,8 +263,22 @@ impl History {
             }
             StateChange::Width { .. } => Ok(ObjectChange::None),
             StateChange::Put { slot, object, .. } => self.put(*slot, object),
+            StateChange::Renew(renewals) => self.renew(renewals),
             StateChange::Remove { slot, uid } => self.remove(*slot, uid),
         }
+    }
+
+    fn renew(&mut self, renewals: &Renewals) -> Result<ObjectChange, HistoryError> {
+        let mut slots = Vec::new();
+        for (slot, renewal) in &renewals.leases {
+            let Some(held) = self.object(*slot) else {
+                return Err(misfit(format!("slot {slot} has no object")));
+            };
+            let renewed = Arc::new(held.object.renewed(renewals.at, renewal));
+            self.put(*slot, &renewed)?;
+            slots.push(*slot);
+        }
+        Ok(ObjectChange::Renewed(slots))
     }
 
     fn put(&mut self, slot: Slot, object: &Arc<Object>) -> Result<ObjectChange, HistoryError> {

@@ -92,6 +92,7 @@ impl Entry {
     pub(super) fn bytes(&self) -> usize {
         match self {
             Self::Cache(StateChange::Put { object, .. }) => object.plain_bytes(),
+            Self::Cache(StateChange::Renew(renewals)) => renewals.bytes(),
             Self::Spec { spec, .. } => spec.len(),
             Self::Call(call) => call.items.iter().map(|item| item.key.len()).sum(),
             Self::Answer(answer) => {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::index::Index;
+use super::renewal::Renewals;
 use super::slots::Slot;
 use super::state::{State, ViewState};
 use super::{FieldsId, Object, SegmentId, SegmentSpec, ViewId, ViewKey};
@@ -12,6 +13,7 @@ use crate::manifest::IndexSpec;
 use crate::object::Uid;
 use crate::path::FieldTree;
 use crate::secrets;
+use crate::time::Instant;
 
 /// A change of the state. What follows from it is not a change of its own: the indexes
 /// follow from the objects.
@@ -65,6 +67,9 @@ pub enum StateChange {
         /// Whether it is a Secret whose data is left out.
         is_stripped: bool,
     },
+    /// Leases have other fields. There may be hundreds a second, and nothing else about them
+    /// changes.
+    Renew(Box<Renewals>),
     /// The object in the slot is gone.
     Remove {
         /// The slot.
@@ -139,6 +144,28 @@ impl ChangeLog {
 
     pub(super) fn note_object(&mut self, slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) {
         self.note(|| put(slot, object, spec));
+    }
+
+    /// The object in the slot has these fields from now on.
+    pub(super) fn note_update(
+        &mut self,
+        slot: Slot,
+        (object, data): (&Arc<Object>, &[u8]),
+        spec: &SegmentSpec,
+        now: Instant,
+    ) {
+        let Some(changes) = &mut self.0 else {
+            return;
+        };
+        if !spec.resource.are_leases() {
+            changes.push(put(slot, object, spec));
+            return;
+        }
+        let renewals = Renewals::new(now, slot, object, data);
+        match changes.last_mut() {
+            Some(StateChange::Renew(last)) if last.at == now => last.leases.extend(renewals.leases),
+            _ => changes.push(StateChange::Renew(Box::new(renewals))),
+        }
     }
 }
 

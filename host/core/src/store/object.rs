@@ -86,6 +86,10 @@ impl Object {
         }
     }
 
+    pub(super) fn with_changed(self, changed: ChangeTimes) -> Self {
+        Self { changed, ..self }
+    }
+
     /// The segment it belongs to.
     #[must_use]
     pub fn segment(&self) -> SegmentId {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::change::StateChange;
+use super::renewal::Renewals;
 use super::slots::Slot;
 use super::state::State;
 use super::{Object, ResourceVersion, SegmentId, Snapshot, ViewId};
@@ -60,6 +61,7 @@ impl ReplayedCache {
                 self.0.set_wider(*view, *segment, *is_wider);
             }
             StateChange::Put { slot, object, .. } => self.put(*slot, object)?,
+            StateChange::Renew(renewals) => self.renew(renewals)?,
             StateChange::Remove { slot, uid } => self.remove(*slot, uid)?,
         }
         Ok(())
@@ -99,6 +101,22 @@ impl ReplayedCache {
             Some(_) => return Err(misfit(format!("slot {slot} has another object"))),
         }
         self.0.reindex_all(slot, old.as_deref(), Some(object));
+        Ok(())
+    }
+
+    fn renew(&mut self, renewals: &Renewals) -> Result<(), MisfitChange> {
+        let mut renewed = Vec::new();
+        for (slot, renewal) in &renewals.leases {
+            let Some(old) = self.0.object(*slot) else {
+                return Err(misfit(format!("slot {slot} has no object")));
+            };
+            let new = Arc::new(old.renewed(renewals.at, renewal));
+            renewed.push((*slot, Arc::clone(old), new));
+        }
+        for (slot, old, new) in renewed {
+            self.0.update(slot, Arc::clone(&new));
+            self.0.reindex_all(slot, Some(&old), Some(&new));
+        }
         Ok(())
     }
 

@@ -176,7 +176,8 @@ impl Store {
         let dictionary = segment.dictionary_for(&item.data);
         let new = Arc::new(Object::new(id, &key, item, changed, dictionary));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
-        self.log.note_object(slot, &new, &segment.spec);
+        let (stored, spec) = ((&new, &*item.data), &segment.spec);
+        self.log.note_update(slot, stored, spec, now);
         self.state.update(slot, Arc::clone(&new));
         touched.sort_unstable();
         let (before, after) = (

@@ -100,6 +100,7 @@ pub(super) const fn change_name(change: &StateChange) -> &'static str {
         StateChange::Hide { .. } => "hide",
         StateChange::Width { .. } => "width",
         StateChange::Put { .. } => "put",
+        StateChange::Renew(_) => "renew",
         StateChange::Remove { .. } => "remove",
     }
 }
@@ -151,6 +152,7 @@ fn cache(change: &StateChange) -> Value {
             "resourceVersion": object.version().to_string(),
             "fields": rmp_serde::from_slice::<Value>(&object.data()).unwrap_or_default(),
         }),
+        StateChange::Renew(renewals) => json!({"change": name, "leases": renewals.leases.len()}),
         _ => json!({"change": name}),
     }
 }

@@ -78,6 +78,48 @@ fn a_version_that_changes_alone_is_no_change_of_the_state() {
     assert!(store.take_log().is_empty());
 }
 
+/// The kubelets of a large cluster renew 500 leases a second: an entry for each would fill a
+/// journal within hours.
+#[test]
+fn leases_that_are_renewed_together_are_one_change() {
+    let (mut store, id) = logging("leases");
+    for name in ["a", "b"] {
+        apply(&mut store, id, item(name, name, "1", &with_data("x")), 1);
+    }
+    let mut cache = ReplayedCache::default();
+    for change in store.keyframe().changes() {
+        cache.apply(&change).unwrap();
+    }
+    store.take_log();
+    for (name, version, data) in [("a", "2", "y"), ("b", "3", "y"), ("a", "4", "z")] {
+        apply(&mut store, id, item(name, name, version, &with_data(data)), 2);
+    }
+    let together = store.take_log();
+    let [StateChange::Renew(renewals)] = &*together else {
+        panic!("{together:?}");
+    };
+    assert_eq!((renewals.at, renewals.leases.len()), (at(2), 2));
+    cache.apply(&together[0]).unwrap();
+    for name in ["a", "b"] {
+        let find = |snapshot: &Snapshot| {
+            let object = snapshot.find(&Uid::new(name)).unwrap().clone();
+            (object.data().to_vec(), object.last_changed())
+        };
+        assert_eq!(find(&cache.snapshot()), find(&store.snapshot()), "{name}");
+    }
+
+    // A lease that is not there misses nothing but the whole change.
+    let mut empty = ReplayedCache::default();
+    assert!(empty.apply(&together[0]).is_err());
+    // What was removed and came back is another object.
+    let mut changes = Vec::new();
+    store.remove(id, "ns", "a", &Uid::new("a"), &mut changes);
+    apply(&mut store, id, item("a", "c", "5", &with_data("z")), 2);
+    apply(&mut store, id, item("a", "c", "6", &with_data("w")), 2);
+    let kinds: Vec<_> = store.take_log().iter().map(std::mem::discriminant).collect();
+    assert_eq!(kinds.len(), 3, "a removal, an object and its renewal");
+}
+
 #[test]
 fn a_store_without_a_journal_keeps_no_changes() {
     let (mut store, _, pods) = pods_by_node();

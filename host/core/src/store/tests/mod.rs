@@ -25,8 +25,12 @@ fn index(name: &str, path: &str) -> IndexSpec {
 }
 
 fn segment(plural: &str) -> SegmentSpec {
+    let group = match plural {
+        "leases" => "coordination.k8s.io",
+        _ => "",
+    };
     SegmentSpec {
-        resource: ApiResource::new("", "v1", plural),
+        resource: ApiResource::new(group, "v1", plural),
         kind: Kind {
             api_version: "v1".into(),
             kind: plural.into(),

@@ -493,7 +493,7 @@ pub(super) fn templates() -> Vec<ViewSpec> {
     ]
 }
 
-pub(super) const PLURALS: [&str; 2] = ["pods", "secrets"];
+pub(super) const PLURALS: [&str; 3] = ["pods", "secrets", "leases"];
 
 pub(super) fn specs() -> Vec<crate::store::SegmentSpec> {
     PLURALS.iter().map(|plural| segment(plural)).collect()
