@@ -17,5 +17,6 @@ mod harness;
 mod hostile;
 mod load;
 mod log;
+mod policy;
 mod pool;
 mod reads;
