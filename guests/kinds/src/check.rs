@@ -23,12 +23,12 @@ pub struct UnknownField {
 }
 
 /// One step of a path.
-struct Step<'a> {
+pub(crate) struct Step<'a> {
     /// Where its text starts and ends in the path.
     start: usize,
-    end: usize,
+    pub(crate) end: usize,
     /// The name of a field; none for each element of a list.
-    name: Option<&'a str>,
+    pub(crate) name: Option<&'a str>,
 }
 
 impl Kind {
@@ -58,10 +58,7 @@ impl Kind {
         UnknownField {
             kind: self.to_string(),
             path_so_far: path_so_far.to_owned(),
-            field: path
-                .get(step.start..step.end)
-                .unwrap_or_default()
-                .to_owned(),
+            field: step.text(path).to_owned(),
             suggestion: step
                 .name
                 .and_then(|name| self.suggest(path_so_far, name, above)),
@@ -98,7 +95,7 @@ impl Kind {
 
 impl<'a> Step<'a> {
     /// The step of a path after the first `so_far` bytes.
-    fn after(path: &'a str, so_far: usize) -> Self {
+    pub(crate) fn after(path: &'a str, so_far: usize) -> Self {
         let rest = path.get(so_far..).unwrap_or_default();
         if rest.starts_with("[*]") {
             let (start, end) = (so_far, so_far + 3);
@@ -133,9 +130,24 @@ impl<'a> Step<'a> {
             name,
         }
     }
+
+    /// Its text in its path.
+    pub(crate) fn text(&self, path: &'a str) -> &'a str {
+        path.get(self.start..self.end).unwrap_or_default()
+    }
 }
 
-fn join(path: &str, field: &str) -> String {
+impl UnknownField {
+    /// Where the unknown step stands in its path, in characters from 1.
+    #[must_use]
+    pub fn column(&self) -> usize {
+        let has_dot = !self.path_so_far.is_empty() && !self.field.starts_with('[');
+        self.path_so_far.chars().count() + usize::from(has_dot) + 1
+    }
+}
+
+/// A path with one more step.
+pub(crate) fn join(path: &str, field: &str) -> String {
     let dot = if path.is_empty() || field.starts_with('[') {
         ""
     } else {

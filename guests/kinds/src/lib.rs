@@ -15,7 +15,8 @@
 //! ```
 //!
 //! The data is what an API server publishes about itself, in `src/kinds.txt`.
-//! `cargo xtask kinds` writes that file. Custom resources are not in it.
+//! `cargo xtask kinds` writes that file. Custom resources are not in it: what an API server
+//! publishes of one becomes a [`PublishedType`].
 //!
 //! A guest may call this crate: there is nothing to start, and a lookup reads the text
 //! of the data with a binary search.
@@ -23,11 +24,13 @@
 mod check;
 mod data;
 mod kind;
+mod published;
 mod suggestion;
 mod types;
 
 pub use check::UnknownField;
 pub use kind::{Kind, kind, kind_at, kinds, resource_of_kind};
+pub use published::PublishedType;
 pub use suggestion::nearest;
 pub use types::{ElementType, Field, ObjectType, Type, object_types};
 

@@ -5,6 +5,7 @@ pub use davit_guest::component::Host;
 pub use davit_guest::{ConfigError, Manifest};
 
 pub use crate::cel::reads::Reads;
+pub use crate::cel::schema::Published;
 
 use std::collections::BTreeMap;
 
@@ -48,6 +49,14 @@ impl Explainer {
     pub fn explain(&self, host: &dyn Host, now: i64) -> Explanation {
         component::observe(host, now, |cx| self.policy.explain(cx))
     }
+}
+
+/// Reads a configuration (MessagePack), and refuses it as the guest does, and if it names fields
+/// that objects do not have as far as an API server publishes them. The guest alone knows only
+/// Kubernetes' own kinds.
+pub fn check(config: &[u8], published: &Published) -> Result<(), ConfigError> {
+    let config = component::read_config(config)?;
+    crate::rule::compile(&config, published).map(|_| ())
 }
 
 /// The type of the values of a field, as far as the kinds of Kubernetes are known.

@@ -5,9 +5,9 @@ use davit_guest::{ConfigError, dynamic};
 use crate::cel::OBJECT;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
-use crate::cel::{Expression, Scope, Type};
+use crate::cel::{Expression, Mistake, Scope, Type};
 use crate::config::KeepConfig;
-use crate::mistake::{error, typed};
+use crate::mistake::{at, error, typed};
 use crate::related::controller_of;
 
 /// How many bytes the value may have that a group has in common: it is part of a key.
@@ -140,13 +140,16 @@ pub(crate) struct Ordered {
 /// A field by its path: `metadata.labels["app"]`.
 fn field_of(path: &str, source: &str, scope: &Scope<'_>) -> Result<Path, ConfigError> {
     let object = scope.bindings.get(OBJECT).cloned().unwrap_or_default();
-    // Its columns would count the prefix.
-    Expression::field(&format!("object.{source}"), object)
-        .map_err(|mistake| error(path, mistake.message))?
-        .ok_or_else(|| {
-            error(
-                path,
-                "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
-            )
-        })
+    const PREFIX: &str = "object.";
+    let field = Expression::field(&format!("{PREFIX}{source}"), object);
+    let field = field.map_err(|mistake| Mistake {
+        column: mistake.column.saturating_sub(PREFIX.len()),
+        ..mistake
+    });
+    at(path, field)?.ok_or_else(|| {
+        error(
+            path,
+            "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
+        )
+    })
 }

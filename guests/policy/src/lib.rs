@@ -41,6 +41,7 @@ pub use explanation::{Explanation, Finding, ObjectExplanation, RuleMatch, Verdic
 pub use judge::Outcome;
 
 use call::Call;
+use cel::schema::Published;
 use rule::{Count, Rule};
 use sources::{EVICTIONS, GROUPS, PASSES, Source, Sources};
 
@@ -119,7 +120,7 @@ impl Controller for Policy {
     type Config = Config;
 
     fn new(config: Config) -> Result<Self, ConfigError> {
-        let (rules, counts) = rule::compile(&config)?;
+        let (rules, counts) = rule::compile(&config, &Published::default())?;
         Ok(Self {
             sources: Sources::of(&rules),
             every: config.every,

@@ -12,9 +12,17 @@ pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> Con
     }
 }
 
-/// A mistake in an expression, with the path of the expression.
+/// A mistake in an expression, with the path of the expression, or of the rule's variable in
+/// which it is.
 pub(crate) fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {
-    result.map_err(|mistake| error(field, mistake.to_string()))
+    result.map_err(|mistake| {
+        let message = mistake.to_string();
+        let rule = field.split('.').next().unwrap_or(field);
+        match mistake.variable {
+            Some(name) => error(format!("{rule}.variables.{name}"), message),
+            None => error(field, message),
+        }
+    })
 }
 
 /// An expression whose result has a type.
@@ -26,8 +34,8 @@ pub(crate) fn typed(
 ) -> Result<Expression, ConfigError> {
     let expression = at(field, Expression::compile(source, scope))?;
     if !expression.result.meets(wanted) {
-        let result = expression.result;
-        return Err(error(field, format!("it is {result}, not {wanted}")));
+        let message = format!("it is {}, not {wanted}", expression.result);
+        return at(field, Err(Mistake::at_column(expression.start, message)));
     }
     Ok(expression)
 }

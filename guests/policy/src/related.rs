@@ -5,7 +5,7 @@ use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, ResourceMapping,
 use crate::cel::Expression;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
-use crate::cel::schema::{self, Schema};
+use crate::cel::schema::{self, Published, Schema};
 use crate::config::RelatedConfig;
 use crate::mistake::{at, error};
 use crate::resource;
@@ -67,7 +67,8 @@ impl Related {
         path: &str,
         name: &str,
         config: &RelatedConfig,
-        of: &ApiResource,
+        of: &Schema,
+        published: &Published,
     ) -> Result<Self, ConfigError> {
         if matches!(name, "object" | "now" | "variables" | "counts") {
             return Err(error(path, format!("\"{name}\" has a meaning already")));
@@ -83,12 +84,11 @@ impl Related {
                 is: own_field(&format!("{path}.is"), is, of)?,
             },
         };
-        if let Link::Field { by, .. } = &link
-            && let Some(kind) =
-                davit_kinds::kind_at(&resource.group, &resource.version, &resource.plural)
-        {
-            kind.check(by)
-                .map_err(|unknown| error(format!("{path}.by"), unknown.to_string()))?;
+        if let Link::Field { by, .. } = &link {
+            published.check(&resource, by).map_err(|unknown| {
+                let message = format!("column {}: {unknown}", unknown.column());
+                error(format!("{path}.by"), message)
+            })?;
         }
         Ok(Self {
             name: name.to_owned(),
@@ -98,8 +98,8 @@ impl Related {
     }
 
     /// What is known of them.
-    pub(crate) fn schema(&self) -> Schema {
-        let schema = Schema::of(&self.resource);
+    pub(crate) fn schema(&self, published: &Published) -> Schema {
+        let schema = published.schema(&self.resource);
         match self.link {
             Link::Field { .. } => Schema::List(Box::new(schema)),
             Link::Name(_) | Link::Owner => schema,
@@ -221,8 +221,8 @@ pub(crate) fn controller_of(object: &dynamic::Value) -> Option<&dynamic::Value> 
 }
 
 /// A field of the object: `object.metadata.name`.
-pub(crate) fn own_field(path: &str, source: &str, of: &ApiResource) -> Result<Path, ConfigError> {
-    at(path, Expression::field(source, Schema::of(of)))?
+fn own_field(path: &str, source: &str, of: &Schema) -> Result<Path, ConfigError> {
+    at(path, Expression::field(source, of.clone()))?
         .ok_or_else(|| error(path, "name one field, such as object.metadata.name"))
 }
 

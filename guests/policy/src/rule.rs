@@ -10,8 +10,8 @@ use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 use crate::action::Actions;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
-use crate::cel::schema::Schema;
-use crate::cel::{Expression, Scope, Type, text};
+use crate::cel::schema::{Published, Schema};
+use crate::cel::{Expression, Mistake, Scope, Type, text};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
 use crate::mistake::{at, error, typed};
@@ -92,8 +92,12 @@ const DELETION: &str = "metadata.deletionTimestamp";
 /// The name of the numbers of objects.
 pub(crate) const COUNTS: &str = "counts";
 
-/// The rules and the counts of a configuration.
-pub(crate) fn compile(config: &Config) -> Result<(Vec<Rule>, Vec<Count>), ConfigError> {
+/// The rules and the counts of a configuration. What an API server publishes makes more mistakes
+/// known.
+pub(crate) fn compile(
+    config: &Config,
+    published: &Published,
+) -> Result<(Vec<Rule>, Vec<Count>), ConfigError> {
     if config.rules.is_empty() {
         return Err(error("rules", "write at least one rule"));
     }
@@ -116,14 +120,26 @@ pub(crate) fn compile(config: &Config) -> Result<(Vec<Rule>, Vec<Count>), Config
             let message = format!("another rule is called \"{}\" too", rule.name);
             return Err(error(format!("{path}.name"), message));
         }
-        rules.push(Compiler { path, rule, config }.rule()?);
+        let compiler = Compiler {
+            path,
+            rule,
+            config,
+            published,
+        };
+        let compiled = compiler.rule();
+        rules.push(compiled.map_err(|it| in_rule(&rule.name, it))?);
     }
     let counts = config
         .counts
         .iter()
-        .map(|(name, it)| count(name, it))
+        .map(|(name, it)| count(name, it, published))
         .collect::<Result<_, _>>()?;
     Ok((rules, counts))
+}
+
+/// A mistake in a rule, with the name that an operator knows it by.
+fn in_rule(name: &str, mistake: ConfigError) -> ConfigError {
+    error(mistake.field, format!("rule {name}: {}", mistake.message))
 }
 
 fn is_name(name: &str) -> bool {
@@ -131,13 +147,13 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= 63 && name.chars().all(is_letter)
 }
 
-fn count(name: &str, config: &CountConfig) -> Result<Count, ConfigError> {
+fn count(name: &str, config: &CountConfig, published: &Published) -> Result<Count, ConfigError> {
     let path = format!("counts.{name}");
     let resource = resource::parse(&config.resource)
         .map_err(|message| error(format!("{path}.resource"), message))?;
     let variables = Variables::new();
     let scope = Scope {
-        bindings: BTreeMap::from([(OBJECT, Schema::of(&resource))]),
+        bindings: BTreeMap::from([(OBJECT, published.schema(&resource))]),
         variables: &variables,
     };
     let when = match config.when.as_str() {
@@ -162,6 +178,7 @@ struct Compiler<'a> {
     path: String,
     rule: &'a RuleConfig,
     config: &'a Config,
+    published: &'a Published,
 }
 
 impl Compiler<'_> {
@@ -175,9 +192,9 @@ impl Compiler<'_> {
             .map_err(|message| error(self.field("match.resource"), message))?;
         let related = self.related(&resource)?;
         let variables = self.variables()?;
-        let mut bindings = BTreeMap::from([(OBJECT, Schema::of(&resource))]);
+        let mut bindings = BTreeMap::from([(OBJECT, self.published.schema(&resource))]);
         for it in &related {
-            bindings.insert(it.name.as_str(), it.schema());
+            bindings.insert(it.name.as_str(), it.schema(self.published));
         }
         let scope = Scope {
             bindings,
@@ -274,9 +291,10 @@ impl Compiler<'_> {
 
     fn related(&self, resource: &ApiResource) -> Result<Vec<Related>, ConfigError> {
         let mut related = Related::built_in(resource);
+        let object = self.published.schema(resource);
         for (name, config) in &self.rule.related {
             let path = self.field(&format!("related.{name}"));
-            let it = Related::compile(&path, name, config, resource)?;
+            let it = Related::compile(&path, name, config, &object, self.published)?;
             related.retain(|other| other.name != *name);
             related.push(it);
         }
@@ -285,9 +303,11 @@ impl Compiler<'_> {
 
     fn variables(&self) -> Result<Variables, ConfigError> {
         let mut variables = Variables::new();
-        for (name, source) in &self.rule.variables {
+        // In their order, so that the number of a variable leads to its name.
+        for (number, (name, source)) in self.rule.variables.iter().enumerate() {
             let path = self.field(&format!("variables.{name}"));
-            variables.insert(name.clone(), at(&path, text::parse(source))?);
+            let parsed = at(&path, text::parse_variable(source, number))?;
+            variables.insert(name.clone(), parsed);
         }
         Ok(variables)
     }
@@ -346,7 +366,11 @@ impl Compiler<'_> {
                 let known = self.config.counts.keys().map(String::as_str);
                 let hint = crate::cel::schema::did_you_mean(name, known);
                 let message = format!("nothing counts \"{name}\"{hint}: add it under counts");
-                return Err(error(self.field("hold"), message));
+                let column = text::column_of(&self.rule.hold, name);
+                return at(
+                    &self.field("hold"),
+                    Err(Mistake::at_column(column, message)),
+                );
             }
         }
         Ok(())

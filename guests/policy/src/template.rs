@@ -81,9 +81,13 @@ impl Template {
                 parts.push(Part::Text(rest[..start].to_owned()));
             }
             let source = &rest[start + 2..start + 2 + length];
+            let expression = Expression::compile(source, scope).map_err(|mistake| Mistake {
+                embedded: Some(source.to_owned()).filter(|_| mistake.variable.is_none()),
+                ..mistake
+            });
             parts.push(Part::Expression(Embedded {
                 source: source.to_owned(),
-                expression: Box::new(Expression::compile(source, scope)?),
+                expression: Box::new(expression?),
             }));
             rest = &rest[start + 3 + length..];
         }

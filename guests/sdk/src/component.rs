@@ -2,6 +2,8 @@
 
 use std::cell::OnceCell;
 
+use serde::de::DeserializeOwned;
+
 use crate::bindings::davit::controller::{decisions, types};
 use crate::context::Context;
 #[doc(hidden)]
@@ -125,7 +127,13 @@ impl<C: Controller> Instance<C> {
 /// A controller with a configuration (MessagePack), outside of a component.
 #[doc(hidden)]
 pub fn configured<C: Controller>(config: &[u8]) -> Result<C, ConfigError> {
-    C::new(config::read(config)?)
+    C::new(read_config(config)?)
+}
+
+/// Reads a configuration (MessagePack), outside of a component.
+#[doc(hidden)]
+pub fn read_config<T: DeserializeOwned>(config: &[u8]) -> Result<T, ConfigError> {
+    config::read(config)
 }
 
 /// Reads with a context of this time (milliseconds since the epoch), outside of a component.

@@ -58,14 +58,14 @@ impl Expansion<'_> {
         let id = expr.id;
         let expanded = match expr.expr {
             Expr::Select(select) if !select.test && is_ident(&select.operand, "variables") => {
-                return self.variable(&select.field);
+                return self.variable(&select.field, id);
             }
             Expr::Select(select) => Expr::Select(SelectExpr {
                 operand: Box::new(self.expr(*select.operand)?),
                 ..select
             }),
             Expr::Call(call) if call.func_name == "age" && call.target.is_none() => {
-                return self.age(call);
+                return self.age(call, id);
             }
             Expr::Call(call) => Expr::Call(self.call(call)?),
             Expr::Comprehension(comprehension) => {
@@ -128,18 +128,14 @@ impl Expansion<'_> {
         Ok(MapExpr { entries })
     }
 
-    fn variable(&mut self, name: &str) -> Result<IdedExpr, Mistake> {
+    fn variable(&mut self, name: &str, place: u64) -> Result<IdedExpr, Mistake> {
         let Some(expr) = self.variables.get(name) else {
-            let known: Vec<&str> = self.variables.keys().map(String::as_str).collect();
-            return Err(Mistake::whole(format!(
-                "the rule has no variable \"{name}\"{}",
-                super::schema::did_you_mean(name, known)
-            )));
+            let known = self.variables.keys().map(String::as_str);
+            let hint = super::schema::did_you_mean(name, known);
+            return Err(self.mistake(place, format!("the rule has no variable \"{name}\"{hint}")));
         };
         if self.stack.iter().any(|it| it == name) {
-            return Err(Mistake::whole(format!(
-                "the variable \"{name}\" contains itself"
-            )));
+            return Err(self.mistake(place, format!("the variable \"{name}\" contains itself")));
         }
         self.stack.push(name.to_owned());
         let expanded = self.expr(expr.clone());
@@ -147,12 +143,19 @@ impl Expansion<'_> {
         expanded
     }
 
-    fn age(&mut self, call: CallExpr) -> Result<IdedExpr, Mistake> {
+    fn age(&mut self, call: CallExpr, id: u64) -> Result<IdedExpr, Mistake> {
         let [of] = <[IdedExpr; 1]>::try_from(call.args)
-            .map_err(|_| Mistake::whole("age takes one object: age(object)"))?;
+            .map_err(|_| self.mistake(id, "age takes one object: age(object)"))?;
         let of = self.expr(of)?;
         let created = select(select(of, "metadata"), "creationTimestamp");
-        Ok(call_of(operators::SUBSTRACT, vec![ident("now"), created]))
+        Ok(IdedExpr {
+            id,
+            ..call_of(operators::SUBSTRACT, vec![ident("now"), created])
+        })
+    }
+
+    fn mistake(&self, place: u64, message: impl Into<String>) -> Mistake {
+        Mistake::at(place, self.variables, message)
     }
 }
 

@@ -10,6 +10,7 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::arithmetic::{difference, duration, sum};
+use super::schema::did_you_mean;
 use super::{Type, clock};
 
 /// What an expression lowers to, beside the functions that a rule names.
@@ -162,10 +163,39 @@ pub(super) fn result_of(name: &str) -> Option<Type> {
         .map(|(_, result)| *result)
 }
 
+/// What else may be called, and how: with other arguments, it is no call of these.
+const CALLS: [(&str, &str); 11] = [
+    ("age", "age(object)"),
+    ("all", "list.all(x, CONDITION)"),
+    ("condition", "condition(object, 'TYPE')"),
+    ("exists", "list.exists(x, CONDITION)"),
+    ("exists_one", "list.exists_one(x, CONDITION)"),
+    ("filter", "list.filter(x, CONDITION)"),
+    ("finishedAt", "finishedAt(object)"),
+    ("has", "has(object.FIELD)"),
+    ("map", "list.map(x, EXPRESSION)"),
+    ("now", "now, without brackets"),
+    ("size", "size(list)"),
+];
+
 /// The names that a rule may call.
+#[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let own = ["age", "condition", "finishedAt", "size", "has"];
     KNOWN.iter().map(|(name, _)| *name).chain(own)
+}
+
+/// What is wrong with a call of a function that there is not.
+pub(super) fn unknown(name: &str) -> String {
+    if let Some((_, call)) = CALLS.iter().find(|(known, _)| *known == name) {
+        return format!("\"{name}\" is not called so: write {call}");
+    }
+    let known = KNOWN.iter().map(|(name, _)| *name);
+    let known = known.chain(CALLS.iter().map(|(name, _)| *name));
+    format!(
+        "there is no function \"{name}\"{}",
+        did_you_mean(name, known)
+    )
 }
 
 /// The functions.

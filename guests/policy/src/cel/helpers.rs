@@ -1,4 +1,5 @@
-//! What Davit adds to CEL: comparisons with `now`, `condition(…)` and `finishedAt(…)`.
+//! What Davit adds to CEL: comparisons with `now`, `condition(…)`, `finishedAt(…)`, and functions
+//! that take what an object lacks.
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
@@ -51,9 +52,10 @@ impl Lowering<'_> {
                 ('-', Type::Time | Type::Text) if !is_duration => is_duration = true,
                 (_, Type::Any | Type::Duration | Type::Null) => {}
                 _ => {
-                    return Err(Mistake::whole(format!(
+                    let message = format!(
                         "it computes with now and {result}: only a time or a duration can be"
-                    )));
+                    );
+                    return Err(self.mistake_in(term, message));
                 }
             }
             args.push(arg);
@@ -65,12 +67,20 @@ impl Lowering<'_> {
             _ => false,
         };
         if !fits {
-            return Err(Mistake::whole(format!(
-                "it compares {} with {right_type}",
-                if is_duration { "a duration" } else { "a time" }
-            )));
+            let left = if is_duration { "a duration" } else { "a time" };
+            return Err(self.mistake(format!("it compares {left} with {right_type}")));
         }
         Ok(Lowered::of(call_of(lowered::CLOCK, args), Type::Bool))
+    }
+
+    pub(super) fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.value(of)?.0;
+        Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
+    }
+
+    pub(super) fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
+        let of = self.value(of)?.0;
+        Ok(Lowered::of(call_of(function, vec![of]), Type::Any))
     }
 
     pub(super) fn condition(&mut self, of: &IdedExpr, kind: &IdedExpr) -> Result<Lowered, Mistake> {
@@ -78,7 +88,7 @@ impl Lowering<'_> {
         let status = self.field(of, "status")?;
         let conditions = self.field(status, "conditions")?;
         let Some(origin) = conditions.origin.clone() else {
-            return Err(self.mistake("condition", "condition(…) takes an object"));
+            return Err(self.mistake("condition(…) takes an object"));
         };
         let elements = Origin {
             path: origin.path.elements(),
@@ -101,11 +111,10 @@ impl Lowering<'_> {
     pub(super) fn finished_at(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
         let of = self.lower(of)?;
         let Some(root) = of.origin.filter(|it| it.path.is_root()) else {
-            return Err(self.mistake("finishedAt", "finishedAt(…) takes an object"));
+            return Err(self.mistake("finishedAt(…) takes an object"));
         };
         let Some(known) = root.schema.ends() else {
             return Err(self.mistake(
-                "finishedAt",
                 "finishedAt(…) takes a pod or a job: compare the time of this kind itself",
             ));
         };

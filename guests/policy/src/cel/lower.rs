@@ -15,7 +15,7 @@ use super::functions::{self, lowered};
 use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
 use super::path::Path;
 use super::schema::{Schema, did_you_mean};
-use super::{Expression, Mistake, Slot, Type, text};
+use super::{Expression, Mistake, Slot, Type, place};
 
 /// What an expression may read.
 pub(crate) struct Scope<'a> {
@@ -62,13 +62,14 @@ impl Lowered {
     }
 }
 
+/// Lowers an expression whose text starts at a column.
 pub(super) fn lower(
     expr: &IdedExpr,
-    source: &str,
+    start: usize,
     scope: &Scope<'_>,
 ) -> Result<Expression, Mistake> {
     let mut lowering = Lowering {
-        source,
+        place: expr.id,
         scope,
         locals: Vec::new(),
         slots: Vec::new(),
@@ -81,12 +82,14 @@ pub(super) fn lower(
         slots: lowering.slots,
         fields: lowering.fields,
         result,
+        start,
         is_periodic: lowering.is_periodic,
     })
 }
 
 pub(super) struct Lowering<'a> {
-    source: &'a str,
+    /// Where the expression stands that is being lowered.
+    place: u64,
     scope: &'a Scope<'a>,
     /// The variables of the loops around, with where their elements come from.
     pub(super) locals: Vec<(String, Option<Origin>)>,
@@ -96,17 +99,23 @@ pub(super) struct Lowering<'a> {
 }
 
 impl Lowering<'_> {
-    pub(super) fn mistake(&self, word: &str, message: impl Into<String>) -> Mistake {
-        Mistake {
-            column: text::column_of(self.source, word),
-            message: message.into(),
-        }
+    /// A mistake in the expression that is being lowered.
+    pub(super) fn mistake(&self, message: impl Into<String>) -> Mistake {
+        Mistake::at(self.place, self.scope.variables, message)
+    }
+
+    /// A mistake in a part of it. That of a variable is in what uses the variable.
+    pub(super) fn mistake_in(&self, part: &IdedExpr, message: impl Into<String>) -> Mistake {
+        let start = place::start(part);
+        let is_of_text = start > 0 && place::variable(start) == place::variable(self.place);
+        let place = if is_of_text { start } else { self.place };
+        Mistake::at(place, self.scope.variables, message)
     }
 
     /// Lowers an expression that is read as a value.
     pub(super) fn value(&mut self, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
         let lowered = self.lower(expr)?;
-        self.read(lowered)
+        self.read(lowered, expr)
     }
 
     fn values(&mut self, exprs: &[IdedExpr]) -> Result<Vec<IdedExpr>, Mistake> {
@@ -114,7 +123,7 @@ impl Lowering<'_> {
     }
 
     /// Reads a value: whatever is below its path is declared.
-    fn read(&mut self, lowered: Lowered) -> Result<(IdedExpr, Type), Mistake> {
+    fn read(&mut self, lowered: Lowered, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
         let Some(origin) = &lowered.origin else {
             let expr = lowered.expr.unwrap_or_default();
             return Ok((expr, lowered.result));
@@ -124,12 +133,10 @@ impl Lowering<'_> {
         }
         if origin.path.is_root() {
             let name = &origin.binding;
-            return Err(self.mistake(
-                name,
-                format!(
-                    "\"{name}\" is a whole object: name a field of it, or compare it with null"
-                ),
-            ));
+            let message = format!(
+                "\"{name}\" is a whole object: name a field of it, or compare it with null"
+            );
+            return Err(self.mistake_in(expr, message));
         }
         self.declare(&origin.clone());
         Ok(self.materialized(lowered))
@@ -169,6 +176,16 @@ impl Lowering<'_> {
     }
 
     pub(super) fn lower(&mut self, expr: &IdedExpr) -> Result<Lowered, Mistake> {
+        let around = self.place;
+        if expr.id > 0 {
+            self.place = expr.id;
+        }
+        let lowered = self.lower_here(expr);
+        self.place = around;
+        lowered
+    }
+
+    fn lower_here(&mut self, expr: &IdedExpr) -> Result<Lowered, Mistake> {
         match &expr.expr {
             Expr::Literal(literal) => Ok(Lowered::of(expr.clone(), type_of(literal))),
             Expr::Ident(name) => self.ident(name),
@@ -184,7 +201,7 @@ impl Lowering<'_> {
             }
             Expr::Map(map) => self.map(map),
             Expr::Struct(_) | Expr::Unspecified => {
-                Err(Mistake::whole("messages cannot be built here"))
+                Err(self.mistake("messages cannot be built here"))
             }
         }
     }
@@ -193,7 +210,7 @@ impl Lowering<'_> {
         let mut entries = Vec::new();
         for entry in &map.entries {
             let EntryExpr::MapEntry(it) = &entry.expr else {
-                return Err(Mistake::whole("messages cannot be built here"));
+                return Err(self.mistake("messages cannot be built here"));
             };
             entries.push(IdedEntryExpr {
                 id: entry.id,
@@ -222,16 +239,11 @@ impl Lowering<'_> {
             return Ok(Lowered::of(ident("@now"), Type::Time));
         }
         let Some(schema) = self.scope.bindings.get(name) else {
-            let known = self
-                .scope
-                .bindings
-                .keys()
-                .copied()
-                .chain(["now", "variables"]);
-            return Err(self.mistake(
-                name,
-                format!("there is no \"{name}\" here{}", did_you_mean(name, known)),
-            ));
+            let locals = self.locals.iter().map(|(local, _)| local.as_str());
+            let known = self.scope.bindings.keys().copied();
+            let known = known.chain(locals.filter(|it| !it.starts_with('@')));
+            let hint = did_you_mean(name, known.chain(["now", "variables"]));
+            return Err(self.mistake(format!("there is no \"{name}\" here{hint}")));
         };
         Ok(Lowered {
             expr: None,
@@ -250,7 +262,7 @@ impl Lowering<'_> {
         if !select.test {
             return Ok(field);
         }
-        let (value, _) = self.read(field)?;
+        let (value, _) = self.read(field, &select.operand)?;
         let null = node(Expr::Literal(LiteralValue::Null));
         Ok(Lowered::of(
             call_of(operators::NOT_EQUALS, vec![value, null]),
@@ -277,7 +289,7 @@ impl Lowering<'_> {
             } else {
                 format!("{}{}", origin.binding, origin.path.below())
             };
-            self.mistake(name, format!("{of} has no field \"{name}\"{suggestion}"))
+            self.mistake(format!("{of} has no field \"{name}\"{suggestion}"))
         })?;
         let result = schema.result();
         let origin = Origin {
@@ -296,9 +308,10 @@ impl Lowering<'_> {
     }
 
     /// An element of a list, or the value of a key that an expression computes.
-    fn index(&mut self, operand: &IdedExpr, index: &IdedExpr) -> Result<Lowered, Mistake> {
-        let operand = self.lower(operand)?;
+    fn index(&mut self, of: &IdedExpr, index: &IdedExpr) -> Result<Lowered, Mistake> {
+        let operand = self.lower(of)?;
         if let Expr::Literal(LiteralValue::String(key)) = &index.expr {
+            self.place = index.id;
             return self.field(operand, key.inner());
         }
         let (index, _) = self.value(index)?;
@@ -309,7 +322,7 @@ impl Lowering<'_> {
                 binding: origin.binding,
             }),
             Some(_) => {
-                let (expr, _) = self.read(operand)?;
+                let (expr, _) = self.read(operand, of)?;
                 return Ok(Lowered::of(
                     call_of(lowered::INDEX, vec![expr, index]),
                     Type::Any,
@@ -328,7 +341,7 @@ impl Lowering<'_> {
 
     fn comprehension(&mut self, it: &ComprehensionExpr) -> Result<Lowered, Mistake> {
         if it.iter_var2.is_some() {
-            return Err(Mistake::whole("loops with two variables are not supported"));
+            return Err(self.mistake("loops with two variables are not supported"));
         }
         let range = self.lower(&it.iter_range)?;
         // Of what is not known to be a list, everything is read: the host would find nothing
@@ -342,7 +355,7 @@ impl Lowering<'_> {
         let range = if elements.is_some() {
             self.materialized(range).0
         } else {
-            self.read(range)?.0
+            self.read(range, &it.iter_range)?.0
         };
         let filtered = filter_of(it);
         let accu_init = self.value(&it.accu_init)?;
@@ -426,9 +439,10 @@ impl Lowering<'_> {
             (name @ (operators::EQUALS | operators::NOT_EQUALS), [left, right], None) => {
                 self.equality(name, left, right)
             }
-            (operators::OPT_INDEX | operators::OPT_SELECT, ..) => Err(Mistake::whole(
-                "what an object lacks is null here: write \".\" instead of \".?\"",
-            )),
+            (operators::OPT_INDEX | operators::OPT_SELECT, ..) => {
+                Err(self
+                    .mistake("what an object lacks is null here: write \".\" instead of \".?\""))
+            }
             (name, ..) if is_operator(name) => self.operator(call),
             ("size", [of], None) => self.size(of),
             ("size", [], Some(of)) => self.size(of),
@@ -454,7 +468,12 @@ impl Lowering<'_> {
             results.push(result);
         }
         let name = call.func_name.as_str();
-        let result = operator_result(name, &results).map_err(Mistake::whole)?;
+        let result = operator_result(name, &results).map_err(|misfit| {
+            match misfit.operand.and_then(|operand| call.args.get(operand)) {
+                Some(operand) => self.mistake_in(operand, misfit.message),
+                None => self.mistake(misfit.message),
+            }
+        })?;
         // The library's own addition of times ends the call if the result is out of range.
         let may_be_time = |it: &Type| matches!(it, Type::Any | Type::Time | Type::Duration);
         let is_in = name == operators::IN;
@@ -479,21 +498,19 @@ impl Lowering<'_> {
     fn equality(
         &mut self,
         name: &str,
-        left: &IdedExpr,
-        right: &IdedExpr,
+        one: &IdedExpr,
+        other: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
-        let left = self.lower(left)?;
-        let (right, right_type) = self.value(right)?;
+        let left = self.lower(one)?;
+        let (right, right_type) = self.value(other)?;
         let is_object = left.origin.as_ref().is_some_and(|it| it.path.is_root());
         let (left, left_type) = if is_object && right_type == Type::Null {
             self.materialized(left)
         } else {
-            self.read(left)?
+            self.read(left, one)?
         };
         if !left_type.meets(right_type) {
-            return Err(Mistake::whole(format!(
-                "it compares {left_type} with {right_type}"
-            )));
+            return Err(self.mistake(format!("it compares {left_type} with {right_type}")));
         }
         if !left_type.may_hold_numbers() || !right_type.may_hold_numbers() {
             return Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool));
@@ -522,21 +539,9 @@ impl Lowering<'_> {
         let (right, right_type) = self.value(right)?;
         let ordered = |it| !matches!(it, Type::Bool | Type::List | Type::Map);
         if !left_type.meets(right_type) || !ordered(left_type) || !ordered(right_type) {
-            return Err(Mistake::whole(format!(
-                "it compares {left_type} with {right_type}"
-            )));
+            return Err(self.mistake(format!("it compares {left_type} with {right_type}")));
         }
         Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
-    }
-
-    fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let of = self.value(of)?.0;
-        Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
-    }
-
-    fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let of = self.value(of)?.0;
-        Ok(Lowered::of(call_of(function, vec![of]), Type::Any))
     }
 
     fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
@@ -551,13 +556,7 @@ impl Lowering<'_> {
             _ => call.func_name.clone(),
         };
         let Some(result) = functions::result_of(&name) else {
-            return Err(self.mistake(
-                &call.func_name,
-                format!(
-                    "there is no function \"{name}\"{}",
-                    did_you_mean(&name, functions::names())
-                ),
-            ));
+            return Err(self.mistake(functions::unknown(&name)));
         };
         let target = match &call.target {
             Some(target) if name == call.func_name => Some(Box::new(self.value(target)?.0)),
@@ -572,8 +571,7 @@ impl Lowering<'_> {
             target,
             args,
         }));
-        functions::check_constant(&lowered)
-            .map_err(|message| self.mistake(&call.func_name, message))?;
+        functions::check_constant(&lowered).map_err(|message| self.mistake(message))?;
         Ok(Lowered::of(lowered, result))
     }
 }

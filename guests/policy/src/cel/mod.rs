@@ -18,6 +18,7 @@ mod helpers;
 mod lower;
 mod operators;
 pub(crate) mod path;
+pub(crate) mod place;
 #[cfg(test)]
 mod random;
 pub(crate) mod reads;
@@ -62,20 +63,42 @@ pub(crate) const OBJECT: &str = "object";
 pub(crate) struct Mistake {
     /// Counted from 1, in characters; 0 if it is the expression as a whole.
     pub(crate) column: usize,
+    /// The variable in whose text it is; none if it is in the expression itself.
+    pub(crate) variable: Option<String>,
+    /// The expression in which it is, of a text that has several.
+    pub(crate) embedded: Option<String>,
     pub(crate) message: String,
 }
 
 impl Mistake {
     pub(crate) fn whole(message: impl Into<String>) -> Self {
+        Self::at_column(0, message)
+    }
+
+    pub(crate) fn at_column(column: usize, message: impl Into<String>) -> Self {
         Self {
-            column: 0,
+            column,
+            variable: None,
+            embedded: None,
             message: message.into(),
+        }
+    }
+
+    /// A mistake at a [`place`]. The variables are those of the rule.
+    fn at(place: u64, variables: &expand::Variables, message: impl Into<String>) -> Self {
+        let variable = place::variable(place).and_then(|index| variables.keys().nth(index));
+        Self {
+            variable: variable.cloned(),
+            ..Self::at_column(place::column(place), message)
         }
     }
 }
 
 impl fmt::Display for Mistake {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(embedded) = &self.embedded {
+            write!(f, "in ${{{embedded}}}: ")?;
+        }
         if self.column > 0 {
             write!(f, "column {}: ", self.column)?;
         }
@@ -102,6 +125,8 @@ pub(crate) struct Expression {
     /// The fields that it reads, by binding, as paths of a watch.
     pub(crate) fields: BTreeMap<String, BTreeSet<String>>,
     pub(crate) result: Type,
+    /// The column at which its text starts.
+    pub(crate) start: usize,
     /// Whether its result can change with time in another way than by a comparison with
     /// `now`: then it has to be evaluated again and again.
     pub(crate) is_periodic: bool,
@@ -163,8 +188,9 @@ impl Expression {
             )));
         }
         let parsed = text::parse(source)?;
+        let start = place::column(place::start(&parsed));
         let expanded = expand::expand(parsed, scope.variables)?;
-        lower::lower(&expanded, source, scope)
+        lower::lower(&expanded, start, scope)
     }
 
     /// The path of a field that a text names, and nothing else than that: `object.metadata.name`.

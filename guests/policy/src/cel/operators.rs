@@ -43,25 +43,39 @@ pub(super) fn is_operator(name: &str) -> bool {
     )
 }
 
+/// Why the operands of an operator do not fit.
+pub(super) struct Misfit {
+    /// The operand that does not; none if they do not fit together.
+    pub(super) operand: Option<usize>,
+    pub(super) message: String,
+}
+
 /// The type of an operator's result, or why its operands do not fit.
-pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, String> {
+pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Misfit> {
     match (name, operands) {
         (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
-            match operands.iter().find(|it| !it.meets(Type::Bool)) {
-                Some(other) => Err(format!("it takes {other} for a boolean")),
+            let mut each = operands.iter().enumerate();
+            match each.find(|(_, it)| !it.meets(Type::Bool)) {
+                Some((index, other)) => Err(Misfit {
+                    operand: Some(index),
+                    message: format!("it takes {other} for a boolean"),
+                }),
                 None => Ok(Type::Bool),
             }
         }
         (operators::NOT_STRICTLY_FALSE, _)
         | (operators::IN, [_, Type::Any | Type::List | Type::Map | Type::Null]) => Ok(Type::Bool),
-        (operators::IN, [_, other]) => Err(format!("\"in\" looks into a list, not into {other}")),
+        (operators::IN, [_, other]) => Err(Misfit {
+            operand: Some(1),
+            message: format!("\"in\" looks into a list, not into {other}"),
+        }),
         (operators::CONDITIONAL, [_, one, other]) if one == other => Ok(*one),
         (operators::ADD | operators::SUBSTRACT, [one, other]) => sum(name, *one, *other),
         _ => Ok(Type::Any),
     }
 }
 
-fn sum(name: &str, one: Type, other: Type) -> Result<Type, String> {
+fn sum(name: &str, one: Type, other: Type) -> Result<Type, Misfit> {
     Ok(match (one, other) {
         (Type::Time, Type::Duration) | (Type::Duration, Type::Time) if name == operators::ADD => {
             Type::Time
@@ -70,7 +84,12 @@ fn sum(name: &str, one: Type, other: Type) -> Result<Type, String> {
         (Type::Time, Type::Time) if name == operators::SUBSTRACT => Type::Duration,
         (Type::Any | Type::Null, _) | (_, Type::Any | Type::Null) => Type::Any,
         (one, other) if one == other => one,
-        (one, other) => return Err(format!("it computes with {one} and {other}")),
+        (one, other) => {
+            return Err(Misfit {
+                operand: None,
+                message: format!("it computes with {one} and {other}"),
+            });
+        }
     })
 }
 

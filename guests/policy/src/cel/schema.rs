@@ -1,7 +1,9 @@
 //! What the kinds of Kubernetes have: their fields, and which texts are times.
 
+use std::sync::Arc;
+
 use davit_guest::ApiResource;
-use davit_kinds::{Kind, Type as Known};
+use davit_kinds::{Kind, PublishedType, Type as Known, UnknownField};
 
 use super::Type;
 
@@ -13,6 +15,9 @@ pub(crate) enum Schema {
     Any,
     /// A value of a built-in kind.
     Known(Known),
+    /// A value of a kind that an API server describes. It says which fields there are, and
+    /// nothing of their types.
+    Published(Arc<PublishedType>),
     /// A list of objects.
     List(Box<Schema>),
 }
@@ -37,8 +42,53 @@ pub(crate) fn similar_resource(plural: &str) -> String {
     did_you_mean(plural, davit_kinds::kinds().map(|kind| kind.plural))
 }
 
+/// What an API server publishes of resources that are not built in.
+#[derive(Clone, Debug, Default)]
+pub struct Published(Vec<(ApiResource, Arc<PublishedType>)>);
+
+impl Published {
+    /// Adds the objects of a resource.
+    pub fn insert(&mut self, group: &str, version: &str, plural: &str, it: Arc<PublishedType>) {
+        self.0.push((ApiResource::new(group, version, plural), it));
+    }
+
+    /// What is known of the objects of a resource.
+    pub(crate) fn schema(&self, resource: &ApiResource) -> Schema {
+        match Schema::of(resource) {
+            Schema::Any => {
+                let found = self.0.iter().find(|(it, _)| it == resource);
+                found.map_or(Schema::Any, |(_, it)| Schema::Published(Arc::clone(it)))
+            }
+            known => known,
+        }
+    }
+
+    /// Checks the path of a field of a resource, as far as its fields are known.
+    pub(crate) fn check(&self, resource: &ApiResource, path: &str) -> Result<(), UnknownField> {
+        if let Some(kind) = kind_of(resource) {
+            return kind.check(path).map(|_| ());
+        }
+        match self.schema(resource) {
+            Schema::Published(objects) => objects.check(&in_words(resource), path),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// `widgets.example.com (v1)`
+fn in_words(resource: &ApiResource) -> String {
+    let ApiResource {
+        group,
+        version,
+        plural,
+        ..
+    } = resource;
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{plural}{dot}{group} ({version})")
+}
+
 impl Schema {
-    /// The objects of a resource.
+    /// The objects of a resource, without an API server.
     pub(crate) fn of(resource: &ApiResource) -> Self {
         kind_of(resource).map_or(Self::Any, |kind| Self::Known(kind.root()))
     }
@@ -57,6 +107,18 @@ impl Schema {
                     }
                     known => format!(": it is {}", type_of(known)),
                 }),
+            Self::Published(published) => {
+                published
+                    .field(name)
+                    .map(Self::Published)
+                    .ok_or_else(|| match &**published {
+                        PublishedType::List(_) => ": it is a list".to_owned(),
+                        PublishedType::Scalar => ": it is a single value".to_owned(),
+                        PublishedType::Any | PublishedType::Object { .. } => {
+                            did_you_mean(name, published.names())
+                        }
+                    })
+            }
         }
     }
 
@@ -64,6 +126,7 @@ impl Schema {
     pub(crate) fn below(&self, name: &str) -> Self {
         match self {
             Self::Known(known) => known.field(name).map_or(Self::Any, Self::Known),
+            Self::Published(published) => published.field(name).map_or(Self::Any, Self::Published),
             Self::Any | Self::List(_) => Self::Any,
         }
     }
@@ -72,6 +135,7 @@ impl Schema {
     pub(crate) fn element(&self) -> Self {
         match self {
             Self::Known(known) => known.element().map_or(Self::Any, Self::Known),
+            Self::Published(published) => published.element().map_or(Self::Any, Self::Published),
             Self::List(element) => (**element).clone(),
             Self::Any => Self::Any,
         }
@@ -83,13 +147,18 @@ impl Schema {
     }
 
     pub(crate) fn is_list(&self) -> bool {
-        matches!(self, Self::Known(Known::List(_)) | Self::List(_))
+        match self {
+            Self::Known(known) => matches!(known, Known::List(_)),
+            Self::Published(published) => matches!(**published, PublishedType::List(_)),
+            Self::List(_) => true,
+            Self::Any => false,
+        }
     }
 
     /// The type of the value in an expression.
     pub(crate) fn result(&self) -> Type {
         match self {
-            Self::Any => Type::Any,
+            Self::Any | Self::Published(_) => Type::Any,
             Self::List(_) => Type::List,
             Self::Known(known) => type_of(known),
         }

@@ -180,6 +180,7 @@ fn fields_are_derived_from_what_is_read() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn mistakes_are_refused_with_their_place() {
     for (source, column, words) in [
         ("object.status.phase = 'x'", 21, ""),
@@ -189,39 +190,112 @@ fn mistakes_are_refused_with_their_place() {
             21,
             "did you mean \"startsWith\"?",
         ),
-        ("1 + 'x' == 2", 0, "a number and a text"),
-        ("'x' > 3", 0, "compares a text with a number"),
+        ("1 + 'x' == 2", 3, "a number and a text"),
+        ("'x' > 3", 5, "compares a text with a number"),
         ("object == 'x'", 1, "whole object"),
+        ("size(object) > 1", 6, "whole object"),
         (
             "now - object.status.startTime > 5",
-            0,
+            31,
             "compares a duration with a number",
         ),
-        ("variables.old", 0, "no variable \"old\""),
         (
-            "object.status.fase == 'x'",
-            15,
+            "now - object.status.startTime + object.spec.priority > duration('1m')",
+            33,
+            "computes with now and a number",
+        ),
+        ("true || variables.old", 19, "no variable \"old\""),
+        (
+            "object.status.phase == 'fase' || object.status.fase == 'x'",
+            48,
             "object.status has no field \"fase\"; did you mean \"phase\"?",
         ),
         (
-            "object.status.phase == 5",
-            0,
+            "object.status['fase'] == 'x'",
+            15,
+            "did you mean \"phase\"?",
+        ),
+        (
+            "object.status.phase == 'x' && object.status.phase == 5",
+            51,
             "compares a text with a number",
         ),
+        (
+            "true && object.spec.nodeName && false",
+            9,
+            "takes a text for a boolean",
+        ),
+        ("!object.spec.nodeName", 2, "takes a text for a boolean"),
+        ("'a' in object.spec.nodeName", 8, "not into a text"),
         (
             "object.spec.containers.exists(c, c.imag == 'x')",
             36,
             "did you mean \"image\"?",
         ),
         (
+            "object.spec.containers.exists(container, contaner.image == 'x')",
+            42,
+            "did you mean \"container\"?",
+        ),
+        (
+            "object.spec.containers.exist(c, c.image == 'x')",
+            24,
+            "did you mean \"exists\"?",
+        ),
+        (
+            "object.spec.containers.exists(c)",
+            24,
+            "write list.exists(x, CONDITION)",
+        ),
+        ("ages(object) > duration('1h')", 1, "did you mean \"age\"?"),
+        ("age() > duration('1h')", 1, "age takes one object"),
+        ("now() > object.status.startTime", 1, "without brackets"),
+        (
             "object.status.phase > object.status.startTime",
-            0,
+            21,
             "compares a text with a time",
+        ),
+        (
+            "age(object) > duration('2months')",
+            15,
+            "\"2months\" is no duration",
+        ),
+        (
+            "condition(node, 'Ready').stauts == 'True'",
+            26,
+            "did you mean \"status\"?",
         ),
     ] {
         let mistake = compile(source).unwrap_err();
         assert_eq!(mistake.column, column, "{source}: {mistake}");
         assert!(mistake.message.contains(words), "{source}: {mistake}");
+        assert_eq!(mistake.variable, None, "{source}");
+    }
+}
+
+#[test]
+fn a_mistake_in_a_variable_names_the_variable() {
+    let variables = Variables::from([
+        (
+            "failed".to_owned(),
+            text::parse_variable("object.status.fase == 'Failed'", 0).unwrap(),
+        ),
+        (
+            "phase".to_owned(),
+            text::parse_variable("object.status.phase", 1).unwrap(),
+        ),
+    ]);
+    let mistake = compile_with("true && variables.failed", &variables).unwrap_err();
+    assert_eq!(mistake.variable.as_deref(), Some("failed"));
+    assert_eq!(mistake.column, 15, "{mistake}");
+    // What uses a variable in a wrong way is wrong, not the variable.
+    for (source, column) in [
+        ("true && variables.phase", 6),
+        ("object.spec.nodeName == '' && variables.phase > 5", 47),
+    ] {
+        let mistake = compile_with(source, &variables).unwrap_err();
+        assert_eq!(mistake.variable, None, "{source}: {mistake}");
+        assert_eq!(mistake.column, column, "{source}: {mistake}");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{IdedExpr, parser::Parser};
 
-use super::Mistake;
+use super::{Mistake, place};
 
 /// How deep an expression may nest.
 const MAX_DEPTH: u16 = 48;
@@ -10,22 +10,33 @@ const MAX_DEPTH: u16 = 48;
 /// How many operators may nest, with the brackets around them.
 const MAX_OPERATORS: usize = 120;
 
-/// Parses a text.
+/// Parses a text. The id of each node is its [`place`].
 pub(crate) fn parse(source: &str) -> Result<IdedExpr, Mistake> {
+    let mut parsed = parse_anywhere(source)?;
+    place::locate(&mut parsed, source, None);
+    Ok(parsed)
+}
+
+/// Parses the text of the variable with this number, from 0.
+pub(crate) fn parse_variable(source: &str, number: usize) -> Result<IdedExpr, Mistake> {
+    let mut parsed = parse_anywhere(source)?;
+    place::locate(&mut parsed, source, Some(number));
+    Ok(parsed)
+}
+
+fn parse_anywhere(source: &str) -> Result<IdedExpr, Mistake> {
     if source.trim().is_empty() {
         return Err(Mistake::whole("it is empty"));
     }
     check_nesting(source)?;
+    check_signs(source)?;
     let parser = Parser::new().max_recursion_depth(MAX_DEPTH);
     parser.parse(source).map_err(|errors| {
         let Some(error) = errors.errors.first() else {
             return Mistake::whole("it is no expression");
         };
         let (line, column) = error.pos;
-        Mistake {
-            column: column_in(source, line, column),
-            message: first_line(&error.msg),
-        }
+        Mistake::at_column(column_in(source, line, column), first_line(&error.msg))
     })
 }
 
@@ -59,12 +70,33 @@ fn check_nesting(source: &str) -> Result<(), Mistake> {
         } else {
             continue;
         };
-        return Err(Mistake {
-            column: token.column,
-            message,
-        });
+        return Err(Mistake::at_column(token.column, message));
     }
     Ok(())
+}
+
+/// Doubled signs are refused: the library drops one of the two, so that `!!a` would be `!a`.
+fn check_signs(source: &str) -> Result<(), Mistake> {
+    let (mut before, mut last) = ("", "");
+    for token in Tokens::new(source) {
+        let is_doubled = match (last, token.text) {
+            ("!", "!") => true,
+            // The first one may be a difference: `a - -1`.
+            ("-", "-") => !ends_value(before),
+            _ => false,
+        };
+        if is_doubled {
+            let message = format!("write \"{0}\" once or not at all", token.text);
+            return Err(Mistake::at_column(token.column, message));
+        }
+        (before, last) = (last, token.text);
+    }
+    Ok(())
+}
+
+fn ends_value(token: &str) -> bool {
+    let ends = |c: char| c.is_ascii_alphanumeric() || "_'\")]}".contains(c);
+    token != "in" && token.ends_with(ends)
 }
 
 fn column_in(source: &str, line: isize, column: isize) -> usize {
@@ -139,21 +171,21 @@ fn conjuncts(source: &str) -> Vec<&str> {
 }
 
 /// A piece of a text: a word, a number, a text in quotes, a sign.
-struct Token<'a> {
-    text: &'a str,
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
     /// In bytes.
     start: usize,
     /// In characters, from 1.
-    column: usize,
+    pub(super) column: usize,
 }
 
-struct Tokens<'a> {
+pub(super) struct Tokens<'a> {
     source: &'a str,
     at: usize,
 }
 
 impl<'a> Tokens<'a> {
-    fn new(source: &'a str) -> Self {
+    pub(super) fn new(source: &'a str) -> Self {
         Self { source, at: 0 }
     }
 
@@ -169,7 +201,8 @@ impl<'a> Tokens<'a> {
         match bytes.first() {
             Some(b'/') if bytes.get(1) == Some(&b'/') => rest.find('\n').unwrap_or(rest.len()),
             Some(b'&' | b'|') if bytes.get(1) == bytes.first() => 2,
-            Some(byte) if byte.is_ascii_alphanumeric() || *byte == b'_' => {
+            Some(byte) if byte.is_ascii_digit() => number(rest),
+            Some(byte) if byte.is_ascii_alphabetic() || *byte == b'_' => {
                 let word = rest
                     .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
                     .unwrap_or(rest.len());
@@ -178,6 +211,26 @@ impl<'a> Tokens<'a> {
             _ => rest.chars().next().map_or(0, char::len_utf8),
         }
     }
+}
+
+/// The length of a number: `12`, `0x1F`, `1.5`, `1e-5`, `3u`.
+fn number(rest: &str) -> usize {
+    let word = |from: usize| {
+        let after = rest.get(from..).unwrap_or_default();
+        let end = after.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        from + end.unwrap_or(after.len())
+    };
+    let digit_at = |at: usize| rest.as_bytes().get(at).is_some_and(u8::is_ascii_digit);
+    let mut end = word(0);
+    if rest.as_bytes().get(end) == Some(&b'.') && digit_at(end + 1) {
+        end = word(end + 1);
+    }
+    let has_exponent = rest.get(..end).is_some_and(|it| it.ends_with(['e', 'E']));
+    let is_signed = matches!(rest.as_bytes().get(end), Some(b'+' | b'-'));
+    if has_exponent && is_signed && digit_at(end + 1) && !rest.starts_with("0x") {
+        end = word(end + 1);
+    }
+    end
 }
 
 /// The length of the text without escapes that a word such as `r` starts; 0 if it starts none.
@@ -284,6 +337,37 @@ mod tests {
         assert!(mistake.column >= 12, "{mistake}");
         assert!(parse(&"(".repeat(100)).is_err());
         assert!(parse(" ").is_err());
+    }
+
+    #[test]
+    fn a_doubled_sign_is_refused() {
+        for (source, column) in [
+            ("!!true", 2),
+            ("a == 1 && ! !b", 13),
+            ("--1 < 0", 2),
+            ("a in --b", 7),
+            ("a - - -1", 7),
+        ] {
+            let mistake = parse(source).unwrap_err();
+            assert_eq!(mistake.column, column, "{source}: {mistake}");
+            assert!(mistake.message.contains("once or not at all"), "{mistake}");
+        }
+        for source in ["a - -1 > 0", "a != !b", "a[0] - -b", "!(!a)", "'!!' == a"] {
+            assert!(parse(source).is_ok(), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_number_is_one_token() {
+        for (source, expected) in [
+            ("1.5+2", vec!["1.5", "+", "2"]),
+            ("1e-5-3u", vec!["1e-5", "-", "3u"]),
+            ("0x1e-5", vec!["0x1e", "-", "5"]),
+            ("a[0].b", vec!["a", "[", "0", "]", ".", "b"]),
+        ] {
+            let tokens: Vec<&str> = Tokens::new(source).map(|it| it.text).collect();
+            assert_eq!(tokens, expected, "{source}");
+        }
     }
 
     #[test]

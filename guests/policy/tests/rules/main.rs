@@ -16,6 +16,7 @@ mod keeping;
 mod mistakes;
 mod order;
 mod patching;
+mod published;
 mod related;
 mod selecting;
 mod support;

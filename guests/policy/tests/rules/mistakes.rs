@@ -40,23 +40,39 @@ fn mistakes_are_refused_by_name() {
         (
             json!({"when": "object.status.phase"}),
             "rules[0].when",
-            "it is a text, not a boolean",
+            "rule a: column 1: it is a text, not a boolean",
         ),
         (
             json!({"when": "true && object.status.fase == 'x'"}),
             "rules[0].when",
-            "column 23: object.status has no field \"fase\"; did you mean \"phase\"?",
+            "rule a: column 23: object.status has no field \"fase\"; did you mean \"phase\"?",
         ),
         (
             json!({"when": "node.spec.unschedulabel"}),
             "rules[0].when",
             "did you mean \"unschedulable\"?",
         ),
-        (json!({"unless": "1 +"}), "rules[0].unless", "column"),
+        (json!({"unless": "1 +"}), "rules[0].unless", "column 4: "),
         (
-            json!({"hold": "counts.nodes > 1"}),
+            json!({"hold": "now > now || counts.nodes > 1"}),
             "rules[0].hold",
-            "nothing counts \"nodes\"",
+            "rule a: column 21: nothing counts \"nodes\"",
+        ),
+        (
+            json!({"variables": {"old": "object.status.fase"}, "when": "variables.old == 'x'"}),
+            "rules[0].variables.old",
+            "rule a: column 15: object.status has no field \"fase\"; did you mean \"phase\"?",
+        ),
+        (
+            json!({"variables": {"old": "true"}, "when": "variables.odl"}),
+            "rules[0].when",
+            "rule a: column 11: the rule has no variable \"odl\"; did you mean \"old\"?",
+        ),
+        (
+            json!({"message": "it is ${object.metadata.name} and ${object.metadata.nam}"}),
+            "rules[0].message",
+            "rule a: in ${object.metadata.nam}: column 17: object.metadata has no field \"nam\"; did you \
+             mean \"name\"?",
         ),
         (
             json!({"keep": {"newest": 3, "oldest": 1}}),
@@ -71,7 +87,7 @@ fn mistakes_are_refused_by_name() {
         (
             json!({"keep": {"newest": 3, "per": "metadata.lables"}}),
             "rules[0].keep.per",
-            "did you mean \"labels\"?",
+            "rule a: column 10: object.metadata has no field \"lables\"; did you mean \"labels\"?",
         ),
         (json!({"do": {}}), "rules[0].do", "say what is done"),
         (
@@ -102,7 +118,7 @@ fn mistakes_are_refused_by_name() {
         (
             json!({"related": {"job": {"resource": "jobs.batch", "by": "spec.nope", "is": "object.metadata.name"}}}),
             "rules[0].related.job.by",
-            "no field",
+            "rule a: column 6: jobs.batch (v1) has no field \"spec.nope\"",
         ),
         (
             json!({"when": "age(object) > duration('2months')"}),
@@ -112,7 +128,7 @@ fn mistakes_are_refused_by_name() {
         (
             json!({"when": "object.metadata.name.matches('(')"}),
             "rules[0].when",
-            "column",
+            "column 22: ",
         ),
         (
             json!({"do": {"label": {"a": "b"}, "delete": {}}}),
