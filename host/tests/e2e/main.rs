@@ -23,6 +23,7 @@ mod journal;
 mod languages;
 mod log;
 mod podgc;
+mod policy;
 mod profile;
 mod program;
 mod recorded;

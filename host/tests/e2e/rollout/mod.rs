@@ -37,7 +37,7 @@ fn remembering(records: &Arc<Records>) -> Setup {
 }
 
 /// A host that runs the controllers of a configuration.
-async fn declared(bench: &Bench, config: &str) -> RunningHost {
+pub(crate) async fn declared(bench: &Bench, config: &str) -> RunningHost {
     declared_to(bench.host_without_controllers(), config, 1).await
 }
 
@@ -50,12 +50,12 @@ async fn declared_to(mut host: RunningHost, config: &str, generation: i64) -> Ru
 impl RunningHost {
     /// Declares the controllers of a configuration, as resources of this
     /// generation.
-    async fn declare(&self, config: &str, generation: i64) {
+    pub(crate) async fn declare(&self, config: &str, generation: i64) {
         self.request(config, generation, Requests::default()).await;
     }
 
     /// Declares them with these requests.
-    async fn request(&self, config: &str, generation: i64, requests: Requests) {
+    pub(crate) async fn request(&self, config: &str, generation: i64, requests: Requests) {
         let mut controllers = parse(config).controllers.unwrap();
         deploy::set_accounts(&mut controllers);
         let declared = controllers.into_iter().map(|controller| Declaration {
@@ -70,14 +70,28 @@ impl RunningHost {
     }
 
     async fn status(&self) -> ControllerStatus {
-        self.records.status(&Owner::named("podgc")).await.unwrap()
+        self.status_of("podgc").await
+    }
+
+    pub(crate) async fn status_of(&self, controller: &str) -> ControllerStatus {
+        let owner = Owner::named(controller);
+        self.records.status(&owner).await.unwrap()
     }
 
     /// Waits until the status has this property.
     async fn until_status(&self, fits: impl Fn(&ControllerStatus) -> bool) -> ControllerStatus {
+        self.until_status_of("podgc", fits).await
+    }
+
+    /// Waits until the status of this controller has this property.
+    pub(crate) async fn until_status_of(
+        &self,
+        controller: &str,
+        fits: impl Fn(&ControllerStatus) -> bool,
+    ) -> ControllerStatus {
         let deadline = Instant::now() + 20 * PATIENCE;
         loop {
-            let status = self.status().await;
+            let status = self.status_of(controller).await;
             if fits(&status) {
                 return status;
             }
@@ -93,7 +107,7 @@ impl RunningHost {
 }
 
 /// The status, reason and message of a condition.
-fn condition(status: &ControllerStatus, type_: &str) -> (String, String, String) {
+pub(crate) fn condition(status: &ControllerStatus, type_: &str) -> (String, String, String) {
     let mut conditions = status.conditions.iter();
     let found = conditions
         .find(|condition| condition.type_ == type_)
