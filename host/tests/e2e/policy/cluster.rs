@@ -10,7 +10,8 @@ use tokio::time::sleep;
 use super::{NAME, failed_for, failed_pod, lately, policy, yesterday};
 use crate::bench::{Bench, RunningHost, on_the_sim};
 
-/// Deletes pods that failed a day ago, and those with a label unless a node breaks the rule off.
+/// Deletes pods that failed a day ago, and those with a label. While there is a node, the second
+/// rule waits.
 fn policy_of(proof: &str) -> String {
     let mut rules = failed_for("24h");
     let marked = json!({
@@ -43,7 +44,7 @@ async fn page(host: &RunningHost) -> Page {
     Page::new(&found, counts)
 }
 
-/// Davit plans to delete `earlier` and `davit`. Its rule waits with `later` until a node is gone,
+/// Davit plans to delete `earlier` and `davit`. The rule waits with `later` until a node is gone,
 /// and `later` is deleted before. Nobody but the test wants `cluster` to go.
 async fn story(bench: &mut Bench, proof: &str) -> RunningHost {
     let host = bench.host(&policy_of(proof)).await;

@@ -137,7 +137,7 @@ impl Story {
         printed(davit.arg("--journal").arg(self.journal()))
     }
 
-    /// The only object that `davit why` tells of.
+    /// The decisions about the only pod of this name.
     fn decisions(&self, pod: &str) -> Vec<Value> {
         let page = self.why(pod, &["--output", "json"]);
         let page: Value = serde_json::from_str(&page).unwrap();
