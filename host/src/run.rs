@@ -53,6 +53,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     let observer = Arc::new(metrics.requests.clone());
     let health = Arc::new(Health::default());
     let settings = journal_settings::settings(&arguments.journal, &config.journal)?;
+    let place = settings.as_ref().map(|journal| journal.directory.clone());
     let journal = open_journal(
         settings,
         arguments.leases.replica_id.as_deref(),
@@ -61,7 +62,7 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     )?;
     let http2 = !arguments.http1;
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
-    let modules = modules(&arguments.guests, &client)?;
+    let modules = modules(&arguments.guests, &client)?.with_copies(place.as_deref());
     let settings = config.start_settings();
     let leases = leases(&arguments.leases, settings.origin)?;
     let has_leases = leases.is_some();

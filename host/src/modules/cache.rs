@@ -73,13 +73,17 @@ impl Cache {
     /// Adds a module, unless the cache has it undamaged. A failure is only logged: it
     /// matters at a later start while the source is unavailable.
     pub(super) fn add(&self, digest: ModuleDigest, wasm: &[u8]) {
+        if let Err(error) = self.write(digest, wasm) {
+            warn(&self.path(digest), &error, "cannot cache a module");
+        }
+    }
+
+    /// The same, and returns a failure.
+    pub(super) fn write(&self, digest: ModuleDigest, wasm: &[u8]) -> io::Result<()> {
         if self.load(digest).is_some() {
-            return;
+            return Ok(());
         }
-        let path = self.path(digest);
-        if let Err(error) = cache_files::write_whole(&path, wasm) {
-            warn(&path, &error, "cannot cache a module");
-        }
+        cache_files::write_whole(&self.path(digest), wasm)
     }
 
     /// Notes that a module has these signatures. A failure is only logged: the next
@@ -120,15 +124,23 @@ impl Cache {
     /// Removes the least recently used modules and seals beyond the limits, except those
     /// in use.
     pub(super) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
-        for (suffix, room) in [(MODULE, ROOM), (SEAL, SEALS)] {
-            cache_files::prune(&self.directory, room, |file| {
-                digest_of(file, suffix).map(|digest| in_use.contains(&digest))
-            });
-        }
+        self.prune_modules(ROOM, in_use);
+        self.prune_files(SEAL, SEALS, in_use);
+    }
+
+    /// Removes the least recently used modules beyond this limit, except those in use.
+    pub(super) fn prune_modules(&self, room: Room, in_use: &BTreeSet<ModuleDigest>) {
+        self.prune_files(MODULE, room, in_use);
+    }
+
+    fn prune_files(&self, suffix: &str, room: Room, in_use: &BTreeSet<ModuleDigest>) {
+        cache_files::prune(&self.directory, room, |file| {
+            digest_of(file, suffix).map(|digest| in_use.contains(&digest))
+        });
     }
 
     fn path(&self, digest: ModuleDigest) -> PathBuf {
-        self.directory.join(format!("{digest}{MODULE}"))
+        self.directory.join(file_name(digest))
     }
 
     /// The file of a seal, and the header that it has.
@@ -145,6 +157,11 @@ impl Cache {
         .concat();
         (self.directory.join(name), header)
     }
+}
+
+/// The name of a module's file.
+pub(super) fn file_name(digest: ModuleDigest) -> String {
+    format!("{digest}{MODULE}")
 }
 
 /// The first sixteen digits.

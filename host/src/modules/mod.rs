@@ -6,6 +6,7 @@
 
 mod builtin;
 mod cache;
+mod copies;
 mod file;
 mod objects;
 mod oci;
@@ -15,7 +16,7 @@ mod signature;
 use std::collections::BTreeSet;
 use std::io;
 use std::panic::resume_unwind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use davit_cluster::api::chain;
@@ -32,6 +33,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 pub use builtin::{BuiltinError, BuiltinGuests};
+pub(crate) use copies::ModuleCopies;
 pub use file::{FileError, FileProblem};
 pub use objects::{ObjectError, ObjectProblem};
 pub use oci::OciProblem;
@@ -70,6 +72,7 @@ pub struct ModulesOptions {
 pub struct Modules {
     builtin: BuiltinGuests,
     cache: Option<Cache>,
+    copies: Option<ModuleCopies>,
     cluster: Cluster,
 }
 
@@ -160,8 +163,16 @@ impl Modules {
         Ok(Self {
             builtin: BuiltinGuests::new(options.guests),
             cache: options.cache.map(Cache::open).transpose()?,
+            copies: None,
             cluster: Cluster(options.client),
         })
+    }
+
+    /// Copies each module that is found into the directory of this journal.
+    #[must_use]
+    pub fn with_copies(self, journal: Option<&Path>) -> Self {
+        let copies = journal.map(ModuleCopies::of);
+        Self { copies, ..self }
     }
 
     /// Executes a search: finds the content of a module, or the module that `loaded`
@@ -179,7 +190,7 @@ impl Modules {
                 SearchStep::Recall(digest) => {
                     let module = match loaded(digest) {
                         Some(module) => Some(module),
-                        None => self.cached(digest).await.map(M::from),
+                        None => self.recalled(digest).await.map(M::from),
                     };
                     let recalled = match module {
                         Some(module) => Some(RecalledModule {
@@ -219,6 +230,7 @@ impl Modules {
         wasm: Vec<u8>,
         verified: Option<VerifyConfig>,
     ) -> Vec<u8> {
+        self.copy(digest, &wasm);
         let Some(cache) = self.cache.clone() else {
             return wasm;
         };
@@ -230,6 +242,19 @@ impl Modules {
             wasm
         })
         .await
+    }
+
+    /// The module with this digest from the cache.
+    async fn recalled(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let wasm = self.cached(digest).await?;
+        self.copy(digest, &wasm);
+        Some(wasm)
+    }
+
+    fn copy(&self, digest: ModuleDigest, wasm: &[u8]) {
+        if let Some(copies) = &self.copies {
+            copies.add(digest, wasm);
+        }
     }
 
     /// The current version of a source: while it stays the same, the source has the

@@ -50,7 +50,7 @@ impl PolicySource {
             return Ok(Self::Manifest(Box::new(spec), arguments.guests.clone()));
         }
         let files: Vec<_> = arguments.module.iter().cloned().collect();
-        let guests = Guests::new(&files, &arguments.guests)?;
+        let guests = Guests::new(&arguments.journal, &files, &arguments.guests)?;
         let module = guests.named().next();
         Ok(Self::Journal {
             module,

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use anyhow::Result;
-use davit_core::journal::{Entry, RevisionEntry, decode};
+use davit_core::digest::ModuleDigest;
+use davit_core::journal::{ControllerEntry, Entry, RevisionEntry, decode};
 use davit_core::untrusted::line;
 use davit_journal::{Error, Query, Reader, SegmentInfo, SegmentState};
 use serde::Serialize;
@@ -170,6 +171,29 @@ fn gaps(all: &[SegmentInfo]) -> Vec<Gap> {
     gaps.collect()
 }
 
+/// The modules that the entries name, as far as they can be read.
+pub(super) fn modules(reader: &Reader) -> Result<BTreeSet<ModuleDigest>> {
+    let mut modules = BTreeSet::new();
+    for entry in reader.entries(&Query::new(i64::MIN, i64::MAX)) {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(Error::Damage(_)) => continue,
+            Err(error) => return Err(error.into()),
+        };
+        if let Ok(record) = decode(&entry.payload)
+            && let Entry::Controller(controller) = &record.entry
+        {
+            modules.extend(revisions(controller).map(|revision| revision.module));
+        }
+    }
+    Ok(modules)
+}
+
+fn revisions(controller: &ControllerEntry) -> impl Iterator<Item = &RevisionEntry> {
+    let candidate = controller.candidate.iter().map(|it| &it.revision);
+    controller.stable.iter().chain(candidate)
+}
+
 /// What the entries say. Its size does not depend on their number.
 #[derive(Default)]
 struct Contents {
@@ -196,9 +220,7 @@ impl Contents {
     fn add(&mut self, entry: &Entry) {
         *self.kinds.entry(json::kind(entry)).or_default() += 1;
         if let Entry::Controller(controller) = entry {
-            let candidate = controller.candidate.iter().map(|it| &it.revision);
-            let revisions = controller.stable.iter().chain(candidate);
-            let modules = revisions.map(|it: &RevisionEntry| format!("sha256:{}", it.module));
+            let modules = revisions(controller).map(|it| format!("sha256:{}", it.module));
             let known = self.controllers.entry(controller.name.clone());
             known.or_default().extend(modules);
         }
@@ -228,7 +250,6 @@ impl Contents {
 mod tests {
     use std::sync::Arc;
 
-    use davit_core::digest::ModuleDigest;
     use davit_journal::{Settings, Writer};
     use serde_json::{Value, json};
     use tempfile::TempDir;

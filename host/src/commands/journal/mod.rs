@@ -24,6 +24,7 @@ use serde::Serialize;
 
 use super::print;
 use crate::cli::{EntryFormat, JournalCommand, JournalCutArguments, JournalVerifyArguments};
+use crate::modules::ModuleCopies;
 
 pub(super) use decoded::{Decoded, DecodedEntries};
 pub(super) use follow::{Follower, SegmentOrder};
@@ -223,11 +224,24 @@ fn cut(arguments: &JournalCutArguments) -> Result<()> {
     if copied.segments == 0 {
         bail!("no segment has entries of this span");
     }
+    copy_modules(&arguments.directory, &arguments.output)?;
     print::out(&match arguments.format {
         EntryFormat::Text => format!("{output}: {}", summary(&copied)),
         EntryFormat::Json => copied_as_json(&output, &copied)?,
     })?;
     refuse_damage(&copied).context(output)
+}
+
+/// Copies the modules that a part of a journal names, as far as the journal has them.
+fn copy_modules(journal: &Path, part: &Path) -> Result<()> {
+    let (from, to) = (ModuleCopies::of(journal), ModuleCopies::of(part));
+    for digest in info::modules(&open(part)?)? {
+        if let Some(wasm) = from.load(digest) {
+            let written = to.write(digest, &wasm);
+            written.with_context(|| format!("the module sha256:{digest} cannot be copied"))?;
+        }
+    }
+    Ok(())
 }
 
 fn copied_as_json(directory: &str, copied: &Verification) -> Result<String> {

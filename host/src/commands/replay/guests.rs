@@ -1,7 +1,7 @@
 //! The guests of a journal: modules by their digests.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use davit_engine::{Engine, Guest, Limits, Module};
 use crate::cli::GuestArguments;
 use crate::engine;
 use crate::loader;
-use crate::modules::{Modules, ModulesOptions};
+use crate::modules::{ModuleCopies, Modules, ModulesOptions};
 
 /// How much more processor time than its limit a call may use: this machine may be slower
 /// than the one that recorded.
@@ -23,6 +23,8 @@ const SLOWER: u32 = 10;
 pub(in crate::commands) struct Guests {
     engine: Engine,
     modules: Modules,
+    /// Those beside the journal.
+    copies: ModuleCopies,
     /// Those that the command names.
     files: BTreeMap<ModuleDigest, Vec<u8>>,
     loaded: BTreeMap<ModuleDigest, Option<Module>>,
@@ -32,7 +34,12 @@ pub(in crate::commands) struct Guests {
 }
 
 impl Guests {
-    pub(in crate::commands) fn new(files: &[PathBuf], arguments: &GuestArguments) -> Result<Self> {
+    /// For this journal: its directory, or one of its segments.
+    pub(in crate::commands) fn new(
+        journal: &Path,
+        files: &[PathBuf],
+        arguments: &GuestArguments,
+    ) -> Result<Self> {
         let modules = Modules::new(ModulesOptions {
             guests: arguments.directory.clone(),
             cache: arguments.cache.clone(),
@@ -47,6 +54,7 @@ impl Guests {
         Ok(Self {
             engine: engine::compiling_apart(arguments.cache.clone(), arguments.engine)?,
             modules,
+            copies: ModuleCopies::of(journal),
             files: files.iter().map(read).collect::<Result<_>>()?,
             loaded: BTreeMap::new(),
             revisions: Vec::new(),
@@ -130,7 +138,10 @@ impl Guests {
         }
         let wasm = match self.files.remove(&digest) {
             Some(wasm) => Some(wasm),
-            None => self.modules.by_digest(digest).await,
+            None => match self.modules.by_digest(digest).await {
+                Some(wasm) => Some(wasm),
+                None => self.copies.load(digest),
+            },
         };
         let module = match wasm {
             Some(wasm) => Some(self.engine.load(wasm).await?),

@@ -36,7 +36,8 @@ pub struct RefusedReplay(pub(super) String);
 pub async fn replay(arguments: ReplayArguments) -> Result<()> {
     let refused = || RefusedReplay("the journal cannot be replayed".to_owned());
     let reader = open(&arguments.journal).with_context(refused)?;
-    let guests = Guests::new(&arguments.module, &arguments.guests).with_context(refused)?;
+    let guests = Guests::new(&arguments.journal, &arguments.module, &arguments.guests);
+    let guests = guests.with_context(refused)?;
     let (from, to) = arguments.span.micros();
     let mut session = Session::new(&reader, guests, arguments.controller);
     for entry in reader.entries(&Query::new(from, to)) {

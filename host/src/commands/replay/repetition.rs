@@ -42,7 +42,7 @@ pub(crate) async fn repeat(
         cache: None,
         engine,
     };
-    let guests = Guests::new(&[module.to_owned()], &sources).with_context(refused)?;
+    let guests = Guests::new(journal, &[module.to_owned()], &sources).with_context(refused)?;
     let digest = guests.named().next();
     let mut session = Session::new(&reader, guests, None);
     session.repetition = digest.map(|module| Repetition { module, runs });
