@@ -6,7 +6,9 @@ use crate::dynamic::Value;
 use crate::{Object, ObjectRef, Patch, Plan, msgpack};
 
 impl Plan {
-    /// Applies a configuration: see [`Patch::apply`].
+    /// Applies a configuration, of the target or another object: see [`Patch::apply`]. It needs
+    /// the verbs `patch` and `create` on the object's resource: the manifest
+    /// [applies](crate::Manifest::applies) it.
     #[must_use]
     pub fn apply(self, configuration: &impl Serialize) -> Self {
         self.patch(Patch::apply(configuration))
@@ -46,8 +48,12 @@ impl Plan {
 /// object of somebody else that has the name stays as it is.
 impl Patch {
     /// Applies a configuration. A field that another field manager has with another value
-    /// fails the step with a conflict: see [`force`](Self::force). The manifest
-    /// [applies](crate::Manifest::applies) the resource.
+    /// fails the step with a conflict: see [`force`](Self::force).
+    ///
+    /// It needs the verbs `patch` and `create` on the resource: the manifest
+    /// [applies](crate::Manifest::applies) it. If the object has to exist, because it is the
+    /// plan's target or is named by [`only`](Self::only), `patch` is enough: the manifest
+    /// [patches](crate::Manifest::patches) the resource.
     #[must_use]
     pub fn apply(configuration: &impl Serialize) -> Self {
         Self {
@@ -58,8 +64,8 @@ impl Patch {
     }
 
     /// Applies the status of an object, unless somebody has changed the object since it was
-    /// read. Do not write the object in an earlier step of the plan. The manifest
-    /// [patches the status](crate::Manifest::patches_status) of the resource.
+    /// read. Do not write the object in an earlier step of the plan. It needs the verb `patch` on
+    /// `RESOURCE/status`: the manifest [patches the status](crate::Manifest::patches_status).
     #[must_use]
     pub fn apply_status<T>(object: &Object<T>, status: &impl Serialize) -> Self {
         #[derive(Serialize)]

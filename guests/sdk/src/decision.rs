@@ -115,6 +115,25 @@ impl From<Retry> for Decision {
 ///
 /// A plan that creates or applies another object, or records an event, needs a target that the guest
 /// watches.
+///
+/// # Permissions
+///
+/// Each step needs a permission that the manifest declares and the operator grants. Otherwise the
+/// host refuses the plan, also in a dry run, and the test harness panics with the missing
+/// permission. The methods of the manifest are named like the steps: from them come the rules
+/// that `davit inspect --rbac` and `davit grant` write. A permission on a resource includes none on
+/// its subresources.
+///
+/// | step | verb | resource | method of [`Manifest`](crate::Manifest) |
+/// |---|---|---|---|
+/// | [`delete`](Self::delete) | `delete` | the target's | [`deletes`](crate::Manifest::deletes) |
+/// | [`evict`](Self::evict) | `create` | `pods/eviction` | [`evicts`](crate::Manifest::evicts) |
+/// | [`patch`](Self::patch) | `patch` | the target's | [`patches`](crate::Manifest::patches) |
+/// | [`patch`](Self::patch) of [`Patch::status`], [`Patch::apply_status`] | `patch` | the target's, `/status` | [`patches_status`](crate::Manifest::patches_status) |
+/// | [`apply`](Self::apply), [`patch`](Self::patch) of [`Patch::apply_owned`] | `patch` and `create` | the applied object's | [`applies`](crate::Manifest::applies) |
+/// | [`apply`](Self::apply) of an object that has to exist ([`Patch::only`]) | `patch` | the applied object's | [`patches`](crate::Manifest::patches) |
+/// | [`create`](Self::create) | `create` | the created object's | [`creates`](crate::Manifest::creates) |
+/// | [`event`](Self::event) | `create` | `events` | [`records_events`](crate::Manifest::records_events) |
 impl Plan {
     /// A plan without a step. The target needs its uid. The message is a sentence for an
     /// operator.
@@ -137,26 +156,30 @@ impl Plan {
         self
     }
 
-    /// Patches the target.
+    /// Patches the target, or applies an object. A patch of the target needs the verb `patch` on
+    /// its resource: the manifest [patches](crate::Manifest::patches) it. The constructors of
+    /// [`Patch`] name what others need.
     #[must_use]
     pub fn patch(self, patch: Patch) -> Self {
         self.step(Step::Patch(patch))
     }
 
-    /// Patches the target with each of these in order.
+    /// Patches the target with each of these in order: see [`patch`](Self::patch).
     #[must_use]
     pub fn patches(mut self, patches: impl IntoIterator<Item = Patch>) -> Self {
         self.steps.extend(patches.into_iter().map(Step::Patch));
         self
     }
 
-    /// Deletes the target.
+    /// Deletes the target. It needs the verb `delete` on the target's resource: the manifest
+    /// [deletes](crate::Manifest::deletes) it.
     #[must_use]
     pub fn delete(self, options: DeleteOptions) -> Self {
         self.step(Step::Delete(options))
     }
 
-    /// Evicts the target, so that disruption budgets hold.
+    /// Evicts the target, a pod, so that disruption budgets hold. It needs the verb `create` on
+    /// `pods/eviction`, and not `delete`: the manifest [evicts](crate::Manifest::evicts) pods.
     #[must_use]
     pub fn evict(self, options: DeleteOptions) -> Self {
         self.step(Step::Evict(options))
@@ -165,14 +188,17 @@ impl Plan {
     /// Creates an object: the whole object, with `apiVersion`, `kind` and
     /// `metadata.name`. It has no `generateName`: after a lost reply, the object would be
     /// created twice. An event needs [`Plan::event`].
+    ///
+    /// It needs the verb `create` on the object's resource, whatever the target's: the manifest
+    /// [creates](crate::Manifest::creates) it.
     #[must_use]
     pub fn create(self, object: &impl Serialize) -> Self {
         let body = encode(object);
         self.step(Step::Create(Create { body }))
     }
 
-    /// Records an event on the target; best effort. The manifest
-    /// [records events](crate::Manifest::records_events).
+    /// Records an event on the target; best effort. It needs the verb `create` on `events`: the
+    /// manifest [records events](crate::Manifest::records_events).
     #[must_use]
     pub fn event(self, event: Event) -> Self {
         self.step(Step::Event(event))
@@ -339,7 +365,8 @@ impl Patch {
         }
     }
 
-    /// Patches the subresource `status`.
+    /// Patches the subresource `status`. It needs the verb `patch` on `RESOURCE/status`, and not
+    /// on the resource: the manifest [patches the status](crate::Manifest::patches_status).
     #[must_use]
     pub fn status(mut self) -> Self {
         "status".clone_into(&mut self.subresource);

@@ -51,7 +51,7 @@ impl Value {
     }
 
     /// Any value that can be written, in this form: an
-    /// [`OwnerReference`](crate::views::OwnerReference), a list of conditions.
+    /// [`OwnerReference`], a list of conditions.
     #[must_use]
     pub fn of(value: &impl Serialize) -> Self {
         msgpack::decode(&msgpack::encode(value)).unwrap_or_default()

@@ -108,7 +108,8 @@ impl Patch {
     ///
     /// The fields of the object that was read are written whoever has changed them.
     /// Where there is none, it is created; an object of the name that the owner does not own
-    /// stays as it is.
+    /// stays as it is. It needs the verbs `patch` and `create` on the resource: the manifest
+    /// [applies](Manifest::applies) it.
     ///
     /// ```
     /// use davit_guest::{Context, Identity, ObjectRef, Patch, WatchName, value};

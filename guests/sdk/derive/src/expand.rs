@@ -109,11 +109,17 @@ impl Levels<'_> {
             })
             .collect();
         let own = level.entries.len();
-        let flat: Vec<_> = level.flattened.iter().map(|it| (&it.ident, &it.ty)).collect();
+        let flat: Vec<_> = level
+            .flattened
+            .iter()
+            .map(|it| (&it.ident, &it.ty))
+            .collect();
         let fields = if flat.is_empty() {
             quote!(&[#names])
         } else {
-            let parts = flat.iter().map(|(_, ty)| quote!(<#ty as __view::Level>::FIELDS));
+            let parts = flat
+                .iter()
+                .map(|(_, ty)| quote!(<#ty as __view::Level>::FIELDS));
             quote! {
                 &const {
                     const PARTS: &[&[&str]] = &[&[#names], #(#parts),*];

@@ -1,8 +1,7 @@
 //! `#[derive(View)]`, for the SDK that re-exports it.
 //!
 //! A view is a struct with named fields. Each field has a path in the object. The paths of
-//! a view are a tree ([`tree`]), and the macro writes the code that reads each level of
-//! it ([`expand`]).
+//! a view are a tree, and the macro writes the code that reads each level of it.
 
 mod expand;
 mod path;

@@ -1,3 +1,5 @@
+mod permissions;
+
 use serde_json::{Value, json};
 
 use super::*;
