@@ -2,6 +2,7 @@
 
 #[cfg(test)]
 mod tests;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +20,8 @@ use crate::plan::{Event, Plan, Step};
 use crate::time::Instant;
 use crate::traffic::{TurnRequest, Urgency};
 use crate::undo::{KeptObject, NotKept, UndoRules};
+
+pub use writes::writes;
 
 /// How often the target of one step is read and kept. A deletion names the version that was
 /// kept; if the object has changed since, it is kept again.
@@ -100,6 +103,11 @@ pub enum PlanAction<P> {
     Done(Outcome),
 }
 
+/// The field manager of a controller's writes.
+fn field_manager(controller: &str) -> String {
+    format!("davit/{controller}")
+}
+
 /// The outcome of a plan that was withdrawn before it started: its item is decided
 /// again.
 #[must_use]
@@ -167,7 +175,7 @@ impl<P> PlanExecution<P> {
     pub fn new(plan: Arc<Plan>, mapping: Arc<Mapping>, sender: Sender) -> Self {
         let turn = first_written(&plan).map(|(_, object)| sender.beginning(object.group()));
         Self {
-            field_manager: format!("davit/{}", sender.controller),
+            field_manager: field_manager(&sender.controller),
             undo: None,
             kept: None,
             times_kept: 0,

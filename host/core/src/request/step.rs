@@ -90,6 +90,20 @@ impl<'a> StepContext<'a> {
         StepAction::of(request, Stage::Write)
     }
 
+    /// The write of the step, as far as it does not depend on what is read before it; none for
+    /// an event.
+    #[must_use]
+    pub fn write(self) -> Option<Result<Request, Failure>> {
+        Some(match self.step {
+            Step::Patch(patch) => self.patch_request(patch, ""),
+            Step::Delete(options) => self.delete(options),
+            Step::Evict(options) => self.evict(options),
+            Step::Create(create) => self.create(create),
+            Step::Apply(apply) => self.apply_request(apply, ApplyPrecondition::default()),
+            Step::Event(_) => return None,
+        })
+    }
+
     /// Handles the answer to the last request: the body of a success, or the error.
     #[must_use]
     pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> StepAction {

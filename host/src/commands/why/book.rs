@@ -14,6 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::lives::Life;
 use super::queues::QueueKinds;
+use super::requests::prepared_requests;
 use super::story::{
     Content, Item, ReportedDecision, ReportedPlan, Revision, Saw, Story, at, millis,
 };
@@ -171,7 +172,14 @@ impl EndedCall {
                 Err(failure) => (None, Some(failure.to_string())),
             };
             let is_about = self.is_about(&item.key, life);
-            let content = content(decision, failure, object, self.answer.is_void);
+            let mut content = content(decision, failure, object, self.answer.is_void);
+            if let (Some(decision), Ok(call)) = (decision, &self.recorded) {
+                let plans = decision.plans.iter();
+                let plans = plans.filter(|plan| plan.target.uid == object.uid);
+                for (reported, plan) in content.plans.iter_mut().zip(plans) {
+                    reported.writes = prepared_requests(plan, &call.mapping, &call.controller);
+                }
+            }
             if !is_about && content.plans.is_empty() {
                 continue;
             }
@@ -227,6 +235,7 @@ impl EndedCall {
                 .map(|it| format!("sha256:{}", it.module))
                 .unwrap_or_default(),
             configuration: known.map(configuration).unwrap_or_default(),
+            config: known.map(|it| rmp_serde::from_slice(&it.config).unwrap_or_default()),
         }
     }
 
@@ -277,6 +286,7 @@ fn content(
                 .join("+"),
             ruling: None,
             execution: None,
+            writes: Vec::new(),
         })
         .collect();
     Content {

@@ -4,6 +4,7 @@ mod book;
 mod kinds;
 mod lives;
 mod queues;
+mod requests;
 mod saw;
 mod story;
 #[cfg(test)]

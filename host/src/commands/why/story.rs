@@ -8,6 +8,7 @@ use davit_core::journal::{ExecutionEntry, RulingEntry};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::requests::{PreparedRequest, ReportedRequest, left, reported_requests};
 use crate::commands::journal::plans::{self, PlanProgress};
 use crate::commands::journal::time;
 use crate::http::disagreements::{Step, Target};
@@ -38,7 +39,7 @@ pub(super) struct ReportedDecision {
 }
 
 /// The revision that decided.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Revision {
     pub(super) name: String,
@@ -47,6 +48,8 @@ pub(super) struct Revision {
     pub(super) module: String,
     /// The SHA-256 of the configuration that the guest received, in the same form.
     pub(super) configuration: String,
+    /// The configuration; none if the journal does not have the revision.
+    pub(super) config: Option<Value>,
 }
 
 /// The work item.
@@ -114,6 +117,9 @@ pub(super) struct ReportedPlan {
     pub(super) ruling: Option<ReportedRuling>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) execution: Option<ReportedExecution>,
+    /// The writes of its steps; none for a step that sends nothing.
+    #[serde(skip)]
+    pub(super) writes: Vec<Option<PreparedRequest>>,
 }
 
 /// What the gate ruled, and on which grounds.
@@ -124,7 +130,7 @@ pub(super) struct ReportedRuling {
 }
 
 /// How the execution of a plan ended.
-#[derive(Clone, Debug, Eq, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ReportedExecution {
     /// `ok`, or the failure class.
@@ -132,9 +138,14 @@ pub(super) struct ReportedExecution {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) message: Option<String>,
     pub(super) took_millis: u64,
+    /// The writes, and how they were answered.
+    pub(super) requests: Vec<ReportedRequest>,
+    /// What they left of the object; none if it is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) left: Option<String>,
 }
 
-/// Its duration is not what was decided.
+/// Its duration is not what was decided, nor are the versions that it left.
 impl PartialEq for ReportedExecution {
     fn eq(&self, other: &Self) -> bool {
         (self.result, &self.message) == (other.result, &other.message)
@@ -245,6 +256,8 @@ impl Story {
                 result: failed.map_or("ok", |(_, failure)| failure.class.as_str()),
                 message: failed.map(|(_, failure)| failure.message.clone()),
                 took_millis: millis(entry.took),
+                requests: reported_requests(&plan.writes, &entry.outcome),
+                left: left(&entry.outcome),
             });
         }
     }
@@ -369,6 +382,7 @@ mod tests {
             actions: "delete".to_owned(),
             ruling: None,
             execution: None,
+            writes: Vec::new(),
         }
     }
 

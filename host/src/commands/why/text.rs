@@ -1,13 +1,15 @@
 //! The decisions about an object, for a person.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use davit_core::object::ObjectRef;
 use davit_core::untrusted::line;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::ObjectStory;
-use super::story::{ReportedDecision, ReportedPlan, Saw};
+use super::requests::{PreparedRequest, ReportedRequest};
+use super::story::{ReportedDecision, ReportedPlan, Revision, Saw};
 use crate::commands::journal::LONGEST;
 
 /// The longest fields of an object in a line, in bytes.
@@ -18,7 +20,12 @@ pub(super) fn text(objects: &[ObjectStory]) -> String {
     let mut parts = Vec::new();
     for object in objects {
         parts.push(heading(object));
-        parts.extend(object.decisions.iter().map(reported));
+        // The last revision of each controller.
+        let mut former = BTreeMap::new();
+        for one in &object.decisions {
+            let before = former.insert(&one.controller, &one.revision);
+            parts.push(reported(one, before));
+        }
     }
     parts.join("\n\n")
 }
@@ -47,7 +54,8 @@ fn heading(story: &ObjectStory) -> String {
     text
 }
 
-fn reported(reported: &ReportedDecision) -> String {
+/// `former` is the revision of the same controller that decided before.
+fn reported(reported: &ReportedDecision, former: Option<&Revision>) -> String {
     let revision = &reported.revision;
     let mut text = format!(
         "{} {} revision {} ({})",
@@ -60,6 +68,7 @@ fn reported(reported: &ReportedDecision) -> String {
         let (module, configuration) = (&revision.module, &revision.configuration);
         let _ = write!(text, "\n  module {module}, configuration {configuration}");
     }
+    configuration(&mut text, revision, former);
     if let Some(item) = &reported.item {
         let due = format!("{} {} ({})", item.queue, item.key, item.reason);
         let _ = write!(text, "\n  due: {}", line(&due, LONGEST));
@@ -104,6 +113,50 @@ fn reported(reported: &ReportedDecision) -> String {
     text
 }
 
+/// The configuration, unless the former revision had the same, and what is other in it.
+fn configuration(text: &mut String, revision: &Revision, former: Option<&Revision>) {
+    let Some(config) = &revision.config else {
+        return;
+    };
+    let former = former.and_then(|it| Some((&it.name, it.config.as_ref()?)));
+    if former.is_some_and(|(_, before)| before == config) {
+        return;
+    }
+    let _ = write!(text, "\n  config: {}", json(config));
+    if let Some((name, before)) = former {
+        let mut changes = Vec::new();
+        changed("", before, config, &mut changes);
+        let changes = format!("changed since {name}: {}", changes.join("; "));
+        let _ = write!(text, "\n  {}", line(&changes, LONGEST_FIELDS));
+    }
+}
+
+/// The fields in which two configurations differ, as `path: before, now after`.
+fn changed(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>) {
+    match (before, after) {
+        (Value::Object(before), Value::Object(after)) => {
+            let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
+            for name in names {
+                let path = match path {
+                    "" => name.clone(),
+                    path => format!("{path}.{name}"),
+                };
+                let value =
+                    |fields: &Map<String, Value>| fields.get(name).cloned().unwrap_or_default();
+                changed(&path, &value(before), &value(after), changes);
+            }
+        }
+        (before, after) if before != after => {
+            let text = |value: &Value| match value {
+                Value::Null => "not set".to_owned(),
+                value => value.to_string(),
+            };
+            changes.push(format!("{path}: {}, now {}", text(before), text(after)));
+        }
+        _ => {}
+    }
+}
+
 fn saw(text: &mut String, saw: &Saw) {
     if let Some(why) = &saw.unknown {
         let _ = write!(text, "\n  saw: not known: {}", line(why, LONGEST));
@@ -141,9 +194,59 @@ fn plan(text: &mut String, plan: &ReportedPlan) {
         if let Some(message) = &execution.message {
             let _ = write!(text, ": {}", line(message, LONGEST));
         }
+        if let Some(left) = &execution.left {
+            let _ = write!(text, "; {left}");
+        }
+        for one in &execution.requests {
+            request(text, one);
+        }
+    }
+}
+
+fn request(text: &mut String, request: &ReportedRequest) {
+    let PreparedRequest { method, uri, body } = &request.request;
+    let uri = line(uri, 2 * LONGEST);
+    let _ = write!(text, "\n      {method} {uri}: {}", request.answer);
+    if !body.is_null() {
+        let _ = write!(text, "\n        {}", json(body));
     }
 }
 
 fn json(fields: &Value) -> String {
     line(&fields.to_string(), LONGEST_FIELDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn revision(name: &str, config: Value) -> Revision {
+        Revision {
+            name: name.to_owned(),
+            config: Some(config),
+            ..Revision::default()
+        }
+    }
+
+    /// What is shown of the configuration of the last of two revisions.
+    fn shown(before: Value, after: Value) -> String {
+        let mut text = String::new();
+        let former = revision("a1", before);
+        configuration(&mut text, &revision("b2", after), Some(&former));
+        text
+    }
+
+    #[test]
+    fn a_changed_configuration_is_shown_with_its_changes() {
+        let before = json!({"threshold": 12, "quarantine": "40s", "rules": {"a": [1], "b": 2}});
+        let after = json!({"threshold": 6, "period": "20s", "rules": {"a": [1, 3], "b": 2}});
+        let expected = "changed since a1: period: not set, now \"20s\"; quarantine: \"40s\", now \
+                        not set; rules.a: [1], now [1,3]; threshold: 12, now 6";
+        let text = shown(before.clone(), after);
+        assert!(text.starts_with("\n  config: {"), "{text}");
+        assert!(text.ends_with(&format!("\n  {expected}")), "{text}");
+        assert_eq!(shown(before.clone(), before), "");
+    }
 }

@@ -181,3 +181,24 @@ fn a_plan_that_broke_off_is_decided_again() {
     let failed = PlanAction::Done(outcome);
     assert_eq!(ended(failed), (0, FailureClass::Timeout));
 }
+
+/// The same as its execution sends, where nothing is read before.
+#[test]
+fn the_writes_of_a_plan_are_those_that_its_execution_sends() {
+    let mut execution = deletion();
+    let (plan, mapping) = (Arc::clone(execution.plan()), Arc::clone(&execution.mapping));
+    execution.handle_turn(Ok(7));
+    execution.handle_term(at(0), true);
+    let PlanAction::Send(sent) = execution.proceed() else {
+        panic!("it sends nothing");
+    };
+    let [None, Some(Ok(write))] = &*writes(&plan, &mapping, "podgc") else {
+        panic!("an event and a deletion");
+    };
+    assert_eq!(*write, sent);
+    // Without the resource, there is no path.
+    let unmapped = writes(&plan, &Mapping::new([]), "podgc");
+    let failures = unmapped.into_iter().flatten();
+    let classes: Vec<FailureClass> = failures.map(|it| it.unwrap_err().class).collect();
+    assert_eq!(classes, [FailureClass::Unmappable]);
+}
