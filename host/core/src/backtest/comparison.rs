@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::facts::{Counts, Facts};
 use super::recent::RecentUids;
 use super::regret::Regret;
-use super::report::{Against, Agreement, Difference, Side, Spread, Surprise};
+use super::report::{Against, Agreement, Difference, Side, Spread, SpreadBucket, Surprise};
 use crate::object::{Kind, ObjectRef, Uid};
 use crate::time::{Instant, Now, Wall};
 use crate::times;
@@ -22,6 +22,8 @@ const LAG: Duration = Duration::from_secs(60);
 const RELIST: Duration = Duration::from_secs(600);
 /// How far two deletions are apart at most that count as at the same time.
 const SAME_TIME: Duration = Duration::from_secs(1);
+/// The ends of the ranges of a distribution, in seconds: up to a minute, an hour, a day.
+const BUCKETS: [u64; 7] = [1, 10, 60, 600, 3_600, 21_600, 86_400];
 /// How many surprising objects the report has.
 const MOST_SURPRISES: usize = 10;
 /// How many objects keep what the guest saw at once.
@@ -385,7 +387,31 @@ impl Distances {
             median_seconds: seconds(self.quantile(1, 2)),
             p90_seconds: seconds(self.quantile(9, 10)),
             max_seconds: seconds(self.max),
+            buckets: if self.count == 0 {
+                Vec::new()
+            } else {
+                self.buckets()
+            },
         }
+    }
+
+    fn buckets(&self) -> Vec<SpreadBucket> {
+        let mut above = None;
+        let ends = BUCKETS.map(Some).into_iter().chain([None]);
+        let buckets = ends.map(|end| {
+            let is_in = |millis: u64| {
+                let is_above = above.is_none_or(|above: u64| millis > above * 1_000);
+                is_above && end.is_none_or(|end| millis <= end * 1_000)
+            };
+            let counts = self.millis.iter().filter(|(millis, _)| is_in(**millis));
+            let count = counts.map(|(_, count)| count).sum();
+            above = end;
+            SpreadBucket {
+                up_to_seconds: end,
+                count,
+            }
+        });
+        buckets.collect()
     }
 }
 

@@ -72,7 +72,7 @@ pub use recorded::drop_unread;
 pub use refusal::Refusal;
 pub use report::{
     Activity, Against, Agreement, Difference, GuardrailTrip, Policy, RegretReport, Report, Side,
-    Span, Spread, Surprise, UndecidedReport,
+    Span, Spread, SpreadBucket, Surprise, UndecidedReport,
 };
 
 use against::ClusterRun;

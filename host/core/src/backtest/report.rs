@@ -174,7 +174,7 @@ pub struct Agreement {
 }
 
 /// A distribution of times.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Spread {
     /// How many.
@@ -185,6 +185,18 @@ pub struct Spread {
     pub p90_seconds: f64,
     /// The longest, in seconds.
     pub max_seconds: f64,
+    /// How many are in which range, from short to long; none without times.
+    pub buckets: Vec<SpreadBucket>,
+}
+
+/// A range of a distribution: above the range before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SpreadBucket {
+    /// The longest time of the range, in seconds; none for the last range.
+    pub up_to_seconds: Option<u64>,
+    /// How many.
+    pub count: u64,
 }
 
 /// A guardrail that would have tripped.

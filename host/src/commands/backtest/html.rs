@@ -1,7 +1,10 @@
 //! The report as one HTML page that needs nothing else: neither scripts nor other files.
 //! Every text of the journal is escaped by `maud`.
 
-use davit_core::backtest::{GuardrailTrip, Report, Spread, Surprise};
+use std::time::Duration;
+
+use davit_core::api::HumanDuration;
+use davit_core::backtest::{GuardrailTrip, Report, Spread, SpreadBucket, Surprise};
 use jiff::{Timestamp, ToSpan as _};
 use maud::{DOCTYPE, Markup, html};
 
@@ -99,6 +102,33 @@ fn spreads(earlier: &Spread, later: &Spread) -> Markup {
                     (spread.count) " " (title) ": median " (seconds(spread.median_seconds))
                     ", 90th percentile " (seconds(spread.p90_seconds))
                     ", at most " (seconds(spread.max_seconds)) "."
+                }
+                (histogram(&spread.buckets))
+            }
+        }
+    }
+}
+
+/// The numbers of a distribution, each with its bar.
+fn histogram(buckets: &[SpreadBucket]) -> Markup {
+    let most = buckets.iter().map(|bucket| bucket.count).max();
+    let most = most.unwrap_or(0).max(1);
+    let width = |count: u64| format!("width:{}%", count.saturating_mul(100).div_ceil(most));
+    let before = buckets.iter().map(|bucket| bucket.up_to_seconds);
+    let before = std::iter::once(None).chain(before);
+    let text = |seconds| HumanDuration(Duration::from_secs(seconds)).to_string();
+    html! {
+        table {
+            @for (bucket, above) in buckets.iter().zip(before) {
+                tr {
+                    td {
+                        @match (above, bucket.up_to_seconds) {
+                            (_, Some(end)) => { "up to " (text(end)) }
+                            (above, None) => { "more than " (text(above.unwrap_or(0))) }
+                        }
+                    }
+                    td.n { (bucket.count) }
+                    td.bar { div.candidate style=(width(bucket.count)) {} }
                 }
             }
         }
@@ -276,6 +306,30 @@ mod tests {
             row("2026-11-25T11:00:00Z", 1, 0),
         ];
         assert_eq!(without_gaps(&rows).len(), MOST_HOURS + 1);
+    }
+
+    #[test]
+    fn a_distribution_has_a_bar_for_each_range() {
+        let bucket = |up_to_seconds, count| SpreadBucket {
+            up_to_seconds,
+            count,
+        };
+        let buckets = [bucket(Some(1), 2), bucket(Some(60), 8), bucket(None, 0)];
+        let page = histogram(&buckets).into_string();
+        let rows = [
+            ("up to 1s", 2, 25),
+            ("up to 1m", 8, 100),
+            ("more than 1m", 0, 0),
+        ];
+        let mut rest = page.as_str();
+        for (title, count, percent) in rows {
+            let row = format!(
+                "<tr><td>{title}</td><td class=\"n\">{count}</td><td class=\"bar\">\
+                 <div class=\"candidate\" style=\"width:{percent}%\"></div></td></tr>"
+            );
+            let at = rest.find(&row);
+            rest = &rest[at.unwrap_or_else(|| panic!("{row}: {page}"))..];
+        }
     }
 
     #[test]
