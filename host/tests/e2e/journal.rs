@@ -8,6 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::bench::{guests, odd_guest, text};
+use crate::disk::has_segments;
 use crate::program::{Process, davit, get, server, sim, until};
 
 /// A cluster with pods of which PodGC deletes some, and the place of a journal.
@@ -184,6 +185,16 @@ fn every_decision_of_a_recorded_host_is_the_same_again() {
     let output = cut.to_str().unwrap();
     bench.printed(&["journal", "cut"], &["--output", output]);
     assert!(cut.read_dir().unwrap().count() >= 2);
+    // The part can be replayed without the modules of this machine.
+    let none = bench.directory.path().join("none");
+    let mut replay = davit();
+    replay.arg("replay").arg(&cut);
+    let output = replay
+        .env("DAVIT_CACHE", &none)
+        .env("DAVIT_GUESTS", &none)
+        .output();
+    let output = output.unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert_eq!(bench.sim.terminate(), 0);
 }
 
@@ -250,6 +261,18 @@ fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
         let saw = decision["saw"]["object"].as_object().unwrap();
         assert!(!saw.is_empty(), "{decision:#}");
         assert!(text(decision, "/revision/configuration").starts_with("sha256:"));
+        assert_eq!(decision["revision"]["config"]["quarantine"], "500ms");
+        let execution = &decision["plans"][0]["execution"];
+        let requests = execution["requests"].as_array().unwrap();
+        let last = requests.last().unwrap();
+        let (namespace, name) = name.split_once('/').unwrap();
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        assert_eq!(
+            (&last["method"], &last["uri"]),
+            (&"DELETE".into(), &path.into())
+        );
+        assert_eq!(last["body"]["preconditions"]["uid"], uid, "{last:#}");
+        assert_eq!(last["answer"], "ok");
         let related = decision["saw"]["related"].as_array().unwrap();
         let node = related.iter().find(|it| it["relation"] == "node").unwrap();
         assert_eq!(
@@ -266,6 +289,12 @@ fn why_it_was_deleted(bench: &Bench, about: &[Value], uid: &str) {
         "decided: ",
         "ruling: admitted",
         "executed: ok in ",
+        "config: {\"period\":\"1s\",\"quarantine\":\"500ms\",\"terminatedPodThreshold\":0}",
+        &format!(
+            "DELETE /api/v1/namespaces/{}/pods/{}: ok",
+            target("namespace"),
+            target("name")
+        ),
     ] {
         assert!(said.contains(part), "{part}: {said}");
     }
@@ -303,11 +332,7 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
         answers.collect::<Vec<_>>()
     };
     until("it is recorded", || {
-        bench
-            .journal()
-            .read_dir()
-            .is_ok_and(|files| files.count() > 1)
-            && answers().len() > 20
+        has_segments(&bench.journal()) && answers().len() > 20
     });
     assert_eq!(host.terminate(), 0);
     let module = file.to_string();
@@ -331,6 +356,7 @@ fn a_guest_that_remembers_its_calls_is_found_by_a_replay() {
     }
 
     // Without the module, nothing is made again.
+    std::fs::remove_dir_all(bench.journal().join("modules")).unwrap();
     let empty = bench.directory.path().join("empty");
     let output = davit()
         .arg("replay")
