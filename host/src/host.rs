@@ -85,7 +85,7 @@ impl Host {
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
         let records = options.records.over(&api);
-        let loader = Loader::new(options.engine, options.modules);
+        let loader = Loader::new(options.engine, options.modules).checking_fields(&options.client);
         let loader = Arc::new(loader.within(memory::container_limit()));
         let (handle, task) = driver::start(DriverOptions {
             api,

@@ -19,6 +19,7 @@ use davit_engine::{
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
+use crate::fields::FieldCheck;
 use crate::modules::Modules;
 
 /// A revision that is ready to run, with its guest.
@@ -47,6 +48,8 @@ pub struct Loader {
     preparing: tokio::sync::Mutex<()>,
     /// The rights to read a module from a file.
     reading: Semaphore,
+    /// Checks fields; none without a cluster.
+    fields: Option<FieldCheck>,
 }
 
 /// How many modules are read from files at once. Those of a thousand controllers would be the
@@ -85,7 +88,15 @@ impl Loader {
             memory: None,
             preparing: tokio::sync::Mutex::default(),
             reading: Semaphore::new(READ_AT_ONCE),
+            fields: None,
         }
+    }
+
+    /// Checks the fields of policies against what the API server of this client publishes.
+    #[must_use]
+    pub fn checking_fields(mut self, client: &kube::Client) -> Self {
+        self.fields = Some(FieldCheck::by(client.clone()));
+        self
     }
 
     /// Refuses revisions whose instances do not fit into a container with this memory
@@ -155,6 +166,13 @@ impl Loader {
                     let described =
                         guest.map(|guest| (Arc::clone(&guest), Arc::clone(guest.manifest())));
                     preparation.described(identity, described)
+                }
+                PreparationStep::CheckFields(revision) => {
+                    let checked = match &self.fields {
+                        Some(fields) => fields.check(&revision.identity, &revision.manifest).await,
+                        None => Ok(()),
+                    };
+                    preparation.checked(revision, checked)
                 }
                 PreparationStep::Done(loaded) => return loaded,
             };

@@ -163,6 +163,7 @@ impl Modules {
                     let guest = self.guest(&module, &identity);
                     preparation.described(identity, guest)
                 }
+                PreparationStep::CheckFields(revision) => preparation.checked(revision, Ok(())),
                 PreparationStep::Done(loaded) => return loaded,
             };
         }

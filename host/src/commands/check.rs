@@ -4,6 +4,7 @@
 mod access;
 mod sources;
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use anyhow::{Result, bail};
@@ -14,19 +15,23 @@ use davit_core::grant::{Grant, Permissions};
 use davit_core::load::{LoadErrorKind, LoadErrorStep};
 use davit_core::manifest::{Manifest, Source, WatchSpec};
 use davit_core::mapping::Discovery;
+use davit_core::object::ApiResource;
+use davit_core::path::FieldPath;
 use davit_core::trust::{TrustPolicy, UnsignedPolicy};
+use davit_core::untrusted;
 use davit_engine::Engine;
+use davit_kinds::UnknownField;
 use kube::Client;
 use serde::Serialize;
 use serde_json::json;
 
 use super::connect;
 use super::print::{out, serialized, table};
-use super::published::Published;
 use crate::cli::CheckArguments;
 use crate::engine;
 use crate::loader::Loader;
 use crate::modules::{Modules, ModulesOptions};
+use crate::published::Published;
 use crate::resource::describe;
 use access::Access;
 pub(crate) use access::lacking;
@@ -177,7 +182,13 @@ pub async fn find(
         client: client.cloned(),
     })?;
     let loader = Loader::new(engine, modules);
-    let mut published = cluster.as_ref().map(|(client, _)| Published::by(client));
+    let loader = match &cluster {
+        Some((client, _)) => loader.checking_fields(client),
+        None => loader,
+    };
+    let published = cluster
+        .as_ref()
+        .map(|(client, _)| Published::by(client.clone()));
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
@@ -209,8 +220,8 @@ pub async fn find(
         check_grants(&name, &spec, &grant, &manifest, &mut findings);
         if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
             check_resources(&manifest, discovered.as_ref(), &mut findings);
-            if let (Some(published), Some(discovered)) = (&mut published, discovered) {
-                check_fields(published, &manifest, discovered, &mut findings).await;
+            if let Some(published) = &published {
+                check_fields(published, &manifest, &mut findings).await;
             }
             access.check(&spec, &grant, &manifest, &mut findings).await;
         } else {
@@ -391,12 +402,7 @@ fn check_resources(manifest: &Manifest, discovered: Option<&Discovery>, findings
 
 /// Checks whether objects have the fields that the guest reads, as far as the API server publishes
 /// them.
-async fn check_fields(
-    published: &mut Published<'_>,
-    manifest: &Manifest,
-    discovered: &Discovery,
-    findings: &mut Findings,
-) {
+async fn check_fields(published: &Published, manifest: &Manifest, findings: &mut Findings) {
     let fields = manifest.watches.iter().flat_map(|watch| {
         let resource = match &watch.source {
             Source::One(resource) => Some(resource),
@@ -409,17 +415,25 @@ async fn check_fields(
             paths.map(|path| (resource.clone(), path.clone()))
         })
     });
-    let fields = fields.collect();
-    let unknown = published.unknown(&discovered.mapping, &fields).await;
-    let unknown = match unknown {
-        Ok(Some(unknown)) => unknown,
+    let fields: BTreeSet<(ApiResource, FieldPath)> = fields.collect();
+    let resources = fields.iter().map(|(resource, _)| resource.clone());
+    let types = match published.fields(&resources.collect()).await {
+        Ok(Some(types)) => types,
         Ok(None) => {
             let message = "the API server publishes no OpenAPI documents";
             return findings.add(Level::NotChecked, "fields", message);
         }
         Err(error) => return findings.add(Level::NotChecked, "fields", format!("{error:#}")),
     };
+    let unknown = fields.iter().filter_map(|(resource, path)| {
+        let objects = types.get(resource)?;
+        objects
+            .check(&resource.to_string(), &path.to_string())
+            .err()
+    });
+    let unknown: Vec<UnknownField> = unknown.collect();
     for one in &unknown {
+        let one = untrusted::line(&one.to_string(), untrusted::MOST_LOGGED);
         let message = format!("{one}: the guest reads nothing there");
         findings.add(Level::Warning, "fields", message);
     }

@@ -17,7 +17,6 @@ pub mod history;
 pub(crate) mod journal;
 pub mod policy;
 pub(crate) mod print;
-mod published;
 pub mod replay;
 pub mod requests;
 mod restore;

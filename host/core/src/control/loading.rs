@@ -127,6 +127,8 @@ pub enum LoadFailure {
     NotAGuest,
     /// The guest refuses its configuration, or returns no valid manifest.
     Refused,
+    /// The configuration names a field that objects do not have. Their definition may get it.
+    UnknownField,
     /// The guest could not be called: the machine is busy.
     Busy,
     /// The instances of all revisions may need more memory than the container has.
@@ -149,7 +151,7 @@ impl LoadFailure {
             | Self::TooLarge
             | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
-            Self::Refused | Self::Busy | Self::MemoryLimit => CONFIGURED,
+            Self::Refused | Self::UnknownField | Self::Busy | Self::MemoryLimit => CONFIGURED,
         }
     }
 
@@ -164,7 +166,7 @@ impl LoadFailure {
             Self::TooLarge => "TooLarge",
             Self::NotWasm => "NotWasm",
             Self::NotAGuest => "NotAGuest",
-            Self::Refused | Self::Busy => "Refused",
+            Self::Refused | Self::UnknownField | Self::Busy => "Refused",
             Self::MemoryLimit => "MemoryLimit",
             Self::Unanswered => "LoadFailed",
             Self::NotRecorded => "NotRecorded",
@@ -183,6 +185,7 @@ impl LoadFailure {
             Self::NotFound
             | Self::NoSuchBuiltin
             | Self::NotSigned
+            | Self::UnknownField
             | Self::Busy
             | Self::MemoryLimit
             | Self::Unanswered
@@ -205,7 +208,7 @@ impl LoadFailure {
     #[must_use]
     pub fn is_admitted(self, pinned: Option<ModuleDigest>, recorded: &ControllerStatus) -> bool {
         match self {
-            Self::NotFound | Self::NotSigned | Self::Unanswered => true,
+            Self::NotFound | Self::NotSigned | Self::UnknownField | Self::Unanswered => true,
             Self::DigestMismatch => {
                 let stable = recorded.stable.as_ref();
                 pinned.is_some_and(|pinned| {

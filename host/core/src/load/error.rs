@@ -60,6 +60,13 @@ pub enum LoadErrorKind {
         /// What is wrong with the value, by the guest.
         reason: String,
     },
+    /// The configuration names a field that objects do not have, as far as the API server says.
+    UnknownField {
+        /// The path of the wrong value.
+        field: String,
+        /// What is wrong with the value.
+        reason: String,
+    },
     /// The guest cannot be called, or returns no valid manifest.
     NoManifest,
 }
@@ -135,6 +142,7 @@ impl LoadErrorKind {
             | Self::NoInstances
             | Self::Deadline
             | Self::Config { .. }
+            | Self::UnknownField { .. }
             | Self::NoManifest => LoadErrorStep::Describe,
         }
     }
@@ -160,6 +168,7 @@ impl LoadErrorKind {
             Self::NotAGuest => LoadFailure::NotAGuest,
             Self::Memory => LoadFailure::MemoryLimit,
             Self::NoInstances | Self::Deadline => LoadFailure::Busy,
+            Self::UnknownField { .. } => LoadFailure::UnknownField,
             Self::Encode | Self::Config { .. } | Self::NoManifest => LoadFailure::Refused,
         }
     }
@@ -179,7 +188,8 @@ impl RevisionLoadError {
     #[must_use]
     pub fn in_spec(&self) -> SpecError {
         let field = match &self.kind {
-            LoadErrorKind::Config { field, reason } => {
+            LoadErrorKind::Config { field, reason }
+            | LoadErrorKind::UnknownField { field, reason } => {
                 // The text of a guest.
                 let data = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
                 let error = SpecError {

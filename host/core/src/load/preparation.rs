@@ -37,6 +37,10 @@ pub enum PreparationStep<M, C, G> {
         /// see each other. A recorded revision is never refused: it ran before.
         is_limited: bool,
     },
+    /// Check the fields that the configuration of a guest that ships with Davit names, as far as
+    /// the driver knows how, and as far as the API server says which fields there are;
+    /// [`Preparation::checked`]. A recorded revision is not checked: it ran before.
+    CheckFields(LoadedRevision<G>),
     /// The revision, or why there is none.
     Done(Result<LoadedRevision<G>, RevisionLoadError>),
 }
@@ -112,12 +116,28 @@ impl Preparation {
         identity: RevisionIdentity,
         described: Result<(G, Arc<Manifest>), RevisionLoadError>,
     ) -> PreparationStep<M, C, G> {
-        PreparationStep::Done(described.map(|(guest, manifest)| LoadedRevision {
+        let described = described.map(|(guest, manifest)| LoadedRevision {
             guest,
             manifest,
             identity,
             away: self.found.take().and_then(|found| found.away),
             is_shipped: self.spec.module.source.is_builtin(),
-        }))
+        });
+        match described {
+            Ok(revision) if revision.is_shipped && !self.is_recorded => {
+                PreparationStep::CheckFields(revision)
+            }
+            described => PreparationStep::Done(described),
+        }
+    }
+
+    /// Objects have the fields that the configuration names, as far as anybody knows, or they do
+    /// not.
+    pub fn checked<M, C, G>(
+        &self,
+        revision: LoadedRevision<G>,
+        checked: Result<(), RevisionLoadError>,
+    ) -> PreparationStep<M, C, G> {
+        PreparationStep::Done(checked.map(|()| revision))
     }
 }

@@ -23,6 +23,9 @@ struct World {
     recorded: Result<Option<ControllerSpec>, String>,
     compiles: Result<(), LoadErrorKind>,
     described: Result<(), LoadErrorKind>,
+    /// Whether objects have the fields that the configuration names.
+    checked: Result<(), LoadErrorKind>,
+    was_checked: bool,
     /// Whether the described revision had to fit into the memory.
     was_limited: Option<bool>,
     fetches: u32,
@@ -45,6 +48,8 @@ impl World {
             recorded: Ok(None),
             compiles: Ok(()),
             described: Ok(()),
+            checked: Ok(()),
+            was_checked: false,
             was_limited: None,
             fetches: 0,
         }
@@ -98,6 +103,10 @@ impl World {
                     let described = self.described.clone().map_err(error);
                     let described = described.map(|()| (module, Arc::new(Manifest::default())));
                     preparation.described(identity, described)
+                }
+                PreparationStep::CheckFields(revision) => {
+                    self.was_checked = true;
+                    preparation.checked(revision, self.checked.clone().map_err(error))
                 }
                 PreparationStep::Done(loaded) => return loaded,
             };
@@ -372,6 +381,33 @@ fn a_recorded_revision_need_not_fit_into_the_memory() {
     assert_eq!(world.was_limited, Some(true));
     world.stable(&pinned(tag(), ONE)).unwrap();
     assert_eq!(world.was_limited, Some(false));
+}
+
+#[test]
+fn only_new_specs_of_guests_that_ship_with_davit_have_their_fields_checked() {
+    let shipped = json!({"builtin": "policy"});
+    let unknown = LoadErrorKind::UnknownField {
+        field: "rules[0].when".to_owned(),
+        reason: "no such field".to_owned(),
+    };
+    let checked = || World {
+        checked: Err(unknown.clone()),
+        ..World::with(ONE)
+    };
+    let mut world = checked();
+    let problem = world.desired(&shipped).unwrap_err();
+    assert_eq!(problem.failure, LoadFailure::UnknownField);
+    assert_eq!(
+        error(unknown.clone()).in_spec().field,
+        "config.rules[0].when"
+    );
+    // It ran before.
+    let mut world = checked().cached(ONE, false);
+    assert_eq!(world.stable(&pinned(shipped, ONE)).unwrap().guest, ONE);
+    assert!(!world.was_checked);
+    let mut world = checked();
+    assert_eq!(loaded(world.desired(&tag()).unwrap()).guest, ONE);
+    assert!(!world.was_checked);
 }
 
 #[test]

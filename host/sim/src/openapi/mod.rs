@@ -3,7 +3,8 @@
 
 pub(crate) mod v2;
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use serde_json::{Map, Value, json};
 
@@ -32,19 +33,27 @@ pub(crate) fn document(model: &Model, path: &str) -> Option<Value> {
 }
 
 fn index(model: &Model) -> Value {
-    let roots: BTreeSet<String> = model
-        .resources()
-        .iter()
-        .map(|resource| root(resource))
-        .collect();
+    let mut roots: BTreeMap<String, Vec<&Resource>> = BTreeMap::new();
+    for resource in model.resources() {
+        let known = roots.entry(root(resource)).or_default();
+        known.push(resource);
+    }
     let paths: Map<String, Value> = roots
         .into_iter()
-        .map(|root| {
-            let url = format!("/openapi/v3/{root}?hash={:X}", model.version());
+        .map(|(root, resources)| {
+            let hash = hash(&of_version(&resources));
+            let url = format!("/openapi/v3/{root}?hash={hash:X}");
             (root, json!({"serverRelativeURL": url}))
         })
         .collect();
     json!({"paths": paths})
+}
+
+/// The same for the same document: clients keep it for as long.
+fn hash(document: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    document.to_string().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// `api/v1` or `apis/{group}/{version}`.

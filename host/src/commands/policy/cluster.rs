@@ -14,8 +14,10 @@ use policy::explain::contract::manifests::Watch;
 use serde_json::Value;
 
 use super::objects::{Objects, resource_of, typed};
+use super::source::PolicySource;
 use crate::commands::print::text_at;
-use crate::commands::published::Published;
+use crate::fields;
+use crate::published::Published;
 use crate::resource::describe;
 
 /// How many objects a page has.
@@ -25,6 +27,7 @@ const PAGE: &str = "500";
 pub(super) struct Cluster {
     client: Client,
     served: Mapping,
+    published: Published,
 }
 
 impl Cluster {
@@ -33,15 +36,17 @@ impl Cluster {
         let discovery = discover(&api).await;
         let discovery = discovery.context("the API server does not say what it serves")?;
         Ok(Self {
+            published: Published::by(client.clone()),
             client,
             served: discovery.mapping,
         })
     }
 
-    /// The objects that the watches of some rules list. Fails if a rule reads a field that they
-    /// do not have, as far as the API server publishes them.
-    pub(super) async fn objects(&self, watches: &[Watch]) -> Result<Objects> {
-        self.check_fields(watches).await?;
+    /// The objects that the watches of a policy list. Fails if a rule names a field that they do
+    /// not have, as far as the API server publishes them.
+    pub(super) async fn objects(&self, source: &PolicySource) -> Result<Objects> {
+        let watches = &source.explainer.manifest().watches;
+        self.check_fields(source, watches).await?;
         let mut lists = BTreeMap::new();
         for watch in watches {
             lists.insert(watch.name.clone(), self.list(watch).await?);
@@ -55,21 +60,28 @@ impl Cluster {
         })
     }
 
-    async fn check_fields(&self, watches: &[Watch]) -> Result<()> {
+    async fn check_fields(&self, source: &PolicySource, watches: &[Watch]) -> Result<()> {
         let mut fields = BTreeSet::new();
         for watch in watches {
             let resource = resource_of(watch).context("a watch has one resource")?;
-            for path in &watch.fields {
-                let path = path.parse().context("a watch has field paths")?;
-                fields.insert((resource.clone(), path));
+            fields.extend(watch.fields.iter().map(|path| (resource.clone(), path)));
+        }
+        let resources = fields.iter().map(|(resource, _)| resource.clone());
+        let Some(types) = self.published.fields(&resources.collect()).await? else {
+            return Ok(());
+        };
+        // The words of the guest say in which rule it is. It knows only the fields of its own
+        // version of Kubernetes.
+        policy::explain::check(&source.config, &fields::published(&types))
+            .map_err(|error| anyhow!("{}: {}", error.field, error.message))?;
+        for (resource, path) in &fields {
+            if let Some(objects) = types.get(resource) {
+                objects.check(&resource.to_string(), path).map_err(|one| {
+                    anyhow!("a rule reads a field that the cluster does not have: {one}")
+                })?;
             }
         }
-        let mut published = Published::by(&self.client);
-        let unknown = published.unknown(&self.served, &fields).await?;
-        match unknown.unwrap_or_default().first() {
-            Some(one) => bail!("a rule reads a field that the cluster does not have: {one}"),
-            None => Ok(()),
-        }
+        Ok(())
     }
 
     async fn list(&self, watch: &Watch) -> Result<Vec<Value>> {

@@ -17,6 +17,8 @@ const GUEST: &str = "policy";
 pub(super) struct PolicySource {
     /// The Controller's name; empty for a configuration alone.
     pub(super) name: String,
+    /// The configuration, in MessagePack.
+    pub(super) config: Vec<u8>,
     pub(super) explainer: Explainer,
 }
 
@@ -54,7 +56,8 @@ fn of_document(document: &Value) -> Result<Option<PolicySource>> {
         }
         _ => return Ok(None),
     };
-    let explainer = Explainer::new(&encode_config(config)?).map_err(|error| {
+    let config = encode_config(config)?;
+    let explainer = Explainer::new(&config).map_err(|error| {
         let of = if name.is_empty() {
             String::new()
         } else {
@@ -62,5 +65,9 @@ fn of_document(document: &Value) -> Result<Option<PolicySource>> {
         };
         anyhow!("{of}{}: {}", error.field, error.message)
     })?;
-    Ok(Some(PolicySource { name, explainer }))
+    Ok(Some(PolicySource {
+        name,
+        config,
+        explainer,
+    }))
 }

@@ -23,9 +23,7 @@ pub(super) async fn test(arguments: PolicyTestArguments) -> Result<()> {
     if arguments.cluster {
         let cluster = Cluster::discover(connect(arguments.kubeconfig.clone()).await?).await?;
         for source in &sources {
-            let objects = cluster
-                .objects(&source.explainer.manifest().watches)
-                .await?;
+            let objects = cluster.objects(source).await?;
             reports.extend(report(source, &objects, now, &arguments)?);
         }
     } else {

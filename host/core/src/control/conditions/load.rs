@@ -118,9 +118,10 @@ fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
         // A module that does not compile is not a guest.
         LoadFailure::NotWasm => [True, False, False, Unknown],
         LoadFailure::NotAGuest => [True, False, True, Unknown],
-        LoadFailure::Refused | LoadFailure::Busy | LoadFailure::MemoryLimit => {
-            [True, True, True, False]
-        }
+        LoadFailure::Refused
+        | LoadFailure::UnknownField
+        | LoadFailure::Busy
+        | LoadFailure::MemoryLimit => [True, True, True, False],
         LoadFailure::NotFound | LoadFailure::NoSuchBuiltin | LoadFailure::NotRecorded => {
             [False, Unknown, Unknown, Unknown]
         }

@@ -1,0 +1,246 @@
+//! Checks the fields that a policy names against what the API server publishes.
+//!
+//! The guest `policy` knows the fields of Kubernetes' own kinds, and refuses others itself. What it
+//! cannot judge, custom resources above all, is judged here by the guest's own code: so a mistake
+//! is refused in the same words, before the revision runs. It is a help, not a guard: an API
+//! server that publishes nothing, or does not answer, keeps no controller from running.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use davit_core::load::{LoadErrorKind, RevisionLoadError};
+use davit_core::manifest::{Manifest, Source};
+use davit_core::object::ApiResource;
+use davit_core::revision::RevisionIdentity;
+use davit_core::untrusted;
+use policy::explain::{self, ConfigError, Published as Known};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use crate::published::{Fields, Published};
+use crate::repeat::RepeatedLine;
+
+/// The guest whose configuration is checked.
+const GUEST: &str = "policy";
+
+/// How long a start waits for the API server.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The stack of the thread that reads expressions: they nest deep.
+const STACK: usize = 16 << 20;
+
+static NOT_CHECKED: RepeatedLine = RepeatedLine::new();
+
+/// The check of one API server.
+pub(crate) struct FieldCheck {
+    published: Published,
+}
+
+impl FieldCheck {
+    /// The check against what this API server publishes.
+    pub(crate) fn by(client: kube::Client) -> Self {
+        Self {
+            published: Published::by(client),
+        }
+    }
+
+    /// Refuses a revision whose configuration names a field that objects do not have.
+    pub(crate) async fn check(
+        &self,
+        identity: &RevisionIdentity,
+        manifest: &Manifest,
+    ) -> Result<(), RevisionLoadError> {
+        let resources = not_built_in(manifest);
+        if manifest.name != GUEST || resources.is_empty() {
+            return Ok(());
+        }
+        match self.checked(&resources, identity.config().to_vec()).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(mistake)) => Err(refusal(&mistake)),
+            Err(why) => {
+                note(&resources, &why);
+                Ok(())
+            }
+        }
+    }
+
+    /// Whether objects have the fields that a configuration names; an error if that is unknown.
+    async fn checked(
+        &self,
+        resources: &BTreeSet<ApiResource>,
+        config: Vec<u8>,
+    ) -> Result<Result<(), ConfigError>, String> {
+        let fields = match timeout(PATIENCE, self.published.fields(resources)).await {
+            Ok(Ok(Some(fields))) => published(&fields),
+            Ok(Ok(None)) => return Err("the API server publishes no OpenAPI documents".to_owned()),
+            Ok(Err(error)) => return Err(format!("{error:#}")),
+            Err(_) => return Err(format!("the API server did not answer within {PATIENCE:?}")),
+        };
+        let check = move || {
+            let thread = thread::Builder::new().name("fields".to_owned());
+            let check = move || explain::check(&config, &fields);
+            thread.stack_size(STACK).spawn(check).ok()?.join().ok()
+        };
+        let checked = spawn_blocking(check).await.ok().flatten();
+        checked.ok_or_else(|| "the check ended without an answer".to_owned())
+    }
+}
+
+/// The same, as the guest's code takes it.
+pub(crate) fn published(fields: &Fields) -> Known {
+    let mut known = Known::default();
+    for (resource, objects) in fields {
+        let ApiResource {
+            group,
+            version,
+            plural,
+        } = resource;
+        known.insert(group, version, plural, Arc::clone(objects));
+    }
+    known
+}
+
+/// The resources that a guest watches and that Davit does not know the fields of.
+fn not_built_in(manifest: &Manifest) -> BTreeSet<ApiResource> {
+    let watched = manifest.watches.iter().filter_map(|it| match &it.source {
+        Source::One(resource) => Some(resource),
+        Source::EveryDeletable(_) => None,
+    });
+    let is_unknown =
+        |it: &&ApiResource| davit_kinds::kind_at(&it.group, &it.version, &it.plural).is_none();
+    watched.filter(is_unknown).cloned().collect()
+}
+
+fn refusal(mistake: &ConfigError) -> RevisionLoadError {
+    // The suggestion is a text of whoever has defined the resource.
+    let line = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
+    let (field, reason) = (line(&mistake.field), line(&mistake.message));
+    let message = format!("the configuration is not valid: {field}: {reason}");
+    RevisionLoadError::new(LoadErrorKind::UnknownField { field, reason }, message)
+}
+
+fn note(resources: &BTreeSet<ApiResource>, why: &str) {
+    let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
+    let resources = resources.join(", ");
+    if let Some(suppressed) = NOT_CHECKED.admit(&format!("{resources}: {why}")) {
+        tracing::info!("the fields of {resources} are not checked: {why}{suppressed}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response, StatusCode};
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use tower::service_fn;
+
+    use super::*;
+
+    /// An API server that answers so, or never.
+    fn server(answer: fn(&str) -> Option<(StatusCode, Value)>) -> FieldCheck {
+        let service = service_fn(move |request: Request<Body>| async move {
+            let path = request.uri().to_string();
+            let Some((status, body)) = answer(&path) else {
+                return std::future::pending().await;
+            };
+            let body = Body::from(body.to_string().into_bytes());
+            let response = Response::builder().status(status).body(body).unwrap();
+            Ok::<_, std::convert::Infallible>(response)
+        });
+        FieldCheck::by(kube::Client::new(service, "default"))
+    }
+
+    fn documents(path: &str) -> Option<(StatusCode, Value)> {
+        let site = json!({"group": "example.dev", "version": "v1", "kind": "Site"});
+        let body = match path {
+            "/openapi/v3" => json!({"paths": {
+                "apis/example.dev/v1": {"serverRelativeURL": "/openapi/v3/apis/example.dev/v1?hash=1"},
+            }}),
+            "/openapi/v3/apis/example.dev/v1?hash=1" => json!({
+                "paths": {"/apis/example.dev/v1/sites/{name}": {
+                    "get": {"x-kubernetes-group-version-kind": site},
+                }},
+                "components": {"schemas": {"Site": {
+                    "type": "object", "properties": {"size": {"type": "integer"}},
+                    "x-kubernetes-group-version-kind": [site],
+                }}},
+            }),
+            _ => {
+                return Some((
+                    StatusCode::NOT_FOUND,
+                    json!({"kind": "Status", "code": 404}),
+                ));
+            }
+        };
+        Some((StatusCode::OK, body))
+    }
+
+    async fn check(fields: &FieldCheck, when: &str) -> Result<Result<(), ConfigError>, String> {
+        let rule = json!({
+            "name": "a", "match": {"resource": "sites.v1.example.dev"}, "when": when,
+            "do": {"delete": {}},
+        });
+        let config = davit_core::api::encode_config(&json!({"rules": [rule]})).unwrap();
+        let resources = BTreeSet::from([ApiResource::new("example.dev", "v1", "sites")]);
+        fields.checked(&resources, config).await
+    }
+
+    #[tokio::test]
+    async fn a_field_is_judged_by_what_the_server_publishes() {
+        let fields = server(documents);
+        assert_eq!(check(&fields, "object.size > 3").await, Ok(Ok(())));
+        let mistake = check(&fields, "object.sise > 3")
+            .await
+            .unwrap()
+            .unwrap_err();
+        let error = refusal(&mistake);
+        assert_eq!(
+            error.to_string(),
+            "config: the configuration is not valid: rules[0].when: rule a: column 8: object has no \
+             field \"sise\"; did you mean \"size\"?"
+        );
+        assert_eq!(error.in_spec().field, "config.rules[0].when");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_publishes_nothing_or_does_not_answer_refuses_nothing() {
+        type Answer = fn(&str) -> Option<(StatusCode, Value)>;
+        let answers: [(Answer, &str); 4] = [
+            (|_| None, "did not answer within 5s"),
+            (
+                |_| {
+                    Some((
+                        StatusCode::NOT_FOUND,
+                        json!({"kind": "Status", "code": 404}),
+                    ))
+                },
+                "publishes no OpenAPI documents",
+            ),
+            (
+                |_| {
+                    Some((
+                        StatusCode::FORBIDDEN,
+                        json!({"kind": "Status", "code": 403}),
+                    ))
+                },
+                "/openapi/v3 cannot be read",
+            ),
+            (
+                |path| match path {
+                    "/openapi/v3" => documents(path),
+                    _ => None,
+                },
+                "did not answer within 5s",
+            ),
+        ];
+        for (answer, why) in answers {
+            let unknown = check(&server(answer), "object.sise > 3").await.unwrap_err();
+            assert!(unknown.contains(why), "{unknown}");
+        }
+        // What is not described may be anything.
+        let empty: Answer = |_| Some((StatusCode::OK, json!({})));
+        assert_eq!(check(&server(empty), "object.sise > 3").await, Ok(Ok(())));
+    }
+}
