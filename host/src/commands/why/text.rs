@@ -230,8 +230,8 @@ mod tests {
         }
     }
 
-    /// What is shown of the configuration of the last of two revisions.
-    fn shown(before: Value, after: Value) -> String {
+    /// What is printed of the configuration of the last of two revisions.
+    fn printed(before: Value, after: Value) -> String {
         let mut text = String::new();
         let former = revision("a1", before);
         configuration(&mut text, &revision("b2", after), Some(&former));
@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_configuration_is_shown_with_its_changes() {
+    fn a_changed_configuration_is_printed_with_its_changes() {
         let before = json!({"threshold": 12, "quarantine": "40s", "rules": {"a": [1], "b": 2}});
         let after = json!({"threshold": 6, "period": "20s", "rules": {"a": [1, 3], "b": 2}});
         let expected = "changed since a1: period: not set, now \"20s\"; quarantine: \"40s\", now \
                         not set; rules.a: [1], now [1,3]; threshold: 12, now 6";
-        let text = shown(before.clone(), after);
+        let text = printed(before.clone(), after);
         assert!(text.starts_with("\n  config: {"), "{text}");
         assert!(text.ends_with(&format!("\n  {expected}")), "{text}");
-        assert_eq!(shown(before.clone(), before), "");
+        assert_eq!(printed(before.clone(), before), "");
     }
 }
