@@ -35,6 +35,7 @@ const MAX_DEPTH: usize = 64;
 /// field with an alias, or has a type that accepts neither a default value nor
 /// a time as its text.
 #[must_use]
+#[inline(never)]
 pub fn fields_of<T: DeserializeOwned>() -> Vec<String> {
     let found = RefCell::default();
     let root = Recorder {
@@ -72,6 +73,7 @@ struct Recorder<'a> {
 }
 
 impl Recorder<'_> {
+    #[inline(never)]
     fn below(&self, segment: &str) -> Result<Self, Error> {
         if self.depth == MAX_DEPTH {
             return Err(Error::custom("the type contains itself"));
@@ -83,6 +85,7 @@ impl Recorder<'_> {
         })
     }
 
+    #[inline(never)]
     fn field(&self, name: &str) -> Result<Self, Error> {
         if name.contains(['.', '[', '/']) {
             self.below(&format!("[\"{name}\"]"))
@@ -94,6 +97,7 @@ impl Recorder<'_> {
     }
 
     /// Records that the view reads everything at this position.
+    #[inline(never)]
     fn record(&self) -> Result<(), Error> {
         if self.path.is_empty() {
             return Err(Error::custom("it is not a struct with named fields"));
@@ -105,6 +109,7 @@ impl Recorder<'_> {
 
 macro_rules! leaves {
     ($($method:ident => $visit:ident($($value:expr)?);)*) => {$(
+        #[inline(never)]
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
             self.record()?;
             visitor.$visit($($value)?)
@@ -251,6 +256,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
         seed.deserialize(name).map(Some)
     }
 
+    #[inline(never)]
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         seed.deserialize(self.of.field(self.current)?)
     }

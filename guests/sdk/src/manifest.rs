@@ -1,4 +1,7 @@
 //! Constructors for manifests.
+//!
+//! None of them is inlined: a component makes one manifest, and its code would be a twentieth of
+//! the component.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -14,6 +17,7 @@ use crate::{
 impl Manifest {
     /// A controller that needs nothing yet.
     #[must_use]
+    #[inline(never)]
     pub fn new(name: &str, version: &str, summary: &str) -> Self {
         Self {
             name: name.to_owned(),
@@ -31,6 +35,7 @@ impl Manifest {
 
     /// Adds a watch.
     #[must_use]
+    #[inline(never)]
     pub fn watch<T>(mut self, watch: Watch<T>) -> Self {
         self.watches.push(watch.spec);
         self
@@ -38,6 +43,7 @@ impl Manifest {
 
     /// Adds a trigger.
     #[must_use]
+    #[inline(never)]
     pub fn trigger(mut self, trigger: Trigger) -> Self {
         self.triggers.push(trigger);
         self
@@ -45,6 +51,7 @@ impl Manifest {
 
     /// Adds a queue.
     #[must_use]
+    #[inline(never)]
     pub fn queue(mut self, queue: QueueSpec) -> Self {
         self.queues.push(queue);
         self
@@ -53,6 +60,7 @@ impl Manifest {
     /// Adds an item that the host enqueues at the start, and again a period of at least
     /// 100 ms after it was last done. So a tick never overlaps itself.
     #[must_use]
+    #[inline(never)]
     pub fn tick(mut self, queue: QueueName, key: &str, period: Duration) -> Self {
         self.ticks.push(Tick {
             queue: queue.as_str().to_owned(),
@@ -64,6 +72,7 @@ impl Manifest {
 
     /// Adds a metric.
     #[must_use]
+    #[inline(never)]
     pub fn metric(mut self, metric: impl Into<Metric>) -> Self {
         self.metrics.push(metric.into());
         self
@@ -71,6 +80,7 @@ impl Manifest {
 
     /// The JSON Schema of the configuration: `include_str!("../config.schema.json")`.
     #[must_use]
+    #[inline(never)]
     pub fn config_schema(mut self, schema: &str) -> Self {
         schema.clone_into(&mut self.config_schema);
         self
@@ -129,6 +139,7 @@ impl<T: DeserializeOwned> Watch<T> {
         Self::new(name, source, fields_of::<T>())
     }
 
+    #[inline(never)]
     fn new(name: WatchName<T>, source: wit::Source, fields: Vec<String>) -> Self {
         Self {
             spec: wit::Watch {
@@ -168,6 +179,7 @@ impl<T: DeserializeOwned> Watch<T> {
 
     /// Only the objects of this namespace.
     #[must_use]
+    #[inline(never)]
     pub fn namespace(mut self, namespace: &str) -> Self {
         namespace.clone_into(&mut self.spec.namespace);
         self
@@ -184,6 +196,7 @@ impl<T: DeserializeOwned> Watch<T> {
     /// Adds an index. Its paths are added to the fields if the view does not
     /// read them.
     #[must_use]
+    #[inline(never)]
     pub fn index(mut self, index: Index<T>) -> Self {
         let Index { spec: index, .. } = index;
         for path in std::iter::once(&index.path).chain(&index.order) {
@@ -217,6 +230,7 @@ impl<T> Index<T> {
     /// An index over the values at a path, also through lists
     /// (`spec.taints[*].key`). Objects without a value are not in it.
     #[must_use]
+    #[inline(never)]
     pub fn new(name: IndexName<T>, path: &str) -> Self {
         Self {
             spec: wit::Index {
@@ -373,6 +387,7 @@ impl QueueSpec {
     /// A queue whose items are reconciled one by one. The first back-off is 1
     /// s; it doubles with each further failure, up to 5 min.
     #[must_use]
+    #[inline(never)]
     pub fn new(name: QueueName) -> Self {
         Self {
             name: name.as_str().to_owned(),
@@ -387,6 +402,7 @@ impl QueueSpec {
 
     /// How many items are reconciled at once at most.
     #[must_use]
+    #[inline(never)]
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
@@ -394,6 +410,7 @@ impl QueueSpec {
 
     /// How many items one call reconciles at most.
     #[must_use]
+    #[inline(never)]
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch;
         self
@@ -401,6 +418,7 @@ impl QueueSpec {
 
     /// The host dequeues from the queue with the highest priority first.
     #[must_use]
+    #[inline(never)]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
@@ -408,6 +426,7 @@ impl QueueSpec {
 
     /// The first and the longest back-off of a failed item.
     #[must_use]
+    #[inline(never)]
     pub fn retry(mut self, initial: Duration, max: Duration) -> Self {
         self.retry_initial = milliseconds(initial);
         self.retry_max = milliseconds(max);
@@ -427,6 +446,7 @@ impl QueueSpec {
     /// let queue = QueueSpec::new(EVICTIONS).workers(4).rate(0.1, 1);
     /// ```
     #[must_use]
+    #[inline(never)]
     pub fn rate(mut self, per_second: f64, burst: u32) -> Self {
         self.rate = Some(Rate { per_second, burst });
         self

@@ -62,6 +62,7 @@ impl<const N: usize> Description<N> {
         }
     }
 
+    #[inline(never)]
     fn declared(self, kind: &str) -> Metric {
         Metric {
             name: self.name.to_owned(),

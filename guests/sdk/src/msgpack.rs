@@ -25,6 +25,39 @@ pub(crate) fn decode_strictly<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Er
     Reader::new(bytes, true).whole()
 }
 
+/// What the host adds to the declared fields of every object.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Identity<'de> {
+    /// Empty for a cluster-scoped object.
+    pub(crate) namespace: &'de str,
+    pub(crate) name: &'de str,
+    pub(crate) uid: &'de str,
+}
+
+/// Reads the identity of an object, and nothing behind its metadata: a pass reads thousands of
+/// objects, and each is read through a view afterwards.
+pub(crate) fn identity(bytes: &[u8]) -> Result<Identity<'_>, Error> {
+    let mut reader = Reader::new(bytes, false);
+    let mut object = reader.entries()?;
+    let mut identity = Identity::default();
+    while let Some(name) = object.next_name()? {
+        if name == "metadata" {
+            identity = object
+                .reader
+                .identity()
+                .map_err(|error| error.below(name))?;
+            break;
+        }
+        object.reader.skip()?;
+    }
+    for (field, value) in [("name", identity.name), ("uid", identity.uid)] {
+        if value.is_empty() {
+            return Err(Error::missing_field(field).below("metadata"));
+        }
+    }
+    Ok(identity)
+}
+
 /// Writes a value with the names of its fields.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     match rmp_serde::to_vec_named(value) {
@@ -249,6 +282,45 @@ impl<'de> Reader<'de> {
             }
         }
         Ok(())
+    }
+
+    /// The entries of a map.
+    fn entries(&mut self) -> Result<Entries<'_, 'de>, Error> {
+        match self.token()? {
+            Token::Map(left) => Ok(Entries {
+                reader: self,
+                left,
+                fields: None,
+                name: "",
+            }),
+            token => Err(Error::invalid_type(token.unexpected(), &"a map")),
+        }
+    }
+
+    /// The identity in an object's metadata.
+    fn identity(&mut self) -> Result<Identity<'de>, Error> {
+        let mut identity = Identity::default();
+        let mut metadata = self.entries()?;
+        while let Some(name) = metadata.next_name()? {
+            let value = match name {
+                "namespace" => &mut identity.namespace,
+                "name" => &mut identity.name,
+                "uid" => &mut identity.uid,
+                _ => {
+                    metadata.reader.skip()?;
+                    continue;
+                }
+            };
+            *value = metadata.reader.name().map_err(|error| error.below(name))?;
+        }
+        Ok(identity)
+    }
+
+    fn name(&mut self) -> Result<&'de str, Error> {
+        match self.token()? {
+            Token::Text(text) => Ok(text),
+            token => Err(Error::invalid_type(token.unexpected(), &"a string")),
+        }
     }
 
     /// Skips the next value if it is nil.

@@ -1,6 +1,5 @@
 //! Objects of the API, read through a view.
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::davit::controller::types;
@@ -74,40 +73,27 @@ impl std::fmt::Display for ObjectRef {
     }
 }
 
-/// What the host adds to the declared fields of every object.
-#[derive(Deserialize)]
-struct ObjectIdentity {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    uid: String,
-}
-
 /// Reads an object through a view.
 pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
-    let metadata = match msgpack::decode::<ObjectIdentity>(&object.data) {
-        Ok(identified) => identified.metadata,
-        Err(error) => undecodable(&object.kind, "", &error),
+    let identity = msgpack::identity(&object.data);
+    let (namespace, name, uid) = match &identity {
+        Ok(found) => (found.namespace, found.name, found.uid),
+        Err(error) => undecodable(&object.kind, "", error),
     };
     match msgpack::decode(&object.data) {
         Ok(view) => Object {
             reference: ObjectRef {
                 api_version: object.api_version,
                 kind: object.kind,
-                namespace: metadata.namespace,
-                name: metadata.name,
-                uid: metadata.uid,
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+                uid: uid.to_owned(),
             },
             resource_version: object.resource_version,
             changed_at: Instant::from_millis(object.changed_at),
             view,
         },
-        Err(error) => undecodable(&object.kind, &metadata.name, &error),
+        Err(error) => undecodable(&object.kind, name, &error),
     }
 }
 

@@ -74,6 +74,7 @@ impl Manifest {
         self.may("create", &ApiResource::new("", "v1", "events"), "")
     }
 
+    #[inline(never)]
     fn may(mut self, verb: &str, resource: &ApiResource, subresource: &str) -> Self {
         self.permissions.push(Permission {
             verb: verb.to_owned(),

@@ -30,6 +30,8 @@ impl Resource {
 }
 
 impl From<Resource> for ApiResource {
+    // Manifests have many: inlined, they would be kilobytes of a component.
+    #[inline(never)]
     fn from(resource: Resource) -> Self {
         Self::new(resource.group, resource.version, resource.plural)
     }

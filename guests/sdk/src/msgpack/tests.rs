@@ -114,3 +114,48 @@ fn an_error_names_the_path() {
         "list[1]: expected a whole number, found \"x\""
     );
 }
+
+#[test]
+fn an_identity_is_read_wherever_it_stands() {
+    let pod = json!({
+        "a": {"metadata": {"name": "another"}},
+        "metadata": {"labels": {"name": "x"}, "name": "n", "namespace": "ns", "uid": "u"},
+        "spec": {"nodeName": "node"},
+    });
+    let (namespace, name, uid) = ("ns", "n", "u");
+    let expected = Identity {
+        namespace,
+        name,
+        uid,
+    };
+    assert_eq!(identity(&bytes(&pod)).unwrap(), expected);
+    let node = json!({"metadata": {"name": "n", "namespace": null, "uid": "u"}});
+    let expected = Identity {
+        namespace: "",
+        ..expected
+    };
+    assert_eq!(identity(&bytes(&node)).unwrap(), expected);
+    let whole = bytes(&node);
+    for (bytes, error) in [
+        (bytes(&json!(7)), "expected a map, found 7"),
+        (bytes(&json!({"spec": {}})), "metadata.name: it must be set"),
+        (
+            bytes(&json!({"metadata": {"name": "n"}})),
+            "metadata.uid: it must be set",
+        ),
+        (
+            bytes(&json!({"metadata": {"name": "n", "uid": 7}})),
+            "metadata.uid: expected text, found 7",
+        ),
+        (
+            bytes(&json!({"metadata": []})),
+            "metadata: expected a map, found a list",
+        ),
+        (
+            whole[..whole.len() - 1].to_vec(),
+            "metadata.uid: the MessagePack value is cut short",
+        ),
+    ] {
+        assert_eq!(identity(&bytes).unwrap_err().to_string(), error);
+    }
+}
