@@ -2,8 +2,8 @@
 //!
 //! A guest is a Kubernetes controller's decision logic as a WebAssembly
 //! component. It implements [`Controller`], exports it with [`export!`], and is
-//! tested natively with the harness in [`testing`]. `docs/writing-a-guest.md`
-//! explains it step by step.
+//! tested natively with the harness in `testing`, which the feature of that name enables.
+//! `docs/writing-a-guest.md` explains it step by step.
 //!
 //! # Determinism
 //!

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::{MUTANTS, cargo};
+use crate::{MUTANTS, cargo, docs};
 
 /// A run of clippy.
 struct Clippy {
@@ -46,13 +46,13 @@ impl Clippy {
     }
 }
 
-/// Checks the format and the lints of the workspace.
+/// Checks the format and the lints of the workspace, and the reference of the SDK.
 pub(crate) fn check(workspace: &Path) -> Result<()> {
     cargo(workspace, ["fmt", "--all", "--check"])?;
     for run in &RUNS {
         cargo(workspace, run.arguments())?;
     }
-    Ok(())
+    docs::build(workspace)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `cargo xtask COMMAND`: builds, tests, measures and demonstrates the project.
 
 mod chart;
+mod docs;
 mod image;
 mod kinds;
 mod lint;
@@ -45,8 +46,10 @@ enum Task {
     },
     /// Checks format and lints, builds the guests and runs every test.
     Test,
-    /// Checks format and lints.
+    /// Checks format, lints, and the links of the reference.
     Lint,
+    /// Builds the reference of the SDK, as rustdoc, into target/doc.
+    Docs,
     /// Runs random stories of the five controllers on virtual time, in memory, each
     /// from its seed, and checks how they end.
     Simulate {
@@ -115,6 +118,11 @@ fn main() -> Result<()> {
             cargo(&workspace, test)
         }
         Task::Lint => lint::check(&workspace),
+        Task::Docs => {
+            docs::build(&workspace)?;
+            println!("{}", docs::index(&workspace).display());
+            Ok(())
+        }
         Task::Simulate { release, arguments } => simulate(&workspace, release, &arguments),
         Task::Crds => crds(&workspace),
         Task::Kinds { openapi } => kinds::write(&workspace, &openapi),
