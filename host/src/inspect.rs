@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use davit_core::grant::Permissions;
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
 use davit_core::undo::UndoRules;
@@ -72,19 +72,34 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
 pub(crate) fn configuration(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
-    let found: Value = serde_saphyr::from_str(&text)
+    let mut found: Vec<Value> = serde_saphyr::from_multiple(&text)
         .with_context(|| format!("the configuration {} is not YAML", path.display()))?;
-    Ok(config_of(found))
+    found.retain(|it| !it.is_null());
+    // Beside a Controller may be its ServiceAccount.
+    if found.iter().any(is_controller) {
+        found.retain(is_controller);
+    }
+    match <[Value; 1]>::try_from(found) {
+        Ok([found]) => Ok(config_of(found)),
+        Err(found) if found.is_empty() => Ok(Value::Null),
+        Err(found) => bail!(
+            "{} has {} configurations: write one of them into a file of its own",
+            path.display(),
+            found.len()
+        ),
+    }
+}
+
+fn is_controller(found: &Value) -> bool {
+    let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
+    text("kind") == "Controller" && text("apiVersion").starts_with("davit.dev/")
 }
 
 fn config_of(found: Value) -> Value {
-    let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
-    let is_controller =
-        text("kind") == "Controller" && text("apiVersion").starts_with("davit.dev/");
-    if !is_controller {
-        return found;
+    if is_controller(&found) {
+        return found.pointer("/spec/config").cloned().unwrap_or_default();
     }
-    found.pointer("/spec/config").cloned().unwrap_or_default()
+    found
 }
 
 fn facts(guest: &Guest, size: usize) -> Value {

@@ -22,7 +22,8 @@ pub enum PolicyCommand {
     /// Shows what the rules of a file would do with objects, and why or why not.
     #[command(after_long_help = examples::POLICY_TEST)]
     Test(Box<PolicyTestArguments>),
-    /// Converts policies of Kyverno and rules of kube-janitor to Controllers in dry run.
+    /// Converts policies of Kyverno, rules of kube-janitor and times to live of objects to
+    /// Controllers in dry run.
     #[command(after_long_help = examples::POLICY_CONVERT)]
     Convert(PolicyConvertArguments),
 }
@@ -67,8 +68,8 @@ pub struct PolicyTestArguments {
 /// `davit policy convert`
 #[derive(Debug, Args)]
 pub struct PolicyConvertArguments {
-    /// Policies of Kyverno, rules of kube-janitor, or objects with the label or annotations of
-    /// either (YAML).
+    /// Policies of Kyverno, rules of kube-janitor, or objects with the label of Kyverno or the
+    /// annotations of kube-janitor, k8s-ttl-controller or k8s-cleaner (YAML).
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 }

@@ -67,9 +67,14 @@ fn every_function_that_a_rule_may_call_has_a_case() {
 
 #[test]
 fn an_expression_of_many_parts_neither_panics_nor_overflows_the_stack() {
-    for source in of_many_parts() {
-        let _ = result(&source);
-    }
+    let evaluate = || {
+        for source in of_many_parts() {
+            let _ = result(&source);
+        }
+    };
+    // As large as that of a program. Without optimisation, a test's own stack is too small.
+    let thread = std::thread::Builder::new().stack_size(8 << 20);
+    thread.spawn(evaluate).unwrap().join().unwrap();
 }
 
 #[test]

@@ -20,7 +20,9 @@ fn parsed(text: &str) -> Result<Vec<Value>> {
     // Lists of kubectl get -o json are large, and YAML's parser bounds its input.
     if text.trim_start().starts_with('{') {
         let values = serde_json::Deserializer::from_str(text).into_iter();
-        return Ok(values.collect::<Result<_, _>>()?);
+        let values: Result<Vec<Value>, _> = values.collect();
+        // A map of YAML may have the same brackets.
+        return values.or_else(|error| serde_saphyr::from_multiple(text).map_err(|_| error.into()));
     }
     Ok(serde_saphyr::from_multiple(text)?)
 }
@@ -90,6 +92,7 @@ mod tests {
             "a.yaml",
             "apiVersion: v1\nkind: PodList\nitems: [{metadata: {name: a}}]\n---\n---\nkind: Node\n",
         );
+        write("a.yml", "{kind: Secret} # no JSON\n");
         write(
             "b.json",
             r#"{"kind": "List", "items": [{"kind": "Pod", "metadata": {"name": "b"}}]} {"kind": "Job"}"#,
@@ -106,6 +109,7 @@ mod tests {
             [
                 "\"v1\" \"Pod\"",
                 "null \"Node\"",
+                "null \"Secret\"",
                 "null \"Pod\"",
                 "null \"Job\""
             ]

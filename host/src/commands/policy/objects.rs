@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, anyhow, bail};
 use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::ApiResource;
 use davit_sim::custom;
@@ -81,7 +81,14 @@ impl Store {
         let mut store = Self { model, now, given };
         let mut documents = Vec::new();
         for path in paths {
-            for file in files::below(path)? {
+            let files = files::below(path)?;
+            if files.is_empty() {
+                bail!(
+                    "{} has no file with the end .yaml, .yml or .json",
+                    path.display()
+                );
+            }
+            for file in files {
                 let of_file = files::documents(&file)?.into_iter();
                 documents.extend(of_file.map(|document| (file.clone(), document)));
             }

@@ -1,6 +1,6 @@
 //! Rules and Controllers before they are written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use davit_core::api::encode_config;
@@ -10,6 +10,9 @@ use serde_json::{Map, Value, json};
 use super::Problem;
 use super::cel::{all, any};
 use super::kinds::Resource;
+
+/// The most rules that the guest accepts in a configuration.
+const MAX_RULES: usize = 100;
 
 /// A rule.
 #[derive(Clone, Debug)]
@@ -139,17 +142,26 @@ impl ControllerDraft {
             problems.extend(problem);
             is_accepted
         });
-        let mut names: BTreeMap<String, usize> = BTreeMap::new();
+        let mut taken = BTreeSet::new();
         for rule in &mut self.rules {
-            let count = names.entry(rule.name.clone()).or_default();
-            *count += 1;
-            if *count > 1 {
-                let suffix = format!("-{count}");
-                let stem: String = rule.name.chars().take(63 - suffix.len()).collect();
-                rule.name = format!("{stem}{suffix}");
-            }
+            rule.name = apart(&rule.name, &mut taken);
         }
         problems
+    }
+
+    /// Controllers with as many rules as a configuration may have. Each rule has all of its
+    /// conditions, so it does not matter which of them are together.
+    pub(super) fn divided(self) -> impl Iterator<Item = Self> {
+        let Self { name, notes, rules } = self;
+        let mut rules = rules.into_iter().peekable();
+        std::iter::from_fn(move || {
+            rules.peek()?;
+            Some(Self {
+                name: name.clone(),
+                notes: notes.clone(),
+                rules: rules.by_ref().take(MAX_RULES).collect(),
+            })
+        })
     }
 
     pub(super) fn config(&self) -> Value {
@@ -200,6 +212,20 @@ fn problem_of(rule: &RuleDraft) -> Option<Problem> {
     ))
 }
 
+/// A name that no other one has: the same, or the same with a number.
+pub(super) fn apart(name: &str, taken: &mut BTreeSet<String>) -> String {
+    let mut numbers = 2..;
+    let mut apart = name.to_owned();
+    while !taken.insert(apart.clone()) {
+        let suffix = numbers
+            .next()
+            .map_or_else(String::new, |it| format!("-{it}"));
+        let stem: String = name.chars().take(63 - suffix.len()).collect();
+        apart = format!("{stem}{suffix}");
+    }
+    apart
+}
+
 /// A name of which metrics and Controllers can consist.
 fn short(name: &str) -> String {
     let mut short = String::new();
@@ -211,5 +237,8 @@ fn short(name: &str) -> String {
         }
     }
     short.truncate(50);
-    short.trim_matches('-').to_owned()
+    match short.trim_matches('-') {
+        "" => "unnamed".to_owned(),
+        short => short.to_owned(),
+    }
 }

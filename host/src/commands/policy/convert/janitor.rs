@@ -54,15 +54,22 @@ pub(super) fn rules(name: &str, document: &Value, kinds: &Kinds, conversion: &mu
     ];
     let mut earlier: Vec<Earlier> = Vec::new();
     let mut annotated: Vec<Resource> = Vec::new();
-    let entries = part(document, "/rules").as_array();
-    for (index, entry) in entries.into_iter().flatten().enumerate() {
+    let Some(entries) = part(document, "/rules").as_array() else {
+        conversion
+            .problems
+            .push(Problem::new("rules", "it is no list"));
+        return;
+    };
+    for (index, entry) in entries.iter().enumerate() {
         let place = format!("rules[{index}]");
-        for plural in entry
-            .get("resources")
-            .and_then(Value::as_array)
-            .into_iter()
-            .flatten()
-        {
+        let resources = part(entry, "/resources").as_array();
+        if resources.is_none_or(Vec::is_empty) {
+            let message = "it names no resources";
+            conversion
+                .problems
+                .push(Problem::new(format!("{place}.resources"), message));
+        }
+        for plural in resources.into_iter().flatten() {
             let plural = plural.as_str().unwrap_or_default();
             let converted = rule(&place, entry, plural, kinds, &earlier);
             let condition = match converted {

@@ -1,10 +1,9 @@
 //! The resources of kinds, as far as they are built in.
 
-use anyhow::{Result, anyhow};
-use davit_sim::{Config, Model, Time};
+use davit_kinds::Kind;
 
-/// The built-in kinds.
-pub(super) struct Kinds(Model);
+/// Kubernetes' own kinds.
+pub(super) struct Kinds(Vec<Kind>);
 
 /// A resource that a rule can be about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,23 +30,22 @@ impl Resource {
 }
 
 impl Kinds {
-    pub(super) fn new() -> Result<Self> {
-        let model = Model::new(Config::default(), Time::from_unix(0));
-        Ok(Self(model.map_err(|status| anyhow!(status.message))?))
+    pub(super) fn new() -> Self {
+        Self(davit_kinds::kinds().collect())
     }
 
     /// The built-in resources with a property, one of each group.
-    fn find(&self, has: impl Fn(&davit_sim::resource::Resource) -> bool) -> Vec<Resource> {
+    fn find(&self, has: impl Fn(&Kind) -> bool) -> Vec<Resource> {
         let mut found: Vec<Resource> = Vec::new();
-        for it in self.0.resources() {
+        for it in &self.0 {
             let is_known = found.iter().any(|known| known.group == it.group);
             if has(it) && !is_known {
                 found.push(Resource {
-                    name: name(&it.plural, &it.group),
-                    group: it.group.clone(),
-                    plural: it.plural.clone(),
-                    kind: it.kind.clone(),
-                    is_namespaced: Some(it.namespaced),
+                    name: name(it.plural, it.group),
+                    group: it.group.to_owned(),
+                    plural: it.plural.to_owned(),
+                    kind: it.kind.to_owned(),
+                    is_namespaced: Some(it.is_namespaced),
                 });
             }
         }

@@ -1,4 +1,5 @@
-//! `davit policy convert`: policies of Kyverno and rules of kube-janitor as Controllers.
+//! `davit policy convert`: policies of Kyverno, rules of kube-janitor and the times to live of
+//! objects as Controllers.
 //!
 //! A rule is converted as a whole or not at all. Whether the guest accepts it is the guest's own
 //! check.
@@ -14,7 +15,8 @@ mod labels;
 mod tests;
 mod ttl;
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use davit_core::untrusted;
@@ -60,37 +62,58 @@ impl Conversion {
     /// Adds a Controller with the rules that the guest accepts.
     fn add(&mut self, mut controller: ControllerDraft) {
         self.problems.append(&mut controller.check());
-        if !controller.rules.is_empty() {
-            self.controllers.push(controller);
+        self.controllers.extend(controller.divided());
+    }
+
+    /// Adds what a file has become, with the file in each place.
+    fn append(&mut self, file: &Path, of_file: Self) {
+        let in_file = |place: &str| format!("{}: {place}", file.display());
+        self.controllers.extend(of_file.controllers);
+        let problems = of_file.problems.into_iter();
+        self.problems
+            .extend(problems.map(|it| Problem::new(in_file(&it.place), it.message)));
+        for lives in of_file.lives {
+            ttl::add(&mut self.lives, lives.at(in_file));
         }
     }
 }
 
 /// `davit policy convert`
 pub(super) fn convert(arguments: &PolicyConvertArguments) -> Result<()> {
-    let kinds = Kinds::new()?;
-    let mut texts = Vec::new();
-    let mut problems = 0;
-    for file in &arguments.files {
-        let conversion = of_file(file, &kinds)?;
-        for problem in &conversion.problems {
-            let line = format!("{}: {}: {}", file.display(), problem.place, problem.message);
-            eprintln!("{}", untrusted::line(&line, usize::MAX));
-        }
-        problems += conversion.problems.len();
-        for controller in &conversion.controllers {
-            texts.push(controller.yaml()?);
-        }
+    let conversion = of_files(&arguments.files, &Kinds::new())?;
+    let problems = &conversion.problems;
+    for problem in problems {
+        let line = format!("{}: {}", problem.place, problem.message);
+        eprintln!("{}", untrusted::line(&line, usize::MAX));
     }
+    let texts = conversion.controllers.iter().map(ControllerDraft::yaml);
+    let texts = texts.collect::<Result<Vec<String>>>()?;
     if !texts.is_empty() {
         print::out(texts.join("---\n").trim_end())?;
     }
-    if problems > 0 {
+    if !problems.is_empty() {
         bail!(Shortfall(format!(
-            "parts without a translation: {problems}; they are left out"
+            "parts without a translation: {}; they are left out",
+            problems.len()
         )));
     }
     Ok(())
+}
+
+/// What files have become together. No two Controllers have the same name.
+fn of_files(files: &[PathBuf], kinds: &Kinds) -> Result<Conversion> {
+    let mut conversion = Conversion::default();
+    for file in files {
+        conversion.append(file, of_file(file, kinds)?);
+    }
+    for controller in ttl::controllers(&conversion.lives) {
+        conversion.add(controller);
+    }
+    let mut taken = BTreeSet::new();
+    for controller in &mut conversion.controllers {
+        controller.name = draft::apart(&controller.name, &mut taken);
+    }
+    Ok(conversion)
 }
 
 fn of_file(path: &Path, kinds: &Kinds) -> Result<Conversion> {
@@ -108,9 +131,6 @@ fn of_file(path: &Path, kinds: &Kinds) -> Result<Conversion> {
             "{} has no policy of Kyverno, no rules of kube-janitor, and no object with a time to live",
             path.display()
         );
-    }
-    for controller in ttl::controllers(&conversion.lives) {
-        conversion.add(controller);
     }
     Ok(conversion)
 }
@@ -132,6 +152,13 @@ fn of_document(document: &Value, kinds: &Kinds, conversion: &mut Conversion) -> 
         ("kyverno.io" | "policies.kyverno.io", _) => {
             let place = format!("{kind} {}", text_at(document, "/metadata/name"));
             let message = "a policy of this kind deletes nothing by itself";
+            conversion.problems.push(Problem::new(place, message));
+            true
+        }
+        ("apps.projectsveltos.io", "Cleaner") => {
+            let place = format!("{kind} {}", text_at(document, "/metadata/name"));
+            let message = "a Cleaner selects by scripts in Lua, which have no translation: give \
+                           the objects with the annotations cleaner/ttl and cleaner/expires instead";
             conversion.problems.push(Problem::new(place, message));
             true
         }

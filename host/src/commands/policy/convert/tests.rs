@@ -7,15 +7,19 @@ use serde_json::{Value, json};
 use super::super::cache::Cache;
 use super::super::objects::{Store, resource_of};
 use super::kinds::Kinds;
-use super::{Conversion, of_file};
+use super::{Conversion, of_files};
 
 const NOW: &str = "2026-11-26T12:00:00Z";
 
-fn converted(text: &str) -> Conversion {
+pub(super) fn converted(text: &str) -> Conversion {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("policies.yaml");
     std::fs::write(&path, text).unwrap();
-    let conversion = of_file(&path, &Kinds::new().unwrap()).unwrap();
+    let mut conversion = of_files(std::slice::from_ref(&path), &Kinds::new()).unwrap();
+    let prefix = format!("{}: ", path.display());
+    for problem in &mut conversion.problems {
+        problem.place = problem.place.strip_prefix(&prefix).unwrap().to_owned();
+    }
     for controller in &conversion.controllers {
         // What is printed is what the guest accepts.
         let yaml = controller.yaml().unwrap();
@@ -28,7 +32,7 @@ fn converted(text: &str) -> Conversion {
 }
 
 /// The only Controller, without anything left out.
-fn config(text: &str) -> Value {
+pub(super) fn config(text: &str) -> Value {
     let conversion = converted(text);
     let problems = &conversion.problems;
     assert!(problems.is_empty(), "{problems:?}");
@@ -37,7 +41,7 @@ fn config(text: &str) -> Value {
 }
 
 /// `PLACE: MESSAGE` of what is left out.
-fn problems(text: &str) -> Vec<String> {
+pub(super) fn problems(text: &str) -> Vec<String> {
     let problems = converted(text).problems.into_iter();
     problems
         .map(|it| format!("{}: {}", it.place, it.message))
@@ -45,7 +49,7 @@ fn problems(text: &str) -> Vec<String> {
 }
 
 /// The names of the objects that the rules of a configuration delete.
-fn deleted(config: &Value, objects: &Value) -> Vec<String> {
+pub(super) fn deleted(config: &Value, objects: &Value) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("objects.json");
     let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
@@ -69,7 +73,7 @@ fn deleted(config: &Value, objects: &Value) -> Vec<String> {
     names
 }
 
-fn object(api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
+pub(super) fn object(api_version: &str, kind: &str, name: &str, more: &Value) -> Value {
     let mut object = json!({
         "apiVersion": api_version, "kind": kind,
         "metadata": {"name": name, "namespace": "shop", "creationTimestamp": "2026-11-01T00:00:00Z"},

@@ -1,4 +1,10 @@
-//! Times to live of objects: Kyverno's label, and the annotations of kube-janitor.
+//! Times to live of objects: Kyverno's label, and the annotations of kube-janitor,
+//! k8s-ttl-controller and k8s-cleaner.
+
+mod cleaner;
+#[cfg(test)]
+mod tests;
+mod ttl_controller;
 
 use serde_json::Value;
 
@@ -13,6 +19,9 @@ const LABEL: &str = "cleanup.kyverno.io/ttl";
 const PROPAGATION: &str = "object.metadata.annotations['cleanup.kyverno.io/propagation-policy']";
 const PROPAGATIONS: [&str; 3] = ["Foreground", "Background", "Orphan"];
 
+/// The annotation of k8s-ttl-controller.
+const TTL_CONTROLLER: &str = "k8s-ttl-controller.twin.sh/ttl";
+
 /// A date.
 const DATE: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}$";
 /// A time without colons, which labels cannot have.
@@ -24,7 +33,7 @@ const TIME: &str = "^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z$";
 /// A number of days or weeks, or a duration of Go.
 const GO_DURATION: &str = "^([0-9]+[dw]|([0-9]+([.][0-9]+)?(h|m|s|ms|us|ns))+)$";
 /// A number of one unit, more than 0.
-const JANITOR_DURATION: &str = "^0*[1-9][0-9]*[smhdw]$";
+const ONE_UNIT: &str = "^0*[1-9][0-9]*[smhdw]$";
 
 /// The age of an object.
 pub(super) const AGE: &str = "now - object.metadata.creationTimestamp";
@@ -37,81 +46,138 @@ pub(super) struct Lives {
     place: String,
 }
 
+impl Lives {
+    /// The same at another place.
+    pub(super) fn at(mut self, place: impl Fn(&str) -> String) -> Self {
+        self.place = place(&self.place);
+        self
+    }
+}
+
+/// A tool, by how it marks the objects that it deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Marker {
     /// Kyverno's label.
     Kyverno,
     /// `janitor/ttl` and `janitor/expires`.
     Janitor,
+    /// The annotations of k8s-ttl-controller, of which only the duration marks an object.
+    TtlController,
+    /// `cleaner/ttl` and `cleaner/expires`, which the Cleaners that ship with k8s-cleaner read.
+    Cleaner,
+}
+
+impl Marker {
+    const ALL: [Self; 4] = [
+        Self::Kyverno,
+        Self::Janitor,
+        Self::TtlController,
+        Self::Cleaner,
+    ];
+
+    /// Whether an object has it.
+    fn is_on(self, object: &Value) -> bool {
+        let (part, keys): (_, &[&str]) = match self {
+            Self::Kyverno => ("labels", &[LABEL]),
+            Self::Janitor => ("annotations", &["janitor/ttl", "janitor/expires"]),
+            Self::TtlController => ("annotations", &[TTL_CONTROLLER]),
+            Self::Cleaner => ("annotations", &["cleaner/ttl", "cleaner/expires"]),
+        };
+        let map = object.get("metadata").and_then(|it| it.get(part));
+        let has = |key: &&str| map.and_then(|it| it.get(*key)).is_some();
+        keys.iter().any(has)
+    }
+
+    /// A Controller without rules.
+    fn controller(self) -> ControllerDraft {
+        let (name, notes) = match self {
+            Self::Kyverno => (
+                "kyverno-ttl",
+                vec![
+                    format!(
+                        "From the label {LABEL} of Kyverno, for the kinds of the objects in the file."
+                    ),
+                    "Kyverno also adds durations of several units with days, such as 1d12h, and \
+                     units in words: objects with those stay."
+                        .to_owned(),
+                ],
+            ),
+            Self::Janitor => (
+                "janitor-ttl",
+                vec![
+                    "From the annotations janitor/ttl and janitor/expires of kube-janitor, for the \
+                     kinds of the objects in the file."
+                        .to_owned(),
+                    JANITOR_FLAGS.to_owned(),
+                ],
+            ),
+            Self::TtlController => ("k8s-ttl-controller", ttl_controller::notes()),
+            Self::Cleaner => ("k8s-cleaner-ttl", cleaner::notes()),
+        };
+        let mut controller = ControllerDraft::new(name);
+        controller.notes = notes;
+        controller
+    }
+
+    fn rules(self, lives: &Lives) -> Vec<RuleDraft> {
+        match self {
+            Self::Kyverno => of_label(lives),
+            Self::Janitor => of_annotations(&lives.place, &lives.resource),
+            Self::TtlController => vec![ttl_controller::rule(&lives.place, &lives.resource)],
+            Self::Cleaner => cleaner::rules(&lives.place, &lives.resource),
+        }
+    }
 }
 
 /// Notes how long an object lives; returns whether it says so.
 pub(super) fn note(object: &Value, kinds: &Kinds, conversion: &mut Conversion) -> bool {
-    let of = |part: &str, key: &str| {
-        let map = object.pointer(&format!("/metadata/{part}"));
-        map.and_then(|it| it.get(key)).is_some()
-    };
-    let is_of_janitor = of("annotations", "janitor/ttl") || of("annotations", "janitor/expires");
-    let markers = [
-        (of("labels", LABEL), Marker::Kyverno),
-        (is_of_janitor, Marker::Janitor),
-    ];
     let kind = text_at(object, "/kind");
     let place = format!("{kind} {}", text_at(object, "/metadata/name"));
+    let markers = Marker::ALL.into_iter().filter(|it| it.is_on(object));
     let mut is_known = false;
-    for (_, marker) in markers.into_iter().filter(|(is_set, _)| *is_set) {
+    for marker in markers {
         is_known = true;
         let resource = kinds.of_object(text_at(object, "/apiVersion"), kind);
-        match resource {
-            Ok(resource) => add(&mut conversion.lives, resource, marker, &place),
+        match resource.and_then(|it| deletable(marker, it)) {
+            Ok(resource) => add(
+                &mut conversion.lives,
+                Lives {
+                    resource,
+                    marker,
+                    place: place.clone(),
+                },
+            ),
             Err(message) => conversion.problems.push(Problem::new(&place, message)),
         }
     }
     is_known
 }
 
-fn add(lives: &mut Vec<Lives>, resource: Resource, marker: Marker, place: &str) {
-    if !lives
-        .iter()
-        .any(|it| it.resource == resource && it.marker == marker)
-    {
-        let place = place.to_owned();
-        lives.push(Lives {
-            resource,
-            marker,
-            place,
-        });
+fn deletable(marker: Marker, resource: Resource) -> Result<Resource, String> {
+    if marker == Marker::Cleaner && resource.is_namespaced == Some(false) {
+        return Err(cleaner::WITHOUT_NAMESPACE.to_owned());
+    }
+    Ok(resource)
+}
+
+/// Adds objects, unless those of their kind are there.
+pub(super) fn add(lives: &mut Vec<Lives>, added: Lives) {
+    let is_same = |it: &Lives| it.resource == added.resource && it.marker == added.marker;
+    if !lives.iter().any(is_same) {
+        lives.push(added);
     }
 }
 
-/// A Controller for each way to write a time to live.
+/// A Controller for each tool.
 pub(super) fn controllers(lives: &[Lives]) -> Vec<ControllerDraft> {
-    let of = |marker: Marker| lives.iter().filter(move |it| it.marker == marker);
-    let mut controllers = Vec::new();
-    let mut kyverno = ControllerDraft::new("kyverno-ttl");
-    kyverno.notes = vec![
-        format!("From the label {LABEL} of Kyverno, for the kinds of the objects in the file."),
-        "Kyverno also adds durations of several units with days, such as 1d12h, and units in \
-         words: objects with those stay."
-            .to_owned(),
-    ];
-    kyverno.rules = of(Marker::Kyverno).flat_map(of_label).collect();
-    let mut janitor = ControllerDraft::new("janitor-ttl");
-    janitor.notes = vec![
-        "From the annotations janitor/ttl and janitor/expires of kube-janitor, for the kinds of \
-         the objects in the file."
-            .to_owned(),
-        JANITOR_FLAGS.to_owned(),
-    ];
-    janitor.rules = of(Marker::Janitor)
-        .flat_map(|it| of_annotations(&it.place, &it.resource))
-        .collect();
-    for controller in [kyverno, janitor] {
-        if !controller.rules.is_empty() {
-            controllers.push(controller);
-        }
-    }
-    controllers
+    let of = |marker: Marker| {
+        let lives = lives.iter().filter(move |it| it.marker == marker);
+        let mut controller = marker.controller();
+        controller.rules = lives.flat_map(|it| marker.rules(it)).collect();
+        controller
+    };
+    let controllers = Marker::ALL.into_iter().map(of);
+    controllers.filter(|it| !it.rules.is_empty()).collect()
 }
 
 /// What the file of rules does not say.
@@ -171,10 +237,7 @@ pub(super) fn of_annotations(place: &str, resource: &Resource) -> Vec<RuleDraft>
     ]
     .map(|(name, it)| (name.to_owned(), it))
     .into();
-    ttl.when = vec![
-        format!("variables.ttl.matches('{JANITOR_DURATION}')"),
-        format!("{AGE} > variables.duration"),
-    ];
+    ttl.when = older_than_one_unit();
     ttl.event = Some(event(
         "TimeToLiveExpired",
         "its annotation janitor/ttl is set",
@@ -204,6 +267,14 @@ pub(super) fn of_annotations(place: &str, resource: &Resource) -> Vec<RuleDraft>
         "its annotation janitor/expires is set",
     ));
     [ttl, expires].into_iter().map(of_janitor).collect()
+}
+
+/// An object is older than `variables.ttl`, a number of one unit.
+fn older_than_one_unit() -> Vec<String> {
+    vec![
+        format!("variables.ttl.matches('{ONE_UNIT}')"),
+        format!("{AGE} > variables.duration"),
+    ]
 }
 
 /// What holds for every rule of kube-janitor.
