@@ -30,10 +30,11 @@ const MOST_KEPT: usize = 200;
 /// publishes the same document: its URL has the hash of it.
 pub(crate) struct Published {
     client: Client,
-    kept: Mutex<BTreeMap<ApiResource, Kept>>,
+    kept: Mutex<BTreeMap<ApiResource, PublishedFields>>,
 }
 
-struct Kept {
+/// The fields of a resource, and where they were read.
+struct PublishedFields {
     url: String,
     fields: Option<Arc<PublishedType>>,
 }
@@ -73,7 +74,7 @@ impl Published {
                     kept.clear();
                 }
                 let url = url.to_owned();
-                kept.insert(resource.clone(), Kept { url, fields: found });
+                kept.insert(resource.clone(), PublishedFields { url, fields: found });
             }
             let found = kept.get(resource).and_then(|it| it.fields.clone());
             fields.extend(found.map(|it| (resource.clone(), it)));

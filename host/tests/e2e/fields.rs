@@ -89,7 +89,7 @@ fn an_unknown_field_of_a_custom_resource_is_refused_until_the_definition_has_it(
         let expected = "rules[0].when: rule retired: column 21: object.spec has no field \"retird\"; \
                         did you mean \"retired\"?";
         assert!(message.contains(expected), "{message}");
-        // The former revision goes on.
+        // The former revision continues.
         create(&bench, "second", &json!({"retired": true})).await;
         until_gone(&bench, "second").await;
         let status = host.status_of("sites").await;

@@ -26,6 +26,7 @@ pub(crate) mod schema;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
+mod token;
 mod types;
 pub(crate) mod value;
 

@@ -9,7 +9,7 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, operators};
 
 use super::expand::is_ident;
-use super::text::{Token, Tokens};
+use super::token::{Token, Tokens};
 
 /// The macros that become loops.
 pub(super) const LOOPS: [&str; 6] = ["all", "exists", "exists_one", "existsOne", "filter", "map"];
