@@ -11,7 +11,8 @@
 //!   of the group learns of its own limit from one refused request.
 //!
 //! Controllers take turns. Within a controller, further requests of started plans go
-//! first, then reads, because a guest waits for them, then the first requests of plans.
+//! first. Then reads, because a guest waits for them, and the first requests of plans take
+//! turns: of a thousand calls, the plans of the first one do not wait for the reads of all.
 //! Events go when no other request waits, at a rate of their own. An event that has
 //! waited long goes between other requests, so that constant load does not delay it
 //! forever. Events delay no other request: they take places that are free, another
@@ -46,7 +47,7 @@ const EVENT_SHARE: f64 = 0.2;
 /// The most controllers whose last turn is stored.
 const MOST_CONTROLLERS: usize = 1_000;
 
-/// The purpose of a request. Within a controller, a smaller value goes first.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
     /// A further request of a plan that has started.
@@ -153,6 +154,28 @@ struct Share {
     under_way: usize,
     /// Its last turn.
     last: u64,
+    /// Whether a live read had the last turn of its reads and plans.
+    has_read: bool,
+}
+
+impl Share {
+    /// Within the controller, the line with the smallest place goes first.
+    fn place(self, urgency: Urgency) -> u8 {
+        match urgency {
+            Urgency::Finish => 0,
+            Urgency::Read => 1 + u8::from(self.has_read),
+            Urgency::Begin => 2 - u8::from(self.has_read),
+            Urgency::Event => 3,
+        }
+    }
+
+    const fn note(&mut self, urgency: Urgency) {
+        match urgency {
+            Urgency::Read => self.has_read = true,
+            Urgency::Begin => self.has_read = false,
+            Urgency::Finish | Urgency::Event => {}
+        }
+    }
 }
 
 impl Traffic {
@@ -315,7 +338,7 @@ impl Traffic {
             let share = share(request).unwrap_or_default();
             let first = line.keys().next()?;
             let taken = if is_scarce { share.under_way } else { 0 };
-            let place = (taken, share.last, request.urgency, first);
+            let place = (taken, share.last, share.place(request.urgency), first);
             (share.under_way < most).then_some((place, request))
         });
         let (_, request) = lines.min_by_key(|(place, _)| *place)?;
@@ -377,6 +400,7 @@ impl Traffic {
             let share = self.controllers.entry(controller).or_default();
             share.under_way += 1;
             share.last = self.turns;
+            share.note(request.urgency);
         }
         let sent = RequestInFlight {
             request,

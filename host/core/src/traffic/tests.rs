@@ -78,17 +78,18 @@ fn without_a_rate_only_the_limit_holds() {
 }
 
 #[test]
-fn started_plans_go_before_reads_and_reads_before_other_plans() {
+fn started_plans_go_first_and_reads_and_other_plans_take_turns() {
     let mut traffic = rate(1.0, 1);
-    let of = |traffic: &mut Traffic, urgency| traffic.ask(turn_request("a", urgency), at(0));
-    let begin = of(&mut traffic, Urgency::Begin);
-    let read = of(&mut traffic, Urgency::Read);
-    let finish = of(&mut traffic, Urgency::Finish);
-    let second = of(&mut traffic, Urgency::Finish);
-    let order: Vec<_> = (0..4_u64)
-        .flat_map(|second| going(&mut traffic, at(1000 * second)))
-        .collect();
-    assert_eq!(order, [finish, second, read, begin]);
+    let mut of = |urgency| ask_many(&mut traffic, &turn_request("a", urgency), 3);
+    let begin = of(Urgency::Begin);
+    let read = of(Urgency::Read);
+    let finish = of(Urgency::Finish);
+    let turns = (0..9).flat_map(|second| going(&mut traffic, at(second * 1000)));
+    let turns: Vec<Ticket> = turns.collect();
+    let both = read.into_iter().zip(begin);
+    let others = both.flat_map(|(read, begin)| [read, begin]);
+    let expected: Vec<Ticket> = finish.into_iter().chain(others).collect();
+    assert_eq!(turns, expected);
 }
 
 #[test]
