@@ -333,7 +333,8 @@ impl LoadState {
     /// The revision of the spec was loaded together with its declaration.
     pub(super) fn provided(&mut self, spec: &ControllerSpec, now: Instant) {
         self.unusable = None;
-        self.check_at = spec.module.check_interval().map(|every| now.after(every));
+        let every = spec.module.check_interval();
+        self.check_at = every.map(|every| check_after(now, every));
     }
 
     /// Starts to load the revision that the spec describes, if that is due.
@@ -454,7 +455,7 @@ impl LoadState {
             }
         }
         self.pause = RETRY_FIRST;
-        self.check_at = check_interval.map(|every| now.after(every.max(pause)));
+        self.check_at = check_interval.map(|every| check_after(now, every.max(pause)));
         LoadOutcome::Desired {
             revision: loaded,
             problem: self.unusable.clone(),
@@ -482,6 +483,14 @@ impl LoadState {
     }
 }
 
+/// When a source is checked again: at the end of a second, with all others that are due in it. So
+/// the host wakes once for a thousand controllers, and not a thousand times.
+fn check_after(now: Instant, pause: Duration) -> Instant {
+    const SECOND: u64 = 1_000_000_000;
+    let seconds = now.after(pause).as_nanos().div_ceil(SECOND);
+    Instant::from_nanos(seconds.saturating_mul(SECOND))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -503,6 +512,16 @@ mod tests {
             state.handle::<()>(now, id, unchanged, Some(&spec), pause);
         }
         checks
+    }
+
+    #[test]
+    fn sources_are_checked_together() {
+        let pause = Duration::from_secs(2);
+        for millis in [1, 400, 1_000] {
+            let now = Instant::ZERO.after(Duration::from_millis(millis));
+            let due = check_after(now, pause);
+            assert_eq!(due, Instant::ZERO.after(Duration::from_secs(3)), "{millis}");
+        }
     }
 
     #[test]
