@@ -61,6 +61,36 @@ pub(crate) async fn change_pods(
     Ok(())
 }
 
+/// The kubelets of so many nodes renew their leases, one after the other: as many a second, for so
+/// long. Returns how often.
+pub(crate) async fn renew_leases(
+    sim: &Sim,
+    nodes: usize,
+    rate: u32,
+    time: Duration,
+) -> Result<usize> {
+    let mut ticks = interval(Duration::from_secs(1) / rate);
+    let end = Instant::now() + time;
+    let mut renewals = 0;
+    while Instant::now() < end {
+        ticks.tick().await;
+        let mut lease = objects::lease(renewals % nodes);
+        let now = format!("{:.6}", jiff::Timestamp::now());
+        if let Some(spec) = lease.get_mut("spec") {
+            spec["renewTime"] = json!(now);
+        }
+        let metadata = json!({
+            "name": objects::node_name(renewals % nodes), "namespace": "kube-node-lease",
+        });
+        sim.apply(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": metadata, "spec": lease.get("spec"),
+        }))?;
+        renewals += 1;
+    }
+    Ok(renewals)
+}
+
 /// The number of objects of a resource.
 pub(crate) fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
     let count = sim.with_model(|model, _| {

@@ -21,7 +21,7 @@ const RATE: u32 = 500;
 const HEARTBEATS: usize = 10_000;
 
 /// Nobody renews the leases here: no node counts as silent.
-const NODE_EVICTION: &str = "- name: node-eviction\n  module: {builtin: node-eviction}\n  \
+pub(super) const NODE_EVICTION: &str = "- name: node-eviction\n  module: {builtin: node-eviction}\n  \
                              mode: Enforce\n  config: {nodeMonitorGracePeriod: 10h}\n";
 
 struct Size {

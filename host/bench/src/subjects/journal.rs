@@ -10,6 +10,7 @@ use davit_sim::{Server, Sim};
 use serde::Deserialize;
 use tokio::time::sleep;
 
+use super::host::NODE_EVICTION;
 use crate::figure::Figure;
 use crate::objects::{NODES, PODS};
 use crate::process::{Host, MEASURED, backtest};
@@ -18,6 +19,8 @@ use crate::server;
 /// Changes of pods a second: of a large cluster, and those that fill the journal.
 const RATE: u32 = 20;
 const FAST: u32 = 2_000;
+/// Renewals of leases a second: of each node every ten seconds.
+const RENEWALS: u32 = 500;
 /// A week with 20 changes a second in five minutes, in microseconds for each change.
 const AIM: f64 = 300e6 / (7.0 * 24.0 * 3600.0 * 20.0);
 
@@ -63,6 +66,38 @@ pub(crate) async fn run() -> Result<()> {
     drop(with);
     for controller in ["podgc", "taint-eviction"] {
         replay(&journal, controller)?;
+    }
+    leases(directory.path()).await
+}
+
+/// The heartbeats of all nodes, recorded for a controller that decides by them.
+async fn leases(directory: &Path) -> Result<()> {
+    let sim = server::with_nodes_and_pods(NODES, 1)?;
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let config = format!("controllers:\n{NODE_EVICTION}");
+    let mut shares = Vec::new();
+    let journal = directory.join("leases");
+    for journal in [None, Some(&*journal)] {
+        let host = Host::start_recording(&server, directory, &config, journal)?;
+        host.at_rest().await?;
+        let before = journal.map(size).transpose()?.unwrap_or_default();
+        let mut renewals = 0;
+        let share = host.share(async {
+            renewals = server::renew_leases(&sim, NODES, RENEWALS, MEASURED).await?;
+            Ok(())
+        });
+        shares.push(share.await?);
+        // What a second has collected is written then.
+        sleep(Duration::from_secs(2)).await;
+        if let Some(journal) = journal {
+            let each = (size(journal)? - before) / number(renewals);
+            Figure::new("journal: a renewal of a lease on the disk", each, "B").report()?;
+        }
+    }
+    let names = ["without a journal", "recorded"];
+    for (name, share) in names.into_iter().zip(shares) {
+        let name = format!("journal: of a core for 500 leases a second, {name}");
+        Figure::new(name, share, "%").report()?;
     }
     Ok(())
 }
