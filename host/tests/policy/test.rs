@@ -125,7 +125,7 @@ fn the_report_in_json_has_the_same() {
 }
 
 #[test]
-fn one_rule_alone_is_shown() {
+fn a_report_may_be_about_one_rule() {
     let files = files();
     let text = files.policy(TEST, &["--rule", "failed"]).success();
     has_lines(
@@ -137,7 +137,7 @@ fn one_rule_alone_is_shown() {
     assert_eq!(output.failure(&files, 1), "builds.yaml has no rule gone");
 }
 
-/// Also what is not matched is shown on demand.
+/// `--all` shows them with their reasons.
 #[test]
 fn objects_that_no_rule_is_about_are_counted() {
     let files = files();
