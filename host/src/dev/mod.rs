@@ -1,10 +1,11 @@
 //! `davit dev`: builds a guest after each change of its sources, runs it, and prints what it
-//! would do.
+//! would do, and what it would do otherwise than the build before.
 //!
 //! The host and the guest are those of `davit run`. The cluster is one in memory, or that of a
 //! kubeconfig; there, the guest only runs dry.
 
 mod build;
+mod builds;
 mod screen;
 mod sources;
 
@@ -57,7 +58,7 @@ pub async fn run(arguments: DevArguments) -> Result<()> {
              memory"
         );
     }
-    let screen = Screen::new();
+    let screen = Screen::new(!arguments.enforce);
     let session = Session::new(&arguments, &screen)?;
     let mut sources = session.sources(&arguments);
     // Before anything is started: the paths may be wrong.

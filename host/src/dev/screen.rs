@@ -1,4 +1,5 @@
-//! What is printed: what a guest decides, and why.
+//! What is printed: what a guest decides, why, and what it decides otherwise than the build
+//! before.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -14,8 +15,9 @@ use davit_core::plan::Plan;
 use davit_core::untrusted::{self, MOST_LOGGED};
 use davit_core::watch::Condition;
 
+use super::builds::Builds;
 use crate::http::disagreements::{Target, step};
-use crate::terminal::{CYAN, DIM, GREEN, RED, Terminal, YELLOW};
+use crate::terminal::{BOLD, CYAN, DIM, GREEN, RED, Terminal, YELLOW};
 
 /// How many decisions are remembered, to be printed once.
 const REMEMBERED: usize = 100_000;
@@ -26,14 +28,18 @@ pub(super) struct Screen {
     terminal: Terminal,
     /// What the present revision's decisions were printed as.
     printed: RefCell<BTreeSet<String>>,
+    /// The builds, if they are compared.
+    builds: Option<RefCell<Builds>>,
 }
 
 impl Screen {
-    pub(super) fn new() -> Self {
+    /// Builds are compared by what they would do, so only if none does it.
+    pub(super) fn new(compares: bool) -> Self {
         Self {
             started: Instant::now(),
             terminal: Terminal::new(),
             printed: RefCell::default(),
+            builds: compares.then(RefCell::default),
         }
     }
 
@@ -49,6 +55,11 @@ impl Screen {
 
     /// A report of the host.
     pub(super) fn report(&self, report: &Report) {
+        if let Some(builds) = &self.builds {
+            for line in builds.borrow_mut().add(report) {
+                self.line(BOLD, &line);
+            }
+        }
         match report {
             Report::Started { manifest, .. } | Report::Promoted { manifest, .. } => {
                 self.runs(manifest);
@@ -101,7 +112,10 @@ impl Screen {
     fn runs(&self, manifest: &Arc<Manifest>) {
         self.printed.borrow_mut().clear();
         let (name, version) = (&manifest.name, &manifest.version);
-        self.step(&format!("{name} {version} runs"));
+        let number = self.builds.as_ref().map(|all| all.borrow_mut().start());
+        let build = number.map(|number| format!(": build {number}"));
+        let build = build.unwrap_or_default();
+        self.step(&format!("{name} {version} runs{build}"));
     }
 
     fn ruled(&self, plan: &Plan, ruling: &Ruling) {

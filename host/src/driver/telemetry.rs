@@ -33,12 +33,19 @@ pub(super) struct Telemetry {
 impl Telemetry {
     pub(super) fn report(&mut self, report: Report, now: Instant) {
         let report = match report {
-            // No log line and no observer is about it.
-            Report::State(state) => return self.state(*state),
+            // No log line is about it.
+            Report::State(state) => {
+                self.state(State::clone(&state));
+                return self.observe(Report::State(state));
+            }
             report => report,
         };
         self.measure(&report, now);
         log::log(&report, &self.names);
+        self.observe(report);
+    }
+
+    fn observe(&self, report: Report) {
         if let Some(listener) = &self.listener {
             // Without an observer, the host continues.
             let _ = listener.send(report);

@@ -120,13 +120,14 @@ fn each_change_is_built_and_runs() {
     let _target = the_target();
     let dev = one.start(&["--load", one.pods.to_str().unwrap()]);
     dev.until("dry run on a cluster in memory: kubectl --kubeconfig ");
-    dev.until("keep-failed 0.1.0 runs");
+    dev.until("keep-failed 0.1.0 runs: build 1");
     dev.until("would   v1 Pod ci/");
     let deletes = dev.until("would   v1 Pod ci/");
     assert!(
         deletes[0].ends_with("delete (grace period 0 s)"),
         "{deletes:#?}"
     );
+    dev.until("build 1: plans for 2 objects");
 
     fs::write(&one.config, "terminatedPodThreshold: -5\n").unwrap();
     dev.until("config.yaml has changed");
@@ -134,17 +135,35 @@ fn each_change_is_built_and_runs() {
 
     // The threshold admits all but one.
     fs::write(&one.config, "terminatedPodThreshold: 2\n").unwrap();
+    dev.until("keep-failed 0.1.0 runs: build 2");
     dev.until("the threshold is 2");
+    let differences = dev.until("compared with build 1");
+    let line = differences.last().unwrap();
+    assert!(
+        line.ends_with("v1 Pod: 1 fewer (ci/three), 1 as before"),
+        "{line}"
+    );
 
     one.edit("the threshold is", "but the threshold is");
     dev.until("src/lib.rs has changed");
     dev.until("but the threshold is 2");
+    dev.until("compared with build 2: nothing differs, 1 as before");
     one.edit("fn ", "fun ");
     dev.until("the build failed (exit status: 101)");
     one.edit("fun ", "fn ");
     dev.until("the same component and configuration: the guest continues to run");
     one.edit("but the threshold", "yet the threshold");
     dev.until("yet the threshold is 2");
+    dev.until("compared with build 3: nothing differs, 1 as before");
+
+    // The policy itself, from the threshold to all pods.
+    one.edit(".take(count.saturating_sub(threshold))", ".take(count)");
+    let differences = dev.until("compared with build 4");
+    let line = differences.last().unwrap();
+    assert!(
+        line.ends_with("v1 Pod: 2 more (ci/three, ci/two), 1 as before"),
+        "{line}"
+    );
 }
 
 #[test]

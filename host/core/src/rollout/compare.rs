@@ -43,6 +43,12 @@ const MOST_ITEMS: usize = 20_000;
 /// The most disagreements that are kept.
 pub const MOST_DISAGREEMENTS: usize = 1000;
 
+/// What a plan does, as one number: equal for two plans for one target that agree.
+#[must_use]
+pub fn effect(plan: &Plan) -> u64 {
+    fingerprint::of(plan)
+}
+
 /// How the decisions on a target compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Agreement {
