@@ -44,7 +44,7 @@ impl RevisionIdentity {
         let all = [&module.0, text.as_bytes(), &config].concat();
         Self {
             name: hex(&all, 10).into(),
-            config_hash: hex(&config, 12).into(),
+            config_hash: config_hash(&config).into(),
             module,
             config,
             limits,
@@ -86,6 +86,11 @@ impl fmt::Display for RevisionIdentity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)
     }
+}
+
+/// Twelve hexadecimal digits that identify a configuration, encoded as the guest receives it.
+pub(crate) fn config_hash(config: &[u8]) -> String {
+    hex(config, 12)
 }
 
 /// The first hexadecimal digits of a SHA-256.

@@ -1,13 +1,15 @@
 //! Fields of custom resources in the rules of a policy: the API server knows them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use davit::records::Records;
 use davit_core::api::ControllerStatus;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, PATIENCE, RunningHost, on_the_sim};
-use crate::rollout::{condition, declared};
+use crate::bench::{Bench, PATIENCE, RunningHost, Setup, builtin_guest, on_the_sim};
+use crate::rollout::{condition, declared, declared_to, remembering};
 
 const SITES: &str = "/apis/example.dev/v1/namespaces/default/sites";
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -111,4 +113,53 @@ fn an_unknown_field_of_a_custom_resource_is_refused_until_the_definition_has_it(
         create(&bench, "third", &json!({"retird": true})).await;
         until_gone(&bench, "third").await;
     });
+}
+
+/// After an update, the former module is gone: the host has no module cache.
+#[test]
+fn a_definition_that_loses_a_field_stops_no_policy_after_a_restart_or_an_update() {
+    for is_updated in [false, true] {
+        on_the_sim(|bench| async move {
+            let guests = tempfile::tempdir().unwrap();
+            let records = Arc::new(Records::memory());
+            let mut module = std::fs::read(builtin_guest("policy")).unwrap();
+            let ship = |module: &[u8]| {
+                std::fs::write(guests.path().join("policy.wasm"), module).unwrap();
+            };
+            ship(&module);
+            let start = || {
+                let setup = Setup {
+                    guests: Some(guests.path().to_owned()),
+                    ..remembering(&records)
+                };
+                RunningHost::start_with(bench.client(), setup)
+            };
+            let both = json!({"retired": {"type": "boolean"}, "state": {"type": "string"}});
+            bench.must("POST", DEFINITIONS, &definition(&both)).await;
+            let config = policy("object.spec.retired == true || object.spec.state == 'old'");
+            let host = declared_to(start(), &config, 1).await;
+            create(&bench, "first", &json!({"retired": true})).await;
+            until_gone(&bench, "first").await;
+            let stable = host.status_of("sites").await.stable.unwrap();
+            host.host.stop().await;
+
+            let one = definition(&json!({"state": {"type": "string"}}));
+            let path = format!("{DEFINITIONS}/sites.example.dev");
+            bench.must("PATCH", &path, &one).await;
+            if is_updated {
+                // An empty custom section.
+                module.extend([0, 3, 2, b'a', b'b']);
+                ship(&module);
+            }
+            let host = declared_to(start(), &config, 1).await;
+            create(&bench, "second", &json!({"state": "old"})).await;
+            until_gone(&bench, "second").await;
+            sleep(Duration::from_mins(3)).await;
+            let status = host.status_of("sites").await;
+            let (is, reason, message) = condition(&status, "Configured");
+            assert_eq!(is, "True", "{reason}: {message}");
+            let now = status.stable.unwrap();
+            assert_eq!(now.digest != stable.digest, is_updated);
+        });
+    }
 }

@@ -51,6 +51,8 @@ pub enum LoadTarget {
         /// The version of the source when the revision was last loaded. If the source
         /// still has it, there is nothing to load.
         before: Option<SourceVersion>,
+        /// Whether a recorded revision has the same configuration.
+        has_run: bool,
     },
     /// The recorded stable revision, by its recorded spec. Its module comes from the
     /// module cache, else from the source if that still has the same module.
@@ -337,11 +339,13 @@ impl LoadState {
         self.check_at = every.map(|every| check_after(now, every));
     }
 
-    /// Starts to load the revision that the spec describes, if that is due.
+    /// Starts to load the revision that the spec describes, if that is due. `has_run` says
+    /// whether a recorded revision has the configuration of a spec.
     pub(super) fn start_desired(
         &mut self,
         now: Instant,
         spec: Option<&ControllerSpec>,
+        has_run: impl FnOnce(&ControllerSpec) -> bool,
         id: impl FnOnce() -> LoadId,
     ) -> Option<(LoadId, LoadTarget)> {
         if self.check_at.is_none_or(|at| now < at) {
@@ -356,6 +360,7 @@ impl LoadState {
         let id = id();
         self.desired = Some((id, spec.clone()));
         let target = LoadTarget::Desired {
+            has_run: has_run(&spec),
             spec: Box::new(spec),
             before: self.version.clone(),
         };
@@ -504,7 +509,8 @@ mod tests {
         let mut checks = 0;
         for second in 0..60 {
             let now = Instant::ZERO.after(Duration::from_secs(second));
-            let Some((id, _)) = state.start_desired(now, Some(&spec), || LoadId(second)) else {
+            let Some((id, _)) = state.start_desired(now, Some(&spec), |_| false, || LoadId(second))
+            else {
                 continue;
             };
             checks += 1;

@@ -70,7 +70,7 @@ impl LoadAttempt {
             LoadTarget::Desired { spec, .. } if spec.module.check_interval().is_some() => {
                 LoadStep::Probe(spec.clone())
             }
-            LoadTarget::Desired { spec, .. } => LoadStep::Prepare(Preparation::of_spec(spec)),
+            LoadTarget::Desired { spec, has_run, .. } => prepare(spec, *has_run),
             LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
                 LoadStep::ReadSpec(revision.clone())
             }
@@ -80,7 +80,12 @@ impl LoadAttempt {
     /// The version of the source was read, or cannot be read. While it is the same as
     /// before, there is nothing to load. The module cache may have a pinned module.
     pub fn probed<G>(&mut self, probed: Result<SourceVersion, RevisionLoadError>) -> LoadStep<G> {
-        let LoadTarget::Desired { spec, before } = &self.target else {
+        let LoadTarget::Desired {
+            spec,
+            before,
+            has_run,
+        } = &self.target
+        else {
             return self.start();
         };
         let version = match probed {
@@ -94,7 +99,7 @@ impl LoadAttempt {
             return LoadStep::Done(Ok(LoadResult::Unchanged));
         }
         self.version = Some(version);
-        LoadStep::Prepare(Preparation::of_spec(spec))
+        prepare(spec, *has_run)
     }
 
     /// The recorded spec was read, is missing, or cannot be read for this reason.
@@ -146,6 +151,13 @@ impl LoadAttempt {
         };
         LoadStep::Done(result)
     }
+}
+
+fn prepare<G>(spec: &ControllerSpec, has_run: bool) -> LoadStep<G> {
+    LoadStep::Prepare(match has_run {
+        true => Preparation::of_known_config(spec),
+        false => Preparation::of_spec(spec),
+    })
 }
 
 /// The result of an attempt that ended without an answer: with a panic, or after its

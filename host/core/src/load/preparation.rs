@@ -14,6 +14,8 @@ use crate::revision::{LoadedRevision, RevisionIdentity};
 pub struct Preparation {
     spec: Box<ControllerSpec>,
     is_recorded: bool,
+    /// Whether no revision with this configuration is known to have run.
+    is_new_config: bool,
     found: Option<FoundModule>,
 }
 
@@ -39,7 +41,8 @@ pub enum PreparationStep<M, C, G> {
     },
     /// Check the fields that the configuration of a guest that ships with Davit names, as far as
     /// the driver knows how, and as far as the API server says which fields there are;
-    /// [`Preparation::checked`]. A recorded revision is not checked: it ran before.
+    /// [`Preparation::checked`]. A configuration that ran before is not checked again: a
+    /// definition that has lost a field stops no controller.
     CheckFields(LoadedRevision<G>),
     /// The revision, or why there is none.
     Done(Result<LoadedRevision<G>, RevisionLoadError>),
@@ -52,7 +55,18 @@ impl Preparation {
         Self {
             spec: Box::new(spec.clone()),
             is_recorded: false,
+            is_new_config: true,
             found: None,
+        }
+    }
+
+    /// The preparation of the revision that a spec describes, if a recorded revision has the same
+    /// configuration.
+    #[must_use]
+    pub fn of_known_config(spec: &ControllerSpec) -> Self {
+        Self {
+            is_new_config: false,
+            ..Self::of_spec(spec)
         }
     }
 
@@ -61,7 +75,7 @@ impl Preparation {
     pub fn of_record(spec: &ControllerSpec) -> Self {
         Self {
             is_recorded: true,
-            ..Self::of_spec(spec)
+            ..Self::of_known_config(spec)
         }
     }
 
@@ -124,7 +138,7 @@ impl Preparation {
             is_shipped: self.spec.module.source.is_builtin(),
         });
         match described {
-            Ok(revision) if revision.is_shipped && !self.is_recorded => {
+            Ok(revision) if revision.is_shipped && self.is_new_config => {
                 PreparationStep::CheckFields(revision)
             }
             described => PreparationStep::Done(described),

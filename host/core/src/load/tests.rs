@@ -169,6 +169,7 @@ fn desired(module: &serde_json::Value, before: Option<&str>) -> LoadTarget {
     LoadTarget::Desired {
         spec: Box::new(spec(module)),
         before: before.map(|before| SourceVersion(before.to_owned())),
+        has_run: false,
     }
 }
 
@@ -384,7 +385,7 @@ fn a_recorded_revision_need_not_fit_into_the_memory() {
 }
 
 #[test]
-fn only_new_specs_of_guests_that_ship_with_davit_have_their_fields_checked() {
+fn only_new_configurations_of_guests_that_ship_with_davit_have_their_fields_checked() {
     let shipped = json!({"builtin": "policy"});
     let unknown = LoadErrorKind::UnknownField {
         field: "rules[0].when".to_owned(),
@@ -403,8 +404,22 @@ fn only_new_specs_of_guests_that_ship_with_davit_have_their_fields_checked() {
     );
     // It ran before.
     let mut world = checked().cached(ONE, false);
-    assert_eq!(world.stable(&pinned(shipped, ONE)).unwrap().guest, ONE);
+    let stable = world.stable(&pinned(shipped.clone(), ONE)).unwrap();
+    assert_eq!(stable.guest, ONE);
     assert!(!world.was_checked);
+    let known = LoadTarget::Desired {
+        spec: Box::new(spec(&shipped)),
+        before: None,
+        has_run: true,
+    };
+    let mut world = checked();
+    assert_eq!(loaded(world.run(known).unwrap()).guest, ONE);
+    assert!(!world.was_checked);
+    assert_eq!(
+        world.was_limited,
+        Some(true),
+        "an update may need more memory"
+    );
     let mut world = checked();
     assert_eq!(loaded(world.desired(&tag()).unwrap()).guest, ONE);
     assert!(!world.was_checked);

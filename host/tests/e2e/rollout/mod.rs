@@ -29,7 +29,7 @@ fn podgc(config: &str, rollout: &str) -> String {
 }
 
 /// A host with these records.
-fn remembering(records: &Arc<Records>) -> Setup {
+pub(crate) fn remembering(records: &Arc<Records>) -> Setup {
     Setup {
         records: Arc::clone(records),
         ..Setup::default()
@@ -41,7 +41,11 @@ pub(crate) async fn declared(bench: &Bench, config: &str) -> RunningHost {
     declared_to(bench.host_without_controllers(), config, 1).await
 }
 
-async fn declared_to(mut host: RunningHost, config: &str, generation: i64) -> RunningHost {
+pub(crate) async fn declared_to(
+    mut host: RunningHost,
+    config: &str,
+    generation: i64,
+) -> RunningHost {
     host.declare(config, generation).await;
     host.started().await;
     host

@@ -3,11 +3,14 @@
 use std::time::Duration;
 
 use super::Controller;
+use crate::api::{ControllerSpec, encode_config};
 use crate::control::loading::{
     LoadFailure, LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget,
 };
 use crate::control::revision::Revision;
+use crate::control::state::Rollout;
 use crate::control::transition::LoadFailureOfStable;
+use crate::revision::config_hash;
 use crate::rollout::Role;
 use crate::time::Instant;
 
@@ -31,7 +34,11 @@ impl<G: Clone> Controller<G> {
             }
             return None;
         }
-        self.loading.start_desired(now, self.spec.as_ref(), id)
+        let loaded = [self.stable.as_ref(), self.desired.as_ref()];
+        let rollout = &self.rollout;
+        let has_run = |spec: &ControllerSpec| has_run(spec, rollout, &loaded);
+        let spec = self.spec.as_ref();
+        self.loading.start_desired(now, spec, has_run, id)
     }
 
     /// The next revision of the record to load, if one is due.
@@ -144,4 +151,22 @@ impl<G: Clone> Controller<G> {
             });
         }
     }
+}
+
+/// Whether a recorded revision has the configuration of a spec, whatever the digest of its module:
+/// an update of Davit has another one. A record does not name the source of a module. So another
+/// source is noticed only if the recorded revision is loaded.
+fn has_run<G>(spec: &ControllerSpec, rollout: &Rollout, loaded: &[Option<&Revision<G>>]) -> bool {
+    let Ok(config) = encode_config(&spec.config) else {
+        return false;
+    };
+    let hash = config_hash(&config);
+    let candidate = rollout.candidate().map(|one| &one.revision);
+    let mut recorded = rollout.stable().into_iter().chain(candidate);
+    recorded.any(|recorded| {
+        let mut loaded = loaded.iter().flatten();
+        let loaded = loaded.find(|it| it.is_recorded_as(recorded));
+        let has_its_source = loaded.is_none_or(|it| it.spec.module.source == spec.module.source);
+        recorded.config_hash == hash && has_its_source
+    })
 }

@@ -449,11 +449,13 @@ impl Bench {
             LoadTarget::Desired { .. } if self.is_source_away => {
                 Err(LoadProblem::new(LoadFailure::NotFound, "it cannot be read"))
             }
-            LoadTarget::Desired { spec, before } if before.is_none() => Ok(LoadResult::Loaded {
-                revision: loaded(spec),
-                spec: spec.clone(),
-                version,
-            }),
+            LoadTarget::Desired { spec, before, .. } if before.is_none() => {
+                Ok(LoadResult::Loaded {
+                    revision: loaded(spec),
+                    spec: spec.clone(),
+                    version,
+                })
+            }
             LoadTarget::Desired { .. } => Ok(LoadResult::Unchanged),
             LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
                 let spec = self.record.spec(revision).filter(|_| !self.is_cache_lost);

@@ -1,7 +1,9 @@
 //! Loads that take their time.
 
 use super::bench::{Bench, name_of, spec};
+use crate::api::{ControllerSpec, ModuleSource};
 use crate::control::LoadTarget;
+use crate::record::ControllerRecord;
 
 impl Bench {
     /// The configurations that are being loaded, in the order of their attempts.
@@ -11,6 +13,31 @@ impl Bench {
             other => panic!("{other:?} is not of a spec"),
         });
         loads.collect()
+    }
+
+    /// Whether the configuration that is loaded next is known to have run.
+    fn next_has_run(&mut self) -> bool {
+        self.look();
+        loop {
+            let of_spec = self.loads.iter().find_map(|load| match load.target {
+                LoadTarget::Desired { has_run, .. } => Some(has_run),
+                _ => None,
+            });
+            if let Some(has_run) = of_spec {
+                return has_run;
+            }
+            assert!(self.execute_one(), "nothing is loaded for the spec");
+            self.look();
+        }
+    }
+}
+
+/// The same guest may have other bytes: Davit was updated.
+fn builtin(name: &str, config: u32) -> ControllerSpec {
+    let module = ModuleSource::Builtin(name.into()).into();
+    ControllerSpec {
+        module,
+        ..spec(config, &["shadow for 2m"])
     }
 }
 
@@ -70,4 +97,35 @@ fn a_spec_that_is_declared_again_is_loaded_once() {
     assert_eq!(bench.loading(), [2]);
     bench.settle();
     assert_eq!(bench.stable(), name_of(&spec(2, &[])));
+}
+
+#[test]
+fn a_configuration_has_run_if_a_recorded_revision_has_it() {
+    let policy = |config| builtin("policy", config);
+    let mut first = Bench::start(policy(1), ControllerRecord::default());
+    assert!(!first.next_has_run());
+
+    let mut bench = Bench::running(policy(1));
+    assert!(bench.crash().next_has_run());
+    let mut updated = bench.crash();
+    let other = format!("sha256:{}", "7".repeat(64));
+    updated.record.status.stable.as_mut().unwrap().digest = other;
+    updated.is_cache_lost = true;
+    assert!(updated.next_has_run());
+
+    bench.change(policy(2));
+    assert!(!bench.next_has_run());
+    bench.settle();
+    assert_eq!(bench.candidate().step, 1);
+    assert!(bench.crash().next_has_run(), "it is the candidate's");
+    let mut changed = bench.crash();
+    changed.change(policy(3));
+    assert!(!changed.next_has_run());
+}
+
+#[test]
+fn a_configuration_of_another_guest_has_not_run() {
+    let mut bench = Bench::running(builtin("podgc", 1));
+    bench.change(builtin("policy", 1));
+    assert!(!bench.next_has_run());
 }
