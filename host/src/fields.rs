@@ -25,7 +25,7 @@ use crate::repeat::RepeatedLine;
 /// The guest whose configuration is checked.
 const GUEST: &str = "policy";
 
-/// How long a start waits for the API server.
+/// How long a start waits for the API server's answers to its own requests.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The stack of the thread that reads expressions: they nest deep.
@@ -131,23 +131,35 @@ fn note(resources: &BTreeSet<ApiResource>, why: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use http::{Request, Response, StatusCode};
     use kube::client::Body;
     use serde_json::{Value, json};
+    use tokio::join;
+    use tokio::time::sleep;
     use tower::service_fn;
 
     use super::*;
 
-    /// An API server that answers so, or never.
-    fn server(answer: fn(&str) -> Option<(StatusCode, Value)>) -> FieldCheck {
-        let service = service_fn(move |request: Request<Body>| async move {
-            let path = request.uri().to_string();
-            let Some((status, body)) = answer(&path) else {
-                return std::future::pending().await;
-            };
-            let body = Body::from(body.to_string().into_bytes());
-            let response = Response::builder().status(status).body(body).unwrap();
-            Ok::<_, std::convert::Infallible>(response)
+    const SITES: &str = "/openapi/v3/apis/example.dev/v1?hash=1";
+    const OTHERS: &str = "/openapi/v3/apis/other.dev/v1?hash=2";
+
+    /// An API server that answers so after a second, or never.
+    fn server(
+        answer: impl Fn(&str) -> Option<(StatusCode, Value)> + Clone + Send + 'static,
+    ) -> FieldCheck {
+        let service = service_fn(move |request: Request<Body>| {
+            let answer = answer(&request.uri().to_string());
+            async move {
+                let Some((status, body)) = answer else {
+                    return std::future::pending().await;
+                };
+                sleep(Duration::from_secs(1)).await;
+                let body = Body::from(body.to_string().into_bytes());
+                let response = Response::builder().status(status).body(body).unwrap();
+                Ok::<_, std::convert::Infallible>(response)
+            }
         });
         FieldCheck::by(kube::Client::new(service, "default"))
     }
@@ -156,9 +168,10 @@ mod tests {
         let site = json!({"group": "example.dev", "version": "v1", "kind": "Site"});
         let body = match path {
             "/openapi/v3" => json!({"paths": {
-                "apis/example.dev/v1": {"serverRelativeURL": "/openapi/v3/apis/example.dev/v1?hash=1"},
+                "apis/example.dev/v1": {"serverRelativeURL": SITES},
+                "apis/other.dev/v1": {"serverRelativeURL": OTHERS},
             }}),
-            "/openapi/v3/apis/example.dev/v1?hash=1" => json!({
+            SITES => json!({
                 "paths": {"/apis/example.dev/v1/sites/{name}": {
                     "get": {"x-kubernetes-group-version-kind": site},
                 }},
@@ -178,16 +191,25 @@ mod tests {
     }
 
     async fn check(fields: &FieldCheck, when: &str) -> Result<Result<(), ConfigError>, String> {
+        check_in(fields, "example.dev", when).await
+    }
+
+    /// Checks a policy for the sites of a group.
+    async fn check_in(
+        fields: &FieldCheck,
+        group: &str,
+        when: &str,
+    ) -> Result<Result<(), ConfigError>, String> {
         let rule = json!({
-            "name": "a", "match": {"resource": "sites.v1.example.dev"}, "when": when,
+            "name": "a", "match": {"resource": format!("sites.v1.{group}")}, "when": when,
             "do": {"delete": {}},
         });
         let config = davit_core::api::encode_config(&json!({"rules": [rule]})).unwrap();
-        let resources = BTreeSet::from([ApiResource::new("example.dev", "v1", "sites")]);
+        let resources = BTreeSet::from([ApiResource::new(group, "v1", "sites")]);
         fields.checked(&resources, config).await
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_field_is_judged_by_what_the_server_publishes() {
         let fields = server(documents);
         assert_eq!(check(&fields, "object.size > 3").await, Ok(Ok(())));
@@ -242,5 +264,38 @@ mod tests {
         // What is not described may be anything.
         let empty: Answer = |_| Some((StatusCode::OK, json!({})));
         assert_eq!(check(&server(empty), "object.sise > 3").await, Ok(Ok(())));
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_document_that_hangs_concerns_only_the_policies_that_need_it() {
+        let fields = server(|path| (path != OTHERS).then(|| documents(path)).flatten());
+        let soon = async {
+            sleep(Duration::from_millis(500)).await;
+            check(&fields, "object.sise > 3").await
+        };
+        let (hangs, judged) = join!(check_in(&fields, "other.dev", "object.sise > 3"), soon);
+        let why = hangs.unwrap_err();
+        assert!(why.contains("did not answer within 5s"), "{why}");
+        assert!(judged.unwrap().is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn policies_that_start_together_read_a_document_once() {
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&log);
+        let fields = server(move |path| {
+            seen.lock().unwrap().push(path.to_owned());
+            documents(path)
+        });
+        let (one, other) = join!(
+            check(&fields, "object.sise > 3"),
+            check(&fields, "object.size > 3")
+        );
+        assert!(one.unwrap().is_err());
+        assert_eq!(other, Ok(Ok(())));
+        let reads = |log: &[String]| log.iter().filter(|path| *path == SITES).count();
+        assert_eq!(reads(&log.lock().unwrap()), 1);
+        // Nor is it read again while its URL is the same.
+        assert_eq!(check(&fields, "object.size > 3").await, Ok(Ok(())));
+        assert_eq!(reads(&log.lock().unwrap()), 1);
     }
 }

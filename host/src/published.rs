@@ -5,15 +5,15 @@
 //! server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Error, Result, anyhow};
 use davit_core::object::ApiResource;
 use davit_kinds::PublishedType;
 use hyper::Request;
 use kube::Client;
 use serde_json::Value;
-use tokio::sync::Mutex;
+use tokio::sync::OnceCell;
 
 use crate::resource::describe;
 
@@ -26,11 +26,25 @@ const MOST_AROUND: usize = 100;
 /// How many resources are kept.
 const MOST_KEPT: usize = 200;
 
-/// What an API server publishes. The fields of a resource are kept for as long as the server
-/// publishes the same document: its URL has the hash of it.
+/// What an API server publishes.
 pub(crate) struct Published {
     client: Client,
-    kept: Mutex<BTreeMap<ApiResource, PublishedFields>>,
+    /// Never locked during a request: the document of an aggregated API may hang, and delays
+    /// nobody who does not need it.
+    kept: Mutex<Kept>,
+}
+
+/// A document. It is large, so those who need it at the same time read it once; if its reader
+/// gives up, the next one reads it.
+type Document = OnceCell<Value>;
+
+#[derive(Default)]
+struct Kept {
+    /// The fields of a resource are kept for as long as the server publishes the same document:
+    /// its URL has the hash of it.
+    fields: BTreeMap<ApiResource, PublishedFields>,
+    /// The documents that are in use, by URL.
+    documents: BTreeMap<String, Weak<Document>>,
 }
 
 /// The fields of a resource, and where they were read.
@@ -53,33 +67,40 @@ impl Published {
 
     /// The fields of these resources; none if the API server publishes no documents.
     pub(crate) async fn fields(&self, of: &BTreeSet<ApiResource>) -> Result<Option<Fields>> {
-        let mut kept = self.kept.lock().await;
         let Some(index) = self.get("/openapi/v3").await? else {
             return Ok(None);
         };
-        let mut read: BTreeMap<String, Value> = BTreeMap::new();
+        // Several resources may be of one document.
+        let mut documents = Vec::new();
         let mut fields = Fields::new();
         for resource in of {
             let Some(url) = url_of(&index, resource) else {
                 continue;
             };
-            if kept.get(resource).is_none_or(|it| it.url != url) {
-                if !read.contains_key(url) {
-                    let document = self.get(url).await?;
-                    read.insert(url.to_owned(), document.unwrap_or_default());
-                }
-                let document = read.get(url);
-                let found = document.and_then(|document| fields_of(document, resource));
-                if kept.len() >= MOST_KEPT {
-                    kept.clear();
-                }
-                let url = url.to_owned();
-                kept.insert(resource.clone(), PublishedFields { url, fields: found });
-            }
-            let found = kept.get(resource).and_then(|it| it.fields.clone());
+            let known = self.kept().known(resource, url);
+            let found = if let Some(known) = known {
+                known
+            } else {
+                let document = self.document(url).await?;
+                let found = document.get().and_then(|it| fields_of(it, resource));
+                documents.push(document);
+                self.kept().insert(resource, url, found.clone());
+                found
+            };
             fields.extend(found.map(|it| (resource.clone(), it)));
         }
         Ok(Some(fields))
+    }
+
+    async fn document(&self, url: &str) -> Result<Arc<Document>> {
+        let document = self.kept().document(url);
+        let read = async || Ok::<_, Error>(self.get(url).await?.unwrap_or_default());
+        document.get_or_try_init(read).await?;
+        Ok(document)
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     async fn get(&self, url: &str) -> Result<Option<Value>> {
@@ -90,6 +111,35 @@ impl Published {
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
             Err(error) => Err(anyhow!("{url} cannot be read: {}", describe(&error))),
         }
+    }
+}
+
+impl Kept {
+    /// The fields of a resource, if its document still has this URL.
+    fn known(&self, resource: &ApiResource, url: &str) -> Option<Option<Arc<PublishedType>>> {
+        let known = self.fields.get(resource).filter(|it| it.url == url);
+        known.map(|it| it.fields.clone())
+    }
+
+    fn insert(&mut self, resource: &ApiResource, url: &str, fields: Option<Arc<PublishedType>>) {
+        if self.fields.len() >= MOST_KEPT {
+            self.fields.clear();
+        }
+        let url = url.to_owned();
+        let read = PublishedFields { url, fields };
+        self.fields.insert(resource.clone(), read);
+    }
+
+    /// The document of a URL, which others may be reading.
+    fn document(&mut self, url: &str) -> Arc<Document> {
+        self.documents.retain(|_, it| it.strong_count() > 0);
+        let read = self.documents.get(url).and_then(Weak::upgrade);
+        read.unwrap_or_else(|| {
+            let document = Arc::default();
+            let place = url.to_owned();
+            self.documents.insert(place, Arc::downgrade(&document));
+            document
+        })
     }
 }
 
