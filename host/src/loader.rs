@@ -194,10 +194,17 @@ impl Loader {
     async fn compile(&self, digest: ModuleDigest, code: Code) -> Result<Module, RevisionLoadError> {
         let known = self.known().module(digest);
         match (code, known) {
-            (Code::Loaded(module), _) | (Code::Wasm(_), Some(module)) => Ok(module),
+            (Code::Loaded(module), _) => Ok(module),
+            (Code::Wasm(wasm), Some(module)) => {
+                self.modules.copy(digest, Arc::new(wasm));
+                Ok(module)
+            }
             (Code::Wasm(wasm), None) => {
-                let module = self.engine.load(wasm).await;
+                let wasm = Arc::new(wasm);
+                let module = self.engine.load_shared(Arc::clone(&wasm)).await;
                 let module = module.map_err(|error| not_compiled(&error))?;
+                // What cannot be a guest has no calls in the journal.
+                self.modules.copy(digest, wasm);
                 self.known().loaded.insert(digest, module.clone());
                 Ok(module)
             }

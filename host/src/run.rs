@@ -62,7 +62,8 @@ pub async fn run(arguments: RunArguments, log: LogFilter) -> Result<()> {
     )?;
     let http2 = !arguments.http1;
     let client = commands::connect_in(arguments.cluster, http2, &namespace, observer).await?;
-    let modules = modules(&arguments.guests, &client)?.with_copies(place.as_deref());
+    let modules =
+        modules(&arguments.guests, &client)?.with_copies(place.as_deref(), &metrics.journal);
     let settings = config.start_settings();
     let leases = leases(&arguments.leases, settings.origin)?;
     let has_leases = leases.is_some();

@@ -108,6 +108,7 @@ impl CompiledArtifacts {
                 problem,
             });
         }
+        cache_files::drop_abandoned(&directory);
         let key = Key::open(&directory).map_err(io)?;
         let mut hasher = DefaultHasher::new();
         engine.precompile_compatibility_hash().hash(&mut hasher);

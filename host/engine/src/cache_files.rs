@@ -5,9 +5,16 @@ use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use rustix::fs::{Mode, OFlags};
+
+/// The name of a file that is being written: these ends, and random letters and digits between.
+const TEMPORARY: (&str, &str) = (".", ".tmp");
+const RANDOM: usize = 6;
+
+/// The age of a temporary file that nobody writes any more.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
 /// The limit of a cache.
 #[derive(Clone, Copy, Debug)]
@@ -42,12 +49,46 @@ fn parent(path: &Path) -> &Path {
 
 fn temporary(directory: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let mut file = tempfile::Builder::new()
-        .prefix(".")
-        .suffix(".tmp")
+        .prefix(TEMPORARY.0)
+        .suffix(TEMPORARY.1)
+        .rand_bytes(RANDOM)
         .tempfile_in(directory)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     Ok(file)
+}
+
+/// Deletes the half-written files of processes that were killed. Others may be writing into the
+/// directory now, so only files that are older than an hour count.
+pub fn drop_abandoned(directory: &Path) {
+    let entries = match fs::read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let path = directory.display();
+            tracing::warn!(%path, %error, "cannot read the directory of cached files");
+            return;
+        }
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(is_temporary) && is_abandoned(&entry) {
+            drop_file(&entry.path());
+        }
+    }
+}
+
+fn is_temporary(name: &str) -> bool {
+    let (prefix, suffix) = TEMPORARY;
+    let random = name.strip_prefix(prefix);
+    let random = random.and_then(|name| name.strip_suffix(suffix));
+    random.is_some_and(|it| it.len() == RANDOM && it.bytes().all(|it| it.is_ascii_alphanumeric()))
+}
+
+fn is_abandoned(entry: &fs::DirEntry) -> bool {
+    let written = entry.metadata().ok().filter(fs::Metadata::is_file);
+    let written = written.and_then(|found| found.modified().ok());
+    let age = written.and_then(|at| SystemTime::now().duration_since(at).ok());
+    age.is_some_and(|age| age > ABANDONED)
 }
 
 /// Reads a file that this user owns and nobody else can write to. The checks concern
@@ -143,10 +184,8 @@ fn list(directory: &Path, is_in_use: impl Fn(&str) -> Option<bool>) -> io::Resul
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-    use std::time::Duration;
-
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     #[test]
     fn a_file_is_replaced_completely_without_leftovers() {
@@ -189,5 +228,41 @@ mod tests {
         assert_eq!(names(directory.path()), ["a", "c", "other"]);
         prune(directory.path(), room(0, 0), is_in_use);
         assert_eq!(names(directory.path()), ["a", "other"]);
+    }
+
+    #[test]
+    fn half_written_files_of_killed_processes_are_deleted_after_an_hour() {
+        let directory = tempfile::tempdir().unwrap();
+        let now = SystemTime::now();
+        let create = |name: &str, age: Duration| {
+            let file = File::create(directory.path().join(name)).unwrap();
+            file.set_modified(now - age).unwrap();
+        };
+        let minutes = |number| Duration::from_secs(60 * number);
+        create(".aB3xYz.tmp", minutes(61));
+        create(".new123.tmp", minutes(59));
+        for other in [
+            "aB3xYz.tmp",
+            ".aB3xYz",
+            ".editor's.tmp",
+            ".toolong.tmp",
+            "a",
+        ] {
+            create(other, minutes(600));
+        }
+        let (kept, path) = temporary(directory.path(), b"").unwrap().keep().unwrap();
+        kept.set_modified(now - minutes(61)).unwrap();
+        drop_abandoned(directory.path());
+        assert!(!path.exists(), "a name of this version");
+        let left = names(directory.path());
+        let expected = [
+            ".aB3xYz",
+            ".editor's.tmp",
+            ".new123.tmp",
+            ".toolong.tmp",
+            "a",
+            "aB3xYz.tmp",
+        ];
+        assert_eq!(left, expected);
     }
 }

@@ -187,11 +187,15 @@ impl Engine {
     /// that it can be a guest. One module is compiled at a time, with the processor
     /// time that running guests leave.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
+        self.load_shared(Arc::new(wasm)).await
+    }
+
+    /// The same, of bytes that the caller needs afterwards.
+    pub async fn load_shared(&self, wasm: Arc<Vec<u8>>) -> Result<Module, LoadError> {
         let (size, limit) = (wasm.len(), self.inner.max_module);
         if size > limit {
             return Err(LoadError::TooLarge { size, limit });
         }
-        let wasm = Arc::new(wasm);
         let digest = {
             let wasm = Arc::clone(&wasm);
             blocking(move || Ok(ModuleDigest::of(&wasm))).await?

@@ -162,9 +162,15 @@ pub struct JournalCutArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub span: SpanArguments,
-    /// Directory that gets the segments.
+    /// Directory that gets the segments, and the modules that they name.
     #[arg(long, short, value_name = "DIR")]
     pub output: PathBuf,
+    /// Directory of the built-in guests [default: beside this program]
+    #[arg(long, env = "DAVIT_GUESTS", value_name = "DIR")]
+    pub guests: Option<PathBuf>,
+    /// Directory that caches fetched guests [default: no cache]
+    #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
+    pub cache: Option<PathBuf>,
     /// Format of what the command prints.
     #[arg(long, value_enum, default_value = "text", value_name = "FORMAT")]
     pub format: EntryFormat,

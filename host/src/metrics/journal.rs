@@ -15,6 +15,8 @@ pub struct JournalMetrics {
     bytes: GaugeVec,
     recording: GaugeVec,
     last_write: GaugeVec,
+    copied: Counter,
+    not_copied: Counter,
 }
 
 impl JournalMetrics {
@@ -28,6 +30,11 @@ impl JournalMetrics {
             "davit_journal_written_bytes_total",
             "Bytes of the journal that were written, compressed.",
             &[],
+        )?;
+        let copies: CounterVec = registrar.counter(
+            "davit_journal_module_copies_total",
+            "Copies of modules beside the journal, by result: written or failed.",
+            &["result"],
         )?;
         Ok(Self {
             written: entries.with_label_values(&["written"]),
@@ -48,7 +55,19 @@ impl JournalMetrics {
                 "Time of the last write that reached the disk, in seconds since 1970.",
                 &[],
             )?,
+            copied: copies.with_label_values(&["written"]),
+            not_copied: copies.with_label_values(&["failed"]),
         })
+    }
+
+    /// A module was copied, or could not be.
+    pub fn module_copy(&self, is_written: bool) {
+        let counter = if is_written {
+            &self.copied
+        } else {
+            &self.not_copied
+        };
+        counter.inc();
     }
 
     /// The entries and bytes that were written since the start, and the size on the disk.

@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use davit_core::digest::ModuleDigest;
 
+use super::file;
+
 /// The directories of the guests that are shipped with Davit.
 #[derive(Clone, Debug)]
 pub struct BuiltinGuests {
@@ -74,7 +76,7 @@ impl BuiltinGuests {
         });
         let modules = files.filter(|path| path.extension().is_some_and(|it| it == "wasm"));
         modules
-            .filter_map(|path| std::fs::read(path).ok())
+            .filter_map(|path| file::read_whole(&path).ok())
             .find(|wasm| ModuleDigest::of(wasm) == digest)
     }
 }

@@ -9,7 +9,8 @@
 //! registry, and a module that came from elsewhere does not count as signed.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder};
+use std::fmt::Display;
+use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use davit_core::digest::ModuleDigest;
 use davit_engine::cache_files::{self, Room};
 use davit_engine::seal::Key;
 
+use super::file::{self, FileProblem};
 use crate::repeat::RepeatedLine;
 
 /// The limit of the cache.
@@ -47,15 +49,16 @@ impl Cache {
     pub(super) fn open(directory: PathBuf) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&directory)?;
+        cache_files::drop_abandoned(&directory);
         Ok(Self { directory })
     }
 
     /// The module with this digest, if the cache has it undamaged.
     pub(super) fn load(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
         let path = self.path(digest);
-        let wasm = match fs::read(&path) {
+        let wasm = match file::read_whole(&path) {
             Ok(wasm) => wasm,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+            Err(FileProblem::Io(error)) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
                 warn(&path, &error, "cannot read a cached module");
                 return None;
@@ -178,7 +181,7 @@ fn digest_of(file: &str, suffix: &str) -> Option<ModuleDigest> {
 }
 
 /// Several controllers may have the same module, and each load may fail alike.
-fn warn(path: &Path, error: &io::Error, what: &str) {
+fn warn(path: &Path, error: &dyn Display, what: &str) {
     static FAILURES: RepeatedLine = RepeatedLine::new();
     let path = path.display();
     if let Some(suppressed) = FAILURES.admit(&format!("{what} {path}")) {
@@ -188,6 +191,8 @@ fn warn(path: &Path, error: &io::Error, what: &str) {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn cache() -> (tempfile::TempDir, Cache) {

@@ -1,32 +1,29 @@
 //! Copies of modules beside a journal, by their digests: a later version of Davit has other
 //! built-in guests, and the calls of the journal can be made again only with those that it names.
-//!
-//! The disk of the journal delays no controller: a copy is written by a thread of its own.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
 
 use davit_core::digest::ModuleDigest;
-use davit_engine::cache_files::Room;
+use davit_engine::cache_files::{self, Room};
 
 use super::cache::{self, Cache};
+use super::file;
 
 /// The name of the directory in a journal's directory.
 const DIRECTORY: &str = "modules";
 
 /// The limit of the copies.
-const ROOM: Room = Room {
+pub(super) const ROOM: Room = Room {
     files: 64,
     bytes: 64 << 20,
 };
 
-/// The copies beside a journal. Clones share what was copied.
+/// The copies beside a journal.
 #[derive(Clone, Debug)]
 pub(crate) struct ModuleCopies {
     directory: PathBuf,
-    /// The modules of this process that are copied, or are being copied.
-    copied: Arc<Mutex<BTreeSet<ModuleDigest>>>,
 }
 
 impl ModuleCopies {
@@ -39,71 +36,55 @@ impl ModuleCopies {
         };
         Self {
             directory: directory.join(DIRECTORY),
-            copied: Arc::default(),
         }
+    }
+
+    /// The directory of the copies.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// The module with this digest, if there is an undamaged copy.
     pub(crate) fn load(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
-        // A reader of the journal changes nothing in it.
-        let wasm = std::fs::read(self.directory.join(cache::file_name(digest))).ok()?;
+        // A reader of the journal changes nothing in it. The journal may come from anybody: the
+        // file may be a pipe, or a link to a device.
+        let wasm = file::read_whole(&self.path(digest)).ok()?;
         (ModuleDigest::of(&wasm) == digest).then_some(wasm)
     }
 
-    /// Copies a module, and does not wait for the disk. A failure is logged, and the next load of
-    /// the module repeats the attempt.
-    pub(super) fn add(&self, digest: ModuleDigest, wasm: &[u8]) {
-        if !self.lock().insert(digest) {
-            return;
+    /// Writes a copy, unless there is an undamaged one. Its time is now in both cases.
+    pub(crate) fn write(&self, digest: ModuleDigest, wasm: &[u8]) -> io::Result<()> {
+        Cache::open(self.directory.clone())?.write(digest, wasm)
+    }
+
+    /// Notes that a module was in use until now: its copy is not the oldest one.
+    pub(super) fn touch(&self, digest: ModuleDigest) {
+        cache_files::touch(&self.path(digest));
+    }
+
+    /// Removes the oldest copies beyond the limit, except those of these modules.
+    pub(super) fn prune(&self, spared: &BTreeSet<ModuleDigest>) {
+        if self.directory.exists()
+            && let Ok(cache) = Cache::open(self.directory.clone())
+        {
+            cache.prune_modules(ROOM, spared);
         }
-        let (copies, wasm) = (self.clone(), wasm.to_vec());
-        let thread = std::thread::Builder::new().name("module-copy".to_owned());
-        let started = thread.spawn(move || {
-            if let Err(error) = copies.write(digest, &wasm) {
-                copies.give_up(digest, &error);
-            }
-        });
-        if let Err(error) = started {
-            self.give_up(digest, &error);
-        }
     }
 
-    /// Writes a copy now.
-    pub(crate) fn write(&self, digest: ModuleDigest, wasm: &[u8]) -> std::io::Result<()> {
-        let cache = Cache::open(self.directory.clone())?;
-        cache.write(digest, wasm)?;
-        let in_use = self.lock().clone();
-        cache.prune_modules(ROOM, &in_use);
-        Ok(())
-    }
-
-    fn give_up(&self, digest: ModuleDigest, error: &std::io::Error) {
-        self.lock().remove(&digest);
-        let path = self.directory.display();
-        tracing::warn!(
-            %path, module = %digest, %error,
-            "the journal has no copy of a module: a later version of Davit needs it to replay"
-        );
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeSet<ModuleDigest>> {
-        self.copied.lock().unwrap_or_else(PoisonError::into_inner)
+    fn path(&self, digest: ModuleDigest) -> PathBuf {
+        self.directory.join(cache::file_name(digest))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+    use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
-
-    fn until(done: impl Fn() -> bool) {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        while !done() {
-            assert!(Instant::now() < deadline, "in vain");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    }
 
     #[test]
     fn a_copy_is_found_beside_the_journal_and_beside_its_segments() {
@@ -111,45 +92,30 @@ mod tests {
         let digest = ModuleDigest::of(b"wasm");
         let copies = ModuleCopies::of(directory.path());
         assert_eq!(copies.load(digest), None);
+        copies.prune(&BTreeSet::new());
         assert!(!directory.path().join(DIRECTORY).exists());
-        copies.add(digest, b"wasm");
-        until(|| copies.load(digest).is_some());
+        copies.write(digest, b"wasm").unwrap();
         let segment = directory.path().join("1.journal");
-        std::fs::write(&segment, b"").unwrap();
+        fs::write(&segment, b"").unwrap();
         let found = ModuleCopies::of(&segment).load(digest);
         assert_eq!(found.unwrap(), b"wasm");
         assert_eq!(ModuleCopies::of(&segment).load(ModuleDigest::of(b"")), None);
     }
 
     #[test]
-    fn a_copy_that_failed_is_written_with_the_next_load() {
-        let directory = tempfile::tempdir().unwrap();
-        let digest = ModuleDigest::of(b"wasm");
-        let copies = ModuleCopies::of(directory.path());
-        // There is no room for the directory.
-        let place = directory.path().join(DIRECTORY);
-        std::fs::write(&place, b"").unwrap();
-        copies.add(digest, b"wasm");
-        until(|| copies.lock().is_empty());
-        std::fs::remove_file(&place).unwrap();
-        copies.add(digest, b"wasm");
-        until(|| copies.load(digest).is_some());
-    }
-
-    #[test]
-    fn the_oldest_copies_are_removed_and_not_those_of_this_process() {
+    fn the_oldest_copies_are_removed_and_not_those_in_use() {
         let directory = tempfile::tempdir().unwrap();
         let digest = |number: usize| ModuleDigest::of(&number.to_le_bytes());
         let copies = ModuleCopies::of(directory.path());
-        copies.add(digest(0), &0_usize.to_le_bytes());
-        until(|| copies.load(digest(0)).is_some());
-        for number in 1..=ROOM.files {
+        for number in 0..ROOM.files + 2 {
             let wasm = number.to_le_bytes();
             copies.write(digest(number), &wasm).unwrap();
         }
-        let all = 0..=ROOM.files;
+        copies.touch(digest(1));
+        copies.prune(&BTreeSet::from([digest(0)]));
+        let all = 0..ROOM.files + 2;
         let removed = all.filter(|number| copies.load(digest(*number)).is_none());
-        assert_eq!(removed.collect::<Vec<_>>(), [1]);
+        assert_eq!(removed.collect::<Vec<_>>(), [2, 3]);
     }
 
     #[test]
@@ -158,9 +124,39 @@ mod tests {
         let digest = ModuleDigest::of(b"wasm");
         let copies = ModuleCopies::of(directory.path());
         copies.write(digest, b"wasm").unwrap();
-        let path = copies.directory.join(cache::file_name(digest));
-        std::fs::write(&path, b"wasp").unwrap();
+        let path = copies.path(digest);
+        fs::write(&path, b"wasp").unwrap();
         assert_eq!(copies.load(digest), None);
         assert!(path.exists());
+    }
+
+    /// A pipe has no end until somebody writes, and a device may have none.
+    #[test]
+    fn a_copy_that_is_not_a_regular_file_is_none_and_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        let digest = ModuleDigest::of(b"wasm");
+        let copies = ModuleCopies::of(directory.path());
+        fs::create_dir(copies.directory()).unwrap();
+        let path = copies.path(digest);
+        let pipe = || {
+            let made = Command::new("mkfifo").arg(&path).status();
+            assert!(made.unwrap().success());
+        };
+        let device = || symlink("/dev/zero", &path).unwrap();
+        let make: [&dyn Fn(); 2] = [&pipe, &device];
+        for make in make {
+            make();
+            let (sender, answer) = mpsc::channel();
+            let reader = copies.clone();
+            std::thread::spawn(move || {
+                let before = reader.load(digest);
+                reader.write(digest, b"wasm").unwrap();
+                sender.send((before, reader.load(digest))).unwrap();
+            });
+            let (before, after) = answer.recv_timeout(Duration::from_secs(10)).unwrap();
+            assert_eq!(before, None);
+            assert_eq!(after.unwrap(), b"wasm");
+            fs::remove_file(&path).unwrap();
+        }
     }
 }

@@ -69,7 +69,8 @@ async fn about<T: Send + 'static>(
     blocking(learnt).await
 }
 
-fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
+/// The content of a regular file that is no larger than the largest module.
+pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
     // Opening a pipe would wait for a writer.
     regular(path)?;
     let mut bytes = Vec::new();

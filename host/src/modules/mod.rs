@@ -7,6 +7,7 @@
 mod builtin;
 mod cache;
 mod copies;
+mod copy_thread;
 mod file;
 mod objects;
 mod oci;
@@ -17,6 +18,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
@@ -32,6 +34,8 @@ use davit_core::load::{
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use crate::metrics::JournalMetrics;
+
 pub use builtin::{BuiltinError, BuiltinGuests};
 pub(crate) use copies::ModuleCopies;
 pub use file::{FileError, FileProblem};
@@ -41,6 +45,7 @@ pub use pull_secret::SecretError;
 pub use signature::SignatureError;
 
 use cache::Cache;
+use copy_thread::CopyThread;
 use objects::Cluster;
 use oci::Artefact;
 use signature::{Policy, Requirement};
@@ -72,7 +77,7 @@ pub struct ModulesOptions {
 pub struct Modules {
     builtin: BuiltinGuests,
     cache: Option<Cache>,
-    copies: Option<ModuleCopies>,
+    copies: Option<Arc<CopyThread>>,
     cluster: Cluster,
 }
 
@@ -168,10 +173,11 @@ impl Modules {
         })
     }
 
-    /// Copies each module that is found into the directory of this journal.
+    /// Copies each module that can be a guest into the directory of this journal.
     #[must_use]
-    pub fn with_copies(self, journal: Option<&Path>) -> Self {
-        let copies = journal.map(ModuleCopies::of);
+    pub fn with_copies(self, journal: Option<&Path>, metrics: &JournalMetrics) -> Self {
+        let thread = |journal| CopyThread::new(ModuleCopies::of(journal), metrics.clone());
+        let copies = journal.map(thread).map(Arc::new);
         Self { copies, ..self }
     }
 
@@ -190,7 +196,7 @@ impl Modules {
                 SearchStep::Recall(digest) => {
                     let module = match loaded(digest) {
                         Some(module) => Some(module),
-                        None => self.recalled(digest).await.map(M::from),
+                        None => self.cached(digest).await.map(M::from),
                     };
                     let recalled = match module {
                         Some(module) => Some(RecalledModule {
@@ -230,7 +236,6 @@ impl Modules {
         wasm: Vec<u8>,
         verified: Option<VerifyConfig>,
     ) -> Vec<u8> {
-        self.copy(digest, &wasm);
         let Some(cache) = self.cache.clone() else {
             return wasm;
         };
@@ -244,14 +249,8 @@ impl Modules {
         .await
     }
 
-    /// The module with this digest from the cache.
-    async fn recalled(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
-        let wasm = self.cached(digest).await?;
-        self.copy(digest, &wasm);
-        Some(wasm)
-    }
-
-    fn copy(&self, digest: ModuleDigest, wasm: &[u8]) {
+    /// Copies a module that can be a guest, if a journal has copies. Waits for no disk.
+    pub(crate) fn copy(&self, digest: ModuleDigest, wasm: Arc<Vec<u8>>) {
         if let Some(copies) = &self.copies {
             copies.add(digest, wasm);
         }
@@ -278,16 +277,22 @@ impl Modules {
 
     /// The module with this digest, from the cache or among the built-in guests.
     pub(crate) async fn by_digest(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
-        if let Some(wasm) = self.cached(digest).await {
-            return Some(wasm);
-        }
-        let builtin = self.builtin.clone();
-        blocking(move || builtin.by_digest(digest)).await
+        let modules = self.clone();
+        blocking(move || modules.read_by_digest(digest)).await
     }
 
-    /// Removes the least recently used modules if the cache has too many, except those
-    /// with these digests.
+    /// The same, on this thread.
+    pub(crate) fn read_by_digest(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let cached = self.cache.as_ref().and_then(|cache| cache.load(digest));
+        cached.or_else(|| self.builtin.by_digest(digest))
+    }
+
+    /// Removes the least recently used modules if the cache has too many, or the copies of the
+    /// journal are too many, except those with these digests.
     pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
+        if let Some(copies) = &self.copies {
+            copies.keep(in_use);
+        }
         if let Some(cache) = &self.cache {
             cache.prune(in_use);
         }

@@ -13,7 +13,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use davit_core::record::{ControllerRecord, Owner, Record};
-use davit_engine::cache_files::write_whole;
+use davit_engine::cache_files::{drop_abandoned, write_whole};
 use tokio::sync::oneshot;
 
 use super::RecordError;
@@ -32,6 +32,9 @@ impl Directory {
     pub(super) fn open(path: PathBuf) -> Result<Self, RecordError> {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&path);
+        if made.is_ok() {
+            drop_abandoned(&path);
+        }
         let (jobs, queue) = mpsc::channel();
         let thread = thread::Builder::new().name("records".to_owned());
         let started = made.and_then(|()| thread.spawn(move || work(&queue)));

@@ -13,6 +13,7 @@
 mod bomb;
 mod cluster;
 mod compile;
+mod copies;
 #[path = "../e2e/deploy.rs"]
 #[allow(dead_code, reason = "it serves the tests of the host too")]
 mod deploy;

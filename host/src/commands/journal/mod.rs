@@ -2,6 +2,7 @@
 //! works beside a running host.
 
 mod cat;
+mod cut;
 mod decoded;
 mod export;
 mod follow;
@@ -23,8 +24,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::print;
-use crate::cli::{EntryFormat, JournalCommand, JournalCutArguments, JournalVerifyArguments};
-use crate::modules::ModuleCopies;
+use crate::cli::{EntryFormat, JournalCommand, JournalVerifyArguments};
 
 pub(super) use decoded::{Decoded, DecodedEntries};
 pub(super) use follow::{Follower, SegmentOrder};
@@ -37,7 +37,7 @@ pub fn journal(command: &JournalCommand) -> Result<()> {
         JournalCommand::Info(arguments) => info::info(arguments),
         JournalCommand::Cat(arguments) => cat::cat(arguments),
         JournalCommand::Verify(arguments) => verify(arguments),
-        JournalCommand::Cut(arguments) => cut(arguments),
+        JournalCommand::Cut(arguments) => cut::cut(arguments),
         JournalCommand::Export(arguments) => export::export(arguments),
     }
 }
@@ -133,15 +133,6 @@ struct TotalLine {
     undecodable_entries: u64,
 }
 
-/// What was copied.
-#[derive(Debug, Serialize)]
-struct CutLine {
-    kind: &'static str,
-    directory: String,
-    #[serde(flatten)]
-    copied: Quantities,
-}
-
 /// The numbers of a [`Verification`].
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -216,42 +207,6 @@ fn unreadable(reader: &Reader) -> Result<Unreadable> {
     Ok(unreadable)
 }
 
-fn cut(arguments: &JournalCutArguments) -> Result<()> {
-    let (from, to) = arguments.span.micros();
-    let reader = open(&arguments.directory)?;
-    let copied = reader.cut(from, to, &arguments.output)?;
-    let output = arguments.output.display().to_string();
-    if copied.segments == 0 {
-        bail!("no segment has entries of this span");
-    }
-    copy_modules(&arguments.directory, &arguments.output)?;
-    print::out(&match arguments.format {
-        EntryFormat::Text => format!("{output}: {}", summary(&copied)),
-        EntryFormat::Json => copied_as_json(&output, &copied)?,
-    })?;
-    refuse_damage(&copied).context(output)
-}
-
-/// Copies the modules that a part of a journal names, as far as the journal has them.
-fn copy_modules(journal: &Path, part: &Path) -> Result<()> {
-    let (from, to) = (ModuleCopies::of(journal), ModuleCopies::of(part));
-    for digest in info::modules(&open(part)?)? {
-        if let Some(wasm) = from.load(digest) {
-            let written = to.write(digest, &wasm);
-            written.with_context(|| format!("the module sha256:{digest} cannot be copied"))?;
-        }
-    }
-    Ok(())
-}
-
-fn copied_as_json(directory: &str, copied: &Verification) -> Result<String> {
-    json_line(&CutLine {
-        kind: "cut",
-        directory: directory.to_owned(),
-        copied: copied.into(),
-    })
-}
-
 fn summary(found: &Verification) -> String {
     let Verification {
         segments,
@@ -288,7 +243,7 @@ mod tests {
     use clap::Parser as _;
     use davit_core::journal::Entry;
     use davit_journal::{Settings, Writer};
-    use serde_json::{Value, json};
+    use serde_json::Value;
     use tempfile::TempDir;
 
     use super::*;
@@ -383,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_without_damage_is_verified_and_cut_as_json() {
+    fn a_journal_without_damage_is_verified_as_json() {
         let directory = testing::journal([
             (1, Entry::Keyframe { is_start: true }),
             (1, Entry::KeyframeEnd),
@@ -391,22 +346,5 @@ mod tests {
         let path = directory.path().to_str().unwrap();
         run(&["verify", path, "-o", "json"]).unwrap();
         run(&["info", path, "-o", "json"]).unwrap();
-        let output = directory.path().join("cut");
-        let output = output.to_str().unwrap();
-        run(&["cut", path, "--output", output, "--format", "json"]).unwrap();
-
-        let copied = open(Path::new(output)).unwrap().verify().unwrap();
-        let line = copied_as_json("a\u{202e}b", &copied).unwrap();
-        let expected = json!({
-            "kind": "cut",
-            "directory": "a\u{202e}b",
-            "segments": 1,
-            "entries": 2,
-            "bytes": copied.bytes,
-            "unfinishedBytes": 0,
-            "damagedParts": 0,
-        });
-        assert_eq!(serde_json::from_str::<Value>(&line).unwrap(), expected);
-        assert!(line.contains("a\\u202eb"), "{line}");
     }
 }
