@@ -238,7 +238,7 @@ mod tests {
             let file = File::create(directory.path().join(name)).unwrap();
             file.set_modified(now - age).unwrap();
         };
-        let minutes = |number| Duration::from_secs(60 * number);
+        let minutes = |number: u64| Duration::from_secs(60 * number);
         create(".aB3xYz.tmp", minutes(61));
         create(".new123.tmp", minutes(59));
         for other in [
