@@ -129,8 +129,22 @@ fn no_two_controllers_have_the_same_name() {
         ],
     );
     let line = inspect(&files, "converted.yaml").failure(&files, 1);
-    let expected = "converted.yaml has 4 configurations: write one of them into a file of its own";
+    let expected = "converted.yaml has several controllers: write one of them into a file of its \
+                    own, or select it with davit inspect --name: failed, failed-2, failed-3, kyverno-ttl";
     assert_eq!(line, expected);
+}
+
+/// kube-janitor spares the volume, which has no namespace.
+#[test]
+fn what_the_tool_never_deletes_becomes_no_rule() {
+    let files = Files::new();
+    let volume = "apiVersion: v1\nkind: PersistentVolume\n\
+                  metadata: {name: a, annotations: {janitor/ttl: 1d}}\n";
+    files.write("a.yaml", volume);
+    let output = files.policy("convert @a.yaml", &[]);
+    assert_eq!((output.code, output.out.as_str()), (4, ""), "{output:?}");
+    let expected = "PersistentVolume a: kube-janitor deletes only objects in namespaces";
+    assert!(output.err.contains(expected), "{output:?}");
 }
 
 /// What is accepted of a file is printed; the rest is named.

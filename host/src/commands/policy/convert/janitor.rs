@@ -125,13 +125,10 @@ fn rule(
     if plural == "*" {
         return Err("a rule names its resources".to_owned());
     }
-    if SPARED.contains(&plural) {
-        return Err("kube-janitor spares them by default".to_owned());
-    }
+    // Events are in two groups, so their plural name alone is no resource.
+    spared(plural)?;
     let resource = kinds.of_plural(plural)?;
-    if resource.is_namespaced != Some(true) && !resource.is_namespace() {
-        return Err("kube-janitor deletes only objects in namespaces".to_owned());
-    }
+    deletable(&resource)?;
     let condition = truth(&parse(text_at(entry, "/jmespath"))?, &resource)?;
     let id = text_at(entry, "/id");
     let mut rule = RuleDraft::new(place, &format!("{id}-{plural}"), resource);
@@ -157,6 +154,23 @@ fn rule(
         &format!("rule {id} matches"),
     ));
     Ok((ttl::of_janitor(rule), condition))
+}
+
+/// Refuses a resource whose objects kube-janitor never deletes, whatever their annotations and its
+/// rules say.
+pub(super) fn deletable(resource: &Resource) -> Result<(), String> {
+    spared(&resource.plural)?;
+    if resource.is_namespaced != Some(true) && !resource.is_namespace() {
+        return Err("kube-janitor deletes only objects in namespaces".to_owned());
+    }
+    Ok(())
+}
+
+fn spared(plural: &str) -> Result<(), String> {
+    if SPARED.contains(&plural) {
+        return Err("kube-janitor spares them by default".to_owned());
+    }
+    Ok(())
 }
 
 /// `4d` in the units of CEL.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::draft::{ControllerDraft, RuleDraft};
 use super::kinds::{Kinds, Resource};
-use super::{Conversion, Problem};
+use super::{Conversion, Problem, janitor};
 use crate::commands::print::text_at;
 
 /// Kyverno's label.
@@ -153,9 +153,15 @@ pub(super) fn note(object: &Value, kinds: &Kinds, conversion: &mut Conversion) -
     is_known
 }
 
+/// Refuses a resource whose objects the tool never deletes.
 fn deletable(marker: Marker, resource: Resource) -> Result<Resource, String> {
-    if marker == Marker::Cleaner && resource.is_namespaced == Some(false) {
-        return Err(cleaner::WITHOUT_NAMESPACE.to_owned());
+    match marker {
+        Marker::Janitor => janitor::deletable(&resource)?,
+        Marker::Cleaner if resource.is_namespaced == Some(false) => {
+            return Err(cleaner::WITHOUT_NAMESPACE.to_owned());
+        }
+        // These delete whatever the API server lists and deletes.
+        Marker::Kyverno | Marker::TtlController | Marker::Cleaner => {}
     }
     Ok(resource)
 }

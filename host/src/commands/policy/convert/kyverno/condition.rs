@@ -186,9 +186,16 @@ fn with_default(left: &Jmes, right: &Jmes, resource: &Resource) -> Result<Operan
         return Err("the default of a list is an empty one".to_owned());
     }
     let default = literal(default)?;
+    // The guest refuses a comparison with what the field never is.
+    let false_values = match operand.kind {
+        FieldType::Text => "null, ''",
+        FieldType::Bool => "null, false",
+        FieldType::Number | FieldType::Time => "null",
+        FieldType::List | FieldType::Other | FieldType::Unknown => "null, '', false",
+    };
     let cel = &operand.cel;
     Ok(Operand {
-        cel: format!("({cel} in [null, '', false] ? {default} : {cel})"),
+        cel: format!("({cel} in [{false_values}] ? {default} : {cel})"),
         guard: None,
         ..operand
     })

@@ -89,6 +89,51 @@ fn what_k8s_cleaner_cannot_delete_is_named() {
     );
 }
 
+/// Kyverno and k8s-ttl-controller delete these objects.
+#[test]
+fn what_kube_janitor_never_deletes_is_named_and_has_no_rule() {
+    let kinds = [
+        ("v1", "PersistentVolume", "persistentvolumes"),
+        (
+            "rbac.authorization.k8s.io/v1",
+            "ClusterRole",
+            "clusterroles",
+        ),
+        ("apps/v1", "ControllerRevision", "controllerrevisions"),
+        ("v1", "Event", "events"),
+        ("events.k8s.io/v1", "Event", "events"),
+    ];
+    let marked = |version: &str, kind: &str, marks: &str| {
+        format!("apiVersion: {version}\nkind: {kind}\nmetadata: {{name: a, {marks}}}\n")
+    };
+    for (version, kind, plural) in kinds {
+        let why = match plural {
+            "events" | "controllerrevisions" => "spares them by default",
+            _ => "deletes only objects in namespaces",
+        };
+        for annotation in ["janitor/ttl: 1d", "janitor/expires: 2026-11-25"] {
+            let marks = format!("annotations: {{{annotation}}}");
+            let conversion = converted(&marked(version, kind, &marks));
+            assert!(conversion.controllers.is_empty(), "{kind} {annotation}");
+            let problems = conversion.problems.iter();
+            let problems: Vec<_> = problems.map(|it| (&it.place, &it.message)).collect();
+            let expected = (&format!("{kind} a"), &format!("kube-janitor {why}"));
+            assert_eq!(problems, [expected], "{annotation}");
+        }
+        for marks in [
+            "labels: {cleanup.kyverno.io/ttl: 1d}".to_owned(),
+            format!("annotations: {{{TTL}: 1d}}"),
+        ] {
+            let config = config(&marked(version, kind, &marks));
+            let resource = config["rules"][0]["match"]["resource"].as_str().unwrap();
+            assert!(resource.starts_with(plural), "{resource}");
+        }
+    }
+    // Namespaces have no namespace, and kube-janitor deletes them.
+    let config = config(&text_with("Namespace", "janitor/ttl"));
+    assert_eq!(config["rules"][0]["match"]["resource"], "namespaces");
+}
+
 /// An object may have the marks of several tools: each is a Controller, so that the tools can be
 /// replaced one after the other.
 #[test]
