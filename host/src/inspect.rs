@@ -1,8 +1,8 @@
 //! `davit inspect`: a guest's manifest and schema, and the roles that it needs.
 
-use std::path::Path;
+mod subject;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
 use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
 use davit_core::undo::UndoRules;
@@ -16,22 +16,21 @@ use crate::commands::{
 };
 use crate::engine;
 use crate::rbac::{self, Accounts};
+use subject::Subject;
+pub(crate) use subject::configuration;
 
 /// Prints the description of a module, or what its recorded calls show about it.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
+    let Subject { module, config } = Subject::new(&arguments)?;
     if let (Some(runs), Some(journal)) = (arguments.determinism, &arguments.journal) {
-        return commands::repeat(&arguments.module, journal, runs, arguments.engine).await;
+        return commands::repeat(&module, journal, runs, arguments.engine).await;
     }
-    let name = arguments.module.display().to_string();
-    let wasm = std::fs::read(&arguments.module)
-        .with_context(|| format!("the module {name} cannot be read"))?;
+    let name = module.display().to_string();
+    let wasm =
+        std::fs::read(&module).with_context(|| format!("the module {name} cannot be read"))?;
     let size = wasm.len();
     let engine = engine::compiling_apart(None, arguments.engine)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;
-    let config = match &arguments.config {
-        Some(path) => configuration(path)?,
-        None => Value::Null,
-    };
     let config = davit_core::api::encode_config(&config)?;
     let limits = Limits {
         instances: 1,
@@ -66,40 +65,6 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
     let roles = roles.iter().map(|role| serialized(role, Format::Yaml));
     let roles = roles.collect::<Result<Vec<String>>>()?;
     out(&roles.join("\n---\n"))
-}
-
-/// The configuration in a file, in JSON or YAML: as it is, or that of a Controller.
-pub(crate) fn configuration(path: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(path)
-        .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
-    let mut found: Vec<Value> = serde_saphyr::from_multiple(&text)
-        .with_context(|| format!("the configuration {} is not YAML", path.display()))?;
-    found.retain(|it| !it.is_null());
-    // Beside a Controller may be its ServiceAccount.
-    if found.iter().any(is_controller) {
-        found.retain(is_controller);
-    }
-    match <[Value; 1]>::try_from(found) {
-        Ok([found]) => Ok(config_of(found)),
-        Err(found) if found.is_empty() => Ok(Value::Null),
-        Err(found) => bail!(
-            "{} has {} configurations: write one of them into a file of its own",
-            path.display(),
-            found.len()
-        ),
-    }
-}
-
-fn is_controller(found: &Value) -> bool {
-    let text = |name: &str| found.get(name).and_then(Value::as_str).unwrap_or_default();
-    text("kind") == "Controller" && text("apiVersion").starts_with("davit.dev/")
-}
-
-fn config_of(found: Value) -> Value {
-    if is_controller(&found) {
-        return found.pointer("/spec/config").cloned().unwrap_or_default();
-    }
-    found
 }
 
 fn facts(guest: &Guest, size: usize) -> Value {

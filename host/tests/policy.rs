@@ -12,6 +12,8 @@
 mod cluster;
 #[path = "policy/convert.rs"]
 mod convert;
+#[path = "policy/inspect.rs"]
+mod inspect;
 #[path = "policy/program.rs"]
 mod program;
 #[allow(dead_code, reason = "it serves the tests of the server too")]

@@ -256,13 +256,19 @@ Examples:
 
 pub(super) const INSPECT: &str = "\
 Examples:
-  davit inspect podgc.wasm
+  davit inspect podgc
+
+  # A guest of a file
+  davit inspect target/wasm32-wasip2/release/keep_failed.wasm
+
+  # The fields that the rules of a policy read, and its permissions
+  davit inspect --config failed-builds.yaml
 
   # The ServiceAccount and the roles that its controller needs
-  davit inspect podgc.wasm --rbac --service-account davit-podgc | kubectl apply -f -
+  davit inspect podgc --rbac --service-account davit-podgc | kubectl apply -f -
 
   # Does it answer each of its recorded calls the same, five times?
-  davit inspect podgc.wasm --determinism 5 --journal /var/lib/davit/journal";
+  davit inspect podgc --determinism 5 --journal /var/lib/davit/journal";
 
 pub(super) const COMPLETION: &str = "\
 Examples:

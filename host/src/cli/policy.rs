@@ -31,7 +31,8 @@ pub enum PolicyCommand {
 /// `davit policy test`
 #[derive(Debug, Args)]
 pub struct PolicyTestArguments {
-    /// Controllers of the guest policy (YAML), or the configuration of one.
+    /// Controllers of the guest policy (YAML), the spec or the configuration of one, or a file of
+    /// davit run --config.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Manifests of objects (YAML or JSON): a directory, or one file; may be repeated.

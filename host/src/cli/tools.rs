@@ -115,13 +115,17 @@ pub struct VersionArguments {
 /// `davit inspect`
 #[derive(Debug, Args)]
 pub struct InspectArguments {
-    /// The guest's module.
-    #[arg(value_name = "MODULE.wasm")]
-    pub module: PathBuf,
-    /// Configuration of the guest (JSON or YAML), or its Controller [default: the guest's
-    /// defaults]
+    /// The guest's module: a file, or the name of a built-in guest such as podgc [default: the
+    /// built-in guest that --config names]
+    #[arg(value_name = "MODULE", required_unless_present = "config")]
+    pub module: Option<PathBuf>,
+    /// Configuration of the guest (JSON or YAML), its Controller, the spec of one, or a file of
+    /// davit run --config [default: the guest's defaults]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
+    /// Directory of the built-in guests [default: beside this program]
+    #[arg(long, env = "DAVIT_GUESTS", value_name = "DIR")]
+    pub guests: Option<PathBuf>,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
@@ -139,8 +143,9 @@ pub struct InspectArguments {
     /// With --determinism: directory of the journal that has the calls, or one of its segments.
     #[arg(long, value_name = "DIR", requires = "determinism")]
     pub journal: Option<PathBuf>,
-    /// With --rbac: name of the controller [default: the guest's name]
-    #[arg(long, value_name = "NAME", requires = "rbac")]
+    /// Name of the controller: selects one of several in --config, and names the roles of --rbac
+    /// [default: the guest's name]
+    #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
     /// With --rbac: serviceAccountName of the spec, as which the controller
     /// reads and writes [default: Davit's own account]

@@ -3,6 +3,7 @@
 
 mod cache;
 mod cluster;
+pub(crate) mod controllers;
 mod convert;
 mod files;
 mod objects;

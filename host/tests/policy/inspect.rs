@@ -1,0 +1,152 @@
+//! `davit inspect` and `davit policy test` on each form in which a controller is written, with no
+//! path of a module.
+
+use crate::program::{CommandOutput, Files, NOW, has_lines};
+
+const RULES: &str = "rules: [{name: old, match: {resource: secrets}, \
+                     when: \"object.type == 'Opaque'\", do: {delete: {}}}]";
+const SECRET: &str = "apiVersion: v1\nkind: Secret\nmetadata: {namespace: ci, name: a}\n\
+                      type: Opaque\n";
+
+/// Rules about secrets in each form, and their names in a report.
+fn forms() -> [(String, &'static str); 4] {
+    let spec = format!("module: {{builtin: policy}}, config: {{{RULES}}}");
+    [
+        (
+            format!(
+                "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {{name: old}}\n\
+                 spec: {{mode: DryRun, {spec}}}\n"
+            ),
+            "Controller old",
+        ),
+        (
+            format!("module: {{builtin: policy}}\nconfig:\n  {RULES}\n"),
+            "rules",
+        ),
+        (
+            format!("controllers: [{{name: old, {spec}}}]\nclient: {{qps: 100}}\n"),
+            "Controller old",
+        ),
+        (format!("{RULES}\n"), "rules"),
+    ]
+}
+
+/// Commands on a file with this text.
+struct Site(Files);
+
+impl Site {
+    fn new(text: &str) -> Self {
+        let files = Files::new();
+        files.write("rules.yaml", text);
+        files.write("objects/a.yaml", SECRET);
+        Self(files)
+    }
+
+    fn test(&self) -> CommandOutput {
+        let words = format!("test @rules.yaml --objects @objects --now {NOW}");
+        self.0.policy(&words, &[])
+    }
+
+    fn inspect(&self, words: &str) -> CommandOutput {
+        self.0.davit(&format!("--log off inspect {words}"), &[])
+    }
+}
+
+#[test]
+fn each_form_of_a_controller_is_tested_and_inspected() {
+    for (text, name) in forms() {
+        let site = Site::new(&text);
+        let report = site.test().success();
+        let title = format!("{name} at {NOW}: 1 object, 1 act");
+        has_lines(&report, &[&title, "      delete"]);
+        let words = if text.starts_with("rules") {
+            let line = site.inspect("--config @rules.yaml").failure(&site.0, 1);
+            let expected = "rules.yaml names no built-in guest: name the module too";
+            assert!(line.starts_with(expected), "{line}");
+            "policy --config @rules.yaml"
+        } else {
+            "--config @rules.yaml"
+        };
+        let facts = site.inspect(words).success();
+        has_lines(&facts, &["    type", "  delete secrets"]);
+    }
+}
+
+/// A host's file has controllers of other guests too.
+#[test]
+fn of_several_controllers_the_guest_or_the_name_selects_one() {
+    let [_, _, (listed, _), _] = forms();
+    let more = format!(
+        "controllers: [{{name: podgc, module: {{builtin: podgc}}}}, {{name: other, module: \
+         {{builtin: policy}}, config: {{{}}}}}, ",
+        RULES
+            .replace("secrets", "configmaps")
+            .replace("type == 'Opaque'", "immutable == true")
+    );
+    let site = Site::new(&listed.replace("controllers: [", &more));
+    let report = site.test().success();
+    let title = |name: &str, facts: &str| format!("Controller {name} at {NOW}: {facts}");
+    has_lines(
+        &report,
+        &[
+            &title("old", "1 object, 1 act"),
+            &title("other", "1 object, 0 acts"),
+        ],
+    );
+    assert!(!report.contains("podgc"), "{report}");
+    let of_podgc = site.inspect("podgc --config @rules.yaml").success();
+    assert!(of_podgc.starts_with("podgc "), "{of_podgc}");
+    let of_name = site.inspect("--config @rules.yaml --name old").success();
+    has_lines(&of_name, &["  delete secrets"]);
+    let line = |words: &str| site.inspect(words).failure(&site.0, 1);
+    let several = line("--config @rules.yaml");
+    assert!(several.ends_with("--name: podgc, other, old"), "{several}");
+    let several = line("policy --config @rules.yaml");
+    assert!(several.ends_with("--name: other, old"), "{several}");
+    assert_eq!(
+        line("--config @rules.yaml --name none"),
+        "rules.yaml has no controller none"
+    );
+    assert_eq!(
+        line("garbage-collector --config @rules.yaml"),
+        "rules.yaml has no controller of the guest garbage-collector"
+    );
+}
+
+#[test]
+fn a_spec_of_another_guest_and_a_mistake_in_a_listed_controller_are_refused() {
+    let [_, (spec, _), (listed, _), _] = forms();
+    let line = |text: &str| {
+        let site = Site::new(text);
+        site.test().failure(&site.0, 1)
+    };
+    assert_eq!(
+        line(&spec.replace("builtin: policy", "builtin: podgc")),
+        "rules.yaml: the spec does not run the guest policy that ships with Davit"
+    );
+    let none = line(&listed.replace("builtin: policy", "builtin: podgc"));
+    assert!(none.starts_with("rules.yaml has no Controller"), "{none}");
+    let mistake = line(&listed.replace("name: old, module", "name: old, mood: DryRun, module"));
+    let expected = "rules.yaml: the Controller old: mood: ";
+    assert!(mistake.starts_with(expected), "{mistake}");
+}
+
+/// A name with a dot or a slash is a path, also of a file that is missing.
+#[test]
+fn a_module_is_a_file_or_the_name_of_a_built_in_guest() {
+    let site = Site::new("");
+    let line = |words: &str| site.inspect(words).failure(&site.0, 1);
+    let missing = line("@policy.wasm");
+    assert!(missing.contains("policy.wasm cannot be read"), "{missing}");
+    let unknown = line("polcy");
+    let expected = "there is no built-in guest \"polcy\"";
+    assert!(unknown.starts_with(expected), "{unknown}");
+    let elsewhere = line("podgc --guests @objects");
+    assert!(
+        elsewhere.contains("podgc.wasm is in none of"),
+        "{elsewhere}"
+    );
+    let neither = site.inspect("");
+    assert_eq!(neither.code, 2, "{neither:?}");
+    assert!(neither.err.contains("MODULE"), "{neither:?}");
+}
