@@ -230,7 +230,7 @@ impl Jobs {
         self.should_prune = true;
     }
 
-    /// The attempt failed. A module that is not in use after a second one is given up.
+    /// The attempt failed. A module that is not in use after a second one is dropped.
     fn repeat(&mut self, digest: ModuleDigest, due: Instant) {
         let in_use = self.in_use.as_ref();
         let is_needed = in_use.is_none_or(|in_use| in_use.contains(&digest));
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_failed_is_given_up_when_no_controller_uses_its_module() {
+    fn a_copy_that_failed_is_dropped_when_no_controller_uses_its_module() {
         let bench = Bench::new(Duration::from_millis(20));
         fs::write(bench.directory(), b"").unwrap();
         let digest = bench.add(b"wasm".to_vec());
