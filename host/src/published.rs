@@ -31,15 +31,16 @@ pub(crate) struct Published {
     client: Client,
     /// Never locked during a request: the document of an aggregated API may hang, and delays
     /// nobody who does not need it.
-    kept: Mutex<Kept>,
+    kept: Mutex<ReadDocuments>,
 }
 
 /// A document. It is large, so those who need it at the same time read it once; if its reader
 /// gives up, the next one reads it.
 type Document = OnceCell<Value>;
 
+/// What was read of them.
 #[derive(Default)]
-struct Kept {
+struct ReadDocuments {
     /// The fields of a resource are kept for as long as the server publishes the same document:
     /// its URL has the hash of it.
     fields: BTreeMap<ApiResource, PublishedFields>,
@@ -99,7 +100,7 @@ impl Published {
         Ok(document)
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, ReadDocuments> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -114,7 +115,7 @@ impl Published {
     }
 }
 
-impl Kept {
+impl ReadDocuments {
     /// The fields of a resource, if its document still has this URL.
     fn known(&self, resource: &ApiResource, url: &str) -> Option<Option<Arc<PublishedType>>> {
         let known = self.fields.get(resource).filter(|it| it.url == url);

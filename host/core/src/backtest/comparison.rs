@@ -22,8 +22,9 @@ const LAG: Duration = Duration::from_secs(60);
 const RELIST: Duration = Duration::from_secs(600);
 /// How far two deletions are apart at most that count as at the same time.
 const SAME_TIME: Duration = Duration::from_secs(1);
-/// The ends of the ranges of a distribution, in seconds: up to a minute, an hour, a day.
-const BUCKETS: [u64; 7] = [1, 10, 60, 600, 3_600, 21_600, 86_400];
+/// The ends of the ranges of a distribution, in seconds: up to a minute, an hour, a day. What is
+/// within [`SAME_TIME`] is in none.
+const BUCKETS: [u64; 6] = [10, 60, 600, 3_600, 21_600, 86_400];
 /// How many surprising objects the report has.
 const MOST_SURPRISES: usize = 10;
 /// How many objects keep what the guest saw at once.

@@ -146,18 +146,19 @@ impl ChangeLog {
         self.note(|| put(slot, object, spec));
     }
 
-    /// The object in the slot has these fields from now on.
+    /// The object in the slot has other fields from now on: those before and those after.
     pub(super) fn note_update(
         &mut self,
         slot: Slot,
-        (object, data): (&Arc<Object>, &[u8]),
+        object: &Arc<Object>,
+        (before, data): (&[u8], &[u8]),
         spec: &SegmentSpec,
         now: Instant,
     ) {
         let Some(changes) = &mut self.0 else {
             return;
         };
-        if !spec.resource.are_leases() {
+        if !spec.resource.are_leases() || !Renewals::keeps_metadata(before, data) {
             changes.push(put(slot, object, spec));
             return;
         }

@@ -6,9 +6,10 @@
 
 use std::collections::BTreeMap;
 
+use super::FieldsId;
 use super::object::{ChangeTimes, Object};
 use super::slots::Slot;
-use super::FieldsId;
+use crate::msgpack;
 use crate::time::Instant;
 
 /// Leases that were renewed, as the host saw it at one moment.
@@ -31,6 +32,13 @@ pub struct Renewal {
 }
 
 impl Renewals {
+    /// Whether an object with these fields before and after a change has the same metadata: a
+    /// Lease that is deleted is no renewal.
+    pub(super) fn keeps_metadata(before: &[u8], after: &[u8]) -> bool {
+        let metadata = |data| msgpack::field(data, "metadata").ok().flatten();
+        metadata(before) == metadata(after)
+    }
+
     /// The renewal that gives an object these fields.
     pub(super) fn new(at: Instant, slot: Slot, object: &Object, data: &[u8]) -> Self {
         let renewal = Renewal {

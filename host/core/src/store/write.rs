@@ -176,8 +176,8 @@ impl Store {
         let dictionary = segment.dictionary_for(&item.data);
         let new = Arc::new(Object::new(id, &key, item, changed, dictionary));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
-        let (stored, spec) = ((&new, &*item.data), &segment.spec);
-        self.log.note_update(slot, stored, spec, now);
+        let fields = (&*data, &*item.data);
+        self.log.note_update(slot, &new, fields, &segment.spec, now);
         self.state.update(slot, Arc::clone(&new));
         touched.sort_unstable();
         let (before, after) = (

@@ -24,9 +24,13 @@ pub(super) struct PreparedRequest {
 pub(super) struct ReportedRequest {
     #[serde(flatten)]
     pub(super) request: PreparedRequest,
-    /// `ok`, the failure class, or `not-sent` behind a step that failed.
+    /// [`OK`], the failure class of its step, or [`NOT_SENT`] behind a step that failed. A step
+    /// may fail before its request is sent: the message of the failure says what has failed.
     pub(super) answer: &'static str,
 }
+
+pub(super) const OK: &str = "ok";
+pub(super) const NOT_SENT: &str = "not-sent";
 
 /// The writes of the steps of a plan, without what the host reads before it writes.
 pub(super) fn prepared_requests(
@@ -54,8 +58,8 @@ pub(super) fn reported_requests(
 ) -> Vec<ReportedRequest> {
     let answer = |position: u32| match &outcome.failed {
         Some((failed, failure)) if position == *failed => failure.class.as_str(),
-        Some((failed, _)) if position > *failed => "not-sent",
-        _ => "ok",
+        Some((failed, _)) if position > *failed => NOT_SENT,
+        _ => OK,
     };
     let writes = (0..).zip(writes);
     let reported = writes.filter_map(|(position, write)| {

@@ -8,7 +8,7 @@ use davit_core::untrusted::line;
 use serde_json::{Map, Value};
 
 use super::ObjectStory;
-use super::requests::{PreparedRequest, ReportedRequest};
+use super::requests::{NOT_SENT, OK, PreparedRequest, ReportedRequest};
 use super::story::{ReportedDecision, ReportedPlan, Revision, Saw};
 use crate::commands::journal::LONGEST;
 
@@ -20,10 +20,10 @@ pub(super) fn text(objects: &[ObjectStory]) -> String {
     let mut parts = Vec::new();
     for object in objects {
         parts.push(heading(object));
-        // The last revision of each controller.
+        // The last revision of each controller in each role.
         let mut former = BTreeMap::new();
         for one in &object.decisions {
-            let before = former.insert(&one.controller, &one.revision);
+            let before = former.insert((&one.controller, one.revision.role), &one.revision);
             parts.push(reported(one, before));
         }
     }
@@ -54,7 +54,7 @@ fn heading(story: &ObjectStory) -> String {
     text
 }
 
-/// `former` is the revision of the same controller that decided before.
+/// `former` is the revision of the same controller that decided before in the same role.
 fn reported(reported: &ReportedDecision, former: Option<&Revision>) -> String {
     let revision = &reported.revision;
     let mut text = format!(
@@ -206,7 +206,10 @@ fn plan(text: &mut String, plan: &ReportedPlan) {
 fn request(text: &mut String, request: &ReportedRequest) {
     let PreparedRequest { method, uri, body } = &request.request;
     let uri = line(uri, 2 * LONGEST);
-    let _ = write!(text, "\n      {method} {uri}: {}", request.answer);
+    let _ = match request.answer {
+        answer @ (OK | NOT_SENT) => write!(text, "\n      {method} {uri}: {answer}"),
+        class => write!(text, "\n      {method} {uri}: the step failed ({class})"),
+    };
     if !body.is_null() {
         let _ = write!(text, "\n        {}", json(body));
     }

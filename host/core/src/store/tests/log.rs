@@ -92,7 +92,12 @@ fn leases_that_are_renewed_together_are_one_change() {
     }
     store.take_log();
     for (name, version, data) in [("a", "2", "y"), ("b", "3", "y"), ("a", "4", "z")] {
-        apply(&mut store, id, item(name, name, version, &with_data(data)), 2);
+        apply(
+            &mut store,
+            id,
+            item(name, name, version, &with_data(data)),
+            2,
+        );
     }
     let together = store.take_log();
     let [StateChange::Renew(renewals)] = &*together else {
@@ -108,6 +113,15 @@ fn leases_that_are_renewed_together_are_one_change() {
         assert_eq!(find(&cache.snapshot()), find(&store.snapshot()), "{name}");
     }
 
+    // What is deleted is no renewal.
+    let terminating = map([
+        ("metadata", map([("deletionTimestamp", "now".into())])),
+        ("data", map([("password", "z".into())])),
+    ]);
+    let deleted = item("b", "b", "7", &terminating);
+    apply(&mut store, id, deleted, 3);
+    assert_eq!(put(&mut store).len(), 1);
+
     // A lease that is not there misses nothing but the whole change.
     let mut empty = ReplayedCache::default();
     assert!(empty.apply(&together[0]).is_err());
@@ -116,7 +130,11 @@ fn leases_that_are_renewed_together_are_one_change() {
     store.remove(id, "ns", "a", &Uid::new("a"), &mut changes);
     apply(&mut store, id, item("a", "c", "5", &with_data("z")), 2);
     apply(&mut store, id, item("a", "c", "6", &with_data("w")), 2);
-    let kinds: Vec<_> = store.take_log().iter().map(std::mem::discriminant).collect();
+    let kinds: Vec<_> = store
+        .take_log()
+        .iter()
+        .map(std::mem::discriminant)
+        .collect();
     assert_eq!(kinds.len(), 3, "a removal, an object and its renewal");
 }
 
