@@ -3,6 +3,8 @@
 use chrono::Duration;
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::budget;
+
 fn wrong(function: &str, message: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function, message)
 }
@@ -84,7 +86,10 @@ pub(super) fn sum(args: &[Value]) -> Result<Value, ExecutionError> {
             one.checked_add(other).map(Value::Duration)
         }
         [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
-        [one, other] => return one.clone() + other.clone(),
+        [one, other] => {
+            budget::count_sum(one, other)?;
+            return one.clone() + other.clone();
+        }
         _ => None,
     };
     added.ok_or_else(|| wrong("+", "the sum is out of range, or there is none"))

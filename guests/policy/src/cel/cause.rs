@@ -134,6 +134,7 @@ impl Expression {
                     lowered::INDEX | lowered::CONDITION | lowered::FIRST | lowered::LAST,
                     [of, ..],
                 ) => format!("{}[…]", self.path_of(of)),
+                (lowered::PART | lowered::HAYSTACK | lowered::TEMPLATE, [of]) => self.path_of(of),
                 (lowered::FINISHED, _) => "finishedAt".to_owned(),
                 _ => "a value".to_owned(),
             },

@@ -11,7 +11,7 @@ use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::arithmetic::{difference, duration, sum};
 use super::schema::did_you_mean;
-use super::{Type, clock};
+use super::{Type, budget, clock};
 
 /// What an expression lowers to, beside the functions that a rule names.
 pub(crate) mod lowered {
@@ -40,6 +40,12 @@ pub(crate) mod lowered {
     /// A sum, or a difference: of times, also.
     pub(crate) const ADD: &str = "@add";
     pub(crate) const SUBTRACT: &str = "@subtract";
+    /// A value whose copy counts for what an evaluation may make.
+    pub(crate) const PART: &str = "@part";
+    /// The same of a text that is searched for many parts.
+    pub(crate) const HAYSTACK: &str = "@haystack";
+    /// The same of the text of a format.
+    pub(crate) const TEMPLATE: &str = "@template";
     /// When a pod or a job ended.
     pub(crate) const FINISHED: &str = "@finishedAt";
 }
@@ -227,6 +233,19 @@ fn context() -> Context<'static> {
     context.add_function(lowered::SUBTRACT, |Arguments(args): Arguments| {
         difference(&args)
     });
+    context.add_function(lowered::PART, |Arguments(args): Arguments| {
+        budget::part(&args)
+    });
+    context.add_function(lowered::HAYSTACK, |Arguments(args): Arguments| {
+        budget::haystack(&args)
+    });
+    context.add_function(lowered::TEMPLATE, |Arguments(args): Arguments| {
+        budget::template(&args)
+    });
+    // The library's own make texts of any size.
+    context.add_function("replace", budget::replace);
+    context.add_function("join", budget::join);
+    context.add_function("split", budget::split);
     // The library's own accept more than they should.
     context.add_function("duration", |Arguments(args): Arguments| duration(&args));
     context.add_function("contains", contains);
@@ -258,6 +277,7 @@ pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
         expr: Expr::Call(call),
     };
     let _clock = clock::start(0, super::MAX_ITERATIONS);
+    budget::start();
     let result = Value::resolve(&expr, &ALL);
     result.map(|_| ()).map_err(|error| error.to_string())
 }

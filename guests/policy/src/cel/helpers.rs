@@ -33,7 +33,7 @@ impl Lowering<'_> {
     }
 
     pub(super) fn is_local(&self, name: &str) -> bool {
-        self.locals.iter().any(|(local, _)| local == name)
+        self.locals.iter().any(|local| local.name == name)
     }
 
     pub(super) fn clock(
@@ -74,13 +74,18 @@ impl Lowering<'_> {
     }
 
     pub(super) fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let of = self.value(of)?.0;
-        Ok(Lowered::of(call_of(lowered::SIZE, vec![of]), Type::Number))
+        let (value, result) = self.value(of)?;
+        self.check_operand("size", of, result)?;
+        Ok(Lowered::of(
+            call_of(lowered::SIZE, vec![value]),
+            Type::Number,
+        ))
     }
 
     pub(super) fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let of = self.value(of)?.0;
-        Ok(Lowered::of(call_of(function, vec![of]), Type::Any))
+        let (value, result) = self.value(of)?;
+        self.check_operand(function.trim_start_matches('@'), of, result)?;
+        Ok(Lowered::of(call_of(function, vec![value]), Type::Any))
     }
 
     pub(super) fn condition(&mut self, of: &IdedExpr, kind: &IdedExpr) -> Result<Lowered, Mistake> {
@@ -99,13 +104,14 @@ impl Lowering<'_> {
             path: elements.path.key("type"),
             ..elements.clone()
         });
-        let kind = self.value(kind)?.0;
+        let (name, result) = self.value(kind)?;
+        if !result.meets(Type::Text) {
+            let message = format!("condition takes the type as a text, not {result}");
+            return Err(self.mistake_in(kind, message));
+        }
         let (conditions, _) = self.materialized(conditions);
-        Ok(Lowered {
-            expr: Some(call_of(lowered::CONDITION, vec![conditions, kind])),
-            origin: Some(elements),
-            result: Type::Any,
-        })
+        let condition = call_of(lowered::CONDITION, vec![conditions, name]);
+        Ok(Lowered::with(Some(condition), Some(elements), Type::Any))
     }
 
     pub(super) fn finished_at(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {

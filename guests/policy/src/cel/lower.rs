@@ -11,8 +11,8 @@ use kube_cel::cel::common::ast::{
 };
 
 use super::expand::{Variables, call_of, ident, node};
-use super::functions::{self, lowered};
-use super::operators::{filter_of, is_operator, operator_result, swapped, type_of};
+use super::functions::lowered;
+use super::operators::{filter_of, is_operator, swapped, type_of};
 use super::path::Path;
 use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, place};
@@ -24,18 +24,6 @@ pub(crate) struct Scope<'a> {
     /// The rule's variables.
     pub(crate) variables: &'a Variables,
 }
-
-/// The namespaces of functions: `sets.contains` is one name.
-const NAMESPACES: [&str; 8] = [
-    "base64",
-    "format",
-    "ip",
-    "jsonpatch",
-    "lists",
-    "math",
-    "sets",
-    "strings",
-];
 
 /// Where a value comes from: a path below an object.
 #[derive(Clone, Debug)]
@@ -50,16 +38,51 @@ pub(super) struct Lowered {
     pub(super) expr: Option<IdedExpr>,
     pub(super) origin: Option<Origin>,
     pub(super) result: Type,
+    /// The type of its elements, if it has no origin that says so.
+    elements: Type,
 }
 
 impl Lowered {
     pub(super) fn of(expr: IdedExpr, result: Type) -> Self {
+        Self::with(Some(expr), None, result)
+    }
+
+    pub(super) fn with(expr: Option<IdedExpr>, origin: Option<Origin>, result: Type) -> Self {
         Self {
-            expr: Some(expr),
-            origin: None,
+            expr,
+            origin,
             result,
+            elements: Type::Any,
         }
     }
+
+    /// A list whose elements have a type.
+    pub(super) fn list(expr: IdedExpr, elements: Type) -> Self {
+        Self {
+            elements,
+            ..Self::of(expr, Type::List)
+        }
+    }
+
+    /// The type of the elements of a list, or of the keys of a map.
+    pub(super) fn elements(&self) -> Type {
+        match &self.origin {
+            Some(origin) if origin.schema.is_list() => origin.schema.element().result(),
+            // The API's maps have texts as keys.
+            Some(_) if self.result == Type::Map => Type::Text,
+            Some(_) => Type::Any,
+            None => self.elements,
+        }
+    }
+}
+
+/// The variable of a loop.
+pub(super) struct Local {
+    pub(super) name: String,
+    /// Where the elements come from.
+    origin: Option<Origin>,
+    /// Their type, if no origin says so.
+    result: Type,
 }
 
 /// Lowers an expression whose text starts at a column.
@@ -91,8 +114,8 @@ pub(super) struct Lowering<'a> {
     /// Where the expression stands that is being lowered.
     place: u64,
     scope: &'a Scope<'a>,
-    /// The variables of the loops around, with where their elements come from.
-    pub(super) locals: Vec<(String, Option<Origin>)>,
+    /// The variables of the loops around.
+    pub(super) locals: Vec<Local>,
     slots: Vec<Slot>,
     pub(super) fields: BTreeMap<String, BTreeSet<String>>,
     is_periodic: bool,
@@ -118,12 +141,12 @@ impl Lowering<'_> {
         self.read(lowered, expr)
     }
 
-    fn values(&mut self, exprs: &[IdedExpr]) -> Result<Vec<IdedExpr>, Mistake> {
-        exprs.iter().map(|expr| Ok(self.value(expr)?.0)).collect()
-    }
-
     /// Reads a value: whatever is below its path is declared.
-    fn read(&mut self, lowered: Lowered, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
+    pub(super) fn read(
+        &mut self,
+        lowered: Lowered,
+        expr: &IdedExpr,
+    ) -> Result<(IdedExpr, Type), Mistake> {
         let Some(origin) = &lowered.origin else {
             let expr = lowered.expr.unwrap_or_default();
             return Ok((expr, lowered.result));
@@ -192,18 +215,24 @@ impl Lowering<'_> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::List(list) => {
-                let elements = self.values(&list.elements)?;
-                Ok(Lowered::of(
-                    node(Expr::List(ListExpr::new(elements))),
-                    Type::List,
-                ))
-            }
+            Expr::List(list) => self.list(&list.elements),
             Expr::Map(map) => self.map(map),
             Expr::Struct(_) | Expr::Unspecified => {
                 Err(self.mistake("messages cannot be built here"))
             }
         }
+    }
+
+    fn list(&mut self, elements: &[IdedExpr]) -> Result<Lowered, Mistake> {
+        let mut lowered = Vec::new();
+        let mut types = Vec::new();
+        for element in elements {
+            let (element, result) = self.value(element)?;
+            lowered.push(counted(element));
+            types.push(result);
+        }
+        let list = node(Expr::List(ListExpr::new(lowered)));
+        Ok(Lowered::list(list, common(&types)))
     }
 
     fn map(&mut self, map: &MapExpr) -> Result<Lowered, Mistake> {
@@ -215,8 +244,8 @@ impl Lowering<'_> {
             entries.push(IdedEntryExpr {
                 id: entry.id,
                 expr: EntryExpr::MapEntry(MapEntryExpr {
-                    key: self.value(&it.key)?.0,
-                    value: self.value(&it.value)?.0,
+                    key: counted(self.value(&it.key)?.0),
+                    value: counted(self.value(&it.value)?.0),
                     optional: false,
                 }),
             });
@@ -225,35 +254,30 @@ impl Lowering<'_> {
     }
 
     fn ident(&mut self, name: &str) -> Result<Lowered, Mistake> {
-        let local = self.locals.iter().rev().find(|(local, _)| local == name);
-        if let Some((_, origin)) = local {
-            let result = origin.as_ref().map_or(Type::Any, |it| it.schema.result());
-            return Ok(Lowered {
-                expr: Some(ident(name)),
-                origin: origin.clone(),
-                result,
-            });
+        let local = self.locals.iter().rev().find(|local| local.name == name);
+        if let Some(local) = local {
+            let origin = local.origin.clone();
+            let result = origin.as_ref().map(|it| it.schema.result());
+            let result = result.unwrap_or(local.result);
+            return Ok(Lowered::with(Some(ident(name)), origin, result));
         }
         if name == "now" {
             self.is_periodic = true;
             return Ok(Lowered::of(ident("@now"), Type::Time));
         }
         let Some(schema) = self.scope.bindings.get(name) else {
-            let locals = self.locals.iter().map(|(local, _)| local.as_str());
+            let locals = self.locals.iter().map(|local| local.name.as_str());
             let known = self.scope.bindings.keys().copied();
             let known = known.chain(locals.filter(|it| !it.starts_with('@')));
             let hint = did_you_mean(name, known.chain(["now", "variables"]));
             return Err(self.mistake(format!("there is no \"{name}\" here{hint}")));
         };
-        Ok(Lowered {
-            expr: None,
-            origin: Some(Origin {
-                binding: name.to_owned(),
-                path: Path::default(),
-                schema: schema.clone(),
-            }),
-            result: Type::Map,
-        })
+        let origin = Origin {
+            binding: name.to_owned(),
+            path: Path::default(),
+            schema: schema.clone(),
+        };
+        Ok(Lowered::with(None, Some(origin), Type::Map))
     }
 
     fn select(&mut self, select: &SelectExpr) -> Result<Lowered, Mistake> {
@@ -274,6 +298,10 @@ impl Lowering<'_> {
     pub(super) fn field(&mut self, operand: Lowered, name: &str) -> Result<Lowered, Mistake> {
         let key = || node(Expr::Literal(LiteralValue::String(name.to_owned().into())));
         let Some(origin) = operand.origin else {
+            if !operand.result.meets(Type::Map) {
+                let message = format!("{} has no field \"{name}\"", operand.result);
+                return Err(self.mistake(message));
+            }
             let (expr, _) = self.materialized(Lowered {
                 origin: None,
                 ..operand
@@ -300,11 +328,7 @@ impl Lowering<'_> {
         let expr = operand
             .expr
             .map(|expr| call_of(lowered::FIELD, vec![expr, key()]));
-        Ok(Lowered {
-            expr,
-            origin: Some(origin),
-            result,
-        })
+        Ok(Lowered::with(expr, Some(origin), result))
     }
 
     /// An element of a list, or the value of a key that an expression computes.
@@ -332,11 +356,8 @@ impl Lowering<'_> {
         };
         let result = origin.as_ref().map_or(Type::Any, |it| it.schema.result());
         let (expr, _) = self.materialized(operand);
-        Ok(Lowered {
-            expr: Some(call_of(lowered::INDEX, vec![expr, index])),
-            origin,
-            result,
-        })
+        let expr = call_of(lowered::INDEX, vec![expr, index]);
+        Ok(Lowered::with(Some(expr), origin, result))
     }
 
     fn comprehension(&mut self, it: &ComprehensionExpr) -> Result<Lowered, Mistake> {
@@ -344,6 +365,7 @@ impl Lowering<'_> {
             return Err(self.mistake("loops with two variables are not supported"));
         }
         let range = self.lower(&it.iter_range)?;
+        let visited = range.elements();
         // Of what is not known to be a list, everything is read: the host would find nothing
         // below the elements of a map.
         let origin = range.origin.clone().filter(|it| it.schema.is_list());
@@ -359,8 +381,16 @@ impl Lowering<'_> {
         };
         let filtered = filter_of(it);
         let accu_init = self.value(&it.accu_init)?;
-        self.locals.push((it.accu_var.clone(), None));
-        self.locals.push((it.iter_var.clone(), elements.clone()));
+        self.locals.push(Local {
+            name: it.accu_var.clone(),
+            origin: None,
+            result: Type::Any,
+        });
+        self.locals.push(Local {
+            name: it.iter_var.clone(),
+            origin: elements.clone(),
+            result: visited,
+        });
         let body = self.body(it, filtered);
         self.locals.pop();
         let loop_cond = self.value(&it.loop_cond)?.0;
@@ -386,6 +416,7 @@ impl Lowering<'_> {
                 Type::Any => accu_init.1,
                 known => known,
             },
+            elements: filtered.map_or(Type::Any, |_| visited),
         })
     }
 
@@ -443,6 +474,7 @@ impl Lowering<'_> {
                 Err(self
                     .mistake("what an object lacks is null here: write \".\" instead of \".?\""))
             }
+            (operators::IN, [element, list], None) => self.membership(element, list),
             (name, ..) if is_operator(name) => self.operator(call),
             ("size", [of], None) => self.size(of),
             ("size", [], Some(of)) => self.size(of),
@@ -457,41 +489,6 @@ impl Lowering<'_> {
             },
             _ => self.function(call),
         }
-    }
-
-    fn operator(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
-        let mut args = Vec::new();
-        let mut results = Vec::new();
-        for arg in &call.args {
-            let (arg, result) = self.value(arg)?;
-            args.push(arg);
-            results.push(result);
-        }
-        let name = call.func_name.as_str();
-        let result = operator_result(name, &results).map_err(|misfit| {
-            match misfit.operand.and_then(|operand| call.args.get(operand)) {
-                Some(operand) => self.mistake_in(operand, misfit.message),
-                None => self.mistake(misfit.message),
-            }
-        })?;
-        // The library's own addition of times ends the call if the result is out of range.
-        let may_be_time = |it: &Type| matches!(it, Type::Any | Type::Time | Type::Duration);
-        let is_in = name == operators::IN;
-        let name = match (results.first(), args.get(1)) {
-            _ if name == operators::ADD && results.iter().any(may_be_time) => lowered::ADD,
-            _ if name == operators::SUBSTRACT && results.iter().any(may_be_time) => {
-                lowered::SUBTRACT
-            }
-            (Some(element), Some(list)) if is_in && element.may_hold_numbers() => {
-                if is_list_of_texts(list) {
-                    operators::IN
-                } else {
-                    lowered::IN
-                }
-            }
-            _ => name,
-        };
-        Ok(Lowered::of(call_of(name, args), result))
     }
 
     /// `object == null` asks whether there is an object; anything else compares values.
@@ -543,46 +540,22 @@ impl Lowering<'_> {
         }
         Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))
     }
+}
 
-    fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
-        let namespace = call.target.as_ref().and_then(|target| match &target.expr {
-            Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) => Some(name.as_str()),
-            _ => None,
-        });
-        let name = match namespace {
-            Some(namespace) if !self.is_local(namespace) => {
-                format!("{namespace}.{}", call.func_name)
-            }
-            _ => call.func_name.clone(),
-        };
-        let Some(result) = functions::result_of(&name) else {
-            return Err(self.mistake(functions::unknown(&name)));
-        };
-        let target = match &call.target {
-            Some(target) if name == call.func_name => Some(Box::new(self.value(target)?.0)),
-            target => target.clone(),
-        };
-        let mut args = self.values(&call.args)?;
-        if name == "lists.range" {
-            args = vec![call_of(lowered::LENGTH, args)];
-        }
-        let lowered = node(Expr::Call(CallExpr {
-            func_name: call.func_name.clone(),
-            target,
-            args,
-        }));
-        functions::check_constant(&lowered).map_err(|message| self.mistake(message))?;
-        Ok(Lowered::of(lowered, result))
+/// A part of a list or a map: its copy counts. Constants are bounded by the text.
+fn counted(part: IdedExpr) -> IdedExpr {
+    match part.expr {
+        Expr::Literal(_) => part,
+        _ => call_of(lowered::PART, vec![part]),
     }
 }
 
-/// Whether it is a list of texts, as it stands.
-fn is_list_of_texts(expr: &IdedExpr) -> bool {
-    let Expr::List(list) = &expr.expr else {
-        return false;
-    };
-    let mut elements = list.elements.iter();
-    elements.all(|it| matches!(&it.expr, Expr::Literal(LiteralValue::String(_))))
+/// The type that all have.
+fn common(types: &[Type]) -> Type {
+    match types {
+        [first, rest @ ..] if rest.iter().all(|it| it == first) => *first,
+        _ => Type::Any,
+    }
 }
 
 pub(super) fn string(text: &str) -> IdedExpr {

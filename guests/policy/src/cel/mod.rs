@@ -8,6 +8,8 @@
 //! result changes next ([`clock`]).
 
 mod arithmetic;
+mod budget;
+mod calls;
 mod cause;
 pub(crate) mod clock;
 #[cfg(test)]
@@ -23,6 +25,7 @@ pub(crate) mod place;
 mod random;
 pub(crate) mod reads;
 pub(crate) mod schema;
+mod signature;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
@@ -49,6 +52,9 @@ use schema::Schema;
 
 /// How many elements the loops of one evaluation may visit together.
 pub(crate) const MAX_ITERATIONS: u64 = 10_000;
+
+/// How many bytes of texts, lists and maps one evaluation may make.
+pub(crate) const MAX_MADE: usize = 2 << 20;
 
 /// How many bytes an expression may have.
 pub(crate) const MAX_BYTES: usize = 4096;
@@ -217,6 +223,7 @@ impl Expression {
         now: i64,
     ) -> (Result<Value, Failure>, Option<i64>) {
         let clock = clock::start(now, MAX_ITERATIONS);
+        budget::start();
         let reader = Reader {
             slots: &self.slots,
             objects,
@@ -228,7 +235,8 @@ impl Expression {
         let result = cel::Value::resolve(&self.ast, &context);
         let next = clock.next_change();
         let result = result.map_err(|error| {
-            // The loops are made again, and are bounded as before.
+            // The loops and the texts are made again, and are bounded as before.
+            budget::start();
             let _clock = clock::start(now, MAX_ITERATIONS);
             self.failure(&error, &context)
         });

@@ -69,7 +69,24 @@ pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Mis
             operand: Some(1),
             message: format!("\"in\" looks into a list, not into {other}"),
         }),
+        (operators::CONDITIONAL, [condition, ..]) if !condition.meets(Type::Bool) => Err(Misfit {
+            operand: Some(0),
+            message: format!("it takes {condition} for a boolean"),
+        }),
         (operators::CONDITIONAL, [_, one, other]) if one == other => Ok(*one),
+        (
+            operators::MULTIPLY | operators::DIVIDE | operators::MODULO | operators::NEGATE,
+            operands,
+        ) => {
+            let mut each = operands.iter().enumerate();
+            match each.find(|(_, it)| !it.meets(Type::Number)) {
+                Some((index, other)) => Err(Misfit {
+                    operand: Some(index),
+                    message: format!("it takes {other} for a number"),
+                }),
+                None => Ok(Type::Number),
+            }
+        }
         (operators::ADD | operators::SUBSTRACT, [one, other]) => sum(name, *one, *other),
         _ => Ok(Type::Any),
     }

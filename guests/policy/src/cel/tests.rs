@@ -274,6 +274,95 @@ fn mistakes_are_refused_with_their_place() {
 }
 
 #[test]
+fn types_that_never_meet_are_refused() {
+    for (source, column, words) in [
+        (
+            "object.spec.hostNetwork in ['true']",
+            29,
+            "compares a boolean with a text",
+        ),
+        (
+            "object.spec.priority in [1, '5']",
+            29,
+            "compares a number with a text",
+        ),
+        (
+            "5 in object.metadata.labels",
+            3,
+            "looks for a number, where only a text can be",
+        ),
+        (
+            "object.metadata.labels.exists(l, l == 5)",
+            36,
+            "compares a text with a number",
+        ),
+        (
+            "object.status.phase.startsWith(5)",
+            32,
+            "startsWith takes a text, not a number",
+        ),
+        (
+            "object.spec.priority.startsWith('x')",
+            1,
+            "startsWith takes a text, not a number",
+        ),
+        (
+            "object.spec.containers.contains('x')",
+            33,
+            "looks for a text, where only a map can be",
+        ),
+        (
+            "math.abs(object.metadata.name) == 1",
+            10,
+            "math.abs takes a number, not a text",
+        ),
+        (
+            "condition(object, 5).status == 'True'",
+            19,
+            "takes the type as a text",
+        ),
+        ("object.metadata.name * 2 == 4", 1, "a text for a number"),
+    ] {
+        let mistake = compile(source).unwrap_err();
+        assert_eq!(mistake.column, column, "{source}: {mistake}");
+        assert!(mistake.message.contains(words), "{source}: {mistake}");
+    }
+    // What is not known may be anything.
+    for source in [
+        "object.spec.containers[0].resources.limits['cpu'] in ['1', 2]",
+        "object.spec.containers[0].resources.limits['cpu'].startsWith('1')",
+        "object.spec.priority in [1, null]",
+        "object.metadata.name.split('-').exists(part, part == 'a')",
+    ] {
+        assert!(compile(source).is_ok(), "{source}");
+    }
+}
+
+#[test]
+fn what_an_expression_makes_is_bounded() {
+    let text = "x".repeat(10_000);
+    let object = json!({"metadata": {"annotations": {"a": text}}});
+    for source in [
+        "object.metadata.annotations['a'].replace('x', object.metadata.annotations['a']) == ''",
+        "lists.range(1000).map(i, object.metadata.annotations['a']).join() == ''",
+        "lists.range(1000).map(i, object.metadata.annotations['a'] + 'y').size() == 0",
+        "lists.range(40).map(i, object.metadata.annotations['a'].split('')).size() == 0",
+    ] {
+        let (result, _) = evaluate(source, object.clone());
+        let Err(Failure::Error(message)) = result else {
+            panic!("{source}: {result:?}");
+        };
+        assert!(
+            message.contains("makes more than 2097152 bytes"),
+            "{source}: {message}"
+        );
+    }
+    // An evaluation does not pay for the one before it.
+    let source = "object.metadata.annotations['a'].replace('x', 'xy').size() == 20000";
+    assert!(holds(source, object));
+}
+
+#[test]
 fn a_mistake_in_a_variable_names_the_variable() {
     let variables = Variables::from([
         (

@@ -13,7 +13,7 @@ pub(crate) const TRUE: &[&str] = &[
     "2 < 2.5",
     "!(2 != 2.0) && 2 != 2.5",
     "[1] == [1.0] && {'a': 1} == {'a': 1.0}",
-    "1 in [1.0] && 1.0 in [2, 1] && !(1 in ['1'])",
+    "1 in [1.0] && 1.0 in [2, 1] && !(1 in [2.5])",
     "2u < 3",
     "1u == 1",
     "0.1 + 0.2 > 0.3",
@@ -152,6 +152,21 @@ pub(crate) const WITHOUT_RESULT: &[&str] = &[
     "[1, 'a'].all(x, x > 0)",
     "1 in 5",
     "lists.range(100000000).size() > 0",
+    // Types that never meet.
+    "1 in ['1']",
+    "true in ['true']",
+    "['a'].exists(x, x == 1)",
+    "{'a': 1}.contains(5)",
+    "math.abs('a') == 1",
+    "'a'.replace(1, 'b') == 'b'",
+    "size(5) == 1",
+    // Texts and lists that are too large.
+    "'xxxxxxxxxxxxxxxxxxxx'.replace('x', 'xxxxxxxxxxxxxxxxxxxx')\
+     .replace('x', 'xxxxxxxxxxxxxxxxxxxx').replace('x', 'xxxxxxxxxxxxxxxxxxxx')\
+     .replace('x', 'xxxxxxxxxxxxxxxxxxxx').size() > 0",
+    "lists.range(40).map(i, 'xxxxxxxxxxxxxxxxxxxx'.replace('x', 'xxxxxxxxxxxxxxxxxxxx')\
+     .replace('x', 'xxxxxxxxxxxxxxxxxxxx').replace('x', 'xxxxxxxxxxxxxxxxxxxx')).size() > 0",
+    "'%.100000000f'.format([1.5]) == ''",
 ];
 
 /// Gaps: in CEL, these have a result.

@@ -1,0 +1,209 @@
+//! Operators and functions: their operands are checked, and what they make is counted.
+
+use kube_cel::cel::IdedExpr;
+use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
+
+use super::expand::{call_of, is_ident, node};
+use super::functions::{self, lowered};
+use super::lower::{Lowered, Lowering};
+use super::operators::{Misfit, operator_result};
+use super::{Mistake, Type, signature};
+
+/// The namespaces of functions: `sets.contains` is one name.
+const NAMESPACES: [&str; 8] = [
+    "base64",
+    "format",
+    "ip",
+    "jsonpatch",
+    "lists",
+    "math",
+    "sets",
+    "strings",
+];
+
+/// The functions that make a text or a list as large as what stands before the dot, or as the
+/// argument.
+const COPIES: [&str; 18] = [
+    "string",
+    "bytes",
+    "base64.decode",
+    "base64.encode",
+    "reverse",
+    "jsonpatch.escapeKey",
+    "slice",
+    "sort",
+    "flatten",
+    "distinct",
+    "sum",
+    "lowerAscii",
+    "upperAscii",
+    "substring",
+    "trim",
+    "strings.quote",
+    "url",
+    "find",
+];
+
+impl Lowering<'_> {
+    /// A mistake in an operand, or in the whole if it is none in particular.
+    fn misfit(&self, misfit: Misfit, operands: &[&IdedExpr]) -> Mistake {
+        match misfit.operand.and_then(|index| operands.get(index)) {
+            Some(operand) => self.mistake_in(operand, misfit.message),
+            None => self.mistake(misfit.message),
+        }
+    }
+
+    pub(super) fn operator(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
+        let mut args = Vec::new();
+        let mut results = Vec::new();
+        for arg in &call.args {
+            let (arg, result) = self.value(arg)?;
+            args.push(arg);
+            results.push(result);
+        }
+        let name = call.func_name.as_str();
+        let result = operator_result(name, &results)
+            .map_err(|misfit| self.misfit(misfit, &call.args.iter().collect::<Vec<_>>()))?;
+        let are_numbers = results.iter().all(|it| *it == Type::Number);
+        // What a loop has gathered is not made once more for each element.
+        let is_gathering = call.args.first().is_some_and(|it| is_ident(it, "@result"));
+        let name = match name {
+            // The library's own addition of times ends the call if the result is out of range.
+            operators::ADD if !are_numbers && !is_gathering => lowered::ADD,
+            operators::SUBSTRACT if !are_numbers => lowered::SUBTRACT,
+            _ => name,
+        };
+        Ok(Lowered::of(call_of(name, args), result))
+    }
+
+    /// `element in list`: an element can only be in a list of such, as with `==`.
+    pub(super) fn membership(
+        &mut self,
+        element: &IdedExpr,
+        list: &IdedExpr,
+    ) -> Result<Lowered, Mistake> {
+        let (element, sought) = self.value(element)?;
+        if let Expr::List(list) = &list.expr {
+            for it in &list.elements {
+                let (_, found) = self.value(it)?;
+                if !sought.meets(found) {
+                    let message = format!("it compares {sought} with {found}");
+                    return Err(self.mistake_in(it, message));
+                }
+            }
+        }
+        let within = self.lower(list)?;
+        let elements = within.elements();
+        let (within, result) = self.read(within, list)?;
+        let result = operator_result(operators::IN, &[sought, result])
+            .map_err(|misfit| self.misfit(misfit, &[list, list]))?;
+        if !sought.meets(elements) {
+            return Err(self.mistake(format!(
+                "it looks for {sought}, where only {elements} can be"
+            )));
+        }
+        let is_of_texts = is_list_of_texts(&within);
+        let name = if sought.may_hold_numbers() && !is_of_texts {
+            lowered::IN
+        } else {
+            operators::IN
+        };
+        Ok(Lowered::of(call_of(name, vec![element, within]), result))
+    }
+
+    pub(super) fn function(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
+        let namespace = call.target.as_ref().and_then(|target| match &target.expr {
+            Expr::Ident(name) if NAMESPACES.contains(&name.as_str()) => Some(name.as_str()),
+            _ => None,
+        });
+        let name = match namespace {
+            Some(namespace) if !self.is_local(namespace) => {
+                format!("{namespace}.{}", call.func_name)
+            }
+            _ => call.func_name.clone(),
+        };
+        let Some(result) = functions::result_of(&name) else {
+            return Err(self.mistake(functions::unknown(&name)));
+        };
+        let receiver = call.target.as_deref().filter(|_| name == call.func_name);
+        let operands: Vec<&IdedExpr> = receiver.into_iter().chain(&call.args).collect();
+        let mut values = Vec::new();
+        let mut types = Vec::new();
+        let mut elements = Type::Any;
+        for (index, operand) in operands.iter().enumerate() {
+            let lowered = self.lower(operand)?;
+            if index == 0 {
+                elements = lowered.elements();
+            }
+            let (value, result) = self.read(lowered, operand)?;
+            values.push(value);
+            types.push(result);
+        }
+        signature::check(&name, &types, elements)
+            .map_err(|misfit| self.misfit(misfit, &operands))?;
+        let mut call = CallExpr {
+            func_name: call.func_name.clone(),
+            target: call.target.clone(),
+            args: values,
+        };
+        if receiver.is_some() {
+            call.target = Some(Box::new(call.args.remove(0)));
+        }
+        // A constant list is not made before its length is counted.
+        if name != "lists.range" {
+            functions::check_constant(&node(Expr::Call(call.clone())))
+                .map_err(|message| self.mistake(message))?;
+        }
+        count(&name, &mut call);
+        let call = node(Expr::Call(call));
+        Ok(match name.as_str() {
+            "split" | "findAll" => Lowered::list(call, Type::Text),
+            _ => Lowered::of(call, result),
+        })
+    }
+
+    /// Checks the operand of a function that has a name of its own when it is lowered.
+    pub(super) fn check_operand(
+        &self,
+        name: &str,
+        operand: &IdedExpr,
+        result: Type,
+    ) -> Result<(), Mistake> {
+        signature::check(name, &[result], Type::Any)
+            .map_err(|misfit| self.misfit(misfit, &[operand]))
+    }
+}
+
+/// Counts what a function makes, before it makes it.
+fn count(name: &str, call: &mut CallExpr) {
+    let wrap = |of: &mut IdedExpr, function: &str| {
+        let inner = std::mem::take(of);
+        *of = call_of(function, vec![inner]);
+    };
+    let is_namespaced = name != call.func_name;
+    let first = match &mut call.target {
+        Some(target) if !is_namespaced => Some(&mut **target),
+        _ => call.args.first_mut(),
+    };
+    let Some(first) = first else { return };
+    match name {
+        "findAll" => wrap(first, lowered::HAYSTACK),
+        "format" => {
+            wrap(first, lowered::TEMPLATE);
+            call.args.iter_mut().for_each(|it| wrap(it, lowered::PART));
+        }
+        // The length of the list is bounded as what a loop visits.
+        "lists.range" => wrap(first, lowered::LENGTH),
+        _ if COPIES.contains(&name) => wrap(first, lowered::PART),
+        _ => {}
+    }
+}
+
+/// Whether it is a list of texts, as it stands.
+fn is_list_of_texts(expr: &IdedExpr) -> bool {
+    let Expr::List(list) = &expr.expr else {
+        return false;
+    };
+    let mut elements = list.elements.iter();
+    elements.all(|it| matches!(&it.expr, Expr::Literal(LiteralValue::String(_))))
+}
