@@ -192,14 +192,16 @@ impl<'a> Call<'a> {
         object: &Object<Value>,
         key: &str,
     ) -> (Turn, Option<i64>) {
+        // Whatever its expressions say: one that fails is no failure of the rule.
+        if !may_end(rule, object) {
+            return (Turn::Terminating, None);
+        }
         let Evaluation { outcome, next } = self.judge(rule, object, |_, evaluation| evaluation);
         let is_selected = outcome == Outcome::Selected;
         let turn = if rule.actions.is_only_event() && self.is_noted(rule, object, key) {
             Turn::Noted { is_selected }
         } else if !is_selected {
             Turn::Passed(outcome)
-        } else if !may_end(rule, object) {
-            Turn::Terminating
         } else if let Some(earlier) = self.claim_elsewhere(rule, source, object) {
             Turn::Claimed {
                 by: earlier.name.clone(),
@@ -258,7 +260,7 @@ impl<'a> Call<'a> {
             let is_due = self
                 .policy
                 .rules_of(source)
-                .filter(|rule| rule.is_periodic())
+                .filter(|rule| rule.is_periodic() && may_end(rule, &object))
                 .any(|rule| {
                     let is_selected =
                         self.judge(rule, &object, |_, it| it.outcome == Outcome::Selected);

@@ -411,13 +411,16 @@ impl Rule {
 
     /// The expressions that read an object, and what is related to it.
     pub(crate) fn expressions(&self) -> impl Iterator<Item = &Expression> {
-        let clauses = self.clauses.iter().map(|clause| &clause.expression);
-        let keep = self.keep.as_ref().and_then(|keep| keep.by.as_ref());
-        clauses
-            .chain(&self.unless)
-            .chain(keep)
+        self.decisive()
             .chain(self.actions.expressions())
             .chain(self.message.expressions())
+    }
+
+    /// The expressions that decide whether it acts on an object.
+    fn decisive(&self) -> impl Iterator<Item = &Expression> {
+        let clauses = self.clauses.iter().map(|clause| &clause.expression);
+        let keep = self.keep.as_ref().and_then(|keep| keep.by.as_ref());
+        clauses.chain(&self.unless).chain(keep)
     }
 
     /// Whether time can change its result in a way that no comparison with `now` announces.
@@ -456,9 +459,9 @@ impl Rule {
     }
 
     /// Whether it asks for objects that are being deleted already. Any other rule leaves them
-    /// alone.
+    /// alone. A message or a value that it writes asks for nothing.
     pub(crate) fn reads_deletion(&self) -> bool {
-        self.expressions()
+        self.decisive()
             .filter_map(|expression| expression.fields.get(OBJECT))
             .flatten()
             .any(|field| field == DELETION || field == "metadata")

@@ -185,6 +185,9 @@ impl Call<'_> {
         let Some(deadline) = rule.actions.eviction_deadline() else {
             return Decision::done();
         };
+        if !may_end(rule, &object) {
+            return Decision::done();
+        }
         let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
         if evaluation.outcome != Outcome::Selected {
             // Nothing else may announce that what is related to the pod is known again.
@@ -193,7 +196,7 @@ impl Call<'_> {
                 None => Decision::done(),
             };
         }
-        if !may_end(rule, &object) || self.claim(rule, source, &object).is_some() {
+        if self.claim(rule, source, &object).is_some() {
             return Decision::done();
         }
         let was_refused = item

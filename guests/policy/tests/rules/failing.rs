@@ -4,7 +4,7 @@ use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
 
-use crate::support::{HOUR, failed, rules};
+use crate::support::{HOUR, MINUTE, START, failed, rules};
 
 /// A rule that waits while nodes are lost.
 fn breaker(nodes: &[Value]) -> Harness<Policy> {
@@ -162,5 +162,87 @@ fn an_action_without_a_value_names_the_field_and_the_expression() {
         assert!(harness.executions().is_empty());
         let message = harness.report("mark").unwrap().message;
         assert!(words.iter().all(|it| message.contains(it)), "{message}");
+    }
+}
+
+/// What is being deleted is left alone before a rule judges it: a namespace may wait for its
+/// finalizers for long.
+#[test]
+fn what_fails_for_an_object_that_is_being_deleted_is_no_failure() {
+    for terminating in [true, false] {
+        let mut harness = rules(json!([{
+            "name": "previews",
+            "match": {"resource": "namespaces"},
+            "when": "age(object) > duration(object.metadata.annotations['ttl'])",
+            "do": {"delete": {}},
+        }]));
+        let mut namespace = json!({"apiVersion": "v1", "kind": "Namespace",
+            "metadata": {"name": "a", "annotations": {"ttl": "soon"}}});
+        if terminating {
+            namespace["metadata"]["deletionTimestamp"] = json!(START);
+            namespace["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        }
+        harness.put(namespace);
+        harness.advance(HOUR);
+        assert_eq!(harness.report("previews").is_none(), terminating);
+    }
+}
+
+/// So is an object that a rule judges from time to time, and a pod whose eviction is pending.
+#[test]
+fn an_object_that_is_being_deleted_is_judged_neither_periodically_nor_in_an_eviction() {
+    for (when, actions) in [
+        (
+            "now.getHours() >= 0 && int(object.metadata.annotations['n']) > 3",
+            json!({"delete": {"gracePeriodSeconds": 0}}),
+        ),
+        (
+            "int(object.metadata.annotations['n']) > 3",
+            json!({"evict": {"thenDeleteAfter": "10m"}}),
+        ),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "numbered", "match": {"resource": "pods"}, "when": when, "do": actions,
+        }]));
+        let mut pod = failed("ci", "a");
+        pod["metadata"]["uid"] = json!("a");
+        pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        pod["metadata"]["annotations"] = json!({"n": "5"});
+        harness.put(pod.clone());
+        harness.advance(MINUTE / 60);
+        assert_eq!(harness.executions().len(), 1, "{when}");
+        pod["metadata"]["annotations"] = json!({"n": "many"});
+        pod["metadata"]["deletionTimestamp"] = json!(START);
+        harness.put(pod);
+        harness.advance(HOUR);
+        assert!(harness.report("numbered").is_none(), "{when}");
+    }
+}
+
+/// A message that says since when an object is being deleted asks for no such object.
+#[test]
+fn a_message_that_reads_the_deletion_does_not_end_what_is_being_deleted() {
+    let mut pod = failed("ci", "a");
+    pod["metadata"]["deletionTimestamp"] = json!(START);
+    pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    for (when, variables, executions) in [
+        ("object.status.phase == 'Failed'", json!({}), 0),
+        (
+            "variables.since != null",
+            json!({"since": "object.metadata.deletionTimestamp"}),
+            1,
+        ),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "failed",
+            "match": {"resource": "pods"},
+            "variables": variables,
+            "when": when,
+            "message": "it is deleted since ${object.metadata.deletionTimestamp}",
+            "do": {"delete": {"gracePeriodSeconds": 0}},
+        }]));
+        harness.put(pod.clone());
+        harness.advance(HOUR);
+        assert_eq!(harness.executions().len().min(1), executions, "{when}");
     }
 }
