@@ -120,8 +120,13 @@ mod tests {
         const FIELDS: &str =
             "unknown field, expected one of podThreshold, period, rates, mode, limit, byZone";
         for (config, field, message) in [
-            (json!({"threshold": 1}), "threshold", FIELDS),
-            (json!({"threshold": null}), "threshold", FIELDS),
+            (json!({"boundary": 1}), "boundary", FIELDS),
+            (json!({"boundary": null}), "boundary", FIELDS),
+            (
+                json!({"threshold": 1}),
+                "threshold",
+                &format!("{FIELDS}; did you mean \"podThreshold\"?"),
+            ),
             (
                 json!({"podThreshold": "1"}),
                 "podThreshold",

@@ -5,6 +5,8 @@
 //! refused at every depth, and a component stays small (rmp-serde repeats its
 //! code for numbers and lists for every type, 5 kB each).
 
+mod spelling;
+
 use std::fmt::{self, Display};
 
 use rmp::Marker;
@@ -129,8 +131,9 @@ impl serde::de::Error for Error {
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        let hint = spelling::hint(field, known);
         let known = known.join(", ");
-        Self::custom(format_args!("unknown field, expected one of {known}")).below(field)
+        Self::custom(format_args!("unknown field, expected one of {known}{hint}")).below(field)
     }
 
     fn missing_field(field: &'static str) -> Self {

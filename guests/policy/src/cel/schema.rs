@@ -18,6 +18,9 @@ pub(crate) enum Schema {
     /// A value of a kind that an API server describes. It says which fields there are, and
     /// nothing of their types.
     Published(Arc<PublishedType>),
+    /// An object of a kind that is not built in: its metadata is that of every object, and the
+    /// rest is this.
+    Custom(Box<Schema>),
     /// A list of objects.
     List(Box<Schema>),
 }
@@ -55,12 +58,17 @@ impl Published {
     /// What is known of the objects of a resource.
     pub(crate) fn schema(&self, resource: &ApiResource) -> Schema {
         match Schema::of(resource) {
-            Schema::Any => {
-                let found = self.0.iter().find(|(it, _)| it == resource);
-                found.map_or(Schema::Any, |(_, it)| Schema::Published(Arc::clone(it)))
+            Schema::Custom(_) => {
+                let published = self.published(resource).map(Arc::clone);
+                Schema::Custom(Box::new(published.map_or(Schema::Any, Schema::Published)))
             }
             known => known,
         }
+    }
+
+    fn published(&self, resource: &ApiResource) -> Option<&Arc<PublishedType>> {
+        let found = self.0.iter().find(|(it, _)| it == resource);
+        found.map(|(_, it)| it)
     }
 
     /// Checks the path of a field of a resource, as far as its fields are known.
@@ -68,11 +76,39 @@ impl Published {
         if let Some(kind) = kind_of(resource) {
             return kind.check(path).map(|_| ());
         }
-        match self.schema(resource) {
-            Schema::Published(objects) => objects.check(&in_words(resource), path),
-            _ => Ok(()),
+        if is_below(path, METADATA)
+            && let Some(any) = any_kind()
+        {
+            return any.check(path).map(|_| ()).map_err(|unknown| UnknownField {
+                kind: in_words(resource),
+                ..unknown
+            });
+        }
+        match self.published(resource) {
+            Some(objects) => objects.check(&in_words(resource), path),
+            None => Ok(()),
         }
     }
+}
+
+/// The field that the objects of every kind have.
+const METADATA: &str = "metadata";
+
+/// A kind whose metadata is that of every kind.
+fn any_kind() -> Option<Kind> {
+    davit_kinds::kind("", "pods")
+}
+
+/// Whether a path is that of a field or leads through it.
+fn is_below(path: &str, field: &str) -> bool {
+    let rest = path.strip_prefix(field);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+/// The metadata of every object.
+fn metadata() -> Schema {
+    let known = any_kind().and_then(|kind| kind.root().field(METADATA));
+    known.map_or(Schema::Any, Schema::Known)
 }
 
 /// `widgets.example.com (v1)`
@@ -90,14 +126,19 @@ fn in_words(resource: &ApiResource) -> String {
 impl Schema {
     /// The objects of a resource, without an API server.
     pub(crate) fn of(resource: &ApiResource) -> Self {
-        kind_of(resource).map_or(Self::Any, |kind| Self::Known(kind.root()))
+        match kind_of(resource) {
+            Some(kind) => Self::Known(kind.root()),
+            None => Self::Custom(Box::default()),
+        }
     }
 
     /// A field. An unknown one is refused, with the name that was meant, if there is one.
     pub(crate) fn field(&self, name: &str) -> Result<Self, String> {
         match self {
             Self::Any => Ok(Self::Any),
-            Self::List(_) => Err(String::new()),
+            Self::Custom(_) if name == METADATA => Ok(metadata()),
+            Self::Custom(rest) => rest.field(name),
+            Self::List(element) => Err(of_a_list(name, element)),
             Self::Known(known) => known
                 .field(name)
                 .map(Self::Known)
@@ -105,6 +146,7 @@ impl Schema {
                     Known::Object(object) => {
                         did_you_mean(name, object.fields().map(|field| field.name))
                     }
+                    Known::List(_) => of_a_list(name, &self.element()),
                     known => format!(": it is {}", type_of(known)),
                 }),
             Self::Published(published) => {
@@ -112,7 +154,7 @@ impl Schema {
                     .field(name)
                     .map(Self::Published)
                     .ok_or_else(|| match &**published {
-                        PublishedType::List(_) => ": it is a list".to_owned(),
+                        PublishedType::List(_) => of_a_list(name, &self.element()),
                         PublishedType::Scalar => ": it is a single value".to_owned(),
                         PublishedType::Any | PublishedType::Object { .. } => {
                             did_you_mean(name, published.names())
@@ -127,6 +169,7 @@ impl Schema {
         match self {
             Self::Known(known) => known.field(name).map_or(Self::Any, Self::Known),
             Self::Published(published) => published.field(name).map_or(Self::Any, Self::Published),
+            Self::Custom(_) => self.field(name).unwrap_or_default(),
             Self::Any | Self::List(_) => Self::Any,
         }
     }
@@ -137,7 +180,7 @@ impl Schema {
             Self::Known(known) => known.element().map_or(Self::Any, Self::Known),
             Self::Published(published) => published.element().map_or(Self::Any, Self::Published),
             Self::List(element) => (**element).clone(),
-            Self::Any => Self::Any,
+            Self::Any | Self::Custom(_) => Self::Any,
         }
     }
 
@@ -151,14 +194,14 @@ impl Schema {
             Self::Known(known) => matches!(known, Known::List(_)),
             Self::Published(published) => matches!(**published, PublishedType::List(_)),
             Self::List(_) => true,
-            Self::Any => false,
+            Self::Any | Self::Custom(_) => false,
         }
     }
 
     /// The type of the value in an expression.
     pub(crate) fn result(&self) -> Type {
         match self {
-            Self::Any | Self::Published(_) => Type::Any,
+            Self::Any | Self::Published(_) | Self::Custom(_) => Type::Any,
             Self::List(_) => Type::List,
             Self::Known(known) => type_of(known),
         }
@@ -193,9 +236,83 @@ fn type_of(known: &Known) -> Type {
     }
 }
 
-/// `; did you mean "x"?`, if a known word is near.
+/// Why a list has no field, with what reads that field of its elements, if they have it.
+fn of_a_list(name: &str, element: &Schema) -> String {
+    match element.field(name) {
+        Ok(_) => format!(": it is a list; for its elements, write exists(it, it.{name} == …)"),
+        Err(_) => ": it is a list".to_owned(),
+    }
+}
+
+/// Functions by the names that they have in other languages.
+const ELSEWHERE: [(&str, &str); 16] = [
+    ("any", "exists"),
+    ("count", "size"),
+    ("every", "all"),
+    ("hasPrefix", "startsWith"),
+    ("hasSuffix", "endsWith"),
+    ("includes", "contains"),
+    ("len", "size"),
+    ("length", "size"),
+    ("lower", "lowerAscii"),
+    ("regexMatch", "matches"),
+    ("some", "exists"),
+    ("toLower", "lowerAscii"),
+    ("toLowerCase", "lowerAscii"),
+    ("toUpper", "upperAscii"),
+    ("toUpperCase", "upperAscii"),
+    ("upper", "upperAscii"),
+];
+
+/// `; did you mean "x"?`, if a known word is near, or has this name in another language.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    davit_kinds::nearest(word, known.into_iter())
+    let known: Vec<&str> = known.into_iter().collect();
+    let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == word);
+    let meant = elsewhere.map(|(_, meant)| *meant);
+    meant
+        .filter(|meant| known.contains(meant))
+        .or_else(|| davit_kinds::nearest(word, known.into_iter()))
         .map(|nearest| format!("; did you mean \"{nearest}\"?"))
         .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn custom() -> ApiResource {
+        ApiResource::new("example.com", "v1", "widgets")
+    }
+
+    #[test]
+    fn a_custom_resource_has_the_metadata_of_every_kind() {
+        let metadata = Schema::of(&custom()).field("metadata").unwrap();
+        assert_eq!(metadata.field("fooo"), Err(String::new()));
+        let hint = metadata.field("lables").unwrap_err();
+        assert_eq!(hint, "; did you mean \"labels\"?");
+        assert!(metadata.field("creationTimestamp").unwrap().is_time());
+        let rest = Schema::of(&custom()).field("spec").unwrap();
+        assert_eq!(rest.field("fooo"), Ok(Schema::Any));
+    }
+
+    #[test]
+    fn a_path_below_the_metadata_of_a_custom_resource_is_checked() {
+        let check = |path: &str| Published::default().check(&custom(), path);
+        assert_eq!(check("metadata.labels[\"a\"]"), Ok(()));
+        assert_eq!(check("metadatas.fooo"), Ok(()));
+        assert_eq!(
+            check("metadata.lables").unwrap_err().to_string(),
+            "widgets.example.com (v1) has no field \"metadata.lables\"; did you mean \
+             \"metadata.labels\"?"
+        );
+    }
+
+    #[test]
+    fn a_name_of_another_language_leads_to_a_known_name_only() {
+        assert_eq!(
+            did_you_mean("toLower", ["lowerAscii", "size"]),
+            "; did you mean \"lowerAscii\"?"
+        );
+        assert_eq!(did_you_mean("toLower", ["labels"]), "");
+    }
 }

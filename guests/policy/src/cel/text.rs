@@ -1,5 +1,7 @@
 //! The text of an expression: parsing, its clauses, and where a word stands in it.
 
+mod hint;
+
 use kube_cel::cel::{IdedExpr, parser::Parser};
 
 use super::token::Tokens;
@@ -36,8 +38,11 @@ fn parse_anywhere(source: &str) -> Result<IdedExpr, Mistake> {
         let Some(error) = errors.errors.first() else {
             return Mistake::whole("it is no expression");
         };
-        let (line, column) = error.pos;
-        Mistake::at_column(column_in(source, line, column), first_line(&error.msg))
+        hint::of(source, &error.msg).unwrap_or_else(|| {
+            let (line, column) = error.pos;
+            let column = column_in(source, line, column);
+            Mistake::at_column(column, hint::in_words(&error.msg))
+        })
     })
 }
 

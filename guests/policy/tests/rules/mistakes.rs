@@ -157,7 +157,57 @@ fn mistakes_are_refused_by_name() {
             "rules[0].do.untaint",
             "only nodes",
         ),
-        (json!({"wen": "true"}), "rules[0].wen", "unknown field"),
+        (
+            json!({"wen": "true"}),
+            "rules[0].wen",
+            "; did you mean \"when\"?",
+        ),
+        (
+            json!({"match": {"resource": "pods", "namespace": "ci"}}),
+            "rules[0].match.namespace",
+            "; did you mean \"namespaces\"?",
+        ),
+        (
+            json!({"when": "object.status.phase = 'Failed'"}),
+            "rules[0].when",
+            "rule a: column 21: \"=\" is no operator; did you mean \"==\"?",
+        ),
+        (
+            json!({"variables": {"old": "age(object) > 24h"}, "when": "variables.old"}),
+            "rules[0].variables.old",
+            "rule a: column 15: \"24h\" is no number: write duration('24h')",
+        ),
+        (
+            json!({"when": "has(object.metadata.labels['a'])"}),
+            "rules[0].when",
+            "rule a: column 1: has() takes a field: write object.metadata.labels['a'] != null",
+        ),
+        (
+            json!({"when": "object.spec.containers.image == 'a'"}),
+            "rules[0].when",
+            "object.spec.containers has no field \"image\": it is a list; for its elements, write \
+             exists(it, it.image == …)",
+        ),
+        (
+            json!({"when": "object.metadata.name.toLower() == 'a'"}),
+            "rules[0].when",
+            "there is no function \"toLower\"; did you mean \"lowerAscii\"?",
+        ),
+        (
+            json!({"match": {"resource": "widgets.v1.example.com"},
+                "when": "object.spec.size > 3 && object.metadata.fooo == 'a'"}),
+            "rules[0].when",
+            "rule a: column 41: object.metadata has no field \"fooo\"",
+        ),
+        (
+            json!({"match": {"resource": "widgets.v1.example.com"},
+                "related": {"users": {"resource": "gadgets.v1.example.com",
+                    "by": "metadata.lables.widget", "is": "object.metadata.name"}},
+                "when": "size(users) == 0"}),
+            "rules[0].related.users.by",
+            "gadgets.example.com (v1) has no field \"metadata.lables\"; did you mean \
+             \"metadata.labels\"?",
+        ),
     ] {
         let (found, message) = with(changes.clone());
         assert_eq!(found, field, "{changes}: {message}");

@@ -34,7 +34,7 @@ fn published() -> Published {
 
 fn check(config: &Value) -> Result<(), String> {
     let config = rmp_serde::to_vec_named(config).unwrap();
-    // The guest alone knows nothing of them.
+    // The guest alone knows only their metadata.
     explain::check(&config, &Published::default()).unwrap();
     explain::check(&config, &published()).map_err(|it| format!("{}: {}", it.field, it.message))
 }
@@ -77,7 +77,7 @@ fn an_unknown_field_is_refused_with_rule_column_and_suggestion() {
         (
             json!({"when": "object.spec.hosts.name == 'a'"}),
             "rules[0].when: rule small: column 19: object.spec.hosts has no field \"name\": it is a \
-             list",
+             list; for its elements, write exists(it, it.name == …)",
         ),
         (
             json!({"unless": "object.spec.size.big"}),
