@@ -78,7 +78,7 @@ impl Published {
             let Some(url) = url_of(&index, resource) else {
                 continue;
             };
-            let known = self.kept().known(resource, url);
+            let known = self.kept().known(resource, url).map(|it| it.fields.clone());
             let found = if let Some(known) = known {
                 known
             } else {
@@ -116,10 +116,9 @@ impl Published {
 }
 
 impl ReadDocuments {
-    /// The fields of a resource, if its document still has this URL.
-    fn known(&self, resource: &ApiResource, url: &str) -> Option<Option<Arc<PublishedType>>> {
-        let known = self.fields.get(resource).filter(|it| it.url == url);
-        known.map(|it| it.fields.clone())
+    /// What was read of a resource, if its document still has this URL.
+    fn known(&self, resource: &ApiResource, url: &str) -> Option<&PublishedFields> {
+        self.fields.get(resource).filter(|it| it.url == url)
     }
 
     fn insert(&mut self, resource: &ApiResource, url: &str, fields: Option<Arc<PublishedType>>) {
@@ -231,12 +230,13 @@ impl<'a> Reader<'a> {
         };
         let (elements, others) = (each("items"), each("additionalProperties"));
         if schemas.iter().any(|it| is_open(it)) {
-            return match named.is_empty() {
-                true => PublishedType::Any,
-                false => PublishedType::Object {
+            return if named.is_empty() {
+                PublishedType::Any
+            } else {
+                PublishedType::Object {
                     fields: self.read_fields(named),
                     other: Some(Arc::new(PublishedType::Any)),
-                },
+                }
             };
         }
         match (named.is_empty() && others.is_empty(), elements.is_empty()) {

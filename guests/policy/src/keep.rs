@@ -139,8 +139,8 @@ pub(crate) struct Ordered {
 
 /// A field by its path: `metadata.labels["app"]`.
 fn field_of(path: &str, source: &str, scope: &Scope<'_>) -> Result<Path, ConfigError> {
-    let object = scope.bindings.get(OBJECT).cloned().unwrap_or_default();
     const PREFIX: &str = "object.";
+    let object = scope.bindings.get(OBJECT).cloned().unwrap_or_default();
     let field = Expression::field(&format!("{PREFIX}{source}"), object);
     let field = field.map_err(|mistake| Mistake {
         column: mistake.column.saturating_sub(PREFIX.len()),

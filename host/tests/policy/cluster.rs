@@ -11,12 +11,12 @@ struct Site {
     files: Files,
 }
 
-const RULES: &str = r#"rules:
+const RULES: &str = r"rules:
   - name: failed
     match: {resource: pods, namespaces: [ci], labelSelector: app=build}
     when: object.status.phase == 'Failed' && node.metadata.labels['pool'] == 'spot'
     do: {delete: {}}
-"#;
+";
 
 impl Site {
     fn new() -> Self {

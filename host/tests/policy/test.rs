@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::program::{Files, NOW, has_lines, outcomes, report};
 
 /// A Controller with the rules, and what may be in a file beside it.
-const CONTROLLER: &str = r#"# The cleanup of the builds.
+const CONTROLLER: &str = r"# The cleanup of the builds.
 apiVersion: v1
 kind: ServiceAccount
 metadata: {name: builds, namespace: ci}
@@ -27,7 +27,7 @@ spec:
         when: object.status.phase == 'Failed' && age(object) > duration('24h')
         unless: object.metadata.annotations['keep'] == 'true'
         do: {delete: {}}
-"#;
+";
 
 /// Two documents, of which one is a list.
 const PODS: &str = r#"apiVersion: v1

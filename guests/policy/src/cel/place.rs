@@ -126,13 +126,19 @@ impl Search<'_> {
         };
     }
 
+    fn visit_all(&mut self, all: &mut [IdedExpr]) {
+        for one in all {
+            self.visit(one);
+        }
+    }
+
     fn call(&mut self, call: &mut CallExpr) -> u64 {
         let sign = sign_of(&call.func_name);
         match (sign, call.args.as_mut_slice()) {
             (Some(sign), [left, rest @ ..]) if is_infix(&call.func_name) => {
                 self.visit(left);
                 let place = self.word(sign);
-                rest.iter_mut().for_each(|it| self.visit(it));
+                self.visit_all(rest);
                 place
             }
             (sign, args) => {
@@ -140,7 +146,7 @@ impl Search<'_> {
                     self.visit(target);
                 }
                 let place = self.word(sign.unwrap_or(&call.func_name));
-                args.iter_mut().for_each(|it| self.visit(it));
+                self.visit_all(args);
                 place
             }
         }

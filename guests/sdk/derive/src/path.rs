@@ -37,9 +37,12 @@ pub(crate) fn of_field(field: &Field, name: &Ident) -> Result<Place> {
             }
         })?;
     }
-    let default = || match is_flat {
-        true => Path::new(),
-        false => vec![camel_case(name)],
+    let default = || {
+        if is_flat {
+            Path::new()
+        } else {
+            vec![camel_case(name)]
+        }
     };
     Ok(Place {
         path: path.unwrap_or_else(default),

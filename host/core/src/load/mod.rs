@@ -154,9 +154,10 @@ impl LoadAttempt {
 }
 
 fn prepare<G>(spec: &ControllerSpec, has_run: bool) -> LoadStep<G> {
-    LoadStep::Prepare(match has_run {
-        true => Preparation::of_known_config(spec),
-        false => Preparation::of_spec(spec),
+    LoadStep::Prepare(if has_run {
+        Preparation::of_known_config(spec)
+    } else {
+        Preparation::of_spec(spec)
     })
 }
 
