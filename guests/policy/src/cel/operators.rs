@@ -54,14 +54,7 @@ pub(super) struct Misfit {
 pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Misfit> {
     match (name, operands) {
         (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
-            let mut each = operands.iter().enumerate();
-            match each.find(|(_, it)| !it.meets(Type::Bool)) {
-                Some((index, other)) => Err(Misfit {
-                    operand: Some(index),
-                    message: format!("it takes {other} for a boolean"),
-                }),
-                None => Ok(Type::Bool),
-            }
+            all_of(Type::Bool, operands)
         }
         (operators::NOT_STRICTLY_FALSE, _)
         | (operators::IN, [_, Type::Any | Type::List | Type::Map | Type::Null]) => Ok(Type::Bool),
@@ -69,26 +62,27 @@ pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Mis
             operand: Some(1),
             message: format!("\"in\" looks into a list, not into {other}"),
         }),
-        (operators::CONDITIONAL, [condition, ..]) if !condition.meets(Type::Bool) => Err(Misfit {
-            operand: Some(0),
-            message: format!("it takes {condition} for a boolean"),
-        }),
-        (operators::CONDITIONAL, [_, one, other]) if one == other => Ok(*one),
-        (
-            operators::MULTIPLY | operators::DIVIDE | operators::MODULO | operators::NEGATE,
-            operands,
-        ) => {
-            let mut each = operands.iter().enumerate();
-            match each.find(|(_, it)| !it.meets(Type::Number)) {
-                Some((index, other)) => Err(Misfit {
-                    operand: Some(index),
-                    message: format!("it takes {other} for a number"),
-                }),
-                None => Ok(Type::Number),
-            }
+        (operators::CONDITIONAL, [condition, one, other]) => {
+            all_of(Type::Bool, &[*condition])?;
+            Ok(if one == other { *one } else { Type::Any })
+        }
+        (operators::MULTIPLY | operators::DIVIDE | operators::MODULO | operators::NEGATE, _) => {
+            all_of(Type::Number, operands)
         }
         (operators::ADD | operators::SUBSTRACT, [one, other]) => sum(name, *one, *other),
         _ => Ok(Type::Any),
+    }
+}
+
+/// This type, if all operands may have it.
+fn all_of(wanted: Type, operands: &[Type]) -> Result<Type, Misfit> {
+    let mut each = operands.iter().enumerate();
+    match each.find(|(_, it)| !it.meets(wanted)) {
+        Some((index, other)) => Err(Misfit {
+            operand: Some(index),
+            message: format!("it takes {other} for {wanted}"),
+        }),
+        None => Ok(wanted),
     }
 }
 

@@ -104,7 +104,7 @@ impl Search<'_> {
             Expr::Call(call) => self.call(call),
             Expr::List(list) => {
                 let place = self.word("[");
-                list.elements.iter_mut().for_each(|it| self.visit(it));
+                self.visit_all(&mut list.elements);
                 place
             }
             Expr::Map(map) => {

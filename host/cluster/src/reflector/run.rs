@@ -88,10 +88,14 @@ impl Run {
     /// Starts a pause if the batch has the first change of a Lease, and ends it if it has something
     /// else.
     fn pause_for_leases(&mut self, was_empty: bool) {
+        let may_pause = was_empty || self.pause.is_some();
+        if !may_pause || self.batch.is_empty() || !self.spec.resource.are_leases() {
+            return;
+        }
         let is_change = |update: &Update| matches!(update, Update::Apply(_));
-        if !self.spec.resource.are_leases() || !self.batch.iter().all(is_change) {
+        if !self.batch.iter().all(is_change) {
             self.pause = None;
-        } else if was_empty && !self.batch.is_empty() {
+        } else if was_empty {
             self.pause = Some(Instant::now() + LEASES_PAUSE);
         }
     }

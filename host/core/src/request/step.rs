@@ -79,15 +79,14 @@ impl<'a> StepContext<'a> {
         if self.is_kept_first() {
             return StepAction::of(self.read_whole(), Stage::Keep);
         }
-        let request = match self.step {
-            Step::Patch(patch) => return self.patch(patch),
-            Step::Delete(options) => self.delete(options),
-            Step::Evict(options) => self.evict(options),
-            Step::Create(create) => self.create(create),
-            Step::Apply(apply) => return self.apply(apply),
-            Step::Event(_) => return StepAction::Done(Ok(None)),
-        };
-        StepAction::of(request, Stage::Write)
+        match self.step {
+            Step::Patch(patch) => self.patch(patch),
+            Step::Apply(apply) => self.apply(apply),
+            _ => match self.write() {
+                Some(request) => StepAction::of(request, Stage::Write),
+                None => StepAction::Done(Ok(None)),
+            },
+        }
     }
 
     /// The write of the step, as far as it does not depend on what is read before it; none for

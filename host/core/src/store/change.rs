@@ -1,11 +1,11 @@
 //! Changes of the store's state, in the form in which a journal keeps them: applied in
 //! order to an empty [`ReplayedCache`](super::ReplayedCache), they give the same state.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::index::Index;
-use super::renewal::Renewals;
+use super::renewal::{Renewal, Renewals};
 use super::slots::Slot;
 use super::state::{State, ViewState};
 use super::{FieldsId, Object, SegmentId, SegmentSpec, ViewId, ViewKey};
@@ -162,10 +162,15 @@ impl ChangeLog {
             changes.push(put(slot, object, spec));
             return;
         }
-        let renewals = Renewals::new(now, slot, object, data);
+        let renewal = Renewal::of(object, data);
         match changes.last_mut() {
-            Some(StateChange::Renew(last)) if last.at == now => last.leases.extend(renewals.leases),
-            _ => changes.push(StateChange::Renew(Box::new(renewals))),
+            Some(StateChange::Renew(last)) if last.at == now => {
+                last.leases.insert(slot, renewal);
+            }
+            _ => changes.push(StateChange::Renew(Box::new(Renewals {
+                at: now,
+                leases: BTreeMap::from([(slot, renewal)]),
+            }))),
         }
     }
 }

@@ -39,19 +39,19 @@ impl Renewals {
         metadata(before) == metadata(after)
     }
 
-    /// The renewal that gives an object these fields.
-    pub(super) fn new(at: Instant, slot: Slot, object: &Object, data: &[u8]) -> Self {
-        let renewal = Renewal {
-            earlier: object.changed_earlier().to_vec(),
-            data: data.to_vec(),
-        };
-        let leases = BTreeMap::from([(slot, renewal)]);
-        Self { at, leases }
-    }
-
     /// The bytes of its data.
     pub(crate) fn bytes(&self) -> usize {
         self.leases.values().map(|one| one.data.len()).sum()
+    }
+}
+
+impl Renewal {
+    /// The renewal that gave an object these fields.
+    pub(super) fn of(object: &Object, data: &[u8]) -> Self {
+        Self {
+            earlier: object.changed_earlier().to_vec(),
+            data: data.to_vec(),
+        }
     }
 }
 

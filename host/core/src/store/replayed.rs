@@ -110,14 +110,10 @@ impl ReplayedCache {
             let Some(old) = self.0.object(*slot) else {
                 return Err(misfit(format!("slot {slot} has no object")));
             };
-            let new = Arc::new(old.renewed(renewals.at, renewal));
-            renewed.push((*slot, Arc::clone(old), new));
+            renewed.push((*slot, Arc::new(old.renewed(renewals.at, renewal))));
         }
-        for (slot, old, new) in renewed {
-            self.0.update(slot, Arc::clone(&new));
-            self.0.reindex_all(slot, Some(&old), Some(&new));
-        }
-        Ok(())
+        let mut renewed = renewed.iter();
+        renewed.try_for_each(|(slot, object)| self.put(*slot, object))
     }
 
     fn remove(&mut self, slot: Slot, uid: &Uid) -> Result<(), MisfitChange> {

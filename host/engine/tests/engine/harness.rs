@@ -168,6 +168,21 @@ pub(crate) fn report(decisions: Vec<Decision>) -> String {
     }
 }
 
+/// The pods of all namespaces.
+pub(crate) fn all_pods() -> SegmentSpec {
+    SegmentSpec {
+        resource: ApiResource::new("", "v1", "pods"),
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        },
+        namespaced: true,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+    }
+}
+
 /// Five pods, `ns/p0` to `ns/p4`: three on `n1`, one on `n2`, one on none.
 fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
     let mut store = Store::default();
@@ -189,18 +204,7 @@ fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
         indexes: vec![by_node, bound],
         key: davit_core::store::ViewKey::Name,
     });
-    let pods = SegmentSpec {
-        resource: ApiResource::new("", "v1", "pods"),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        },
-        namespaced: true,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    };
-    let segment = store.attach(view, &pods, &mut changes).unwrap();
+    let segment = store.attach(view, &all_pods(), &mut changes).unwrap();
     let nodes = ["n1", "n1", "n1", "n2", ""];
     let items = nodes
         .iter()

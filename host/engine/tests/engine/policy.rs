@@ -7,16 +7,16 @@ use std::sync::Arc;
 
 use davit_core::manifest::Source;
 use davit_core::mapping::Mapping;
-use davit_core::object::{Kind, ProjectedObject, Uid};
+use davit_core::object::{ProjectedObject, Uid};
 use davit_core::plan::{Decision, Plan, WorkItem};
-use davit_core::store::{SegmentSpec, Store, ViewSpec};
+use davit_core::store::{Store, ViewSpec};
 use davit_core::time::Instant;
 use davit_engine::{Call, DescribeError, Guest, Limits, Module};
 use serde::Serialize;
 use tokio::sync::OnceCell;
 
 use crate::artifacts;
-use crate::harness::{call, engine, item, limits};
+use crate::harness::{all_pods, call, engine, item, limits};
 
 #[allow(dead_code, reason = "the unit tests of the guest use all of them")]
 #[path = "../../../../guests/policy/src/cel/conformance/cases.rs"]
@@ -120,17 +120,8 @@ fn call_about(guest: &Guest, pods: &[&str]) -> Call {
         indexes: Vec::new(),
         key: davit_core::store::ViewKey::Name,
     });
-    let segment = SegmentSpec {
-        resource: resource.clone(),
-        kind: Kind {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-        },
-        namespaced: true,
-        namespace: String::new(),
-        label_selector: String::new(),
-        field_selector: String::new(),
-    };
+    let segment = all_pods();
+    assert_eq!(*resource, segment.resource);
     let segment = store.attach(view, &segment, &mut changes).unwrap();
     let fields = store.segment_fields(segment).unwrap().clone();
     let objects = pods.iter().map(|name| pod(name));

@@ -60,9 +60,11 @@ fn sign(source: &str, tokens: &[Token<'_>], at: usize) -> Option<String> {
     // A negation may follow: `a=!b`.
     let written = source.get(first.start..end)?.trim_end_matches('!');
     let (_, meant) = SIGNS.iter().find(|(wrong, _)| *wrong == written)?;
-    Some(format!(
-        "\"{written}\" is no operator; did you mean \"{meant}\"?"
-    ))
+    Some(no_operator(written, meant))
+}
+
+fn no_operator(written: &str, meant: &str) -> String {
+    format!("\"{written}\" is no operator; did you mean \"{meant}\"?")
 }
 
 /// `a and b` for `a && b`.
@@ -79,10 +81,7 @@ fn word(tokens: &[Token<'_>], at: usize) -> Option<String> {
         "not" if precedes_value => "!",
         _ => return None,
     };
-    let written = token.text;
-    Some(format!(
-        "\"{written}\" is no operator; did you mean \"{meant}\"?"
-    ))
+    Some(no_operator(token.text, meant))
 }
 
 /// `24h` for `duration('24h')`, and `1Gi` for `quantity('1Gi')`.

@@ -63,6 +63,11 @@ impl RuleDraft {
         }
     }
 
+    /// Adds a variable.
+    pub(super) fn define(&mut self, name: &str, expression: String) {
+        self.variables.insert(name.to_owned(), expression);
+    }
+
     /// Only objects of these namespaces, and of those that it names already.
     pub(super) fn restrict(&mut self, namespaces: Vec<String>) {
         self.namespaces = Some(match self.namespaces.take() {

@@ -200,12 +200,8 @@ fn of_label(lives: &Lives) -> Vec<RuleDraft> {
         };
         let mut rule = RuleDraft::new(&lives.place, &name, lives.resource.clone());
         rule.label_selectors.push(LABEL.to_owned());
-        rule.variables = [
-            ("ttl", format!("object.metadata.labels['{LABEL}']")),
-            ("duration", duration_of("variables.ttl")),
-        ]
-        .map(|(name, it)| (name.to_owned(), it))
-        .into();
+        rule.define("ttl", format!("object.metadata.labels['{LABEL}']"));
+        rule.define("duration", duration_of("variables.ttl"));
         rule.when.push(if propagation.is_empty() {
             format!("!({PROPAGATION} in ['Foreground', 'Background', 'Orphan'])")
         } else {
@@ -232,28 +228,11 @@ fn of_label(lives: &Lives) -> Vec<RuleDraft> {
 
 /// The rules for the annotations of kube-janitor.
 pub(super) fn of_annotations(place: &str, resource: &Resource) -> Vec<RuleDraft> {
-    let word = resource.word();
-    let mut ttl = RuleDraft::new(place, &format!("ttl-{word}"), resource.clone());
-    ttl.variables = [
-        (
-            "ttl",
-            "object.metadata.annotations['janitor/ttl']".to_owned(),
-        ),
-        ("duration", duration_of("variables.ttl")),
-    ]
-    .map(|(name, it)| (name.to_owned(), it))
-    .into();
-    ttl.when = older_than_one_unit();
+    let [mut ttl, mut expires] = ttl_and_expires("janitor", place, resource);
     ttl.event = Some(event(
         "TimeToLiveExpired",
         "its annotation janitor/ttl is set",
     ));
-    let mut expires = RuleDraft::new(place, &format!("expires-{word}"), resource.clone());
-    expires.variables = [(
-        "expires".to_owned(),
-        "object.metadata.annotations['janitor/expires']".to_owned(),
-    )]
-    .into();
     expires.when = vec![one_of(
         "variables.expires",
         &[
@@ -275,12 +254,22 @@ pub(super) fn of_annotations(place: &str, resource: &Resource) -> Vec<RuleDraft>
     [ttl, expires].into_iter().map(of_janitor).collect()
 }
 
-/// An object is older than `variables.ttl`, a number of one unit.
-fn older_than_one_unit() -> Vec<String> {
-    vec![
+/// The rules for the annotations `ttl`, a number of one unit, and `expires` of a tool. When the
+/// latter is over is left to the tool.
+fn ttl_and_expires(tool: &str, place: &str, resource: &Resource) -> [RuleDraft; 2] {
+    let [mut ttl, expires] = ["ttl", "expires"].map(|name| {
+        let annotation = format!("object.metadata.annotations['{tool}/{name}']");
+        let rule_name = format!("{name}-{}", resource.word());
+        let mut rule = RuleDraft::new(place, &rule_name, resource.clone());
+        rule.define(name, annotation);
+        rule
+    });
+    ttl.define("duration", duration_of("variables.ttl"));
+    ttl.when = vec![
         format!("variables.ttl.matches('{ONE_UNIT}')"),
         format!("{AGE} > variables.duration"),
-    ]
+    ];
+    [ttl, expires]
 }
 
 /// What holds for every rule of kube-janitor.

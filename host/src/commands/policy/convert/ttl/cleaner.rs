@@ -3,7 +3,7 @@
 
 use super::super::draft::RuleDraft;
 use super::super::kinds::Resource;
-use super::{TIME, duration_of, older_than_one_unit};
+use super::{TIME, ttl_and_expires};
 
 /// Why an object of a cluster-scoped kind is left out.
 pub(super) const WITHOUT_NAMESPACE: &str =
@@ -21,24 +21,7 @@ pub(super) fn notes() -> Vec<String> {
 }
 
 pub(super) fn rules(place: &str, resource: &Resource) -> Vec<RuleDraft> {
-    let word = resource.word();
-    let mut ttl = RuleDraft::new(place, &format!("ttl-{word}"), resource.clone());
-    ttl.variables = [
-        (
-            "ttl",
-            "object.metadata.annotations['cleaner/ttl']".to_owned(),
-        ),
-        ("duration", duration_of("variables.ttl")),
-    ]
-    .map(|(name, it)| (name.to_owned(), it))
-    .into();
-    ttl.when = older_than_one_unit();
-    let mut expires = RuleDraft::new(place, &format!("expires-{word}"), resource.clone());
-    expires.variables = [(
-        "expires".to_owned(),
-        "object.metadata.annotations['cleaner/expires']".to_owned(),
-    )]
-    .into();
+    let [ttl, mut expires] = ttl_and_expires("cleaner", place, resource);
     expires.when = vec![
         format!("variables.expires.matches('{TIME}')"),
         "now > timestamp(variables.expires)".to_owned(),

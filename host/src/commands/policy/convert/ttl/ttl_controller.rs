@@ -29,19 +29,10 @@ pub(super) fn notes() -> Vec<String> {
 
 pub(super) fn rule(place: &str, resource: &Resource) -> RuleDraft {
     let mut rule = RuleDraft::new(place, &format!("ttl-{}", resource.word()), resource.clone());
-    rule.variables = [
-        (
-            "ttl",
-            format!("object.metadata.annotations['{TTL_CONTROLLER}']"),
-        ),
-        (
-            "refreshed",
-            format!("object.metadata.annotations['{REFRESHED}']"),
-        ),
-        ("duration", duration_of("variables.ttl")),
-    ]
-    .map(|(name, it)| (name.to_owned(), it))
-    .into();
+    for (name, annotation) in [("ttl", TTL_CONTROLLER), ("refreshed", REFRESHED)] {
+        rule.define(name, format!("object.metadata.annotations['{annotation}']"));
+    }
+    rule.define("duration", duration_of("variables.ttl"));
     rule.when = vec![
         format!("variables.ttl.matches('{GO_DURATION}')"),
         format!(
