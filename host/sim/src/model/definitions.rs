@@ -1,6 +1,7 @@
 //! Custom resources: what a `CustomResourceDefinition` declares is served as
 //! soon as it is stored.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -13,6 +14,7 @@ use crate::object::Object;
 use crate::resource::{self, Custom, Generation, Resource, Rules, ScalePaths, Subresource};
 use crate::schema::Schema;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 use crate::target::Target;
 use crate::time::Time;
 
@@ -20,30 +22,93 @@ const GROUP: &str = "apiextensions.k8s.io";
 
 const STORE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
+/// The stored definitions, as far as requests need them parsed.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    /// By name, which is also the name of the store of their objects.
+    by_name: BTreeMap<String, Definition>,
+    /// Those of whose names not all are accepted. Another definition's end may free these.
+    waiting: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Definition {
+    object: Object,
+    served: Vec<Arc<Resource>>,
+}
+
+impl Definition {
+    fn new(object: Object) -> Self {
+        let served = if lifecycle::is_served(&object) {
+            served(&object)
+        } else {
+            Vec::new()
+        };
+        Self {
+            object,
+            served: served.into_iter().map(Arc::new).collect(),
+        }
+    }
+}
+
+impl Definitions {
+    fn set(&mut self, name: &str, object: Object) {
+        if lifecycle::has_all_names(&object) {
+            self.waiting.remove(name);
+        } else {
+            self.waiting.insert(name.to_owned());
+        }
+        self.by_name
+            .insert(name.to_owned(), Definition::new(object));
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.waiting.remove(name);
+        self.by_name.remove(name);
+    }
+
+    fn get(&self, name: &str) -> Option<&Object> {
+        self.by_name.get(name).map(|one| &one.object)
+    }
+
+    fn objects(&self) -> impl Iterator<Item = &Object> {
+        self.by_name.values().map(|one| &one.object)
+    }
+
+    fn served(&self) -> impl Iterator<Item = &Arc<Resource>> {
+        self.by_name.values().flat_map(|one| &one.served)
+    }
+}
+
 impl Model {
     /// The effects of a write: a changed definition is accepted, established and
     /// served, and a terminating one is deleted with its last object.
     pub(super) fn after_write(&mut self, now: Time, target: &Target) -> Result<()> {
         let resource = &target.resource;
+        if &*resource.store == STORE {
+            return self.settle_definitions(now, &target.name);
+        }
         let terminating = resource
             .custom
             .as_ref()
             .is_some_and(|custom| custom.terminating);
-        let emptied = terminating && self.collection(resource)?.scan("").next().is_none();
-        if &*resource.store == STORE || emptied {
-            self.settle_definitions(now)?;
+        if terminating && self.collection(resource)?.scan("").next().is_none() {
+            self.settle_definitions(now, &resource.store)?;
         }
         Ok(())
     }
 
-    /// Lets the controllers of definitions work until they rest.
-    fn settle_definitions(&mut self, now: Time) -> Result<()> {
-        self.serve_definitions()?;
-        while let Some((name, step)) = self.next_step(now)? {
+    /// Lets the controllers of definitions work until they rest, after a change of this one or of
+    /// its objects.
+    fn settle_definitions(&mut self, now: Time, changed: &str) -> Result<()> {
+        self.serve_definition(changed)?;
+        let mut changed = BTreeSet::from([changed.to_owned()]);
+        while let Some((name, step)) = self.next_step(now, &changed)? {
             match step {
                 Step::Write(definition) => {
                     self.write_definition(now, &name, *definition)?;
-                    self.serve_definitions()?;
+                    self.serve_definition(&name)?;
+                    changed.insert(name);
                 }
                 Step::DeleteInstances => self.delete_instances(now, &name)?,
             }
@@ -51,13 +116,17 @@ impl Model {
         Ok(())
     }
 
-    fn next_step(&self, now: Time) -> Result<Option<(String, Step)>> {
-        let definitions = self.definitions()?;
-        for definition in &definitions {
-            let name = &definition.metadata.name;
+    /// The next step of a changed definition, or of one that waits for its names: all others
+    /// rest.
+    fn next_step(&self, now: Time, changed: &BTreeSet<String>) -> Result<Option<(String, Step)>> {
+        for name in self.definitions.waiting.union(changed) {
+            let Some(definition) = self.definitions.get(name) else {
+                continue;
+            };
             let instances = self.instances(name)?;
-            if let Some(step) = lifecycle::next_step(now, definition, &definitions, instances) {
-                return Ok(Some((name.clone(), step)));
+            let all = self.definitions.objects();
+            if let Some(step) = lifecycle::next_step(now, definition, all, instances) {
+                return Ok(Some((name.to_owned(), step)));
             }
         }
         Ok(None)
@@ -90,9 +159,7 @@ impl Model {
     }
 
     fn delete_instances(&mut self, now: Time, store: &str) -> Result<()> {
-        let definitions = self.definitions()?;
-        let definition = definitions.iter().find(|it| it.metadata.name == store);
-        let Some(resource) = definition.and_then(storage) else {
+        let Some(resource) = self.definitions.get(store).and_then(storage) else {
             return Ok(());
         };
         let resource = Arc::new(resource);
@@ -109,40 +176,33 @@ impl Model {
         Ok(())
     }
 
-    fn definitions(&self) -> Result<Vec<Object>> {
-        let stored = self.collections.get(STORE).into_iter();
-        stored
-            .flat_map(|collection| collection.scan(""))
-            .map(|(_, stored)| stored.object())
-            .collect()
-    }
-
-    /// Rebuilds the list of custom resources from the stored definitions.
-    pub(super) fn serve_definitions(&mut self) -> Result<()> {
-        let mut resources: Vec<Arc<Resource>> =
-            resource::builtin().into_iter().map(Arc::new).collect();
-        let definitions = self.definitions()?;
-        for definition in &definitions {
-            if lifecycle::is_served(definition) {
-                resources.extend(served(definition).into_iter().map(Arc::new));
+    /// Serves what a definition declares as it is stored now.
+    fn serve_definition(&mut self, name: &str) -> Result<()> {
+        let stored = self.collections.get(STORE).and_then(|all| all.get(name));
+        match stored.map(StoredObject::object).transpose()? {
+            Some(object) => self.definitions.set(name, object),
+            None => self.definitions.remove(name),
+        }
+        let is_custom = |resource: &&Arc<Resource>| resource.custom.is_some();
+        let builtin = self.resources.iter().filter(|it| !is_custom(it)).cloned();
+        self.resources = builtin.chain(self.definitions.served().cloned()).collect();
+        self.aggregated = AggregatedDocuments::default();
+        match self.definitions.by_name.get(name) {
+            Some(definition) => {
+                let version = self.version;
+                for resource in &definition.served {
+                    self.collections
+                        .entry(resource.store.clone())
+                        .or_insert_with(|| Collection::starting_after(version));
+                }
             }
+            // A deleted definition deletes its objects; one that no longer serves a version
+            // keeps them.
+            None if self.resources.iter().any(|it| &*it.store == name) => {}
+            None => drop(self.collections.remove(name)),
         }
-        for resource in &resources {
-            let version = self.version;
-            self.collections
-                .entry(resource.store.clone())
-                .or_insert_with(|| Collection::starting_after(version));
-        }
-        // A deleted definition deletes its objects; one that no longer serves a version
-        // keeps them. The watches end in both cases.
-        let served = |store: &Arc<str>| resources.iter().any(|resource| resource.store == *store);
-        let defined = |store: &Arc<str>| definitions.iter().any(|it| *it.metadata.name == **store);
-        let stores = self.collections.keys();
-        let changed = stores.filter(|store| defined(store) || !served(store));
-        self.touched.extend(changed.cloned());
-        self.collections
-            .retain(|store, _| served(store) || defined(store));
-        (self.resources, self.aggregated) = (resources, AggregatedDocuments::default());
+        // The watches end in both cases.
+        self.touched.push(name.into());
         Ok(())
     }
 }

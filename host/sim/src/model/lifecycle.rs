@@ -33,10 +33,10 @@ pub(super) enum Instances {
 }
 
 /// The next step of `definition`, one of `all`; none if there is nothing to do.
-pub(super) fn next_step(
+pub(super) fn next_step<'a>(
     now: Time,
     definition: &Object,
-    all: &[Object],
+    all: impl Iterator<Item = &'a Object>,
     instances: Instances,
 ) -> Option<Step> {
     name(now, definition, all)
@@ -48,6 +48,11 @@ pub(super) fn next_step(
 /// Whether the resources of a definition are served.
 pub(super) fn is_served(definition: &Object) -> bool {
     is_true(definition, "NamesAccepted") || is_true(definition, "Established")
+}
+
+/// Whether all names that it wants are accepted.
+pub(super) fn has_all_names(definition: &Object) -> bool {
+    definition.at(&["spec", "names"]) == definition.at(&["status", "acceptedNames"])
 }
 
 /// Whether its objects are being deleted: no new ones can be created.
@@ -74,7 +79,11 @@ pub(super) fn mark_for_deletion(now: Time, definition: &mut Object) {
 
 /// The naming controller: names are accepted unless another definition of the
 /// group has them.
-fn name(now: Time, definition: &Object, all: &[Object]) -> Option<Object> {
+fn name<'a>(
+    now: Time,
+    definition: &Object,
+    all: impl Iterator<Item = &'a Object>,
+) -> Option<Object> {
     let wanted = names(definition, "spec", "names");
     let accepted = names(definition, "status", "acceptedNames");
     if wanted == accepted {
@@ -195,7 +204,10 @@ fn has_cleanup(metadata: &Metadata) -> bool {
 }
 
 /// The names that the definitions of a group use: of resources and of kinds.
-fn taken<'a>(group: &str, all: &'a [Object]) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
+fn taken<'a>(
+    group: &str,
+    all: impl Iterator<Item = &'a Object>,
+) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
     let mut resources = BTreeSet::new();
     let mut kinds = BTreeSet::new();
     for definition in all {

@@ -49,6 +49,7 @@ use crate::stored::StoredObject;
 use crate::target::Target;
 use crate::time::Time;
 use access::Access;
+use definitions::Definitions;
 use store::Collection;
 
 /// The configuration of a model.
@@ -148,6 +149,7 @@ pub struct Model {
     /// What discovery says about the resources.
     aggregated: AggregatedDocuments,
     collections: BTreeMap<Arc<str>, Collection>,
+    definitions: Definitions,
     deletions: BTreeMap<String, Vec<DeletionStep>>,
     touched: Vec<Arc<str>>,
     access: Access,
@@ -167,6 +169,7 @@ impl Model {
                 .map(|resource| (resource.store.clone(), Collection::default()))
                 .collect(),
             resources,
+            definitions: Definitions::default(),
             aggregated: AggregatedDocuments::default(),
             deletions: BTreeMap::new(),
             touched: Vec::new(),
