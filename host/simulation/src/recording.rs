@@ -61,6 +61,7 @@ impl Recording {
     pub(crate) fn add(&mut self, items: Vec<JournalItem>) {
         for item in items {
             match item {
+                JournalItem::Released(_) => {}
                 JournalItem::Record(record) => self.entries.push(encode(&record).payload),
                 JournalItem::Keyframe(keyframe) => {
                     let records = keyframe.entries();

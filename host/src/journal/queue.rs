@@ -15,8 +15,7 @@ use crate::health::Health;
 use crate::metrics::JournalMetrics;
 use crate::repeat::RepeatedLine;
 
-/// How many bytes of entries may wait. Most of them are references to objects that the cache
-/// has too, unless the disk does not keep up.
+/// How many bytes of entries may wait ([`JournalItem::bytes`]).
 pub(super) const MOST_WAITING: usize = 32 << 20;
 
 /// The lines about a full queue.
@@ -86,12 +85,13 @@ impl JournalQueue {
         if self.state.has_gap() {
             let is_keyframe = |item: &JournalItem| matches!(item, JournalItem::Keyframe(_));
             let next = items.iter().position(is_keyframe).unwrap_or(items.len());
-            self.metrics.dropped(items.drain(..next).count());
+            let dropped: Vec<JournalItem> = items.drain(..next).collect();
+            self.metrics.dropped(entries(&dropped));
         }
-        let count = items.len();
-        if count == 0 {
+        if items.is_empty() {
             return;
         }
+        let count = entries(&items);
         if !self.state.enter(items.iter().map(JournalItem::bytes).sum()) {
             self.metrics.dropped(count);
             // The thread may hang, and say nothing.
@@ -131,6 +131,12 @@ impl JournalQueue {
             tracing::warn!("the journal is not closed: the disk does not answer in time");
         }
     }
+}
+
+/// How many of these are more than a number for the queue.
+fn entries(items: &[JournalItem]) -> usize {
+    let is_entry = |item: &&JournalItem| !matches!(item, JournalItem::Released(_));
+    items.iter().filter(is_entry).count()
 }
 
 #[cfg(test)]

@@ -209,6 +209,7 @@ impl<S: Storage> Recording<S> {
             match item {
                 JournalItem::Record(record) => self.record(&record),
                 JournalItem::Keyframe(keyframe) => self.keyframe(&keyframe),
+                JournalItem::Released(_) => {}
             }
             self.look_after();
         }

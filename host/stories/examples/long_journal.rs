@@ -391,6 +391,7 @@ impl Cluster {
         }
         for item in self.machine.take_journal() {
             match item {
+                JournalItem::Released(_) => {}
                 JournalItem::Record(record) => self.append(&record),
                 JournalItem::Keyframe(keyframe) => {
                     let started = std::time::Instant::now();

@@ -63,7 +63,7 @@ pub enum Entry {
         spec: Arc<str>,
     },
     /// A guest was called.
-    Call(CallEntry),
+    Call(Box<CallEntry>),
     /// A call ended.
     Answer(Box<AnswerEntry>),
     /// A call has failed: its guest, or the host, which refuses an answer that exceeds a bound.
@@ -71,16 +71,16 @@ pub enum Entry {
         /// The call.
         call: CallId,
         /// Why.
-        failure: CallFailure,
+        failure: Box<CallFailure>,
     },
     /// The gate ruled on a plan.
     Ruling(Box<RulingEntry>),
     /// The execution of a plan ended.
     Execution(Box<ExecutionEntry>),
     /// The condition of a stream changed.
-    Stream(StreamEntry),
+    Stream(Box<StreamEntry>),
     /// Calls of a controller read other objects in a former state from now on.
-    Held(HeldEntry),
+    Held(Box<HeldEntry>),
     /// An object was kept before a plan deletes it. It needs no other entry.
     Kept(Box<KeptEntry>),
     /// An entry is missing here, because it was too large for the journal.
@@ -88,10 +88,15 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// The bytes of what it refers to, as far as their number has no small bound.
+    /// The bytes of what it refers to, as far as their number has no small bound and the cache
+    /// does not have it.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Self::Cache(StateChange::Put { object, .. }) => object.plain_bytes(),
+            Self::Cache(StateChange::Put {
+                object,
+                is_stripped: true,
+                ..
+            }) => object.plain_bytes(),
             Self::Cache(StateChange::Renew(renewals)) => renewals.bytes(),
             Self::Spec { spec, .. } => spec.len(),
             Self::Call(call) => call.items.iter().map(|item| item.key.len()).sum(),

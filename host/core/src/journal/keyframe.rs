@@ -21,16 +21,22 @@ pub enum JournalItem {
     Record(Record),
     /// The state at this moment. Its entries come before those of later items.
     Keyframe(Box<Keyframe>),
+    /// No entry: the cache has so many bytes of objects no more that earlier items may refer to.
+    Released(usize),
 }
 
 impl JournalItem {
-    /// The bytes of memory that it keeps at most, those that others keep too included. A
-    /// keyframe keeps what the cache has at its moment, and counts as its references alone.
+    /// The bytes of memory that it keeps at most, those that others keep too included, but for
+    /// the objects of the cache: of these, entries and keyframes count as references until the
+    /// cache has released an object. So the list of a large cluster counts little, and a disk
+    /// that hangs while its objects change counts all. (What a segment had when it was dropped
+    /// is not counted.)
     #[must_use]
     pub fn bytes(&self) -> usize {
         let kept = match self {
             Self::Record(record) => record.entry.bytes(),
             Self::Keyframe(_) => 0,
+            Self::Released(bytes) => return *bytes,
         };
         size_of::<Self>() + kept
     }
@@ -68,12 +74,12 @@ impl Keyframe {
         let controllers = self.controllers.values().cloned().map(Entry::Controller);
         let specs = self.specs.iter().map(|(name, spec)| spec_entry(name, spec));
         let held = self.held.iter().map(|(controller, held)| {
-            Entry::Held(HeldEntry {
+            Entry::Held(Box::new(HeldEntry {
                 controller: Arc::clone(controller),
                 holds: held.values().cloned().collect(),
                 releases: Vec::new(),
                 is_stripped: self.is_held_stripped,
-            })
+            }))
         });
         let now = self.now;
         std::iter::once(start)
@@ -95,3 +101,6 @@ pub(super) fn spec_entry(name: &str, spec: &ControllerSpec) -> Entry {
         spec: serde_json::to_string(spec).unwrap_or_default().into(),
     }
 }
+
+/// A list gives 150,000 of them at once.
+const _: () = assert!(size_of::<JournalItem>() <= 80);

@@ -60,9 +60,13 @@ impl Recorder {
         self.items.push(JournalItem::Record(Record { now, entry }));
     }
 
-    pub(crate) fn note_changes(&mut self, changes: Vec<StateChange>) {
+    /// Changes of the cache, and the bytes of the objects that they replace or remove.
+    pub(crate) fn note_changes(&mut self, changes: Vec<StateChange>, released: usize) {
         for change in changes {
             self.note(Entry::Cache(change));
+        }
+        if released > 0 {
+            self.items.push(JournalItem::Released(released));
         }
     }
 
@@ -134,12 +138,12 @@ impl Recorder {
             self.held.insert(Arc::clone(controller), present);
         }
         if !holds.is_empty() || !releases.is_empty() {
-            self.note(Entry::Held(HeldEntry {
+            self.note(Entry::Held(Box::new(HeldEntry {
                 controller: Arc::clone(controller),
                 holds,
                 releases,
                 is_stripped,
-            }));
+            })));
         }
     }
 
@@ -149,7 +153,7 @@ impl Recorder {
             live: Vec::new(),
         };
         self.calls.insert(call.id, under_way);
-        self.note(Entry::Call(call));
+        self.note(Entry::Call(Box::new(call)));
     }
 
     pub(crate) fn note_read_request(&mut self, read: ReadId, call: CallId, request: &ReadRequest) {

@@ -205,7 +205,7 @@ impl Replay {
             }
             (Phase::Empty | Phase::KnownKeyframe, _) => {}
             (Phase::Complete, Entry::Call(call)) => {
-                let started = self.start(call.clone(), now);
+                let started = self.start((*call).clone(), now);
                 self.calls.insert(call.id, started);
             }
             (Phase::Complete, Entry::Answer(answer)) => return Ok(Some(self.end(*answer))),

@@ -67,7 +67,8 @@ impl<G: Clone> Machine<G> {
     /// Adds what changed in the cache. It comes before everything that is decided from it.
     pub(super) fn note_changes(&mut self) {
         if let Some(journal) = &mut self.outbox.journal {
-            journal.note_changes(self.store.take_log());
+            let released = self.store.take_released();
+            journal.note_changes(self.store.take_log(), released);
         }
     }
 
@@ -200,7 +201,7 @@ pub(super) fn entry_of(report: &Report) -> Option<Entry> {
             ..
         } => Entry::Failure {
             call: *call,
-            failure: failure.clone(),
+            failure: Box::new(failure.clone()),
         },
         Report::Ruled {
             controller,
@@ -243,11 +244,11 @@ pub(super) fn entry_of(report: &Report) -> Option<Entry> {
             condition,
             is_current,
             ..
-        } => Entry::Stream(StreamEntry {
+        } => Entry::Stream(Box::new(StreamEntry {
             resource: resource.clone(),
             condition: condition.clone(),
             is_current: *is_current,
-        }),
+        })),
         _ => return None,
     })
 }

@@ -119,21 +119,38 @@ impl ViewDefinition {
 
 /// The changes since they were last taken, while somebody takes them.
 #[derive(Debug, Default)]
-pub(super) struct ChangeLog(Option<Vec<StateChange>>);
+pub(super) struct ChangeLog {
+    changes: Option<Vec<StateChange>>,
+    /// The bytes of the objects that they replace or remove.
+    released: usize,
+}
 
 impl ChangeLog {
     /// Keeps changes from now on.
     pub(super) fn start(&mut self) {
-        self.0.get_or_insert_default();
+        self.changes.get_or_insert_default();
     }
 
     /// Takes the changes.
     pub(super) fn take(&mut self) -> Vec<StateChange> {
-        self.0.as_mut().map(std::mem::take).unwrap_or_default()
+        self.changes
+            .as_mut()
+            .map(std::mem::take)
+            .unwrap_or_default()
+    }
+
+    /// Takes the bytes of the objects that were replaced or removed.
+    pub(super) fn take_released(&mut self) -> usize {
+        std::mem::take(&mut self.released)
+    }
+
+    /// The state has this object no more, but an earlier change may.
+    pub(super) fn note_released(&mut self, object: &Object) {
+        self.released += object.bytes();
     }
 
     pub(super) fn note(&mut self, change: impl FnOnce() -> StateChange) {
-        if let Some(changes) = &mut self.0 {
+        if let Some(changes) = &mut self.changes {
             changes.push(change());
         }
     }
@@ -155,7 +172,7 @@ impl ChangeLog {
         spec: &SegmentSpec,
         now: Instant,
     ) {
-        let Some(changes) = &mut self.0 else {
+        let Some(changes) = &mut self.changes else {
             return;
         };
         if !spec.resource.are_leases() || !Renewals::keeps_metadata(before, data) {

@@ -276,6 +276,12 @@ impl Store {
         self.log.take()
     }
 
+    /// Takes the bytes of the objects that were replaced or removed since they were last taken:
+    /// the changes before that may be all that refers to them.
+    pub(crate) fn take_released(&mut self) -> usize {
+        self.log.take_released()
+    }
+
     /// The state at this moment, for a journal. Taking it is cheap.
     #[must_use]
     pub fn keyframe(&self) -> StoreKeyframe {

@@ -178,6 +178,7 @@ impl Store {
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         let fields = (&*data, &*item.data);
         self.log.note_update(slot, &new, fields, &segment.spec, now);
+        self.log.note_released(&old);
         self.state.update(slot, Arc::clone(&new));
         touched.sort_unstable();
         let (before, after) = (
@@ -237,6 +238,7 @@ impl Store {
             slot,
             uid: object.uid().clone(),
         });
+        self.log.note_released(&object);
         let Some(segment) = self.segments.get_mut(&id) else {
             return;
         };

@@ -86,7 +86,7 @@ pub(in crate::commands) fn id(number: u64) -> CallId {
 
 /// The call with this number, of one item.
 pub(in crate::commands) fn call(number: u64, controller: &str, queue: &str, key: &str) -> Entry {
-    Entry::Call(CallEntry {
+    Entry::Call(Box::new(CallEntry {
         id: id(number),
         controller: controller.into(),
         revision: "r".into(),
@@ -102,7 +102,7 @@ pub(in crate::commands) fn call(number: u64, controller: &str, queue: &str, key:
         }],
         reasons: vec![],
         continues: None,
-    })
+    }))
 }
 
 /// The answer to the call with this number: a decision with these plans.

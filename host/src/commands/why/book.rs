@@ -69,7 +69,7 @@ impl Book {
         let mut answer = None;
         match &record.entry {
             Entry::Call(call) => {
-                self.calls.insert(call.id, call.clone());
+                self.calls.insert(call.id, (**call).clone());
             }
             Entry::Answer(ended) => answer = Some(AnswerEntry::clone(ended)),
             Entry::Failure { call, failure } => self.refuse(*call, failure, stored.time),

@@ -60,7 +60,7 @@ fn the_refused_answers_of_two_calls_at_once_are_both_reported() {
     let web = pod("web", "u");
     let failure = |number| Entry::Failure {
         call: id(number),
-        failure: CallFailure::new(CallFailureKind::Flood, "too much"),
+        failure: Box::new(CallFailure::new(CallFailureKind::Flood, "too much")),
     };
     let calls = [
         (2, call(7, "podgc", "pods", "u")),

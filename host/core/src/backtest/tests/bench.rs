@@ -404,6 +404,7 @@ impl Recorder {
         }
         for item in self.machine.take_journal() {
             match item {
+                JournalItem::Released(_) => {}
                 JournalItem::Record(record) => self.records.push(record),
                 JournalItem::Keyframe(keyframe) => self.records.extend(keyframe.entries()),
             }

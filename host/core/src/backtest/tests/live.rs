@@ -35,7 +35,7 @@ fn entries(at: Now, reads: Vec<(ReadRequest, ReadAnswer)>) -> Vec<Record> {
         controller: ControllerId(1),
         number: 1_000,
     };
-    let call = Entry::Call(CallEntry {
+    let call = Entry::Call(Box::new(CallEntry {
         id,
         controller: "test".into(),
         revision: "r".into(),
@@ -43,7 +43,7 @@ fn entries(at: Now, reads: Vec<(ReadRequest, ReadAnswer)>) -> Vec<Record> {
         items: vec![],
         reasons: vec![],
         continues: None,
-    });
+    }));
     let reads = reads.into_iter();
     let answer = Entry::Answer(Box::new(AnswerEntry {
         call: id,

@@ -12,6 +12,7 @@ fn entries(bench: &mut Bench) -> Vec<Record> {
     let records = items.flat_map(|item| match item {
         JournalItem::Record(record) => vec![record],
         JournalItem::Keyframe(keyframe) => keyframe.entries().collect(),
+        JournalItem::Released(_) => Vec::new(),
     });
     records.collect()
 }

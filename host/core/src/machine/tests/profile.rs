@@ -20,6 +20,7 @@ fn replayed(bench: &mut Bench) -> (Replay, usize) {
         let records = match item {
             JournalItem::Record(record) => vec![record],
             JournalItem::Keyframe(keyframe) => keyframe.entries().collect(),
+            JournalItem::Released(_) => Vec::new(),
         };
         for record in records {
             puts += usize::from(matches!(

@@ -1,6 +1,7 @@
 //! The changes that a journal gets.
 
 use super::*;
+use crate::journal::{JournalItem, Recorder};
 
 /// A store of one resource that keeps its changes, and what it has kept so far.
 fn logging(plural: &str) -> (Store, SegmentId) {
@@ -136,6 +137,53 @@ fn leases_that_are_renewed_together_are_one_change() {
         .map(std::mem::discriminant)
         .collect();
     assert_eq!(kinds.len(), 3, "a removal, an object and its renewal");
+}
+
+/// What waits for a slow disk counts only what the store does not have as well.
+#[test]
+fn an_object_counts_from_the_change_on_that_replaces_or_removes_it() {
+    let (mut store, id) = logging("configmaps");
+    let large = "x".repeat(1_000);
+    let cost = |store: &mut Store| {
+        let released = store.take_released();
+        let mut recorder = Recorder::default();
+        recorder.note_changes(store.take_log(), released);
+        let items = recorder.take();
+        items.iter().map(JournalItem::bytes).sum::<usize>()
+    };
+    let stored = |store: &Store, name: &str| {
+        let snapshot = store.snapshot();
+        snapshot.find(&Uid::new(name)).unwrap().bytes()
+    };
+    for name in ["a", "b"] {
+        apply(&mut store, id, item(name, name, "1", &with_data(&large)), 1);
+    }
+    let alone = size_of::<JournalItem>();
+    assert_eq!(cost(&mut store), 2 * alone, "the store has them");
+
+    let replaced = stored(&store, "a");
+    apply(&mut store, id, item("a", "a", "2", &with_data("new")), 2);
+    assert_eq!(cost(&mut store), alone + replaced);
+    // The same object at another version is no change.
+    apply(&mut store, id, item("a", "a", "3", &with_data("new")), 3);
+    assert_eq!(cost(&mut store), 0);
+
+    let removed = stored(&store, "b");
+    store.remove(id, "ns", "b", &Uid::new("b"), &mut Vec::new());
+    assert_eq!(cost(&mut store), alone + removed);
+}
+
+/// Nobody else has the copy of a Secret without its data.
+#[test]
+fn a_stripped_object_counts_at_once() {
+    let (mut store, id) = logging("secrets");
+    apply(&mut store, id, item("a", "u", "1", &with_data("secret")), 1);
+    let mut recorder = Recorder::default();
+    recorder.note_changes(store.take_log(), store.take_released());
+    let [put] = &*recorder.take() else {
+        panic!("one change");
+    };
+    assert!(put.bytes() > size_of::<JournalItem>());
 }
 
 #[test]

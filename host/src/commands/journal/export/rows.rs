@@ -127,7 +127,7 @@ impl DecisionRows {
                 }
             }
             Entry::Call(call) if self.is_wanted(&call.controller) => {
-                self.calls.insert(call.id, call);
+                self.calls.insert(call.id, *call);
             }
             Entry::Answer(answer) => {
                 if let Some(call) = self.calls.remove(&answer.call)

@@ -110,7 +110,7 @@ fn decided(number: u64, uids: &[&str]) -> [Entry; 2] {
         live: Vec::new(),
         versions: Vec::new(),
     };
-    [Entry::Call(call), Entry::Answer(Box::new(answer))]
+    [Entry::Call(Box::new(call)), Entry::Answer(Box::new(answer))]
 }
 
 fn ruled(number: u64, uid: &str, ruling: Ruling) -> Entry {
