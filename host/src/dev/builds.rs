@@ -4,7 +4,8 @@
 //! compared with those of the last build that came so far, object by object. The former build is
 //! not called again: what it decided is compared, as long as it did not decide again.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 
 use davit_core::controller::DecisionId;
 use davit_core::gate::Ruling;
@@ -122,7 +123,8 @@ impl Builds {
                 self.present.is_busy = true;
                 self.present.retried.insert(item.clone());
             }
-            Report::Dequeued { .. } | Report::Reconciled { .. } => self.present.is_busy = true,
+            Report::Reconciled { item, decision, .. } => self.present.end(item, *decision),
+            Report::Dequeued { .. } => self.present.is_busy = true,
             _ => {}
         }
         Vec::new()
@@ -200,6 +202,17 @@ impl Build {
         self.plans += 1;
         let effect = compare::effect(plan);
         decision.plans.push((Subject::of(plan), effect));
+    }
+
+    /// A decision has ended. If it had no plan, those of the item's earlier decision count no
+    /// more.
+    fn end(&mut self, item: &QueueKey, id: DecisionId) {
+        self.is_busy = true;
+        if let Entry::Occupied(entry) = self.decisions.entry(item.clone())
+            && entry.get().id != id
+        {
+            self.plans -= entry.remove().plans.len();
+        }
     }
 
     /// What a build plans for each object.

@@ -139,10 +139,10 @@ impl Telemetry {
             Report::Reconciled {
                 controller,
                 role: Role::Stable,
-                queue,
+                item,
                 took,
                 ..
-            } => metrics.queues.reconciled(controller, queue, *took),
+            } => metrics.queues.reconciled(controller, &item.queue, *took),
             Report::Stream {
                 resource,
                 condition,

@@ -207,8 +207,8 @@ pub enum Effect {
         decision: DecisionId,
         /// What happens to it now, in a word.
         finish: &'static str,
-        /// Its queue.
-        queue: String,
+        /// The item.
+        item: QueueKey,
         /// How long the reconcile took, including its writes.
         duration: Duration,
     },

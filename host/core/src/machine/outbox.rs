@@ -302,14 +302,14 @@ fn passed_on(controller: String, effect: controller::Effect) -> Option<Report> {
             role,
             decision,
             finish,
-            queue,
+            item,
             duration,
         } => Report::Reconciled {
             controller,
             role,
             decision,
             finish,
-            queue,
+            item,
             took: duration,
         },
         controller::Effect::Dequeued { queue, waited } => Report::Dequeued {

@@ -203,8 +203,8 @@ pub enum Report {
         decision: DecisionId,
         /// What happens to the item now: `done`, `retry`, `requeue` or `put-back`.
         finish: &'static str,
-        /// Its queue.
-        queue: String,
+        /// The item.
+        item: QueueKey,
         /// The duration of the reconcile, including its writes.
         took: Duration,
     },

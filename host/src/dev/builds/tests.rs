@@ -129,6 +129,34 @@ fn objects_for_which_a_build_decides_otherwise_are_named() {
     );
 }
 
+fn reconciled(key: &str, number: u64) -> Report {
+    Report::Reconciled {
+        controller: "dev".to_owned(),
+        role: Role::Stable,
+        decision: decision(number),
+        finish: "done",
+        item: item(key),
+        took: Duration::ZERO,
+    }
+}
+
+#[test]
+fn the_plans_of_an_item_that_is_decided_again_without_any_count_no_more() {
+    let mut builds = Builds::default();
+    builds.start();
+    for (key, number, name) in [("one", 1, "a"), ("two", 2, "b")] {
+        builds.add(&ruled(key, number, delete(name, 0), Ruling::DryRun));
+        builds.add(&reconciled(key, number));
+    }
+    // What its own decision has planned stays.
+    builds.add(&reconciled("one", 3));
+    assert_eq!(settle(&mut builds), ["build 1: plans for 1 objects"]);
+    assert_eq!(
+        build(&mut builds, &[("b", 0)]),
+        ["compared with build 1: nothing differs, 1 as before"]
+    );
+}
+
 #[test]
 fn a_build_is_compared_once_nothing_is_due() {
     let mut builds = Builds::default();

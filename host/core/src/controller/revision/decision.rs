@@ -89,7 +89,7 @@ impl<G: Clone> Revision<G> {
                 role: self.role,
                 decision,
                 finish: word,
-                queue: item.queue.clone(),
+                item: item.clone(),
                 duration: finished.work_duration,
             });
         }
