@@ -1,9 +1,10 @@
 //! Checks the fields that a policy names against what the API server publishes.
 //!
-//! The guest `policy` knows the fields of Kubernetes' own kinds, and refuses others itself. What it
-//! cannot judge, custom resources above all, is judged here by the guest's own code: so a mistake
-//! is refused in the same words, before the revision runs. It is a help, not a guard: an API
-//! server that publishes nothing, or does not answer, keeps no controller from running.
+//! The guest `policy` knows the fields of Kubernetes' own kinds in one version, and refuses others
+//! itself. Which fields the API server's version has, and those of custom resources, is judged
+//! here by the guest's own code: so a mistake is refused in the same words, before the revision
+//! runs. It is a help, not a guard: an API server that publishes nothing, or does not answer, keeps
+//! no controller from running.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -52,7 +53,7 @@ impl FieldCheck {
         identity: &RevisionIdentity,
         manifest: &Manifest,
     ) -> Result<(), RevisionLoadError> {
-        let resources = not_built_in(manifest);
+        let resources = watched(manifest);
         if manifest.name != GUEST || resources.is_empty() {
             return Ok(());
         }
@@ -102,15 +103,13 @@ pub(crate) fn published(fields: &Fields) -> Known {
     known
 }
 
-/// The resources that a guest watches and that Davit does not know the fields of.
-fn not_built_in(manifest: &Manifest) -> BTreeSet<ApiResource> {
+/// The resources that a guest watches.
+fn watched(manifest: &Manifest) -> BTreeSet<ApiResource> {
     let watched = manifest.watches.iter().filter_map(|it| match &it.source {
         Source::One(resource) => Some(resource),
         Source::EveryDeletable(_) => None,
     });
-    let is_unknown =
-        |it: &&ApiResource| davit_kinds::kind_at(&it.group, &it.version, &it.plural).is_none();
-    watched.filter(is_unknown).cloned().collect()
+    watched.cloned().collect()
 }
 
 fn refusal(mistake: &ConfigError) -> RevisionLoadError {
@@ -125,7 +124,9 @@ fn note(resources: &BTreeSet<ApiResource>, why: &str) {
     let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
     let resources = resources.join(", ");
     if let Some(suppressed) = NOT_CHECKED.admit(&format!("{resources}: {why}")) {
-        tracing::info!("the fields of {resources} are not checked: {why}{suppressed}");
+        tracing::info!(
+            "the fields of {resources} are not checked against the API server: {why}{suppressed}"
+        );
     }
 }
 
@@ -224,6 +225,81 @@ mod tests {
              field \"sise\"; did you mean \"size\"?"
         );
         assert_eq!(error.in_spec().field, "config.rules[0].when");
+    }
+
+    /// The fields of pods in a server that has one of them no more, and another one already.
+    fn pods(path: &str) -> (StatusCode, Value) {
+        let pod = json!({"group": "", "version": "v1", "kind": "Pod"});
+        let schema =
+            |name: &str| json!({"allOf": [{"$ref": format!("#/components/schemas/{name}")}]});
+        let body = if path == "/openapi/v3" {
+            json!({"paths": {"api/v1": {"serverRelativeURL": "/openapi/v3/api/v1?hash=1"}}})
+        } else {
+            json!({
+                "paths": {"/api/v1/namespaces/{namespace}/pods/{name}": {
+                    "parameters": [{"name": "pretty", "in": "query"}],
+                    "get": {"x-kubernetes-group-version-kind": pod},
+                }},
+                "components": {"schemas": {
+                    "Pod": {
+                        "type": "object", "x-kubernetes-group-version-kind": [pod],
+                        "properties": {
+                            "metadata": schema("ObjectMeta"), "spec": schema("PodSpec"),
+                            "status": {"type": "object"},
+                        },
+                    },
+                    "ObjectMeta": {"type": "object", "properties": {
+                        "creationTimestamp": {"type": "string", "format": "date-time"},
+                    }},
+                    "PodSpec": {"type": "object", "properties": {
+                        "nodeName": {"type": "string"},
+                        "mood": {"type": "string"},
+                    }},
+                }},
+            })
+        };
+        (StatusCode::OK, body)
+    }
+
+    /// What the guest says of a policy for pods, and then the API server.
+    async fn check_pods(when: &str) -> (Result<(), String>, Result<(), String>) {
+        let rule = json!({
+            "name": "a", "match": {"resource": "pods"}, "when": when, "do": {"delete": {}},
+        });
+        let config = davit_core::api::encode_config(&json!({"rules": [rule]})).unwrap();
+        let in_words = |it: ConfigError| it.message;
+        let guest = explain::check(&config, &Known::default()).map_err(in_words);
+        let resources = BTreeSet::from([ApiResource::new("", "v1", "pods")]);
+        let server = server(|path| Some(pods(path)));
+        let judged = server.checked(&resources, config).await.unwrap();
+        (guest, judged.map_err(in_words))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_field_of_a_built_in_kind_is_one_of_the_servers_version() {
+        let (guest, server) = check_pods("object.spec.priority > 3").await;
+        assert_eq!(guest, Ok(()));
+        let refused = "rule a: column 13: object.spec has no field \"priority\"";
+        assert_eq!(server, Err(refused.to_owned()));
+
+        // Davit may be older than the server.
+        let (guest, _) = check_pods("object.spec.mood == 'low'").await;
+        let guest = guest.unwrap_err();
+        assert!(guest.ends_with("is read as [\"mood\"]"), "{guest}");
+        let both = check_pods("object.spec['mood'] == 'low'").await;
+        assert_eq!(both, (Ok(()), Ok(())));
+        let (guest, server) = check_pods("object.spec['moot'] == 'low'").await;
+        assert_eq!(guest, Ok(()));
+        let refused =
+            "rule a: column 13: object.spec has no field \"moot\"; did you mean \"mood\"?";
+        assert_eq!(server, Err(refused.to_owned()));
+
+        // What both have keeps its type, and what the server does not describe is Davit's.
+        let (_, server) =
+            check_pods("now - object.metadata.creationTimestamp > duration('1h')").await;
+        assert_eq!(server, Ok(()));
+        let (_, server) = check_pods("object.status.fase == 'Failed'").await;
+        assert!(server.unwrap_err().ends_with("did you mean \"phase\"?"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,8 +1,8 @@
 //! The fields of resources, as the API server publishes them: its `OpenAPI` documents.
 //!
 //! A guest whose path has a typing error reads nothing there, on every object. The fields of
-//! Kubernetes' own kinds are known without a cluster; those of custom resources only from the API
-//! server.
+//! Kubernetes' own kinds are known without a cluster, in one version; which ones an API server has,
+//! and those of custom resources, only from itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -12,7 +12,9 @@ use davit_core::object::ApiResource;
 use davit_kinds::PublishedType;
 use hyper::Request;
 use kube::Client;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 use tokio::sync::OnceCell;
 
 use crate::resource::describe;
@@ -34,9 +36,48 @@ pub(crate) struct Published {
     kept: Mutex<ReadDocuments>,
 }
 
-/// A document. It is large, so those who need it at the same time read it once; if its reader
-/// gives up, the next one reads it.
-type Document = OnceCell<Value>;
+/// A document while it is read. It is large, so those who need it at the same time read it once; if
+/// its reader gives up, the next one reads it.
+type Reading = OnceCell<Document>;
+
+/// What of a document is read: two thirds of it describe requests.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Document {
+    paths: BTreeMap<String, PathItem>,
+    components: Components,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Components {
+    schemas: Map<String, Value>,
+}
+
+/// The requests of a path.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct PathItem {
+    get: Option<Operation>,
+    put: Option<Operation>,
+    patch: Option<Operation>,
+    delete: Option<Operation>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Operation {
+    #[serde(rename = "x-kubernetes-group-version-kind")]
+    kind: Option<Value>,
+}
+
+impl PathItem {
+    fn kind(&self) -> Option<&Value> {
+        let requests = [&self.get, &self.put, &self.patch, &self.delete];
+        let mut requests = requests.into_iter().flatten();
+        requests.find_map(|it| it.kind.as_ref())
+    }
+}
 
 /// What was read of them.
 #[derive(Default)]
@@ -45,7 +86,7 @@ struct ReadDocuments {
     /// its URL has the hash of it.
     fields: BTreeMap<ApiResource, PublishedFields>,
     /// The documents that are in use, by URL.
-    documents: BTreeMap<String, Weak<Document>>,
+    documents: BTreeMap<String, Weak<Reading>>,
 }
 
 /// The fields of a resource, and where they were read.
@@ -68,7 +109,7 @@ impl Published {
 
     /// The fields of these resources; none if the API server publishes no documents.
     pub(crate) async fn fields(&self, of: &BTreeSet<ApiResource>) -> Result<Option<Fields>> {
-        let Some(index) = self.get("/openapi/v3").await? else {
+        let Some(index) = self.get::<Value>("/openapi/v3").await? else {
             return Ok(None);
         };
         // Several resources may be of one document.
@@ -93,9 +134,9 @@ impl Published {
         Ok(Some(fields))
     }
 
-    async fn document(&self, url: &str) -> Result<Arc<Document>> {
+    async fn document(&self, url: &str) -> Result<Arc<Reading>> {
         let document = self.kept().document(url);
-        let read = async || Ok::<_, Error>(self.get(url).await?.unwrap_or_default());
+        let read = async || Ok::<_, Error>(self.get::<Document>(url).await?.unwrap_or_default());
         document.get_or_try_init(read).await?;
         Ok(document)
     }
@@ -104,7 +145,7 @@ impl Published {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn get(&self, url: &str) -> Result<Option<Value>> {
+    async fn get<T: DeserializeOwned>(&self, url: &str) -> Result<Option<T>> {
         let request = Request::get(url).body(Vec::new());
         let request = request.context("the API server names no URL")?;
         match self.client.request(request).await {
@@ -131,7 +172,7 @@ impl ReadDocuments {
     }
 
     /// The document of a URL, which others may be reading.
-    fn document(&mut self, url: &str) -> Arc<Document> {
+    fn document(&mut self, url: &str) -> Arc<Reading> {
         self.documents.retain(|_, it| it.strong_count() > 0);
         let read = self.documents.get(url).and_then(Weak::upgrade);
         read.unwrap_or_else(|| {
@@ -159,9 +200,9 @@ fn url_of<'a>(index: &'a Value, resource: &ApiResource) -> Option<&'a str> {
 }
 
 /// The fields of a resource in the document of its version; none if it does not describe them.
-fn fields_of(document: &Value, resource: &ApiResource) -> Option<Arc<PublishedType>> {
+fn fields_of(document: &Document, resource: &ApiResource) -> Option<Arc<PublishedType>> {
     let kind = kind_of(document, resource)?;
-    let schemas = document.pointer("/components/schemas")?.as_object()?;
+    let schemas = &document.components.schemas;
     let is_it = |one: &&Value| {
         let kinds = one.get("x-kubernetes-group-version-kind");
         let mut kinds = kinds.and_then(Value::as_array).into_iter().flatten();
@@ -169,7 +210,7 @@ fn fields_of(document: &Value, resource: &ApiResource) -> Option<Arc<PublishedTy
     };
     let schema = schemas.values().find(is_it)?;
     let mut reader = Reader {
-        document,
+        schemas,
         around: Vec::new(),
         parts: MOST_PARTS,
     };
@@ -177,23 +218,19 @@ fn fields_of(document: &Value, resource: &ApiResource) -> Option<Arc<PublishedTy
 }
 
 /// The kind of the objects of a resource, as the requests for one object name it.
-fn kind_of<'a>(document: &'a Value, resource: &ApiResource) -> Option<&'a Value> {
+fn kind_of<'a>(document: &'a Document, resource: &ApiResource) -> Option<&'a Value> {
     let (root, plural) = (root_of(resource), &resource.plural);
-    let paths = document.get("paths")?;
-    let scopes = ["namespaces/{namespace}/", ""].into_iter();
-    let mut requests = scopes.filter_map(|scope| {
-        paths
-            .get(format!("/{root}/{scope}{plural}/{{name}}"))?
-            .as_object()
-    });
-    let requests = requests.next()?.values();
-    let mut kinds = requests.filter_map(|it| it.get("x-kubernetes-group-version-kind"));
-    kinds.next()
+    let mut scopes = ["namespaces/{namespace}/", ""].into_iter();
+    scopes.find_map(|scope| {
+        let path = format!("/{root}/{scope}{plural}/{{name}}");
+        document.paths.get(&path)?.kind()
+    })
 }
 
 /// Reads the fields that schemas describe.
 struct Reader<'a> {
-    document: &'a Value,
+    /// All schemas of the document, by name.
+    schemas: &'a Map<String, Value>,
     /// The schemas that are being read: one that contains itself ends there.
     around: Vec<&'a Value>,
     /// How many parts may still be read.
@@ -203,7 +240,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// What objects of these schemas have. They hold together, or one of them does.
     fn read(&mut self, schemas: Vec<&'a Value>) -> Arc<PublishedType> {
-        let schemas = expanded(self.document, schemas);
+        let schemas = expanded(self.schemas, schemas);
         let contains_itself = schemas
             .iter()
             .any(|it| self.around.iter().any(|around| std::ptr::eq(*around, *it)));
@@ -264,10 +301,10 @@ impl<'a> Reader<'a> {
 
 /// These schemas, with those that they refer to or consist of, each once: schemas may be
 /// recursive.
-fn expanded<'a>(document: &'a Value, mut schemas: Vec<&'a Value>) -> Vec<&'a Value> {
+fn expanded<'a>(all: &'a Map<String, Value>, mut schemas: Vec<&'a Value>) -> Vec<&'a Value> {
     let mut place = 0;
     while let Some(schema) = schemas.get(place) {
-        for part in parts(document, schema) {
+        for part in parts(all, schema) {
             if !schemas.iter().any(|known| std::ptr::eq(*known, part)) {
                 schemas.push(part);
             }
@@ -277,9 +314,10 @@ fn expanded<'a>(document: &'a Value, mut schemas: Vec<&'a Value>) -> Vec<&'a Val
     schemas
 }
 
-fn parts<'a>(document: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
-    let referred = text_of(schema, "$ref").and_then(|it| it.strip_prefix('#'));
-    let referred = referred.and_then(|pointer| document.pointer(pointer));
+fn parts<'a>(all: &'a Map<String, Value>, schema: &'a Value) -> Vec<&'a Value> {
+    let referred = text_of(schema, "$ref");
+    let referred = referred.and_then(|it| it.strip_prefix("#/components/schemas/"));
+    let referred = referred.and_then(|name| all.get(name));
     let lists = ["allOf", "anyOf", "oneOf"].into_iter();
     let listed = lists.filter_map(|list| schema.get(list)?.as_array());
     referred.into_iter().chain(listed.flatten()).collect()
@@ -315,8 +353,8 @@ mod tests {
     use super::*;
 
     /// The form is that of an API server 1.36, of a definition and of its own kinds.
-    fn document() -> Value {
-        json!({"paths": {
+    fn document() -> Document {
+        let document = json!({"paths": {
             "/apis/example.dev/v1/namespaces/{namespace}/sites/{name}/status": {"get": {}},
             "/apis/example.dev/v1/namespaces/{namespace}/sites/{name}": {
                 "parameters": [],
@@ -352,7 +390,8 @@ mod tests {
             }},
             "Tree": {"type": "object", "allOf": [{"$ref": "#/components/schemas/Tree"}],
                 "properties": {"left": {"$ref": "#/components/schemas/Tree"}}},
-        }}})
+        }}});
+        serde_json::from_value(document).unwrap()
     }
 
     fn error(path: &str) -> Option<String> {

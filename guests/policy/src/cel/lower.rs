@@ -294,8 +294,18 @@ impl Lowering<'_> {
         ))
     }
 
-    /// A field of a value, or the value of a literal key.
+    /// A field of a value.
     pub(super) fn field(&mut self, operand: Lowered, name: &str) -> Result<Lowered, Mistake> {
+        self.part(operand, name, Schema::field)
+    }
+
+    /// A field of a value, or the value of a literal key; `find` says what is known of it.
+    fn part(
+        &mut self,
+        operand: Lowered,
+        name: &str,
+        find: fn(&Schema, &str) -> Result<Schema, String>,
+    ) -> Result<Lowered, Mistake> {
         let key = || node(Expr::Literal(LiteralValue::String(name.to_owned().into())));
         let Some(origin) = operand.origin else {
             if !operand.result.meets(Type::Map) {
@@ -311,7 +321,7 @@ impl Lowering<'_> {
                 Type::Any,
             ));
         };
-        let schema = origin.schema.field(name).map_err(|suggestion| {
+        let schema = find(&origin.schema, name).map_err(|suggestion| {
             let of = if origin.path.is_root() {
                 origin.binding.clone()
             } else {
@@ -336,7 +346,7 @@ impl Lowering<'_> {
         let operand = self.lower(of)?;
         if let Expr::Literal(LiteralValue::String(key)) = &index.expr {
             self.place = index.id;
-            return self.field(operand, key.inner());
+            return self.part(operand, key.inner(), Schema::key);
         }
         let (index, _) = self.value(index)?;
         let origin = match operand.origin.clone() {

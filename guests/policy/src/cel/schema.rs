@@ -15,6 +15,8 @@ pub(crate) enum Schema {
     Any,
     /// A value of a built-in kind.
     Known(Known),
+    /// The same, of an API server that says which fields its version of the kind has.
+    Served(Known, Arc<PublishedType>),
     /// A value of a kind that an API server describes. It says which fields there are, and
     /// nothing of their types.
     Published(Arc<PublishedType>),
@@ -45,7 +47,7 @@ pub(crate) fn similar_resource(plural: &str) -> String {
     did_you_mean(plural, davit_kinds::kinds().map(|kind| kind.plural))
 }
 
-/// What an API server publishes of resources that are not built in.
+/// What an API server publishes of resources.
 #[derive(Clone, Debug, Default)]
 pub struct Published(Vec<(ApiResource, Arc<PublishedType>)>);
 
@@ -57,12 +59,13 @@ impl Published {
 
     /// What is known of the objects of a resource.
     pub(crate) fn schema(&self, resource: &ApiResource) -> Schema {
-        match Schema::of(resource) {
-            Schema::Custom(_) => {
-                let published = self.published(resource).map(Arc::clone);
+        let published = self.published(resource).map(Arc::clone);
+        match (kind_of(resource), published) {
+            (Some(kind), None) => Schema::Known(kind.root()),
+            (Some(kind), Some(published)) => served(kind.root(), published),
+            (None, published) => {
                 Schema::Custom(Box::new(published.map_or(Schema::Any, Schema::Published)))
             }
-            known => known,
         }
     }
 
@@ -73,7 +76,10 @@ impl Published {
 
     /// Checks the path of a field of a resource, as far as its fields are known.
     pub(crate) fn check(&self, resource: &ApiResource, path: &str) -> Result<(), UnknownField> {
-        if let Some(kind) = kind_of(resource) {
+        let published = self.published(resource);
+        if let Some(kind) = kind_of(resource)
+            && published.is_none()
+        {
             return kind.check(path).map(|_| ());
         }
         if is_below(path, METADATA)
@@ -84,10 +90,18 @@ impl Published {
                 ..unknown
             });
         }
-        match self.published(resource) {
+        match published {
             Some(objects) => objects.check(&in_words(resource), path),
             None => Ok(()),
         }
+    }
+}
+
+/// What an API server's version of a kind has. Where it describes nothing, Davit's does.
+fn served(known: Known, published: Arc<PublishedType>) -> Schema {
+    match *published {
+        PublishedType::Any => Schema::Known(known),
+        _ => Schema::Served(known, published),
     }
 }
 
@@ -144,24 +158,42 @@ impl Schema {
                 .map(Self::Known)
                 .ok_or_else(|| match known {
                     Known::Object(object) => {
-                        did_you_mean(name, object.fields().map(|field| field.name))
+                        let names = object.fields().map(|field| field.name);
+                        match did_you_mean(name, names) {
+                            nothing if nothing.is_empty() => newer(name),
+                            suggestion => suggestion,
+                        }
                     }
                     Known::List(_) => of_a_list(name, &self.element()),
                     known => format!(": it is {}", type_of(known)),
                 }),
-            Self::Published(published) => {
-                published
-                    .field(name)
-                    .map(Self::Published)
-                    .ok_or_else(|| match &**published {
-                        PublishedType::List(_) => of_a_list(name, &self.element()),
-                        PublishedType::Scalar => ": it is a single value".to_owned(),
-                        PublishedType::Any | PublishedType::Object { .. } => {
-                            did_you_mean(name, published.names())
-                        }
-                    })
+            Self::Published(published) => self.published_field(published, name),
+            Self::Served(known, published) => {
+                let field = self.published_field(published, name)?;
+                Ok(match (known.field(name), field) {
+                    (Some(known), Self::Published(published)) => served(known, published),
+                    (_, field) => field,
+                })
             }
         }
+    }
+
+    /// The value of a literal key. A field that Davit does not know may be read like this: an API
+    /// server may be newer.
+    pub(crate) fn key(&self, name: &str) -> Result<Self, String> {
+        match self {
+            Self::Known(known @ Known::Object(_)) if known.field(name).is_none() => Ok(Self::Any),
+            _ => self.field(name),
+        }
+    }
+
+    fn published_field(&self, of: &Arc<PublishedType>, name: &str) -> Result<Self, String> {
+        let field = of.field(name).map(Self::Published);
+        field.ok_or_else(|| match &**of {
+            PublishedType::List(_) => of_a_list(name, &self.element()),
+            PublishedType::Scalar => ": it is a single value".to_owned(),
+            PublishedType::Any | PublishedType::Object { .. } => did_you_mean(name, of.names()),
+        })
     }
 
     /// A field or the value of a key; nothing is known of what there is not.
@@ -169,7 +201,7 @@ impl Schema {
         match self {
             Self::Known(known) => known.field(name).map_or(Self::Any, Self::Known),
             Self::Published(published) => published.field(name).map_or(Self::Any, Self::Published),
-            Self::Custom(_) => self.field(name).unwrap_or_default(),
+            Self::Served(..) | Self::Custom(_) => self.field(name).unwrap_or_default(),
             Self::Any | Self::List(_) => Self::Any,
         }
     }
@@ -179,6 +211,10 @@ impl Schema {
         match self {
             Self::Known(known) => known.element().map_or(Self::Any, Self::Known),
             Self::Published(published) => published.element().map_or(Self::Any, Self::Published),
+            Self::Served(known, published) => match (known.element(), published.element()) {
+                (Some(known), Some(published)) => served(known, published),
+                (_, published) => published.map_or(Self::Any, Self::Published),
+            },
             Self::List(element) => (**element).clone(),
             Self::Any | Self::Custom(_) => Self::Any,
         }
@@ -186,12 +222,20 @@ impl Schema {
 
     /// Whether its texts are times.
     pub(crate) fn is_time(&self) -> bool {
-        matches!(self, Self::Known(Known::Time))
+        matches!(self.known(), Some(Known::Time))
+    }
+
+    /// What Davit knows of it.
+    fn known(&self) -> Option<&Known> {
+        match self {
+            Self::Known(known) | Self::Served(known, _) => Some(known),
+            _ => None,
+        }
     }
 
     pub(crate) fn is_list(&self) -> bool {
         match self {
-            Self::Known(known) => matches!(known, Known::List(_)),
+            Self::Known(known) | Self::Served(known, _) => matches!(known, Known::List(_)),
             Self::Published(published) => matches!(**published, PublishedType::List(_)),
             Self::List(_) => true,
             Self::Any | Self::Custom(_) => false,
@@ -203,20 +247,20 @@ impl Schema {
         match self {
             Self::Any | Self::Published(_) | Self::Custom(_) => Type::Any,
             Self::List(_) => Type::List,
-            Self::Known(known) => type_of(known),
+            Self::Known(known) | Self::Served(known, _) => type_of(known),
         }
     }
 
     /// The fields of the status that say when such an object ended.
     pub(crate) fn ends(&self) -> Option<&'static [&'static str]> {
-        match self {
-            Self::Known(Known::Object(object)) if object.name() == "core.v1.Pod" => Some(&[
+        match self.known() {
+            Some(Known::Object(object)) if object.name() == "core.v1.Pod" => Some(&[
                 "phase",
                 "containerStatuses",
                 "initContainerStatuses",
                 "conditions",
             ]),
-            Self::Known(Known::Object(object)) if object.name() == "batch.v1.Job" => {
+            Some(Known::Object(object)) if object.name() == "batch.v1.Job" => {
                 Some(&["completionTime", "conditions"])
             }
             _ => None,
@@ -234,6 +278,14 @@ fn type_of(known: &Known) -> Type {
         Known::Object(_) | Known::Map(_) => Type::Map,
         Known::List(_) => Type::List,
     }
+}
+
+/// How to read a field that Davit does not know.
+fn newer(name: &str) -> String {
+    format!(
+        "; Davit knows those of Kubernetes {}: one of a newer API server is read as [\"{name}\"]",
+        davit_kinds::kubernetes_version()
+    )
 }
 
 /// Why a list has no field, with what reads that field of its elements, if they have it.
@@ -287,7 +339,8 @@ mod tests {
     #[test]
     fn a_custom_resource_has_the_metadata_of_every_kind() {
         let metadata = Schema::of(&custom()).field("metadata").unwrap();
-        assert_eq!(metadata.field("fooo"), Err(String::new()));
+        let unknown = metadata.field("fooo").unwrap_err();
+        assert!(unknown.ends_with("is read as [\"fooo\"]"), "{unknown}");
         let hint = metadata.field("lables").unwrap_err();
         assert_eq!(hint, "; did you mean \"labels\"?");
         assert!(metadata.field("creationTimestamp").unwrap().is_time());

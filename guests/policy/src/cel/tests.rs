@@ -211,11 +211,6 @@ fn mistakes_are_refused_with_their_place() {
             "object.status has no field \"fase\"; did you mean \"phase\"?",
         ),
         (
-            "object.status['fase'] == 'x'",
-            15,
-            "did you mean \"phase\"?",
-        ),
-        (
             "object.status.phase == 'x' && object.status.phase == 5",
             51,
             "compares a text with a number",
