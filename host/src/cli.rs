@@ -33,8 +33,8 @@ pub use journal::{
 pub use observe::{LogArguments, TraceArguments};
 pub use output::{Format, Output};
 pub use policy::{
-    ActsThreshold, PolicyArguments, PolicyCommand, PolicyConvertArguments, PolicyFormat,
-    PolicyTestArguments,
+    ActsThreshold, PolicyArguments, PolicyCommand, PolicyConvertArguments, PolicyExamplesArguments,
+    PolicyFormat, PolicyTestArguments,
 };
 pub use restore::{RestoreArguments, RestoreFormat};
 pub use tools::{

@@ -20,7 +20,7 @@ use tikv_jemallocator::Jemalloc;
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The exit code of a usage error, as clap's, and of a journal that cannot be replayed or
-/// tested.
+/// tested, or that proves nothing.
 const USAGE: u8 = 2;
 /// The exit code of a request that no host answered in time.
 const NO_ANSWER: u8 = 3;

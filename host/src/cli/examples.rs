@@ -203,6 +203,9 @@ Examples:
   davit journal export /var/lib/davit/journal --decisions --from 24h --output decisions.parquet";
 
 pub(super) const REPLAY: &str = "\
+The command exits 1 if a decision differs, and 2 if no call was made again: then nothing is
+proved, and the error says why.
+
 Examples:
   davit replay /var/lib/davit/journal
 
@@ -215,15 +218,18 @@ Examples:
 pub(super) const BACKTEST: &str = "\
 No cluster is needed: the command reads the journal, and changes nothing. It exits 1 if a
 threshold of --fail-if is exceeded, and 2 if the backtest cannot be made, for example because
-the guest reads fields that are not recorded, or if a part of the journal cannot be read.
+the guest reads fields that are not recorded, if the journal does not say whether a threshold
+is exceeded, or if a part of it cannot be read.
 
 Examples:
   # The recorded revision with another configuration
   davit backtest /var/lib/davit/journal --controller podgc --config config.yaml
 
-  # A manifest in a pipeline: it must delete nothing else, and never 100 objects in a minute
-  davit backtest journal --controller podgc --spec controller.yaml \\
-    --fail-if 'only-candidate>0' --fail-if 'deletes-per-minute>=100'
+  # A manifest in a pipeline: it must delete nothing else, and never 100 objects in a minute,
+  # on a week of which the journal has all but an hour
+  davit backtest journal --controller podgc --spec controller.yaml --from 168h \\
+    --fail-if 'only-candidate>0' --fail-if 'deletes-per-minute>=100' \\
+    --fail-if 'missing-seconds>3600'
 
   # Another module over the last day, for a program
   davit backtest journal --controller podgc --module podgc.wasm --from 24h --output json
@@ -291,6 +297,13 @@ Examples:
 
   # Fail if a rule deletes what it should leave alone
   davit policy test failed-builds.yaml --objects tests/kept --fail-if 'acts>0'";
+
+pub(super) const POLICY_EXAMPLES: &str = "\
+Each is a Controller in DryRun.
+
+Examples:
+  davit policy examples
+  davit policy examples ended-pods > ended-pods.yaml";
 
 pub(super) const POLICY_CONVERT: &str = "\
 The Controllers are on standard output, in DryRun. What has no translation is named on

@@ -260,7 +260,7 @@ pub struct BacktestArguments {
     pub output: BacktestFormat,
     /// Exit 1 if a metric is above this number, as in only-candidate>0; may be repeated.
     /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, only-cluster,
-    /// guardrail-trips, regret, failed-calls, undecided. Operators: > and >=.
+    /// guardrail-trips, regret, failed-calls, undecided, missing-seconds. Operators: > and >=.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Threshold>,
     /// Exit 0 also if parts of the journal cannot be read, which the report then lacks.

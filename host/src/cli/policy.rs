@@ -26,6 +26,9 @@ pub enum PolicyCommand {
     /// Controllers in dry run.
     #[command(after_long_help = examples::POLICY_CONVERT)]
     Convert(PolicyConvertArguments),
+    /// Prints a policy that comes with Davit, or lists them.
+    #[command(after_long_help = examples::POLICY_EXAMPLES)]
+    Examples(PolicyExamplesArguments),
 }
 
 /// `davit policy test`
@@ -73,6 +76,14 @@ pub struct PolicyConvertArguments {
     /// annotations of kube-janitor, k8s-ttl-controller or k8s-cleaner (YAML).
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
+}
+
+/// `davit policy examples`
+#[derive(Debug, Args)]
+pub struct PolicyExamplesArguments {
+    /// The policy [default: a list of all].
+    #[arg(value_name = "NAME")]
+    pub name: Option<String>,
 }
 
 /// An output format of `davit policy test`.

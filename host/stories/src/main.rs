@@ -85,10 +85,10 @@ struct Arguments {
     /// The number of hosts. Several elect a leader for each controller.
     #[arg(long, default_value_t = Size::default().hosts, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=8))]
     hosts: usize,
-    /// Makes every call of a guest again from the hosts' journals: the story fails if a
-    /// guest decides otherwise.
+    /// Leaves out the replay. Without this, every call of a guest is made again from the hosts'
+    /// journals, and the story fails if a guest decides otherwise.
     #[arg(long)]
-    replay: bool,
+    no_replay: bool,
     /// Activates one mutant of the core after the other, or those of these names, and
     /// searches for a seed whose story fails with it. With --seed: activates the mutant of
     /// this name.
@@ -108,7 +108,7 @@ impl Arguments {
         Size {
             steps: self.steps,
             hosts: self.hosts,
-            replays: self.replay,
+            replays: !self.no_replay,
         }
     }
 }
@@ -144,7 +144,7 @@ fn main() -> Result<ExitCode> {
         print!("{counts}");
     }
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
-    if arguments.replay {
+    if !arguments.no_replay {
         println!("{}", counts.replays);
     }
     let Some(first) = failed.first() else {
@@ -233,7 +233,7 @@ mod tests {
             "--steps 20",
             "--hosts 2",
             "--steps 7 --hosts 3 --whole",
-            "--replay",
+            "--no-replay",
         ] {
             let words = ["davit-stories"]
                 .into_iter()
@@ -245,5 +245,16 @@ mod tests {
             assert_eq!(again.seed, Some(9));
             assert_eq!(again.size(), run.size(), "{command}");
         }
+    }
+
+    #[test]
+    fn stories_are_replayed_unless_it_is_left_out() {
+        let size = |options: &[&str]| {
+            let words = ["davit-stories"].iter().chain(options);
+            Arguments::parse_from(words).size()
+        };
+        assert!(size(&[]).replays);
+        assert_eq!(size(&[]), Size::default());
+        assert!(!size(&["--no-replay"]).replays);
     }
 }

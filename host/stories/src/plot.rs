@@ -30,7 +30,7 @@ impl Default for Size {
         Self {
             steps: 80,
             hosts: 1,
-            replays: false,
+            replays: true,
         }
     }
 }
@@ -41,7 +41,7 @@ impl Size {
         let usual = Self::default();
         let steps = (self.steps != usual.steps).then(|| format!(" --steps {}", self.steps));
         let hosts = (self.hosts != usual.hosts).then(|| format!(" --hosts {}", self.hosts));
-        let replay = self.replays.then(|| " --replay".to_owned());
+        let replay = (self.replays != usual.replays).then(|| " --no-replay".to_owned());
         let [steps, hosts, replay] = [steps, hosts, replay].map(Option::unwrap_or_default);
         format!("cargo xtask simulate --seed {seed}{steps}{hosts}{replay}")
     }

@@ -1,6 +1,10 @@
 //! The stories that every change has to pass, run by the program itself.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test that cannot continue has failed"
+)]
 
 use std::process::Command;
 
@@ -32,18 +36,29 @@ fn missing_faults(counts: &str) -> Vec<&str> {
     missing.map(|(_, fault)| fault).collect()
 }
 
+/// How many calls were made again from the journals of the hosts.
+fn calls_made_again(text: &str) -> u64 {
+    let mut counts = text
+        .lines()
+        .filter_map(|line| line.split_once(" calls made again "));
+    let (count, _) = counts.next().unwrap_or_else(|| panic!("no replay: {text}"));
+    count.parse().unwrap()
+}
+
 /// And every decision is the same again when it is made from the journal of its host.
 #[test]
 fn five_hundred_stories_end_as_they_should_and_have_every_fault() {
-    let text = run(&["--seeds", "0..500", "--replay", "--counts"]);
+    let text = run(&["--seeds", "0..500", "--counts"]);
     assert_eq!(missing_faults(&text), [""; 0]);
+    assert!(calls_made_again(&text) > 100_000, "{text}");
 }
 
 /// Several hosts elect a leader for each controller.
 #[test]
 fn stories_with_several_hosts_end_as_they_should_and_have_every_fault() {
-    let text = run(&["--hosts", "2", "--seeds", "0..80", "--replay", "--counts"]);
+    let text = run(&["--hosts", "2", "--seeds", "0..80", "--counts"]);
     assert_eq!(missing_faults(&text), [""; 0]);
+    assert!(calls_made_again(&text) > 10_000, "{text}");
     run(&["--hosts", "3", "--seeds", "0..40"]);
 }
 
@@ -62,6 +77,12 @@ fn a_fault_that_does_not_occur_is_missing() {
     assert!(!missing.contains(&"Suspension"), "{missing:?}");
 }
 
+#[test]
+fn a_replay_may_be_left_out() {
+    let text = run(&["--seeds", "0..1", "--steps", "0", "--no-replay"]);
+    assert!(!text.contains("calls made again"), "{text}");
+}
+
 /// The trace of a seed has all of its steps, also if it fails.
 #[cfg(feature = "mutants")]
 #[test]
@@ -78,9 +99,10 @@ fn a_seed_with_a_mutant_repeats_the_failure_of_the_whole_story() {
     assert!(steps(&shrunk) < steps(&whole), "{shrunk}");
 }
 
-/// The stories still find the faults that were put into the core on purpose.
+/// The stories still find the faults that were put into the core on purpose: their own checks do,
+/// without the replay.
 #[cfg(feature = "mutants")]
 #[test]
 fn the_stories_find_every_mutant() {
-    run(&["--seeds", "0..2000", "--mutants"]);
+    run(&["--seeds", "0..2000", "--no-replay", "--mutants"]);
 }

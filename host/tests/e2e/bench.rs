@@ -30,7 +30,7 @@ pub(crate) mod deploy;
 #[path = "host.rs"]
 mod host;
 #[path = "journals.rs"]
-mod journals;
+pub(crate) mod journals;
 
 use deploy::Allowed;
 

@@ -5,11 +5,13 @@ use std::time::Duration;
 use davit::host::Report;
 use tokio::time::sleep;
 
+use crate::bench::journals::{FAILED_CALL, explain_skips};
 use crate::bench::{deploy, in_real_time, odd_guest, on_the_sim};
 
 /// Runs PodGC beside a guest that misbehaves in this way for every item.
 /// The bad guest's metric `series` is 1 at least.
 fn beside_podgc(behaviour: &str, series: &str) {
+    explain_skips(FAILED_CALL);
     beside_podgc_within(behaviour, "callMillis: 300", series);
 }
 

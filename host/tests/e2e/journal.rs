@@ -434,6 +434,13 @@ fn another_policy_is_tested_on_a_recorded_history() {
         "{report:#}"
     );
 
+    // The journal has a few seconds of the week that is asked for.
+    let week = ["--from", "168h", "--fail-if", "missing-seconds>3600"];
+    let (report, code) = tested(&bench, &week);
+    assert_eq!(code, Some(1), "{report:#}");
+    let missing = report["span"]["missingBeforeSeconds"].as_f64().unwrap();
+    assert!((604_000.0..604_801.0).contains(&missing), "{report:#}");
+
     // Another guest watches what is not recorded.
     let manifest = bench.directory.path().join("controller.yaml");
     let spec = "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {name: podgc}\n\

@@ -1,7 +1,7 @@
 //! The journals of a test's hosts. Every decision in them is made again when the test is over.
 
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use davit::journal::{Journal, JournalSettings};
 use davit::metrics::HostMetrics;
 use davit_core::api::ModuleSource;
 use davit_core::journal::Profile;
+use serde_json::Value;
 use tempfile::TempDir;
 
 /// How long a journal may take to be written after its host has ended.
@@ -23,16 +24,81 @@ thread_local! {
     static MODULES: RefCell<BTreeSet<PathBuf>> = const { RefCell::new(BTreeSet::new()) };
     /// The journals of the test that runs in this thread; none if its hosts record nothing.
     static JOURNALS: RefCell<Option<Vec<TempDir>>> = const { RefCell::new(None) };
+    /// Why calls may be skipped in the story of the test.
+    static EXPLAINED: RefCell<BTreeSet<&'static str>> = const { RefCell::new(BTreeSet::new()) };
 }
 
-/// Runs a test whose hosts record, and replays their journals.
+/// The guest failed in a call.
+pub(crate) const FAILED_CALL: &str = "the call failed when it was recorded";
+/// The guest read more of its queues and notes than a journal has of one call.
+pub(crate) const MANY_READS: &str =
+    "the guest read more than 10000 keys of its queues and notes, and the journal has no more";
+/// The journal has the end of a call and not its start.
+pub(crate) const LOST_START: &str =
+    "the call started before the keyframe that the replay starts with";
+
+/// What a replay prints.
+#[derive(Debug)]
+pub(crate) struct Replayed {
+    pub(crate) identical: u64,
+    /// How many calls were not made again, by the reason.
+    pub(crate) skipped: BTreeMap<String, u64>,
+}
+
+impl Replayed {
+    /// Reads `3 calls: 2 identical, 1 different, 4 skipped` and the reasons below it.
+    pub(crate) fn read(text: &str) -> Self {
+        let first = text.lines().next().unwrap_or_default();
+        let number = |word: &str| {
+            let mut parts = first.split([':', ',']).map(str::trim);
+            let part = parts.find_map(|part| part.strip_suffix(word));
+            let number = part.and_then(|number| number.trim().parse::<u64>().ok());
+            number.unwrap_or_else(|| panic!("no number of {word} calls: {text}"))
+        };
+        let skipped = text.lines().filter_map(|line| {
+            let (count, why) = line.strip_prefix("  skipped ")?.split_once(": ")?;
+            Some((why.to_owned(), count.parse().unwrap()))
+        });
+        let skipped: BTreeMap<String, u64> = skipped.collect();
+        assert_eq!(skipped.values().sum::<u64>(), number("skipped"), "{text}");
+        Self {
+            identical: number("identical"),
+            skipped,
+        }
+    }
+
+    /// Fails if a call was skipped for another reason.
+    pub(crate) fn is_explained_by(&self, explained: &BTreeSet<&str>) {
+        let mut reasons = self.skipped.keys();
+        let other = reasons.find(|why| !explained.contains(why.as_str()));
+        assert_eq!(other, None, "the story explains only {explained:?}");
+    }
+}
+
+/// The story of this test, or of the next one of this thread, explains why calls are skipped
+/// for this reason.
+pub(crate) fn explain_skips(why: &'static str) {
+    EXPLAINED.with_borrow_mut(|explained| explained.insert(why));
+}
+
+/// Runs a test whose hosts record, and replays their journals: calls were made, and each of them
+/// is made again whose story does not explain otherwise.
 pub(super) fn replayed(test: impl FnOnce()) {
     JOURNALS.set(Some(Vec::new()));
     MODULES.take();
     test();
-    for journal in JOURNALS.take().into_iter().flatten() {
-        replay(journal.path());
+    let journals = JOURNALS.take().unwrap_or_default();
+    let explained = EXPLAINED.take();
+    let mut identical = 0;
+    for journal in &journals {
+        let replayed = replay(journal.path());
+        replayed.is_explained_by(&explained);
+        identical += replayed.identical;
     }
+    assert!(
+        journals.is_empty() || identical > 0,
+        "no call of the test is made again"
+    );
 }
 
 /// The journal of a new host.
@@ -66,7 +132,7 @@ pub(super) fn add_modules(controllers: &[ControllerConfig]) {
     MODULES.with_borrow_mut(|modules| modules.extend(files));
 }
 
-fn replay(journal: &Path) {
+fn replay(journal: &Path) -> Replayed {
     wait_for(journal);
     let modules = MODULES.with_borrow(Clone::clone).into_iter();
     let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
@@ -83,7 +149,29 @@ fn replay(journal: &Path) {
     let text = String::from_utf8_lossy(&output.stdout);
     let error = String::from_utf8_lossy(&output.stderr);
     println!("{text}{error}");
-    assert!(output.status.success(), "{text}{error}");
+    let replayed = Replayed::read(&text);
+    if replayed.identical > 0 {
+        assert!(output.status.success(), "{text}{error}");
+    } else {
+        // A host that leads nothing, or ends early, makes no call.
+        assert_eq!(output.status.code(), Some(2), "{text}{error}");
+        assert!(error.contains("the journal has no call in this span"));
+        assert_eq!(answers(journal), 0, "{text}{error}");
+    }
+    replayed
+}
+
+/// How many answers of guests a journal has.
+fn answers(journal: &Path) -> usize {
+    let mut davit = Command::new(env!("CARGO_BIN_EXE_davit"));
+    davit.args(["journal", "cat", "--output", "json"]);
+    let output = davit.arg(journal).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    let entries = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    entries.filter(|entry| entry["kind"] == "answer").count()
 }
 
 /// Waits until the thread of the journal has ended, and nobody holds its lock.

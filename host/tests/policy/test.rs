@@ -341,3 +341,35 @@ fn an_object_of_two_files_counts_once() {
         &["Controller builds at 2026-11-26T12:00:00Z: 5 objects, 2 acts"],
     );
 }
+
+/// As docs/policies.md has it, with the program alone.
+#[test]
+fn each_policy_that_comes_with_the_program_is_printed_and_can_be_tested() {
+    let files = Files::new();
+    files.write(
+        "objects/pod.yaml",
+        "{apiVersion: v1, kind: Pod, metadata: {namespace: ci, name: runs}, status: {phase: Running}}",
+    );
+    let list = files.policy("examples", &[]);
+    assert_eq!(list.code, 0, "{list:?}");
+    let names = list
+        .out
+        .lines()
+        .filter_map(|line| line.split_whitespace().next());
+    let names: Vec<&str> = names.collect();
+    assert_eq!(names.len(), 12, "{names:?}");
+    for name in names {
+        let printed = files.policy("examples", &[name]);
+        let file = format!("{name}.yaml");
+        files.write(&file, &printed.out);
+        let tested = files.policy(&format!("test @{file} --objects @objects"), &["--now", NOW]);
+        assert_eq!(tested.code, 0, "{name}: {tested:?}");
+        assert!(!tested.out.contains("ACTS"), "{name}: {tested:?}");
+    }
+    let unknown = files.policy("examples finished-job", &[]);
+    assert_eq!(unknown.code, 1);
+    assert!(
+        unknown.err.contains("did you mean \"finished-jobs\"?"),
+        "{unknown:?}"
+    );
+}

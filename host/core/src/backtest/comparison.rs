@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::facts::{Counts, Facts};
 use super::recent::RecentUids;
-use super::regret::Regret;
+use super::regret::{Regret, UnknownRegret};
 use super::report::{Against, Agreement, Difference, Side, Spread, SpreadBucket, Surprise};
 use crate::object::{Kind, ObjectRef, Uid};
 use crate::time::{Instant, Now, Wall};
@@ -245,6 +245,8 @@ impl Comparison {
             }
         }
         Findings {
+            unknown_regret: [&mut self.candidate, &mut self.recorded]
+                .map(|side| std::mem::take(&mut side.regret.unknown)),
             candidate: self.candidate.report(),
             recorded: self.recorded.report(),
             agreement: Agreement {
@@ -270,6 +272,8 @@ pub(super) struct Findings {
     pub(super) recorded: Side,
     pub(super) agreement: Agreement,
     pub(super) surprising: Vec<Surprise>,
+    /// Of the candidate, and of the other side.
+    pub(super) unknown_regret: [UnknownRegret; 2],
 }
 
 fn surprise(pair: Pair, difference: Difference) -> Surprise {
@@ -323,8 +327,7 @@ impl Tally {
             self.worst = self.window.len();
             self.worst_at = Some(now.wall);
         }
-        self.regret
-            .deleted(target, facts.node.as_deref(), now.instant);
+        self.regret.deleted(target, facts, now.instant);
     }
 
     fn report(self) -> Side {

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use super::Backtest;
 use super::drive::Phase;
+use super::notes::of_regret;
 use super::report::{Policy, Report, Span, not_modelled};
-use crate::time::Now;
+use super::{Backtest, millis_between};
+use crate::time::{Now, Wall};
 use crate::times;
 
 impl<G: Clone> Backtest<G> {
@@ -19,19 +20,48 @@ impl<G: Clone> Backtest<G> {
         pending.sum::<usize>() as u64
     }
 
+    /// Notes what the journal does not have at both ends of the span.
+    fn note_missing_ends(&mut self, started: Now) {
+        let is_lost = self.phase == Phase::Empty;
+        let mut last = self.now.wall;
+        if let Some(unused) = self.missing.unused_at.filter(|_| is_lost) {
+            self.note_missing(unused);
+            last = last.max(unused);
+        }
+        if let Some(from) = self.asked.from {
+            self.missing.before = millis_between(from, started.wall);
+        }
+        if let Some(to) = self.asked.to
+            && (is_lost || !self.asked.is_reached)
+        {
+            self.missing.after = millis_between(last, to);
+        }
+    }
+
+    /// The time that was tested.
+    fn span(&self, started: Now) -> Span {
+        let missing = &self.missing;
+        let time = self.now.instant.since(started.instant);
+        let asked = |at: Option<Wall>| at.map(times::precise_time);
+        Span {
+            from: times::precise_time(started.wall),
+            to: times::precise_time(self.now.wall),
+            asked_from: asked(self.asked.from),
+            asked_to: asked(self.asked.to),
+            seconds: time.as_secs_f64(),
+            missing_seconds: seconds(missing.millis()),
+            missing_before_seconds: seconds(missing.before),
+            missing_after_seconds: seconds(missing.after),
+            pending_items: self.notes.pending_items,
+        }
+    }
+
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.notes.losses += u64::from(self.phase == Phase::Empty);
-        if let Some(unused) = self
-            .missing
-            .unused_at
-            .filter(|_| self.phase == Phase::Empty)
-        {
-            self.note_missing(unused);
-        }
-        let missing = u64::try_from(self.missing.millis).unwrap_or_default();
-        let missing = Duration::from_millis(missing);
+        self.note_missing_ends(started);
         self.notes.pending_items = self.pending_items();
+        let span = self.span(started);
         let undecided = self.undecided.report();
         let mut notes = self.notes.texts(
             self.settings.open_loop,
@@ -42,20 +72,14 @@ impl<G: Clone> Backtest<G> {
         );
         let run = self.cluster_run.iter();
         notes.extend(run.flat_map(|run| run.notes(&self.cluster.history)));
-        let time = self.now.instant.since(started.instant);
         let against = self.settings.against;
         let found = self.comparison.finish(self.now.instant, against);
+        notes.extend(of_regret(&found.unknown_regret));
         Report {
             against,
             controller: self.settings.controller,
             policy,
-            span: Span {
-                from: times::precise_time(started.wall),
-                to: times::precise_time(self.now.wall),
-                seconds: time.as_secs_f64(),
-                missing_seconds: missing.as_secs_f64(),
-                pending_items: self.notes.pending_items,
-            },
+            span,
             candidate: found.candidate,
             recorded: found.recorded,
             agreement: found.agreement,
@@ -70,4 +94,10 @@ impl<G: Clone> Backtest<G> {
             not_modelled: not_modelled(),
         }
     }
+}
+
+/// Milliseconds in seconds.
+fn seconds(millis: i64) -> f64 {
+    let millis = u64::try_from(millis).unwrap_or_default();
+    Duration::from_millis(millis).as_secs_f64()
 }

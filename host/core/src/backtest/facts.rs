@@ -1,6 +1,7 @@
 //! What the journal says about an object that is deleted.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::cluster::{Cluster, ListedObject};
 use super::history::RecordedList;
@@ -14,23 +15,46 @@ const AWAY: [&str; 2] = [
     "node.kubernetes.io/not-ready",
 ];
 
+/// Where the taints of a node are.
+const TAINTS: &[&str] = &["spec.taints[*].key"];
+/// Where the conditions of a node are.
+const CONDITIONS: &[&str] = &["status.conditions[*].type", "status.conditions[*].status"];
+
 /// What the report counts an object under.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     /// The kind of the owner that controls it; `none`, or `not recorded`.
     pub(super) owner: String,
-    /// The node of a pod that is gone, or does not answer.
-    pub(super) node: Option<String>,
+    /// The node of a pod, if that is gone or does not answer; or why nobody knows it.
+    pub(super) node: Result<Option<String>, Lack>,
+    /// Whether history shows another object under its name; or why nobody knows it.
+    pub(super) successor: Result<(), Lack>,
 }
 
-/// The state of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum NodeState {
-    /// The journal has no nodes.
-    Unknown,
-    /// It does not exist, or does not answer.
-    Away,
-    Present,
+/// What the journal lacks to say whether a deletion was unnecessary.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Lack {
+    /// The name of the pod's node.
+    NodeName,
+    /// All nodes.
+    Nodes,
+    /// Whether a node answers.
+    NodeState,
+    /// All objects of this kind.
+    Kind(String),
+}
+
+impl fmt::Display for Lack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NodeName => f.write_str("spec.nodeName of pods"),
+            Self::Nodes => f.write_str("a list of all nodes"),
+            Self::NodeState => f.write_str(
+                "spec.taints[*].key of nodes, or type and status of their status.conditions[*]",
+            ),
+            Self::Kind(kind) => write!(f, "a list of all objects of {kind}"),
+        }
+    }
 }
 
 impl Facts {
@@ -46,14 +70,52 @@ impl Facts {
             Some(Owner::None) => "none".to_owned(),
             None | Some(Owner::NotRecorded) => "not recorded".to_owned(),
         };
-        let is_pod = target.api_version == "v1" && target.kind == "Pod";
-        let mut nodes = found.iter().filter_map(|(_, held)| {
-            let data = held.object.data();
-            text_at(&data, &["spec", "nodeName"])
-        });
-        let node = nodes.next().filter(|_| is_pod);
-        let node = node.filter(|node| node_state(cluster, node) == NodeState::Away);
-        Self { owner, node }
+        Self {
+            owner,
+            node: node_that_is_away(target, found, cluster),
+            successor: successor(target, cluster),
+        }
+    }
+}
+
+/// The node of a pod, if that is gone or does not answer.
+fn node_that_is_away(
+    target: &ObjectRef,
+    found: &[ListedObject],
+    cluster: &Cluster,
+) -> Result<Option<String>, Lack> {
+    if target.api_version != "v1" || target.kind != "Pod" {
+        return Ok(None);
+    }
+    let mut nodes = found.iter().filter_map(|(_, held)| {
+        let data = held.object.data();
+        text_at(&data, &["spec", "nodeName"])
+    });
+    if let Some(node) = nodes.next() {
+        return Ok(is_node_away(cluster, &node)?.then_some(node));
+    }
+    let mut lists = found
+        .iter()
+        .filter_map(|(_, held)| cluster.history.list(held.object.segment()));
+    if lists.any(|list| has(list, &["spec.nodeName"])) {
+        Ok(None)
+    } else {
+        Err(Lack::NodeName)
+    }
+}
+
+/// Whether a list has each object that may be created under the name of this one.
+fn successor(target: &ObjectRef, cluster: &Cluster) -> Result<(), Lack> {
+    let ObjectRef {
+        api_version,
+        kind,
+        namespace,
+        ..
+    } = target;
+    if cluster.history.lists_all(target.group(), kind, namespace) {
+        Ok(())
+    } else {
+        Err(Lack::Kind(format!("{api_version} {kind}")))
     }
 }
 
@@ -74,8 +136,13 @@ fn owner(data: &[u8], list: Option<&RecordedList>) -> Owner {
 }
 
 fn has_owners(list: &RecordedList) -> bool {
-    let path = "metadata.ownerReferences[*].kind".parse::<FieldPath>();
-    path.is_ok_and(|path| list.fields.covers(&[path].iter().collect()))
+    has(list, &["metadata.ownerReferences[*].kind"])
+}
+
+/// Whether the objects of a list have all of these fields.
+fn has(list: &RecordedList, paths: &[&str]) -> bool {
+    let paths: Result<Vec<FieldPath>, _> = paths.iter().map(|path| path.parse()).collect();
+    paths.is_ok_and(|paths| list.fields.covers(&paths.iter().collect()))
 }
 
 /// The kind of the owner that controls an object, or else of its first owner.
@@ -115,15 +182,15 @@ fn text_at(data: &[u8], path: &[&str]) -> Option<String> {
     }
 }
 
-fn node_state(cluster: &Cluster, name: &str) -> NodeState {
+/// Whether a node does not exist, or does not answer.
+fn is_node_away(cluster: &Cluster, name: &str) -> Result<bool, Lack> {
     let nodes = ApiResource::new("", "v1", "nodes");
-    let Some((segment, _)) = cluster.history.whole_list(&nodes) else {
-        return NodeState::Unknown;
-    };
-    match cluster.history.find(segment, name) {
-        Some(held) if !is_away(&held.object.data()) => NodeState::Present,
-        Some(_) | None => NodeState::Away,
+    let (segment, list) = cluster.history.whole_list(&nodes).ok_or(Lack::Nodes)?;
+    if !has(list, TAINTS) && !has(list, CONDITIONS) {
+        return Err(Lack::NodeState);
     }
+    let held = cluster.history.find(segment, name);
+    Ok(held.is_none_or(|held| is_away(&held.object.data())))
 }
 
 /// Whether a node does not answer, as far as its recorded taints and conditions say.

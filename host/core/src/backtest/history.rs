@@ -139,6 +139,20 @@ impl History {
         self.lists().find(|(_, list)| is_whole(list))
     }
 
+    /// Whether a complete list has every object of a group and kind in a namespace.
+    pub(super) fn lists_all(&self, group: &str, kind: &str, namespace: &str) -> bool {
+        let is_it = |list: &RecordedList| {
+            let spec = &list.spec;
+            list.is_listed
+                && spec.kind.group() == group
+                && *spec.kind.kind == *kind
+                && spec.label_selector.is_empty()
+                && spec.field_selector.is_empty()
+                && (spec.namespace.is_empty() || *spec.namespace == *namespace)
+        };
+        self.lists.values().any(is_it)
+    }
+
     /// The fields that complete lists of a resource had so far; none if there was none.
     pub(super) fn known_fields(&self, resource: &ApiResource) -> Option<&FieldTree> {
         self.known.get(resource)

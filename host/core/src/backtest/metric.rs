@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::report::{Against, Report};
 
@@ -26,11 +27,13 @@ pub enum Metric {
     FailedCalls,
     /// The items that the candidate could not decide.
     Undecided,
+    /// The seconds of the span that the journal does not have.
+    MissingSeconds,
 }
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Deletes,
         Self::DeletesPerMinute,
         Self::OnlyCandidate,
@@ -40,6 +43,7 @@ impl Metric {
         Self::Regret,
         Self::FailedCalls,
         Self::Undecided,
+        Self::MissingSeconds,
     ];
 
     /// Its name in a threshold.
@@ -55,6 +59,7 @@ impl Metric {
             Self::Regret => "regret",
             Self::FailedCalls => "failed-calls",
             Self::Undecided => "undecided",
+            Self::MissingSeconds => "missing-seconds",
         }
     }
 
@@ -68,25 +73,39 @@ impl Metric {
         }
     }
 
-    /// Its value in a report.
+    /// Its value in a report, as far as the journal says it.
     #[must_use]
-    pub const fn value(self, report: &Report) -> u64 {
+    pub fn value(self, report: &Report) -> u64 {
         let candidate = &report.candidate;
         match self {
             Self::Deletes => candidate.deletions,
             Self::DeletesPerMinute => candidate.deletes_per_minute,
             Self::OnlyCandidate => report.agreement.only_candidate,
             Self::OnlyRecorded => report.agreement.only_recorded,
-            Self::OnlyCluster => match report.agreement.only_cluster {
-                Some(count) => count,
-                None => 0,
-            },
+            Self::OnlyCluster => report.agreement.only_cluster.unwrap_or_default(),
             Self::GuardrailTrips => report.guardrail_trip_count,
-            Self::Regret => candidate.regret.nodes_back + candidate.regret.recreated,
+            Self::Regret => candidate.regret.known,
             Self::FailedCalls => report.activity.failed_calls,
             Self::Undecided => report.undecided.items,
+            Self::MissingSeconds => whole_seconds(report.span.missing_seconds),
         }
     }
+
+    /// How much greater its value may be, because the journal does not say it.
+    #[must_use]
+    pub const fn unknown(self, report: &Report) -> u64 {
+        match self {
+            Self::Regret => report.candidate.regret.unknown,
+            _ => 0,
+        }
+    }
+}
+
+/// Seconds, rounded up: a part of a second is more than nothing.
+fn whole_seconds(seconds: f64) -> u64 {
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
+    time.as_secs()
+        .saturating_add(u64::from(time.subsec_nanos() > 0))
 }
 
 /// A limit of a metric: `only-candidate>0`, `deletes-per-minute>=100`.
@@ -110,8 +129,19 @@ pub struct ThresholdError(String);
 impl Threshold {
     /// Whether a report exceeds it.
     #[must_use]
-    pub const fn is_exceeded(self, report: &Report) -> bool {
+    pub fn is_exceeded(self, report: &Report) -> bool {
+        self.is_below(self.metric.value(report))
+    }
+
+    /// Whether nobody knows if a report exceeds it: the journal does not say enough.
+    #[must_use]
+    pub fn is_unknown(self, report: &Report) -> bool {
         let value = self.metric.value(report);
+        let most = value.saturating_add(self.metric.unknown(report));
+        !self.is_below(value) && self.is_below(most)
+    }
+
+    const fn is_below(self, value: u64) -> bool {
         value > self.number || (self.is_inclusive && value == self.number)
     }
 
@@ -150,6 +180,19 @@ impl fmt::Display for Threshold {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_a_second() {
+        for (seconds, whole) in [
+            (0.0, 0),
+            (0.001, 1),
+            (5.0, 5),
+            (5.5, 6),
+            (f64::MAX, u64::MAX),
+        ] {
+            assert_eq!(whole_seconds(seconds), whole, "{seconds}");
+        }
+    }
 
     #[test]
     fn a_threshold_is_written_as_it_is_read() {

@@ -118,6 +118,17 @@ impl BacktestSettings {
     }
 }
 
+/// The time that a report was asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AskedSpan {
+    /// Its start; none for the start of the journal.
+    pub from: Option<Wall>,
+    /// Its end; none for the end of the journal.
+    pub to: Option<Wall>,
+    /// Whether somebody recorded up to the end, if only that nothing happened.
+    pub is_reached: bool,
+}
+
 /// A backtest under way. `G` is a guest, which only the caller can call.
 ///
 /// The caller passes every entry to [`Self::offer`], then takes the calls from [`Self::poll`]
@@ -157,6 +168,7 @@ pub struct Backtest<G> {
     activity: Activity,
     notes: Notes,
     missing: Missing,
+    asked: AskedSpan,
     /// The live reads of the recorded controller; none if those that the recorded lists do not
     /// answer are refused.
     answers: Option<LiveAnswers>,
@@ -174,8 +186,12 @@ struct ListedTrip {
 /// What the journal does not have of the span.
 #[derive(Debug, Default)]
 struct Missing {
-    /// The time without entries, in milliseconds of the wall clock.
-    millis: i64,
+    /// The time without entries between the start of the policy and the last entry, in
+    /// milliseconds of the wall clock.
+    within: i64,
+    /// The time that was asked for before the start of the policy, and after the last entry.
+    before: i64,
+    after: i64,
     /// The time of the last entry that cannot be used, because the state before it is unknown.
     unused_at: Option<Wall>,
     damaged_parts: u64,
@@ -184,6 +200,12 @@ struct Missing {
 }
 
 impl Missing {
+    /// All of the time without entries, in milliseconds.
+    const fn millis(&self) -> i64 {
+        let outside = self.before.saturating_add(self.after);
+        self.within.saturating_add(outside)
+    }
+
     /// A part of the journal is missing, for this reason.
     fn note(&mut self, damage: String) {
         self.damaged_parts += 1;
@@ -223,6 +245,7 @@ impl<G: Clone> Backtest<G> {
             activity: Activity::default(),
             notes: Notes::default(),
             missing: Missing::default(),
+            asked: AskedSpan::default(),
             answers: None,
             undecided: Undecided::default(),
         }
@@ -265,6 +288,11 @@ impl<G: Clone> Backtest<G> {
     /// Otherwise it is refused.
     pub fn answer_from(&mut self, answers: LiveAnswers) {
         self.answers = Some(answers);
+    }
+
+    /// The report is about this time: what the journal does not have of it is missing.
+    pub const fn ask(&mut self, asked: AskedSpan) {
+        self.asked = asked;
     }
 
     /// Starts the policy under test at the present time. Its mode is that of the backtest: it
@@ -343,8 +371,8 @@ impl<G: Clone> Backtest<G> {
     /// The journal has nothing from the present time to this one.
     fn note_missing(&mut self, to: Wall) {
         if self.machine.is_some() {
-            let millis = to.0.saturating_sub(self.now.wall.0).max(0);
-            self.missing.millis = self.missing.millis.saturating_add(millis);
+            let millis = millis_between(self.now.wall, to);
+            self.missing.within = self.missing.within.saturating_add(millis);
         }
     }
 
@@ -412,4 +440,9 @@ impl<G: Clone> Backtest<G> {
         }
         Ok(self.report(policy, started))
     }
+}
+
+/// The time from one moment to a later one, in milliseconds; 0 if it is not later.
+fn millis_between(from: Wall, to: Wall) -> i64 {
+    to.0.saturating_sub(from.0).max(0)
 }

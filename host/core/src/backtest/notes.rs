@@ -1,8 +1,10 @@
 //! What is special about a journal and a policy: the notes of a report.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use super::Missing;
+use super::regret::UnknownRegret;
 use super::report::{Activity, UndecidedReport};
 use crate::object::ObjectRef;
 
@@ -67,13 +69,7 @@ impl Notes {
             *losses > 0,
             format!("parts of the journal are missing: {losses}"),
         );
-        note(
-            missing.millis >= 1_000,
-            format!(
-                "the journal has nothing about {} seconds of the span",
-                missing.millis / 1_000
-            ),
-        );
+        note(missing.millis() >= 1_000, of_missing(missing));
         note(
             missing.damaged_parts > 0,
             format!(
@@ -163,4 +159,42 @@ impl Notes {
             ),
         ]
     }
+}
+
+/// What the journal does not have of the span.
+fn of_missing(missing: &Missing) -> String {
+    let mut text = format!(
+        "the journal has nothing about {} seconds of the span",
+        missing.millis() / 1_000
+    );
+    let ends = missing.before.saturating_add(missing.after);
+    if ends > 0 {
+        let parts = [missing.before, missing.after].map(|millis| millis / 1_000);
+        let [before, after] = parts;
+        let _ = write!(
+            text,
+            ": {before} of them before the policy starts, {after} after the last entry"
+        );
+    }
+    text
+}
+
+/// The deletions of both sides of which nobody knows whether they were unnecessary.
+pub(super) fn of_regret(unknown: &[UnknownRegret; 2]) -> Option<String> {
+    let [candidate, other] = unknown;
+    let lacks: BTreeSet<String> = unknown
+        .iter()
+        .flat_map(|side| &side.lacks)
+        .map(ToString::to_string)
+        .collect();
+    let is_known = candidate.deletions == 0 && other.deletions == 0;
+    (!is_known).then(|| {
+        format!(
+            "regret is not known: the journal does not say whether {} deletions of the candidate, \
+             and {} of the other side, were unnecessary. It lacks: {}",
+            candidate.deletions,
+            other.deletions,
+            lacks.into_iter().collect::<Vec<_>>().join("; ")
+        )
+    })
 }

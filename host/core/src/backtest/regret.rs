@@ -1,8 +1,9 @@
 //! Deletions that history shows to have been unnecessary.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use super::facts::{Facts, Lack};
 use super::report::RegretReport;
 use crate::object::{Kind, ObjectRef, Uid, object_key};
 use crate::time::Instant;
@@ -11,6 +12,8 @@ use crate::time::Instant;
 const RECREATED: Duration = Duration::from_secs(60);
 /// Within what time a node is back.
 const BACK: Duration = Duration::from_mins(10);
+/// How much that the journal lacks is named.
+const MOST_LACKS: usize = 10;
 
 /// An object that was deleted.
 #[derive(Debug)]
@@ -38,11 +41,42 @@ pub(super) struct Regret {
     nodes: BTreeMap<Box<str>, VecDeque<Instant>>,
     recreated: u64,
     nodes_back: u64,
+    /// The deletions of which the journal does not say whether the object was created again.
+    unknown_successors: u64,
+    /// The pods of which the journal does not say whether their node was away.
+    unknown_nodes: u64,
+    pub(super) unknown: UnknownRegret,
+}
+
+/// The deletions of which nobody knows whether they were unnecessary.
+#[derive(Debug, Default)]
+pub(super) struct UnknownRegret {
+    pub(super) deletions: u64,
+    /// What the journal lacks, as far as it is named.
+    pub(super) lacks: BTreeSet<Lack>,
+}
+
+impl UnknownRegret {
+    fn note(&mut self, lacks: [Option<&Lack>; 2]) {
+        self.deletions += u64::from(lacks.iter().any(Option::is_some));
+        for lack in lacks.into_iter().flatten() {
+            if self.lacks.len() < MOST_LACKS {
+                self.lacks.insert(lack.clone());
+            }
+        }
+    }
 }
 
 impl Regret {
-    /// An object was deleted. `node` is the pod's node if that was away.
-    pub(super) fn deleted(&mut self, target: &ObjectRef, node: Option<&str>, now: Instant) {
+    /// An object was deleted.
+    pub(super) fn deleted(&mut self, target: &ObjectRef, facts: &Facts, now: Instant) {
+        let Facts {
+            node, successor, ..
+        } = facts;
+        self.unknown_nodes += u64::from(node.is_err());
+        self.unknown_successors += u64::from(successor.is_err());
+        let lacks = [node.as_ref().err(), successor.as_ref().err()];
+        self.unknown.note(lacks);
         let is_old = |at: Instant| at.after(RECREATED) < now;
         while let Some((_, key)) = self.order.pop_front_if(|(at, _)| is_old(*at)) {
             self.drop_names(&key, |one| is_old(one.at));
@@ -57,12 +91,13 @@ impl Regret {
             uid: Uid::new(&target.uid),
             at: now,
         });
-        if let Some(node) = node {
+        if let Ok(Some(node)) = node {
             self.nodes.retain(|_, pods| {
                 while pods.pop_front_if(|at| at.after(BACK) < now).is_some() {}
                 !pods.is_empty()
             });
-            self.nodes.entry(node.into()).or_default().push_back(now);
+            let pods = self.nodes.entry(node.as_str().into()).or_default();
+            pods.push_back(now);
         }
     }
 
@@ -98,10 +133,12 @@ impl Regret {
         self.nodes_back += pods.count() as u64;
     }
 
-    pub(super) const fn report(&self) -> RegretReport {
+    pub(super) fn report(&self) -> RegretReport {
         RegretReport {
-            nodes_back: self.nodes_back,
-            recreated: self.recreated,
+            nodes_back: (self.unknown_nodes == 0).then_some(self.nodes_back),
+            recreated: (self.unknown_successors == 0).then_some(self.recreated),
+            known: self.nodes_back + self.recreated,
+            unknown: self.unknown_nodes + self.unknown_successors,
         }
     }
 }
@@ -131,30 +168,67 @@ mod tests {
         }
     }
 
+    /// What is known of a pod whose node is away, if it is named.
+    fn facts(node: Option<&str>) -> Facts {
+        Facts {
+            owner: "none".to_owned(),
+            node: Ok(node.map(str::to_owned)),
+            successor: Ok(()),
+        }
+    }
+
     #[test]
     fn an_object_that_is_created_again_within_a_minute_is_a_regret() {
         let mut regret = Regret::default();
-        regret.deleted(&pod("a", "1"), None, at(0));
-        regret.deleted(&pod("b", "2"), None, at(0));
+        regret.deleted(&pod("a", "1"), &facts(None), at(0));
+        regret.deleted(&pod("b", "2"), &facts(None), at(0));
         regret.created(&kind("v1"), "ns/a", &Uid::new("1"), at(1));
-        assert_eq!(regret.report().recreated, 0, "it is the same object");
+        assert_eq!(regret.report().recreated, Some(0), "it is the same object");
         regret.created(&kind("other/v1"), "ns/a", &Uid::new("2"), at(1));
-        assert_eq!(regret.report().recreated, 0, "it is of another group");
+        assert_eq!(regret.report().recreated, Some(0), "it is of another group");
         regret.created(&kind("v1"), "ns/a", &Uid::new("3"), at(60));
         regret.created(&kind("v1"), "ns/a", &Uid::new("4"), at(60));
         regret.created(&kind("v1"), "ns/b", &Uid::new("5"), at(61));
-        assert_eq!(regret.report().recreated, 1);
+        assert_eq!(regret.report().recreated, Some(1));
     }
 
     #[test]
     fn pods_of_a_node_that_is_back_within_ten_minutes_are_regrets() {
         let mut regret = Regret::default();
         for (name, seconds) in [("a", 0), ("b", 5), ("c", 900)] {
-            regret.deleted(&pod(name, name), Some("n"), at(seconds));
+            regret.deleted(&pod(name, name), &facts(Some("n")), at(seconds));
         }
         regret.node_is_back("other", at(901));
         regret.node_is_back("n", at(902));
         regret.node_is_back("n", at(903));
-        assert_eq!(regret.report().nodes_back, 1);
+        assert_eq!(regret.report().nodes_back, Some(1));
+    }
+
+    #[test]
+    fn what_nobody_knows_of_a_deletion_is_no_zero() {
+        let mut regret = Regret::default();
+        regret.deleted(&pod("a", "1"), &facts(Some("n")), at(0));
+        regret.node_is_back("n", at(1));
+        let without_node = Facts {
+            node: Err(Lack::NodeState),
+            ..facts(None)
+        };
+        regret.deleted(&pod("b", "2"), &without_node, at(2));
+        let expected = RegretReport {
+            nodes_back: None,
+            recreated: Some(0),
+            known: 1,
+            unknown: 1,
+        };
+        assert_eq!(regret.report(), expected);
+        let without_anything = Facts {
+            successor: Err(Lack::Kind("v1 Pod".to_owned())),
+            ..without_node
+        };
+        regret.deleted(&pod("c", "3"), &without_anything, at(3));
+        assert_eq!(regret.report().recreated, None);
+        assert_eq!(regret.report().unknown, 3);
+        assert_eq!(regret.unknown.deletions, 2);
+        assert_eq!(regret.unknown.lacks.len(), 2);
     }
 }

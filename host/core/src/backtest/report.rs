@@ -94,16 +94,24 @@ pub struct Policy {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Span {
-    /// The start, in RFC 3339.
+    /// The start, in RFC 3339: the policy runs from then on.
     pub from: String,
     /// The end, in RFC 3339: the time of the last entry.
     pub to: String,
+    /// The start that was asked for, in RFC 3339; none for the start of the journal.
+    pub asked_from: Option<String>,
+    /// The end that was asked for, in RFC 3339; none for the end of the journal.
+    pub asked_to: Option<String>,
     /// The time that passed for the policy, in seconds: without the time in which nobody
     /// recorded.
     pub seconds: f64,
     /// The time of which the journal has no entries that can be used, in seconds of the wall
     /// clock.
     pub missing_seconds: f64,
+    /// The part of it before the start of the policy.
+    pub missing_before_seconds: f64,
+    /// The part of it after the last entry.
+    pub missing_after_seconds: f64,
     /// The items that wait for a later time at the end: what they would decide is not counted.
     pub pending_items: u64,
 }
@@ -133,13 +141,30 @@ pub struct Side {
 }
 
 /// Deletions that history shows to have been unnecessary.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RegretReport {
-    /// Pods whose node was back within ten minutes.
-    pub nodes_back: u64,
-    /// Objects that somebody created again under the same name within a minute.
-    pub recreated: u64,
+    /// Pods whose node was back within ten minutes; none if the journal does not say it of each.
+    pub nodes_back: Option<u64>,
+    /// Objects that somebody created again under the same name within a minute; none if the
+    /// journal does not say it of each.
+    pub recreated: Option<u64>,
+    /// Those of both that the journal shows.
+    pub known: u64,
+    /// How many more there may be of both.
+    pub unknown: u64,
+}
+
+impl Default for RegretReport {
+    /// Nothing was deleted.
+    fn default() -> Self {
+        Self {
+            nodes_back: Some(0),
+            recreated: Some(0),
+            known: 0,
+            unknown: 0,
+        }
+    }
 }
 
 /// Where both sides agree.

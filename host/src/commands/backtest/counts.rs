@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use davit_core::backtest::{Against, Report, Side};
 
+use super::text::seconds;
+
 /// The numbers of both sides: a title, the candidate's, the other side's.
 pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
     let row = |title: &str, value: fn(&Side) -> String| {
@@ -25,12 +27,37 @@ pub(super) fn sides(report: &Report) -> [[String; 3]; 5] {
                 .unwrap_or_else(|| "-".to_owned())
         }),
         row("node back within 10 minutes", |side| {
-            side.regret.nodes_back.to_string()
+            number(side.regret.nodes_back)
         }),
         row("created again within a minute", |side| {
-            side.regret.recreated.to_string()
+            number(side.regret.recreated)
         }),
     ]
+}
+
+/// A number that the journal may not have.
+fn number(number: Option<u64>) -> String {
+    number.map_or_else(|| "unknown".to_owned(), |number| number.to_string())
+}
+
+/// How much of the span the journal does not have; none if it has all but a second.
+pub(super) fn missing(report: &Report) -> Option<String> {
+    let span = &report.span;
+    let [all, before, after] = [
+        span.missing_seconds,
+        span.missing_before_seconds,
+        span.missing_after_seconds,
+    ]
+    .map(seconds);
+    let asked = |at: &Option<String>, end: &str| at.clone().unwrap_or_else(|| end.to_owned());
+    (span.missing_seconds >= 1.0).then(|| {
+        format!(
+            "missing {all} of {} to {}: {before} before the policy starts, {after} after the last \
+             entry",
+            asked(&span.asked_from, "the start"),
+            asked(&span.asked_to, "the end")
+        )
+    })
 }
 
 /// How many objects count neither as agreement nor as disagreement, and why; none if all count.
@@ -117,47 +144,15 @@ fn rows<'a>(
 
 #[cfg(test)]
 mod tests {
-    use davit_core::backtest::{Activity, Agreement, Policy, Span, UndecidedReport};
-
     use super::*;
     use crate::commands::backtest::html::html;
+    use crate::commands::backtest::testing;
     use crate::commands::backtest::text::text;
 
     fn report(against: Against, unknown: u64) -> Report {
-        Report {
-            controller: "podgc".to_owned(),
-            against,
-            policy: Policy {
-                revision: "r".to_owned(),
-                module: "sha256:0".to_owned(),
-                recorded_revision: String::new(),
-                closed_loop: true,
-                keep: false,
-                tolerance_seconds: 60.0,
-            },
-            span: Span {
-                from: "2026-11-25T08:00:00Z".to_owned(),
-                to: "2026-11-25T09:00:00Z".to_owned(),
-                seconds: 3600.0,
-                missing_seconds: 0.0,
-                pending_items: 0,
-            },
-            candidate: Side::default(),
-            recorded: Side::default(),
-            agreement: Agreement {
-                unknown,
-                ..Agreement::default()
-            },
-            guardrail_trips: vec![],
-            guardrail_trip_count: 0,
-            surprising: vec![],
-            undecided: UndecidedReport::default(),
-            damaged_parts: 0,
-            damage: vec![],
-            activity: Activity::default(),
-            notes: vec![],
-            not_modelled: vec![],
-        }
+        let mut report = testing::report(against);
+        report.agreement.unknown = unknown;
+        report
     }
 
     #[test]
@@ -180,6 +175,34 @@ mod tests {
                 "{shown:?}"
             );
         }
+    }
+
+    #[test]
+    fn what_the_journal_lacks_of_the_span_is_in_the_text_and_the_page() {
+        let mut report = testing::report(Against::Recorded);
+        let shown = [text, html].map(|show| show(&report));
+        assert!(
+            !shown.iter().any(|one| one.contains("missing")),
+            "{shown:?}"
+        );
+        report.span.asked_from = Some("2026-11-18T08:00:00Z".to_owned());
+        report.span.missing_seconds = 100.0;
+        report.span.missing_before_seconds = 90.0;
+        report.span.missing_after_seconds = 3.0;
+        let expected = "missing 100.0s of 2026-11-18T08:00:00Z to the end: 90.0s before the \
+                        policy starts, 3.0s after the last entry";
+        let shown = [text, html].map(|show| show(&report));
+        assert!(shown.iter().all(|one| one.contains(expected)), "{shown:?}");
+    }
+
+    #[test]
+    fn regret_that_nobody_knows_is_unknown_in_the_text_and_the_page() {
+        let mut report = testing::report(Against::Recorded);
+        report.candidate.regret.nodes_back = None;
+        let row = &sides(&report)[3];
+        assert_eq!(row[1..], ["unknown", "0"]);
+        let shown = [text, html].map(|show| show(&report));
+        assert!(shown.iter().all(|one| one.contains("unknown")), "{shown:?}");
     }
 
     fn counts(all: &[(&str, u64)]) -> BTreeMap<String, u64> {

@@ -8,7 +8,7 @@ use davit_core::backtest::{GuardrailTrip, Report, Spread, SpreadBucket, Surprise
 use jiff::{Timestamp, ToSpan as _};
 use maud::{DOCTYPE, Markup, html};
 
-use super::counts::{CountList, CountRow, HOUR, lists, sides, unknown};
+use super::counts::{CountList, CountRow, HOUR, lists, missing, sides, unknown};
 use super::text::{loop_of, seconds};
 
 /// How many values of each list the page has.
@@ -62,6 +62,7 @@ pub(super) fn html(report: &Report) -> String {
                     (activity.entries) " entries, " (activity.calls) " calls, "
                     (activity.failed_calls) " failed."
                 }
+                @if let Some(text) = missing(report) { p { b { (text) } "." } }
                 p {
                     "Both delete " b { (agreement.agree) } " objects, "
                     (agreement.same_time) " of them within a second. Only the candidate deletes "

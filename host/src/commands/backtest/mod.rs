@@ -4,6 +4,9 @@ mod counts;
 mod guest;
 mod html;
 mod policy;
+mod span;
+#[cfg(test)]
+mod testing;
 mod text;
 
 use std::sync::Arc;
@@ -68,12 +71,22 @@ fn check(thresholds: &[Threshold], against: Against) -> Result<()> {
     }
 }
 
-/// The errors of a report that was made: an exceeded threshold, or else damage of the journal.
+/// The errors of a report that was made: an exceeded threshold, or else one that nobody can judge
+/// by this journal, or damage of the journal.
 fn judge(report: &Report, thresholds: &[Threshold], allow_damage: bool) -> Result<()> {
     let exceeded = thresholds.iter().filter(|one| one.is_exceeded(report));
     let exceeded: Vec<String> = exceeded.map(|one| described(*one, report)).collect();
     if !exceeded.is_empty() {
         bail!("thresholds are exceeded: {}", exceeded.join("; "))
+    }
+    let open = thresholds.iter().filter(|one| one.is_unknown(report));
+    let open: Vec<String> = open.map(|one| uncertain(*one, report)).collect();
+    if !open.is_empty() {
+        bail!(RefusedBacktest(format!(
+            "the journal does not say whether thresholds are exceeded: {}. The notes of the report \
+             say what the journal lacks: record it with --profile, or leave the threshold out",
+            open.join("; ")
+        )));
     }
     if report.damaged_parts > 0 && !allow_damage {
         let first = report.damage.first().map_or("", String::as_str);
@@ -89,6 +102,13 @@ fn judge(report: &Report, thresholds: &[Threshold], allow_damage: bool) -> Resul
 fn described(threshold: Threshold, report: &Report) -> String {
     let value = threshold.metric().value(report);
     format!("{threshold} (it is {value})")
+}
+
+fn uncertain(threshold: Threshold, report: &Report) -> String {
+    let metric = threshold.metric();
+    let least = metric.value(report);
+    let most = least.saturating_add(metric.unknown(report));
+    format!("{threshold} (it is {least} at least, and {most} at most)")
 }
 
 /// The report of a backtest.
@@ -114,6 +134,7 @@ async fn attempt(
     if let Some(answers) = answers {
         session.backtest.answer_from(answers);
     }
+    session.backtest.ask(span::asked(reader, &arguments.span));
     let (from, to) = arguments.span.micros();
     let began = Instant::now();
     let mut entries = DecodedEntries::read_for_backtest(reader, Query::new(from, to))?;
@@ -287,6 +308,7 @@ fn is_profile_only(reader: &Reader) -> bool {
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
+    use davit_core::backtest::RegretReport;
     use davit_core::journal::Entry;
     use davit_core::object::Uid;
     use davit_core::store::StateChange;
@@ -316,6 +338,32 @@ mod tests {
         assert!(error.starts_with("--fail-if only-cluster>0: "), "{error}");
         let only_recorded = "only-recorded>0".parse().unwrap();
         assert!(check(&[only_recorded], Against::Cluster).is_err());
+    }
+
+    #[test]
+    fn a_threshold_that_nobody_can_judge_is_no_success() {
+        let mut report = testing::report(Against::Recorded);
+        report.candidate.regret = RegretReport {
+            nodes_back: None,
+            recreated: Some(2),
+            known: 2,
+            unknown: 3,
+        };
+        let judged = |text: &str| judge(&report, &[text.parse().unwrap()], true);
+        for threshold in ["regret>2", "regret>=5"] {
+            let error = judged(threshold).unwrap_err();
+            assert!(error.is::<RefusedBacktest>(), "it exits 2: {error}");
+            let error = error.to_string();
+            let bounds = format!("{threshold} (it is 2 at least, and 5 at most)");
+            assert!(error.contains(&bounds), "{error}");
+        }
+        let exceeded = judged("regret>1").unwrap_err();
+        assert!(!exceeded.is::<RefusedBacktest>(), "it exits 1: {exceeded}");
+        assert!(judged("regret>5").is_ok());
+        // An exceeded threshold is exceeded, whatever another one is.
+        let both = ["regret>2".parse().unwrap(), "regret>1".parse().unwrap()];
+        let error = judge(&report, &both, true).unwrap_err();
+        assert!(!error.is::<RefusedBacktest>(), "{error}");
     }
 
     #[tokio::test]

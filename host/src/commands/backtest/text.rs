@@ -6,7 +6,7 @@ use std::time::Duration;
 use davit_core::backtest::{Policy, Report, Spread, Surprise};
 use davit_core::untrusted::line;
 
-use super::counts::{CountList, HOUR, lists, sides, unknown};
+use super::counts::{CountList, HOUR, lists, missing, sides, unknown};
 use crate::commands::journal::LONGEST;
 use crate::commands::print::{span, table};
 
@@ -35,6 +35,9 @@ pub(super) fn text(report: &Report) -> String {
             "{} to {}: {} entries, {} calls, {} failed",
             span.from, span.to, activity.entries, activity.calls, activity.failed_calls
         ),
+    ];
+    lines.extend(missing(report));
+    lines.extend([
         String::new(),
         table_of_sides(report),
         String::new(),
@@ -45,7 +48,7 @@ pub(super) fn text(report: &Report) -> String {
             agreement.only_candidate,
             only_other(report)
         ),
-    ];
+    ]);
     lines.extend(spread("earlier", &agreement.earlier));
     lines.extend(spread("later", &agreement.later));
     lines.extend(unknown(report).map(|text| format!("  {text}")));

@@ -13,6 +13,7 @@ use davit_core::watch::Condition;
 use serde::Serialize;
 use serde_json::{Value, json};
 
+use super::reads::{ReportedRead, reported_reads};
 use super::time;
 use crate::http::disagreements::{Target, step};
 
@@ -183,11 +184,13 @@ fn call_details(call: &CallEntry) -> Value {
 }
 
 fn answer_details(answer: &AnswerEntry) -> Value {
+    let reads = answer.live.iter().flat_map(reported_reads);
+    let reads = reads.map(ReportedRead::short);
     let mut details = json!({
         "call": call_name(answer.call),
         "isVoid": answer.is_void,
         "tookMillis": millis(answer.took),
-        "liveReads": answer.live.len(),
+        "liveReads": reads.collect::<Vec<_>>(),
     });
     if let Some(fields) = details.as_object_mut() {
         let (name, value) = match &answer.result {
@@ -315,4 +318,37 @@ pub(super) fn condition(condition: &Condition) -> String {
 
 fn millis(took: std::time::Duration) -> u64 {
     u64::try_from(took.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::failure::{Failure, FailureClass};
+    use davit_core::journal::SnapshotReads;
+
+    use super::super::testing::{answer, failed_read, gone, list_read, node_read, with_reads};
+    use super::*;
+
+    #[test]
+    fn the_live_reads_that_a_replay_answers_are_listed_without_fields() {
+        let refused = Failure::new(FailureClass::Forbidden, "the server answered 403");
+        let live = vec![
+            node_read([("n1", Ok(json!({"spec": {}}))), ("n2", Err(gone()))]),
+            list_read(1),
+            failed_read(&refused),
+        ];
+        let entry = with_reads(answer(7, vec![]), SnapshotReads::default(), live);
+        let reads = &details(&entry)["liveReads"];
+        let list = "list v1/pods namespace=\"default\" fields=\"spec.nodeName=n1\"";
+        let message = "the server answered 403";
+        let failed = json!({"result": "failed", "class": "forbidden", "message": message});
+        assert_eq!(
+            *reads,
+            json!([
+                {"request": "get v1 Node n1", "answer": {"result": "found"}},
+                {"request": "get v1 Node n2", "answer": {"result": "not-found"}},
+                {"request": list, "answer": {"result": "list", "objects": 1}},
+                {"request": list, "answer": failed},
+            ])
+        );
+    }
 }

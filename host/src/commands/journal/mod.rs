@@ -9,6 +9,7 @@ mod follow;
 mod info;
 mod json;
 pub(super) mod plans;
+mod reads;
 #[cfg(test)]
 pub(super) mod testing;
 mod text;
@@ -29,6 +30,7 @@ use crate::cli::{EntryFormat, JournalCommand, JournalVerifyArguments};
 pub(super) use decoded::{Decoded, DecodedEntries};
 pub(super) use follow::{Follower, SegmentOrder};
 pub(super) use json::{command, verdict};
+pub(super) use reads::{LONGEST_FIELDS, ReportedRead, reported_reads, request};
 pub(super) use text::{LONGEST, decision};
 
 /// `davit journal`

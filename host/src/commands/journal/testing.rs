@@ -1,5 +1,8 @@
 //! Journals for tests.
 
+mod cache;
+mod reads;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,7 +11,8 @@ use davit_core::digest::ModuleDigest;
 use davit_core::gate::{Mode, Ruling};
 use davit_core::grant::Grant;
 use davit_core::journal::{
-    AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RevisionEntry, RulingEntry, encode,
+    AnswerEntry, CallEntry, ControllerEntry, Entry, Record, RecordedCall, Replay, ReplayOutcome,
+    RevisionEntry, RulingEntry, encode,
 };
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Decision, DeleteOptions, Plan, QueueKey, Step, Verdict, WorkItem};
@@ -18,6 +22,9 @@ use davit_core::store::ViewId;
 use davit_core::time::{Instant, Now, Wall};
 use davit_journal::{Settings, Writer};
 use tempfile::TempDir;
+
+pub(in crate::commands) use cache::keyframe;
+pub(in crate::commands) use reads::{failed_read, gone, list_read, node_read, with_reads};
 
 /// A journal of these entries, each with its time in seconds since the Unix epoch. A keyframe
 /// starts a segment.
@@ -60,19 +67,39 @@ pub(in crate::commands) fn podgc(views: BTreeMap<String, ViewId>) -> ControllerE
 }
 
 /// Writes an entry at this time, in seconds since the Unix epoch.
-pub(super) fn append(writer: &mut Writer, seconds: u32, entry: Entry) {
+pub(in crate::commands) fn append(writer: &mut Writer, seconds: u32, entry: Entry) {
     let micros = i64::from(seconds) * 1_000_000;
     let is_end = matches!(entry, Entry::KeyframeEnd);
-    let now = Now {
-        instant: Instant::from_nanos(u64::from(seconds) * 1_000_000_000),
-        wall: Wall(i64::from(seconds) * 1_000),
-    };
-    let encoded = encode(&Record { now, entry });
+    let encoded = encode(&record(seconds, entry));
     let uids: Vec<String> = encoded.uids.iter().map(ToString::to_string).collect();
     let uids: Vec<&str> = uids.iter().map(String::as_str).collect();
     writer.append(micros, &uids, &encoded.payload).unwrap();
     if is_end {
         writer.end_keyframe().unwrap();
+    }
+}
+
+fn record(seconds: u32, entry: Entry) -> Record {
+    let now = Now {
+        instant: Instant::from_nanos(u64::from(seconds) * 1_000_000_000),
+        wall: Wall(i64::from(seconds) * 1_000),
+    };
+    Record { now, entry }
+}
+
+/// The last call of these entries, as a replay makes it again.
+pub(in crate::commands) fn recorded_call(
+    entries: impl IntoIterator<Item = (u32, Entry)>,
+) -> RecordedCall {
+    let mut replay = Replay::default();
+    let entries = entries.into_iter();
+    let outcomes = entries.filter_map(|(seconds, entry)| {
+        let outcome = replay.handle(record(seconds, entry));
+        outcome.unwrap()
+    });
+    match outcomes.last() {
+        Some(ReplayOutcome::Call(call)) => *call,
+        other => panic!("{other:?}"),
     }
 }
 

@@ -1,10 +1,11 @@
-//! `davit policy`: tests rules on objects, and converts policies of other tools to rules. The
-//! guest's own code judges, without a component.
+//! `davit policy`: tests rules on objects, converts policies of other tools to rules, and prints
+//! those that come with Davit. The guest's own code judges, without a component.
 
 mod cache;
 mod cluster;
 pub(crate) mod controllers;
 mod convert;
+mod examples;
 mod files;
 mod objects;
 mod report;
@@ -30,5 +31,6 @@ pub async fn policy(arguments: PolicyArguments) -> Result<()> {
     match arguments.command {
         PolicyCommand::Test(arguments) => test::test(*arguments).await,
         PolicyCommand::Convert(arguments) => convert::convert(&arguments),
+        PolicyCommand::Examples(arguments) => examples::examples(&arguments),
     }
 }

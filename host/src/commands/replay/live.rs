@@ -9,13 +9,15 @@ use davit_core::machine::{ReadAnswer, ReadRequest};
 use davit_engine::LiveReads;
 use futures::future::{BoxFuture, ready};
 
-use super::report::read;
+use crate::commands::journal::request as in_words;
 
 /// The recorded reads that were not made again yet, in order.
 pub(super) struct RecordedReads(Mutex<State>);
 
 struct State {
     left: VecDeque<LiveRead>,
+    /// The reads that were made, with the answers that the guest got.
+    made: Vec<LiveRead>,
     mismatch: Option<String>,
 }
 
@@ -23,6 +25,7 @@ impl RecordedReads {
     pub(super) fn new(reads: Vec<LiveRead>) -> Self {
         Self(Mutex::new(State {
             left: reads.into(),
+            made: Vec::new(),
             mismatch: None,
         }))
     }
@@ -32,25 +35,34 @@ impl RecordedReads {
         let state = self.state();
         let left = || {
             let missing = state.left.front()?;
-            let recorded = read(&missing.request);
+            let recorded = in_words(&missing.request);
             Some(format!("live read: recorded {recorded}, now none"))
         };
         state.mismatch.clone().or_else(left)
     }
 
-    fn answer(&self, request: &ReadRequest) -> Option<ReadAnswer> {
+    /// Takes the reads that were made.
+    pub(super) fn take_made(&self) -> Vec<LiveRead> {
+        std::mem::take(&mut self.state().made)
+    }
+
+    fn answer(&self, request: ReadRequest) -> ReadAnswer {
         let mut state = self.state();
-        let recorded = state.left.pop_front();
-        match recorded {
-            Some(recorded) if recorded.request == *request => Some(recorded.answer),
+        let answer = match state.left.pop_front() {
+            Some(recorded) if recorded.request == request => recorded.answer,
             other => {
-                let recorded = other.map_or_else(|| "none".to_owned(), |it| read(&it.request));
-                let now = read(request);
+                let recorded = other.map_or_else(|| "none".to_owned(), |it| in_words(&it.request));
+                let now = in_words(&request);
                 let mismatch = format!("live read: recorded {recorded}, now {now}");
                 state.mismatch.get_or_insert(mismatch);
-                None
+                request.failed(&unknown())
             }
-        }
+        };
+        state.made.push(LiveRead {
+            request,
+            answer: answer.clone(),
+        });
+        answer
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -60,8 +72,7 @@ impl RecordedReads {
 
 impl LiveReads for RecordedReads {
     fn read(&self, request: ReadRequest) -> BoxFuture<'_, ReadAnswer> {
-        let answer = self.answer(&request);
-        Box::pin(ready(answer.unwrap_or_else(|| request.failed(&unknown()))))
+        Box::pin(ready(self.answer(request)))
     }
 }
 
@@ -70,4 +81,44 @@ fn unknown() -> Failure {
         FailureClass::Server,
         "the journal does not have this live read",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::object::ObjectRef;
+    use davit_core::plan::GetRequest;
+
+    use super::*;
+
+    fn node(name: &str) -> ReadRequest {
+        ReadRequest::Get(vec![GetRequest {
+            target: ObjectRef {
+                api_version: "v1".to_owned(),
+                kind: "Node".to_owned(),
+                name: name.to_owned(),
+                ..ObjectRef::default()
+            },
+            fields: vec![],
+        }])
+    }
+
+    #[test]
+    fn reads_that_are_made_again_are_kept_with_the_answers_that_the_guest_gets() {
+        let gone = Failure::new(FailureClass::NotFound, "n1 is gone");
+        let recorded = LiveRead {
+            request: node("n1"),
+            answer: node("n1").failed(&gone),
+        };
+        let reads = RecordedReads::new(vec![recorded.clone()]);
+        assert_eq!(reads.answer(node("n1")), recorded.answer);
+        assert_eq!(reads.mismatch(), None);
+        let unrecorded = LiveRead {
+            request: node("n2"),
+            answer: node("n2").failed(&unknown()),
+        };
+        assert_eq!(reads.answer(node("n2")), unrecorded.answer);
+        assert_eq!(reads.take_made(), [recorded, unrecorded]);
+        let mismatch = "live read: recorded none, now get v1 Node n2";
+        assert_eq!(reads.mismatch().as_deref(), Some(mismatch));
+    }
 }

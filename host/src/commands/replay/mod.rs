@@ -1,28 +1,33 @@
 //! `davit replay`: makes the decisions of a journal again, and compares them.
 
+mod ending;
 pub(super) mod guests;
 mod live;
+mod reads;
 mod repetition;
 mod report;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use davit_cluster::api::chain;
 use davit_core::controller::CallId;
-use davit_core::journal::{RecordedCall, ReplayOutcome, SnapshotReads, compare, decode};
+use davit_core::journal::{
+    Entry as JournalEntry, RecordedCall, ReplayOutcome, SnapshotReads, compare, decode,
+};
 use davit_core::machine;
 use davit_core::plan::Decision;
 use davit_engine::{CallError, Guest};
 use davit_journal::{Entry, Error, Part, Query, Reader};
 
 use super::journal::{Follower, open};
-use super::print;
 use crate::cli::ReplayArguments;
 use guests::Guests;
 use live::RecordedReads;
+use reads::{GuestReads, snapshot_reads};
 use repetition::Repetition;
-use report::{FirstDifference, Report};
+use report::{FirstDifference, Report, Side};
 
 pub(crate) use repetition::repeat;
 
@@ -53,6 +58,10 @@ struct Session {
     controller: Option<String>,
     /// None if each call is made once, and compared with the recorded one.
     repetition: Option<Repetition>,
+    /// The controllers of the entries that were read.
+    controllers: BTreeSet<String>,
+    /// The calls that were not made again, by the reason.
+    skipped: BTreeMap<String, u64>,
     report: Report,
 }
 
@@ -63,6 +72,8 @@ impl Session {
             guests,
             controller,
             repetition: None,
+            controllers: BTreeSet::new(),
+            skipped: BTreeMap::new(),
             report: Report::default(),
         }
     }
@@ -77,8 +88,12 @@ impl Session {
             Err(error) => return Err(error.into()),
         };
         let record = decode(&entry.payload)?;
+        if let JournalEntry::Controller(controller) = &record.entry {
+            self.controllers.insert(controller.name.clone());
+        }
+        let reads = snapshot_reads(&record.entry);
         match self.follower.handle(entry.segment, record) {
-            Ok(Some(outcome)) if entry.part == Part::Span => self.outcome(outcome).await?,
+            Ok(Some(outcome)) if entry.part == Part::Span => self.outcome(outcome, reads).await?,
             Ok(_) => {}
             Err(error) => self.lose(format!("segment {}: {error}", entry.segment)),
         }
@@ -91,17 +106,24 @@ impl Session {
         self.report.damaged(problem);
     }
 
-    async fn outcome(&mut self, outcome: ReplayOutcome) -> Result<()> {
+    /// A call is not made again, for this reason.
+    fn skip(&mut self, why: &str) {
+        *self.skipped.entry(why.to_owned()).or_default() += 1;
+        self.report.skip(why.to_owned());
+    }
+
+    /// Takes a call that ended, and what its guest read of its queues and notes.
+    async fn outcome(&mut self, outcome: ReplayOutcome, reads: SnapshotReads) -> Result<()> {
         match outcome {
             ReplayOutcome::Skip { call, why } => {
                 if self.is_wanted(self.controller_of(call)) && self.may_be_repeated(call) {
-                    self.report.skip(why.to_string());
+                    self.skip(&why.to_string());
                 }
             }
             ReplayOutcome::Call(call) if self.is_wanted(Some(&call.controller)) => {
                 match self.repetition {
-                    None => self.repeat(*call).await?,
-                    Some(repetition) => self.repeat_often(*call, repetition).await?,
+                    None => self.repeat(*call, reads).await?,
+                    Some(repetition) => self.repeat_often(*call, reads, repetition).await?,
                 }
             }
             ReplayOutcome::Call(_) => {}
@@ -122,10 +144,9 @@ impl Session {
         Some(&controller.name)
     }
 
-    async fn repeat(&mut self, call: RecordedCall) -> Result<()> {
+    async fn repeat(&mut self, call: RecordedCall, reads: SnapshotReads) -> Result<()> {
         let Ok(recorded) = call.result.clone() else {
-            self.report
-                .skip("the call failed when it was recorded".to_owned());
+            self.skip("the call failed when it was recorded");
             return Ok(());
         };
         let guest = self.guests.get(&call.controller, &call.revision).await?;
@@ -147,33 +168,18 @@ impl Session {
         let controller = Arc::clone(&call.controller);
         match again.mismatch.or(difference) {
             None => self.report.same(&controller),
-            Some(difference) => self.report.different(&controller, move || FirstDifference {
-                difference,
-                titles: ["recorded", "now"].map(str::to_owned),
-                recorded: report::decisions(&recorded),
-                replayed: text,
-                saw: report::recorded_reads(&call),
-                sees: report::reads(&again.reads),
-                call,
+            Some(difference) => self.report.different(&controller, move || {
+                let now = Side {
+                    title: "now".to_owned(),
+                    decisions: text,
+                    reads: again.reads,
+                };
+                FirstDifference {
+                    difference,
+                    sides: [Side::recorded(&call, reads), now],
+                    call,
+                }
             }),
-        }
-        Ok(())
-    }
-
-    /// Prints what was found.
-    fn end(self) -> Result<()> {
-        if let Some(missing) = self.guests.missing() {
-            bail!(RefusedReplay(missing));
-        }
-        print::out(&self.report.text())?;
-        let different = self.report.difference_count();
-        if different > 0 {
-            bail!("{different} calls have another decision than the recorded one");
-        }
-        if let Some(problem) = self.report.problem() {
-            bail!(RefusedReplay(format!(
-                "a part of the journal cannot be replayed: {problem}"
-            )));
         }
         Ok(())
     }
@@ -182,7 +188,7 @@ impl Session {
 /// A call that was made again.
 struct RepeatedCall {
     result: Result<Vec<Decision>, CallError>,
-    reads: SnapshotReads,
+    reads: GuestReads,
     /// The first live read that the recorded call did not make.
     mismatch: Option<String>,
 }
@@ -200,7 +206,10 @@ async fn decide(recorded: &RecordedCall, guest: &Guest) -> RepeatedCall {
     let mut reads = reads.lock().unwrap_or_else(PoisonError::into_inner);
     RepeatedCall {
         result,
-        reads: std::mem::take(&mut reads),
+        reads: GuestReads {
+            snapshot: std::mem::take(&mut reads),
+            live: live.take_made(),
+        },
         mismatch: live.mismatch(),
     }
 }

@@ -8,12 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use davit_cluster::api::chain;
 use davit_core::controller::CallId;
 use davit_core::digest::ModuleDigest;
-use davit_core::journal::{ControllerEntry, RecordedCall, difference};
+use davit_core::journal::{ControllerEntry, RecordedCall, SnapshotReads, difference};
 use davit_core::rollout::Role;
 use davit_journal::Query;
 
 use super::guests::Guests;
-use super::report::{self, FirstDifference};
+use super::report::{self, FirstDifference, Side};
 use super::{RefusedReplay, RepeatedCall, Session, decide};
 use crate::cli::{EngineArguments, GuestArguments};
 use crate::commands::journal::open;
@@ -76,6 +76,7 @@ impl Session {
     pub(super) async fn repeat_often(
         &mut self,
         call: RecordedCall,
+        reads: SnapshotReads,
         repetition: Repetition,
     ) -> Result<()> {
         let Repetition { module, runs } = repetition;
@@ -98,10 +99,13 @@ impl Session {
                 self.report.skip(why.to_owned());
                 return Ok(());
             }
-            let titles = ["recorded".to_owned(), "run 1".to_owned()];
-            let recorded = report::decisions(call.result.as_deref().unwrap_or_default());
-            let found = found(call, mismatch.clone(), titles, recorded, text(&first));
-            self.report.different(&controller, || found);
+            let difference = mismatch.clone();
+            let sides = [Side::recorded(&call, reads), side(1, first)];
+            self.report.different(&controller, || FirstDifference {
+                call,
+                difference,
+                sides,
+            });
             return Ok(());
         }
         for run in 2..=runs {
@@ -113,9 +117,12 @@ impl Session {
             };
             let again = decide(&call, &guest).await;
             if let Some(difference) = compare(&first, &again, run) {
-                let titles = ["run 1".to_owned(), format!("run {run}")];
-                let found = found(call, difference, titles, text(&first), text(&again));
-                self.report.different(&controller, || found);
+                let sides = [side(1, first), side(run, again)];
+                self.report.different(&controller, || FirstDifference {
+                    call,
+                    difference,
+                    sides,
+                });
                 return Ok(());
             }
         }
@@ -180,28 +187,14 @@ fn compare(first: &RepeatedCall, again: &RepeatedCall, run: u32) -> Option<Strin
     }
 }
 
-fn text(run: &RepeatedCall) -> String {
-    match &run.result {
+fn side(run: u32, call: RepeatedCall) -> Side {
+    let decisions = match &call.result {
         Ok(decisions) => report::decisions(decisions),
         Err(error) => format!("the call fails: {}", chain(error)),
-    }
-}
-
-fn found(
-    call: RecordedCall,
-    difference: String,
-    titles: [String; 2],
-    one: String,
-    other: String,
-) -> FirstDifference {
-    let saw = report::recorded_reads(&call);
-    FirstDifference {
-        difference,
-        titles,
-        recorded: one,
-        replayed: other,
-        sees: saw.clone(),
-        saw,
-        call,
+    };
+    Side {
+        title: format!("run {run}"),
+        decisions,
+        reads: call.reads,
     }
 }

@@ -4,13 +4,16 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use davit_core::journal::{RecordedCall, SnapshotReads};
-use davit_core::machine::ReadRequest;
-use davit_core::notes::Notes;
 use davit_core::plan::Decision;
 use davit_core::untrusted::line;
 use jiff::Timestamp;
 
+use super::reads::{ComparedLines, GuestReads};
 use crate::commands::journal::{LONGEST, decision};
+use crate::commands::why::lines_of_key;
+
+/// How many reads are listed at one place.
+const MOST_READS: usize = 100;
 
 /// What a replay found.
 #[derive(Default)]
@@ -29,14 +32,27 @@ pub(super) struct Report {
 pub(super) struct FirstDifference {
     pub(super) call: RecordedCall,
     pub(super) difference: String,
-    /// What the two answers are.
-    pub(super) titles: [String; 2],
-    pub(super) recorded: String,
-    pub(super) replayed: String,
-    /// What the guest read then.
-    pub(super) saw: String,
-    /// What the guest reads now.
-    pub(super) sees: String,
+    /// The two answers.
+    pub(super) sides: [Side; 2],
+}
+
+/// One of two answers to a call.
+pub(super) struct Side {
+    pub(super) title: String,
+    /// The decisions as text, or why there are none.
+    pub(super) decisions: String,
+    pub(super) reads: GuestReads,
+}
+
+impl Side {
+    /// The recorded answer.
+    pub(super) fn recorded(call: &RecordedCall, reads: SnapshotReads) -> Self {
+        Self {
+            title: "recorded".to_owned(),
+            decisions: decisions(call.result.as_deref().unwrap_or_default()),
+            reads: GuestReads::recorded(call, reads),
+        }
+    }
 }
 
 impl Report {
@@ -109,10 +125,25 @@ impl Report {
 }
 
 impl FirstDifference {
-    fn text(&self) -> String {
+    pub(super) fn text(&self) -> String {
+        let mut text = self.heading();
+        let difference = &self.difference;
+        let _ = write!(text, "\n  {}", line(difference, LONGEST));
+        self.items(&mut text);
+        self.answers(&mut text);
+        if self.call.is_stripped {
+            text.push_str(
+                "\n  The cache had Secrets. The journal does not have their data, so the guest \
+                 may decide otherwise.",
+            );
+        }
+        text
+    }
+
+    fn heading(&self) -> String {
         let call = &self.call;
         let at = Timestamp::from_millisecond(call.now.wall.0).unwrap_or_default();
-        let mut text = format!(
+        format!(
             "first difference: call {}-{} of {} at {at}\n  revision {} ({}), module sha256:{}",
             call.id.controller.0,
             call.id.number,
@@ -120,28 +151,44 @@ impl FirstDifference {
             line(&call.revision.name, LONGEST),
             call.role.as_str(),
             call.revision.module
-        );
-        let difference = &self.difference;
-        let _ = write!(text, "\n  {}", line(difference, LONGEST));
+        )
+    }
+
+    /// The items, with what the guest saw of the objects that they name.
+    fn items(&self, text: &mut String) {
+        let call = &self.call;
         for (position, item) in call.items.iter().enumerate() {
             let reason = call.reasons.get(position).map_or("page", |it| it.as_str());
             let (queue, key) = (line(&item.queue, LONGEST), line(&item.key, LONGEST));
             let _ = write!(text, "\n  item {position}: {queue} {key} ({reason})");
+            indent(text, &lines_of_key(call, &item.key));
         }
-        let [first, second] = &self.titles;
-        for (title, decisions, reads) in [
-            (first, &self.recorded, &self.saw),
-            (second, &self.replayed, &self.sees),
-        ] {
-            let _ = write!(text, "\n  {title}:\n    {decisions}\n    it read {reads}");
+    }
+
+    /// Both answers, with what each of them read. What both read is listed once.
+    fn answers(&self, text: &mut String) {
+        let [first, second] = &self.sides;
+        let lines = |side: &Side| side.reads.lines(self.call.now);
+        let ComparedLines { both, only } = ComparedLines::new(lines(first), lines(second));
+        if !both.is_empty() {
+            text.push_str("\n  both:");
+            indent(text, &both);
         }
-        if call.is_stripped {
-            text.push_str(
-                "\n  The cache had Secrets. The journal does not have their data, so the guest \
-                 may decide otherwise.",
-            );
+        for (side, only) in self.sides.iter().zip(&only) {
+            let (title, decisions) = (&side.title, &side.decisions);
+            let _ = write!(text, "\n  {title}:\n    {decisions}");
+            indent(text, only);
         }
-        text
+    }
+}
+
+/// Adds lines, and how many more there are.
+fn indent(text: &mut String, lines: &[String]) {
+    for one in lines.iter().take(MOST_READS) {
+        let _ = write!(text, "\n    {one}");
+    }
+    if let Some(others @ 1..) = lines.len().checked_sub(MOST_READS) {
+        let _ = write!(text, "\n    and {others} more");
     }
 }
 
@@ -151,48 +198,5 @@ pub(super) fn decisions(decisions: &[Decision]) -> String {
     each.collect::<Vec<_>>().join("\n    ")
 }
 
-/// What a guest read besides the cache when it was recorded. Where it read that something does
-/// not exist, nothing is named.
-pub(super) fn recorded_reads(call: &RecordedCall) -> String {
-    let live = call.live.iter().map(|it| read(&it.request));
-    text(notes(&call.notes).chain(live))
-}
-
-/// What a guest read of its queues and notes.
-pub(super) fn reads(reads: &SnapshotReads) -> String {
-    let present = reads.notes.iter();
-    let present = present.filter_map(|(key, value)| Some((key.as_str(), value.as_ref()?.len())));
-    text(present.map(note))
-}
-
-fn notes(notes: &Notes) -> impl Iterator<Item = String> {
-    notes.iter().map(|(key, value)| note((key, value.len())))
-}
-
-fn note((key, bytes): (&str, usize)) -> String {
-    format!("note {} ({bytes} bytes)", line(key, LONGEST))
-}
-
-fn text(parts: impl Iterator<Item = String>) -> String {
-    let parts: Vec<String> = parts.collect();
-    if parts.is_empty() {
-        "the cache".to_owned()
-    } else {
-        format!("the cache, {}", parts.join(", "))
-    }
-}
-
-/// A live read.
-pub(super) fn read(request: &ReadRequest) -> String {
-    let text = match request {
-        ReadRequest::Get(requests) => {
-            let targets = requests.iter().map(|it| it.target.to_string());
-            format!("get {}", targets.collect::<Vec<_>>().join(", "))
-        }
-        ReadRequest::List(request) => format!(
-            "list {} namespace={:?} labels={:?} fields={:?}",
-            request.resource, request.namespace, request.label_selector, request.field_selector
-        ),
-    };
-    line(&text, LONGEST)
-}
+#[cfg(test)]
+mod tests;

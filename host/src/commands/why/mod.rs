@@ -25,7 +25,9 @@ use crate::http::disagreements::Target;
 use book::Book;
 pub(super) use lives::ObjectQuery;
 use lives::{Life, Lives};
+pub(super) use saw::lines_of_key;
 use story::ReportedDecision;
+pub(super) use text::read_live;
 
 /// `davit why`
 pub fn why(arguments: &WhyArguments) -> Result<()> {

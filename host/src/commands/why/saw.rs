@@ -1,28 +1,50 @@
 //! What a guest saw of an object, and of what the object depends on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use davit_core::journal::RecordedCall;
-use davit_core::live::ReadRequest;
 use davit_core::object::ObjectRef;
 use serde_json::Value;
 
 use super::story::{Related, Saw};
+use super::text;
+use crate::commands::journal::reported_reads;
 use crate::commands::print::{part, text_at};
 
 /// What the guest saw in a call. Fields that its watches do not declare are left out.
 pub(super) fn saw(call: &RecordedCall, object: &ObjectRef) -> Saw {
-    let seen = in_views(call, &object.uid);
+    Saw {
+        live_reads: call.live.iter().flat_map(reported_reads).collect(),
+        ..cached(call, &object.uid)
+    }
+}
+
+/// What the guest saw of the objects that the key of an item names, in lines.
+pub(in crate::commands) fn lines_of_key(call: &RecordedCall, key: &str) -> Vec<String> {
+    let uids = uids(call, key);
+    if uids.is_empty() {
+        return vec!["saw: its watches had no object of this key".to_owned()];
+    }
+    let lines = uids.iter().flat_map(|uid| text::saw(&cached(call, uid)));
+    lines.collect()
+}
+
+/// The objects that have a key, which is a name or a uid.
+fn uids(call: &RecordedCall, key: &str) -> BTreeSet<String> {
+    let views = call.revision.views.values();
+    let views = views.filter_map(|view| call.snapshot.view(*view));
+    let named = views.filter_map(|view| view.get(key).or_else(|| view.get_by_uid(key)));
+    named.map(|entry| entry.object.uid().to_string()).collect()
+}
+
+/// What the guest saw in the cache.
+fn cached(call: &RecordedCall, uid: &str) -> Saw {
+    let seen = in_views(call, uid);
     let related = related(call, &together(seen.values().cloned()));
     Saw {
         object: seen,
         related,
-        live_reads: call
-            .live
-            .iter()
-            .map(|read| request(&read.request))
-            .collect(),
-        unknown: None,
+        ..Saw::default()
     }
 }
 
@@ -102,17 +124,6 @@ fn all_fields(call: &RecordedCall, uid: &str) -> Option<Value> {
 /// The keys under which an item may mean the object.
 pub(super) fn is_key_of(key: &str, object: &ObjectRef) -> bool {
     key == object.uid || key == davit_core::object::object_key(&object.namespace, &object.name)
-}
-
-/// A live read, in words.
-fn request(request: &ReadRequest) -> String {
-    match request {
-        ReadRequest::Get(requests) => {
-            let targets = requests.iter().map(|it| it.target.to_string());
-            format!("get {}", targets.collect::<Vec<_>>().join(", "))
-        }
-        ReadRequest::List(request) => format!("list {}", request.resource),
-    }
 }
 
 fn decode(data: &[u8]) -> Value {

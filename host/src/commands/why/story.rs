@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::requests::{PreparedRequest, ReportedRequest, left, reported_requests};
 use crate::commands::journal::plans::{self, PlanProgress};
-use crate::commands::journal::time;
+use crate::commands::journal::{ReportedRead, time};
 use crate::http::disagreements::{Step, Target};
 
 /// A decision about an object, or a call about it that failed.
@@ -69,7 +69,8 @@ pub(super) struct Saw {
     /// The object in each watch of the revision that has it, by the watch's name.
     pub(super) object: BTreeMap<String, Value>,
     pub(super) related: Vec<Related>,
-    pub(super) live_reads: Vec<String>,
+    /// The live reads of the whole call.
+    pub(super) live_reads: Vec<ReportedRead>,
     /// Why it is not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) unknown: Option<String>,

@@ -1,5 +1,6 @@
 //! Stories from journals.
 
+mod reads;
 mod related;
 
 use clap::Parser as _;

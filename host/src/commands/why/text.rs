@@ -9,11 +9,8 @@ use serde_json::{Map, Value};
 
 use super::ObjectStory;
 use super::requests::{NOT_SENT, OK, PreparedRequest, ReportedRequest};
-use super::story::{ReportedDecision, ReportedPlan, Revision, Saw};
-use crate::commands::journal::LONGEST;
-
-/// The longest fields of an object in a line, in bytes.
-const LONGEST_FIELDS: usize = 8 * LONGEST;
+use super::story::{Related, ReportedDecision, ReportedPlan, Revision, Saw};
+use crate::commands::journal::{LONGEST, LONGEST_FIELDS, ReportedRead};
 
 /// All objects, a paragraph for each decision.
 pub(super) fn text(objects: &[ObjectStory]) -> String {
@@ -76,7 +73,7 @@ fn reported(reported: &ReportedDecision, former: Option<&Revision>) -> String {
             let _ = write!(text, ", after {} failed attempts", item.attempt);
         }
     }
-    saw(&mut text, &reported.saw);
+    add(&mut text, &saw(&reported.saw));
     let content = &reported.content;
     if let Some(failure) = &content.failure {
         let _ = write!(text, "\n  the call failed: {}", line(failure, LONGEST));
@@ -107,7 +104,7 @@ fn reported(reported: &ReportedDecision, former: Option<&Revision>) -> String {
         let _ = write!(text, "\n  the same {count} times, the last at {last}");
         if let Some(last) = &reported.last_saw {
             text.push_str("\n  The last time it");
-            saw(&mut text, last);
+            add(&mut text, &saw(last));
         }
     }
     text
@@ -157,27 +154,41 @@ fn changed(path: &str, before: &Value, after: &Value, changes: &mut Vec<String>)
     }
 }
 
-fn saw(text: &mut String, saw: &Saw) {
+fn add(text: &mut String, lines: &[String]) {
+    for one in lines {
+        let _ = write!(text, "\n  {one}");
+    }
+}
+
+/// What the guest saw, in lines.
+pub(super) fn saw(saw: &Saw) -> Vec<String> {
     if let Some(why) = &saw.unknown {
-        let _ = write!(text, "\n  saw: not known: {}", line(why, LONGEST));
-        return;
+        return vec![format!("saw: not known: {}", line(why, LONGEST))];
     }
+    let mut lines = Vec::new();
     if saw.object.is_empty() {
-        text.push_str("\n  saw: its watches did not have the object");
+        lines.push("saw: its watches did not have the object".to_owned());
     }
-    for (watch, fields) in &saw.object {
+    let watches = saw.object.iter();
+    lines.extend(watches.map(|(watch, fields)| {
         let watch = line(watch, LONGEST);
-        let _ = write!(text, "\n  saw in {watch}: {}", json(fields));
-    }
-    for one in &saw.related {
-        let name = line(&format!("{} {}", one.kind, one.name), LONGEST);
-        let fields = one.fields.as_ref().map(json);
-        let fields = fields.unwrap_or_else(|| "not in its watches".to_owned());
-        let _ = write!(text, "\n  {} {name}: {fields}", one.relation);
-    }
-    for read in &saw.live_reads {
-        let _ = write!(text, "\n  read live: {}", line(read, LONGEST));
-    }
+        format!("saw in {watch}: {}", json(fields))
+    }));
+    lines.extend(saw.related.iter().map(related));
+    lines.extend(saw.live_reads.iter().map(read_live));
+    lines
+}
+
+fn related(related: &Related) -> String {
+    let name = line(&format!("{} {}", related.kind, related.name), LONGEST);
+    let fields = related.fields.as_ref().map(json);
+    let fields = fields.unwrap_or_else(|| "not in its watches".to_owned());
+    format!("{} {name}: {fields}", related.relation)
+}
+
+/// A live read, in a line.
+pub(in crate::commands) fn read_live(read: &ReportedRead) -> String {
+    format!("read live: {}", read.text())
 }
 
 fn plan(text: &mut String, plan: &ReportedPlan) {

@@ -7,6 +7,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::cluster::{KEY, pod, taint, taint_eviction, toleration, until_resynced};
+use crate::bench::journals::{MANY_READS, explain_skips};
 use crate::bench::{Bench, on_the_sim};
 
 /// With two commands for each: more than the host accepts in one decision.
@@ -32,12 +33,14 @@ fn left(bench: &Bench) -> usize {
 
 #[test]
 fn six_thousand_pods_of_one_node_are_evicted() {
+    explain_skips(MANY_READS);
     on_the_sim(|bench| all_leave(bench, None));
 }
 
 /// One timer for each pod, which takes two commands to start.
 #[test]
 fn six_thousand_timers_of_one_node_end() {
+    explain_skips(MANY_READS);
     on_the_sim(|bench| all_leave(bench, Some(15)));
 }
 
@@ -66,6 +69,7 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
 /// A dry run rules on every pod, and comes to rest.
 #[test]
 fn a_dry_run_of_six_thousand_pods_comes_to_rest() {
+    explain_skips(MANY_READS);
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         many_pods(&bench, &node, Some(15)).await;

@@ -221,8 +221,15 @@ fn the_rule_and_what_it_saw(story: &Story) {
         (&node["name"], &node["fields"]),
         (&json!("none-such"), &Value::Null)
     );
-    let reads = saw["liveReads"].to_string();
-    assert!(reads.contains("none-such"), "{reads}");
+    let read = json!({
+        "request": "get v1 Node none-such",
+        "answer": {"result": "not-found"},
+    });
+    let reads = saw["liveReads"].as_array().unwrap();
+    assert!(reads.contains(&read), "{reads:#?}");
+    let said = story.why("orphan", &[]);
+    let read = "read live: get v1 Node none-such: not found\n";
+    assert!(said.contains(read), "{said}");
 
     // What no rule acts on has the fields that spare it.
     let decisions = story.decisions("kept");

@@ -10,6 +10,7 @@ use davit_core::control::requests::promote_step;
 use tokio::time::sleep;
 
 use super::{declared, podgc};
+use crate::bench::journals::{FAILED_CALL, explain_skips};
 use crate::bench::{Bench, odd_guest, on_the_sim};
 
 /// Deletes none of the pods of these tests.
@@ -74,6 +75,7 @@ fn trapping(rollout: &str) -> String {
 
 #[test]
 fn a_candidate_that_traps_is_rolled_back() {
+    explain_skips(FAILED_CALL);
     on_the_sim(|bench| async move {
         bench.pod("a", "", "Running").await;
         let rollout = "{steps: [shadow 10m]}";

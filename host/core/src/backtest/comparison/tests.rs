@@ -27,7 +27,8 @@ fn note(comparison: &mut Comparison, author: Author, name: &str, seconds: u64) {
         message: "",
         facts: Facts {
             owner: "ReplicaSet".into(),
-            node: None,
+            node: Ok(None),
+            successor: Ok(()),
         },
         is_there: true,
         saw: None,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::backtest::{Against, Backtest, BacktestSettings, Refusal, Report, drop_unread};
+use crate::backtest::{
+    Against, AskedSpan, Backtest, BacktestSettings, Refusal, Report, drop_unread,
+};
 use crate::budget::{CountedWrites, Guardrails};
 use crate::controller::{Outcome, Settings};
 use crate::desired::DesiredController;
@@ -30,7 +32,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// A resource that is served and that nobody watches.
 const CLAIMS: &str = "persistentvolumeclaims";
 /// The time of the recording host at its start.
-const START: i64 = 1_795_176_000_000;
+pub(super) const START: i64 = 1_795_176_000_000;
 
 /// Decides about a pod: its key, its data, and the call.
 pub(super) type PolicyFunction = fn(&str, &Value, &Call<Guest>) -> Decision;
@@ -158,7 +160,7 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
         name: "test".into(),
         version: "1".into(),
         summary: String::new(),
-        watches: vec![watch("pods", fields), watch("nodes", &["spec.taints"])],
+        watches: vec![watch("pods", fields), watch("nodes", &NODE_FIELDS)],
         triggers: vec![Trigger {
             watch: "pods".into(),
             queue: "pods".into(),
@@ -189,6 +191,19 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
 
 /// The fields that the recorded guest watches.
 pub(super) const FIELDS: [&str; 3] = ["status.phase", "spec.nodeName", "metadata.ownerReferences"];
+
+/// The fields of nodes that it watches.
+const NODE_FIELDS: [&str; 1] = ["spec.taints"];
+
+/// The guest watches these fields of nodes; without any, it does not watch nodes.
+pub(super) fn watch_nodes(desired: &mut DesiredController<Guest>, fields: &[&str]) {
+    let mut manifest = (*desired.stable.manifest).clone();
+    manifest.watches.retain(|watch| watch.name != "nodes");
+    if !fields.is_empty() {
+        manifest.watches.push(watch("nodes", fields));
+    }
+    desired.stable.manifest = manifest.into();
+}
 
 pub(super) fn desired(guest: Guest, fields: &[&str]) -> DesiredController<Guest> {
     let limits = CallLimits {
@@ -246,6 +261,8 @@ pub(super) struct Recorder {
     /// Whether a user deletes each object before the request of the controller arrives.
     pub(super) is_overtaken: bool,
     mode: Mode,
+    /// The fields of nodes that the guest watches.
+    node_fields: &'static [&'static str],
 }
 
 impl Recorder {
@@ -256,6 +273,15 @@ impl Recorder {
 
     /// The same in this mode.
     pub(super) fn start_in(mode: Mode, guest: Guest) -> Self {
+        Self::start_with(mode, guest, &NODE_FIELDS)
+    }
+
+    /// The same with these fields of nodes.
+    pub(super) fn start_with(
+        mode: Mode,
+        guest: Guest,
+        node_fields: &'static [&'static str],
+    ) -> Self {
         let mut recorder = Self {
             machine: Machine::new(Now::default()),
             now: Now {
@@ -270,6 +296,7 @@ impl Recorder {
             deletes: true,
             is_overtaken: false,
             mode,
+            node_fields,
         };
         recorder.restart();
         recorder
@@ -283,6 +310,7 @@ impl Recorder {
         self.machine.start_journal(self.now);
         let mut desired = desired(self.guest, &FIELDS);
         desired.settings.mode = self.mode;
+        watch_nodes(&mut desired, self.node_fields);
         self.machine.apply(self.now, vec![desired]);
         self.run();
         self.pass(SECOND);
@@ -469,6 +497,8 @@ pub(super) struct Trial {
     pub(super) settings: BacktestSettings,
     /// The entries before this one are not a part of the span.
     pub(super) from: usize,
+    /// The time that the report is about.
+    pub(super) asked: AskedSpan,
 }
 
 impl Trial {
@@ -482,6 +512,7 @@ impl Trial {
                 against: Against::Recorded,
             },
             from: 0,
+            asked: AskedSpan::default(),
         }
     }
 
@@ -498,6 +529,7 @@ impl Trial {
     /// The same without the report.
     pub(super) fn drive(self, records: &[Record]) -> Result<Backtest<Guest>, Refusal> {
         let mut backtest = Backtest::new(self.settings);
+        backtest.ask(self.asked);
         let mut desired = Some(self.desired);
         for (position, record) in records.iter().enumerate() {
             let runs = backtest.controller().is_some_and(|it| it.stable.is_some());

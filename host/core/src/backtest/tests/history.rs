@@ -20,7 +20,7 @@ fn an_object_that_history_creates_again_is_another_one() {
     assert_eq!(report.candidate.deletions, 2);
     assert_eq!(report.agreement.only_candidate, 2);
     // The first one was created again within a minute.
-    assert_eq!(report.candidate.regret.recreated, 1);
+    assert_eq!(report.candidate.regret.recreated, Some(1));
 }
 
 /// It matches a selector again.
@@ -54,7 +54,7 @@ fn a_pod_whose_node_is_back_soon_is_a_regret() {
     recorder.pass(60 * SECOND);
     let report = Trial::of(FAILED).run(&recorder.records).unwrap();
     assert_eq!(report.candidate.deletions, 2);
-    assert_eq!(report.candidate.regret.nodes_back, 1);
+    assert_eq!(report.candidate.regret.nodes_back, Some(1));
 }
 
 #[test]

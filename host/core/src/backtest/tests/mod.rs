@@ -2,6 +2,7 @@
 
 mod against;
 mod bench;
+mod coverage;
 mod guardrails;
 mod history;
 mod live;
