@@ -412,6 +412,21 @@ pub enum Command {
     Measure(Measure),
 }
 
+impl Command {
+    /// The bytes of memory that it keeps.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = match self {
+            Self::Enqueue(it) => it.item.queue.len() + it.item.key.len() + it.group.len(),
+            Self::Cancel(item) => item.queue.len() + item.key.len(),
+            Self::SetRate { queue, group, .. } => queue.len() + group.len(),
+            Self::SetNote { key, value } => key.len() + value.as_ref().map_or(0, Vec::len),
+            Self::Measure(it) => it.metric.len() + it.labels.iter().map(String::len).sum::<usize>(),
+        };
+        size_of::<Self>() + texts
+    }
+}
+
 /// An item to enqueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueue {

@@ -39,14 +39,18 @@ pub(crate) struct JournalQueue {
 pub(super) struct QueueState {
     /// In bytes.
     waiting: AtomicUsize,
+    /// The bytes of the cache's objects that the waiting items refer to.
+    shared: AtomicUsize,
     /// Whether entries are dropped until the next keyframe.
     has_gap: AtomicBool,
 }
 
 impl QueueState {
-    /// An item of so many bytes left the queue.
-    pub(super) fn leave(&self, bytes: usize) {
-        self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+    /// An item left the queue.
+    pub(super) fn leave(&self, item: &JournalItem) {
+        self.waiting.fetch_sub(item.bytes(), Ordering::Relaxed);
+        self.shared
+            .fetch_sub(item.shared_bytes(), Ordering::Relaxed);
     }
 
     /// Whether nothing waits.
@@ -65,12 +69,24 @@ impl QueueState {
         self.has_gap.load(Ordering::Relaxed)
     }
 
-    /// Makes room for so many bytes, unless too many wait. Any number has room in an empty
-    /// queue: the list of a large cluster comes at once.
-    fn enter(&self, bytes: usize) -> bool {
+    /// Makes room for items, unless too many bytes wait. Any number has room in an empty queue:
+    /// the list of a large cluster comes at once.
+    fn enter(&self, items: &mut [JournalItem]) -> bool {
+        let mut shared = self.shared.load(Ordering::Relaxed);
+        for item in &mut *items {
+            if let JournalItem::Released(bytes) = item {
+                // No more than what earlier items refer to: most of these are written already.
+                *bytes = shared.min(*bytes);
+                shared -= *bytes;
+            }
+        }
+        let bytes: usize = items.iter().map(JournalItem::bytes).sum();
         let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
         let has_room = waiting == 0 || waiting + bytes <= MOST_WAITING;
-        if !has_room {
+        if has_room {
+            let shared = items.iter().map(JournalItem::shared_bytes).sum();
+            self.shared.fetch_add(shared, Ordering::Relaxed);
+        } else {
             self.waiting.fetch_sub(bytes, Ordering::Relaxed);
             self.has_gap.store(true, Ordering::Relaxed);
         }
@@ -92,7 +108,7 @@ impl JournalQueue {
             return;
         }
         let count = entries(&items);
-        if !self.state.enter(items.iter().map(JournalItem::bytes).sum()) {
+        if !self.state.enter(&mut items) {
             self.metrics.dropped(count);
             // The thread may hang, and say nothing.
             self.note_stop();
@@ -196,7 +212,7 @@ mod tests {
         queue.send(records(1));
         assert!(queue.state.has_gap() && queue.health.is_journal_stopped());
         let first = batch(&received).unwrap();
-        queue.state.leave(bytes(&first.items));
+        first.items.iter().for_each(|it| queue.state.leave(it));
         assert!(queue.state.is_empty() && !first.follows_gap);
         queue.send(records(3));
         assert!(batch(&received).is_none(), "they fit to nothing");
@@ -210,6 +226,26 @@ mod tests {
         assert!(next.follows_gap && !queue.state.has_gap());
         assert!(matches!(next.items[0], JournalItem::Keyframe(_)));
         assert_eq!(next.items.len(), 3);
+    }
+
+    /// What a list with other fields replaces was written long before.
+    #[test]
+    fn what_the_cache_releases_counts_as_far_as_something_that_waits_refers_to_it() {
+        let (queue, received, _done) = queue();
+        let released = || vec![JournalItem::Released(2 * MOST_WAITING)];
+        queue.send(released());
+        queue.send(records(1));
+        assert!(!queue.state.has_gap());
+        while let Some(batch) = batch(&received) {
+            batch.items.iter().for_each(|it| queue.state.leave(it));
+        }
+        assert!(queue.state.is_empty());
+
+        let mut machine = Machine::<()>::new(Now::default());
+        machine.start_journal(Now::default());
+        queue.send(machine.take_journal());
+        queue.send(released());
+        assert!(queue.state.has_gap(), "the keyframe refers to it");
     }
 
     /// The list of a large cluster comes at once.

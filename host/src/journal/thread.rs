@@ -205,7 +205,7 @@ impl<S: Storage> Recording<S> {
             tracing::info!("the journal records again");
         }
         for item in batch.items {
-            self.state.leave(item.bytes());
+            self.state.leave(&item);
             match item {
                 JournalItem::Record(record) => self.record(&record),
                 JournalItem::Keyframe(keyframe) => self.keyframe(&keyframe),

@@ -14,7 +14,7 @@ use crate::gate::{Mode, Ruling};
 use crate::grant::Grant;
 use crate::mapping::Mapping;
 use crate::object::{ApiResource, ObjectRef, Uid};
-use crate::plan::{Decision, Plan, QueueKey, WorkItem};
+use crate::plan::{Command, Decision, Plan, QueueKey, WorkItem};
 use crate::queue::EnqueueReason;
 use crate::revision::CallLimits;
 use crate::rollout::Role;
@@ -88,6 +88,18 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// The bytes of the object of the cache that it refers to.
+    pub(super) fn shared_bytes(&self) -> usize {
+        match self {
+            Self::Cache(StateChange::Put {
+                object,
+                is_stripped: false,
+                ..
+            }) => object.bytes(),
+            _ => 0,
+        }
+    }
+
     /// The bytes of what it refers to, as far as their number has no small bound and the cache
     /// does not have it.
     pub(super) fn bytes(&self) -> usize {
@@ -99,14 +111,18 @@ impl Entry {
             }) => object.plain_bytes(),
             Self::Cache(StateChange::Renew(renewals)) => renewals.bytes(),
             Self::Spec { spec, .. } => spec.len(),
-            Self::Call(call) => call.items.iter().map(|item| item.key.len()).sum(),
-            Self::Answer(answer) => {
-                let decisions = answer.result.iter().flatten();
-                let plans = decisions.flat_map(|decision| &decision.plans);
-                let live = answer.live.iter().map(|read| read.answer.bytes());
-                plans.map(Plan::bytes).chain(live).sum()
+            Self::Call(call) => {
+                let items = call.items.iter();
+                let items = items.map(|item| size_of::<WorkItem>() + item.key.len());
+                size_of::<CallEntry>() + items.sum::<usize>()
             }
-            Self::Held(held) => held.holds.iter().map(|object| object.plain_bytes()).sum(),
+            Self::Answer(answer) => answer.bytes(),
+            Self::Ruling(ruling) => size_of::<RulingEntry>() + ruling.reason.len(),
+            Self::Execution(execution) => size_of::<ExecutionEntry>() + execution.reason.len(),
+            Self::Held(held) => {
+                let holds = held.holds.iter().map(|object| object.plain_bytes());
+                size_of::<HeldEntry>() + size_of_val(&*held.releases) + holds.sum::<usize>()
+            }
             Self::Kept(kept) => kept.object.len(),
             _ => 0,
         }
@@ -208,6 +224,23 @@ pub struct AnswerEntry {
     /// The versions of the targets of the decisions' plans in the call's snapshot, by the
     /// slots of the objects.
     pub versions: Vec<(Slot, ResourceVersion)>,
+}
+
+impl AnswerEntry {
+    /// The bytes of memory that it keeps.
+    fn bytes(&self) -> usize {
+        let decisions = self.result.iter().flatten();
+        let decisions = decisions.map(|decision| {
+            let commands = decision.commands.iter().map(Command::bytes);
+            let plans = decision.plans.iter().map(Plan::bytes);
+            size_of::<Decision>() + plans.chain(commands).sum::<usize>()
+        });
+        let live = self.live.iter().map(|read| read.answer.bytes());
+        let reads = self.reads.iter().map(SnapshotReads::bytes);
+        size_of::<Self>()
+            + size_of_val(&*self.versions)
+            + decisions.chain(live).chain(reads).sum::<usize>()
+    }
 }
 
 /// A ruling of the gate.

@@ -21,16 +21,15 @@ pub enum JournalItem {
     Record(Record),
     /// The state at this moment. Its entries come before those of later items.
     Keyframe(Box<Keyframe>),
-    /// No entry: the cache has so many bytes of objects no more that earlier items may refer to.
+    /// No entry: the cache has no more so many bytes of objects that earlier items may refer to.
     Released(usize),
 }
 
 impl JournalItem {
-    /// The bytes of memory that it keeps at most, those that others keep too included, but for
-    /// the objects of the cache: of these, entries and keyframes count as references until the
-    /// cache has released an object. So the list of a large cluster counts little, and a disk
-    /// that hangs while its objects change counts all. (What a segment had when it was dropped
-    /// is not counted.)
+    /// The bytes of memory that it keeps at most, but for the objects of the cache: of these,
+    /// entries and keyframes count as references until the cache has released an object. So the
+    /// list of a large cluster counts little, and a disk that hangs while its objects change
+    /// counts all. (What a segment had when it was dropped is not counted.)
     #[must_use]
     pub fn bytes(&self) -> usize {
         let kept = match self {
@@ -39,6 +38,17 @@ impl JournalItem {
             Self::Released(bytes) => return *bytes,
         };
         size_of::<Self>() + kept
+    }
+
+    /// The bytes of the objects of the cache that it refers to; for a keyframe, more than any
+    /// cache has.
+    #[must_use]
+    pub fn shared_bytes(&self) -> usize {
+        match self {
+            Self::Record(record) => record.entry.shared_bytes(),
+            Self::Keyframe(_) => 1 << 40,
+            Self::Released(_) => 0,
+        }
     }
 }
 

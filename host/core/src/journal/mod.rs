@@ -31,7 +31,7 @@
 //! the cache, nor in live reads, nor in what a plan writes to a Secret; a value that the guest
 //! copies elsewhere stays, and so does a Secret that `spec.undo` names. The versions that heartbeats change alone: an answer has the
 //! versions of its plans' targets, so that a guest that names the version of another object
-//! may get an older one when it decides again. What a guest read of its queues beyond
+//! may get an older one when it decides again. What a guest read of its queues and notes beyond
 //! [`SnapshotReads::MOST`] keys.
 //!
 //! Entries are made on the machine's task, from references. [`Keyframe::entries`],

@@ -20,9 +20,13 @@ pub struct SnapshotReads {
     pub is_cut: bool,
 }
 
+/// What a map needs for an entry, beside the entry: some of its nodes' room is free.
+const ROOM: usize = 16;
+
 impl SnapshotReads {
-    /// How many keys are kept of one call.
-    pub const MOST: usize = 10_000;
+    /// How many keys are kept of one call. A pass of node eviction reads some five for each node
+    /// that is down, and all 5,000 may be.
+    pub const MOST: usize = 100_000;
 
     /// The guest read whether an item is pending.
     pub fn note_pending(&mut self, queue: &str, key: &str, pending: Option<PendingItem>) {
@@ -40,6 +44,18 @@ impl SnapshotReads {
         if self.has_room() {
             self.notes.insert(key.to_owned(), value.cloned());
         }
+    }
+
+    /// The bytes of memory that it keeps.
+    pub(super) fn bytes(&self) -> usize {
+        let pending = self.pending.keys().map(|item| {
+            size_of::<(QueueKey, Option<PendingItem>)>() + ROOM + item.queue.len() + item.key.len()
+        });
+        let notes = self.notes.iter().map(|(key, value)| {
+            let value = value.as_ref().map_or(0, |value| value.len());
+            size_of::<(String, Option<Arc<[u8]>>)>() + ROOM + key.len() + value
+        });
+        pending.chain(notes).sum()
     }
 
     fn has_room(&mut self) -> bool {
@@ -75,5 +91,25 @@ impl AnswerCopy {
             decisions: result.as_ref().cloned().unwrap_or_default(),
             reads,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A decision is made again with all that its call read, or not at all.
+    #[test]
+    fn a_call_about_thousands_of_nodes_keeps_every_key_and_one_beyond_the_bound_says_so() {
+        let mut reads = SnapshotReads::default();
+        for number in 0..SnapshotReads::MOST / 2 {
+            reads.note_pending("nodes", &number.to_string(), None);
+            reads.note_note(&number.to_string(), None);
+        }
+        assert!(!reads.is_cut);
+        assert_eq!(reads.pending.len() + reads.notes.len(), SnapshotReads::MOST);
+        assert!(reads.bytes() > 30 * SnapshotReads::MOST);
+        reads.note_note("another", None);
+        assert!(reads.is_cut && !reads.notes.contains_key("another"));
     }
 }

@@ -121,7 +121,7 @@ impl ViewDefinition {
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     changes: Option<Vec<StateChange>>,
-    /// The bytes of the objects that they replace or remove.
+    /// The bytes of the objects that they replace or remove, and that something refers to.
     released: usize,
 }
 
@@ -139,14 +139,25 @@ impl ChangeLog {
             .unwrap_or_default()
     }
 
-    /// Takes the bytes of the objects that were replaced or removed.
+    /// Takes the bytes of the objects that were replaced or removed while something referred to
+    /// them.
     pub(super) fn take_released(&mut self) -> usize {
         std::mem::take(&mut self.released)
     }
 
-    /// The state has this object no more, but an earlier change may.
-    pub(super) fn note_released(&mut self, object: &Object) {
-        self.released += object.bytes();
+    /// The state has this object no more. Counts it if something refers to it besides the
+    /// caller: a change that nobody has written yet, above all.
+    pub(super) fn note_released(&mut self, object: &Arc<Object>) {
+        if Arc::strong_count(object) > 1 {
+            self.note_copied(object);
+        }
+    }
+
+    /// The state has a copy of this object, because something refers to it.
+    pub(super) fn note_copied(&mut self, object: &Object) {
+        if self.changes.is_some() {
+            self.released += object.bytes();
+        }
     }
 
     pub(super) fn note(&mut self, change: impl FnOnce() -> StateChange) {

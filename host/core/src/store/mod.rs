@@ -276,8 +276,8 @@ impl Store {
         self.log.take()
     }
 
-    /// Takes the bytes of the objects that were replaced or removed since they were last taken:
-    /// the changes before that may be all that refers to them.
+    /// Takes the bytes of the objects that were replaced or removed since they were last taken,
+    /// and that something still refers to, such as a change before that.
     pub(crate) fn take_released(&mut self) -> usize {
         self.log.take_released()
     }

@@ -170,10 +170,20 @@ impl State {
         self.slab.set(slot as usize, Some(object));
     }
 
-    pub(super) fn set_version(&mut self, slot: Slot, version: ResourceVersion) {
-        if let Some(Some(object)) = self.slab.get_mut(slot as usize) {
-            Arc::make_mut(object).set_version(version);
+    /// Returns the former object if something refers to it: then the state has a copy.
+    pub(super) fn set_version(
+        &mut self,
+        slot: Slot,
+        version: ResourceVersion,
+    ) -> Option<Arc<Object>> {
+        let object = self.slab.get_mut(slot as usize)?.as_mut()?;
+        if let Some(object) = Arc::get_mut(object) {
+            object.set_version(version);
+            return None;
         }
+        let former = Arc::clone(object);
+        Arc::make_mut(object).set_version(version);
+        Some(former)
     }
 
     /// Puts back the former state of an object that has changed or is gone, unless its segment

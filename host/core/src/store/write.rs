@@ -157,7 +157,8 @@ impl Store {
         let data = stored.data();
         if *data == *item.data {
             if *stored.version() != version {
-                self.state.set_version(slot, version);
+                let copied = self.state.set_version(slot, version);
+                copied.inspect(|old| self.log.note_copied(old));
             }
             return Some(slot);
         }
@@ -178,8 +179,8 @@ impl Store {
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         let fields = (&*data, &*item.data);
         self.log.note_update(slot, &new, fields, &segment.spec, now);
-        self.log.note_released(&old);
         self.state.update(slot, Arc::clone(&new));
+        self.log.note_released(&old);
         touched.sort_unstable();
         let (before, after) = (
             OpenedObject::of(&old, &data),
