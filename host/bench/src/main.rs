@@ -63,6 +63,8 @@ enum Subject {
     Host,
     /// From an event to a write, and swaps.
     Latency,
+    /// Swaps each second, for ten minutes.
+    Swaps,
     /// Rules in CEL.
     Policy,
     /// A thousand controllers in one host.
@@ -152,6 +154,7 @@ async fn measure(subject: Subject, kubeconfig: Option<&Path>) -> Result<()> {
         Subject::Passes => subjects::passes::run().await,
         Subject::Host => subjects::host::run().await,
         Subject::Latency => subjects::latency::run().await,
+        Subject::Swaps => subjects::latency::lasting().await,
         Subject::Policy => subjects::policy::run().await,
         Subject::Controllers => subjects::controllers::run().await,
         Subject::Simulator => subjects::simulator::run().await,

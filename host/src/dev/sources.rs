@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -23,6 +24,8 @@ pub(super) struct Sources {
     /// What the build writes.
     built: Option<PathBuf>,
     files: BTreeMap<PathBuf, FileState>,
+    /// Whether they were read.
+    is_read: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,23 +42,31 @@ impl Sources {
             roots,
             built,
             files: BTreeMap::new(),
+            is_read: false,
         }
     }
 
     /// Reads what is new; returns the first path whose content has changed since the last time.
+    /// What is absent is an error the first time. Later it is gone, until it is back: an editor
+    /// may write a file by replacing it.
     pub(super) fn changed(&mut self) -> Result<Option<PathBuf>> {
         let mut present = BTreeMap::new();
         for root in &self.roots {
-            let found = fs::metadata(root);
-            let found = found.with_context(|| format!("{} cannot be read", root.display()))?;
-            self.visit(root, &found, &mut present)?;
+            match fs::metadata(root) {
+                Ok(found) => self.visit(root, &found, &mut present)?,
+                Err(error) if error.kind() == ErrorKind::NotFound && self.is_read => {}
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("{} cannot be read", root.display()));
+                }
+            }
         }
         let changed = present
             .iter()
             .find(|(path, seen)| self.files.get(*path).map(|one| one.digest) != Some(seen.digest));
         let gone = self.files.keys().find(|path| !present.contains_key(*path));
         let changed = changed.map(|(path, _)| path).or(gone).cloned();
-        self.files = present;
+        (self.files, self.is_read) = (present, true);
         Ok(changed)
     }
 
@@ -143,6 +154,20 @@ mod tests {
         let mut absent = Sources::new(vec![path("absent")], None);
         let error = absent.changed().unwrap_err().to_string();
         assert!(error.ends_with("absent cannot be read"), "{error}");
+    }
+
+    #[test]
+    fn a_file_that_is_absent_for_a_moment_has_changed_and_changes_when_it_is_back() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("config.yaml");
+        fs::write(&path, "one").unwrap();
+        let mut sources = Sources::new(vec![path.clone()], None);
+        assert_eq!(sources.changed().unwrap(), Some(path.clone()));
+        fs::remove_file(&path).unwrap();
+        assert_eq!(sources.changed().unwrap(), Some(path.clone()));
+        assert_eq!(sources.changed().unwrap(), None);
+        fs::write(&path, "one").unwrap();
+        assert_eq!(sources.changed().unwrap(), Some(path));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! How long the host takes from an event of a watch to its write, at rest and while revisions are
 //! swapped. The API server in memory notes when it gets each write.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,6 +26,13 @@ const CHANGES_OF_A_SWAP: usize = 700;
 /// The changes next to a swap, among which the longest delay counts.
 const WINDOW: usize = 10;
 
+/// Swaps of a long time, one after the other with so many changes in between, for longer than a
+/// second together.
+const LASTING_SWAPS: usize = 600;
+const CHANGES_BETWEEN: usize = 110;
+/// As many are compared with all others: what the first ones leave behind is not yet growth.
+const FIRST_SWAPS: usize = 60;
+
 /// The write that answered a change.
 #[derive(Clone, Copy)]
 struct Answer {
@@ -44,6 +51,41 @@ pub(crate) async fn run() -> Result<()> {
     until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
     idle(&sim).await?;
     swaps(&sim, directory.path()).await
+}
+
+/// A controller that is swapped each second under load: every change is answered, and memory does
+/// not grow with the number of swaps.
+pub(crate) async fn lasting() -> Result<()> {
+    let sim = davit::sim::start()?;
+    for number in 0..PODS {
+        sim.apply(pod(number, ""))?;
+    }
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let directory = tempfile::tempdir()?;
+    let host = Host::start(&server, directory.path(), &config(0)?)?;
+    until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
+    let (mut revisions, mut first, mut early) = (BTreeSet::new(), 1, 0.0);
+    for revision in 1..=LASTING_SWAPS {
+        std::fs::write(directory.path().join("davit.yaml"), config(revision)?)?;
+        let changed = change(&sim, first, CHANGES_BETWEEN, IDLE).await?;
+        first += CHANGES_BETWEEN;
+        let answers = until_answered(&sim, changed).await?;
+        revisions.extend(answers.values().map(|answer| answer.revision));
+        if revision == FIRST_SWAPS {
+            early = host.resident()?;
+        }
+    }
+    let grown = host.resident()? - early;
+    ensure!(
+        revisions.len() > LASTING_SWAPS * 9 / 10,
+        "only {} revisions have decided",
+        revisions.len()
+    );
+    let name = |what: &str| format!("swaps: {LASTING_SWAPS}, one each second under load, {what}");
+    Figure::new(name("resident after the first 60"), early, "MB").report()?;
+    Figure::new(name("grown since then"), grown, "MB")
+        .aim(5.0)
+        .report()
 }
 
 async fn idle(sim: &Sim) -> Result<()> {

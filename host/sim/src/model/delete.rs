@@ -83,6 +83,9 @@ impl Model {
             self.commit(now, target, new, options.is_dry_run())?
         };
         if held || graceful.is_some_and(|seconds| seconds > 0) {
+            if !options.is_dry_run() {
+                self.after_write(now, target)?;
+            }
             return Ok(answer(&resource, current, false));
         }
         let gone = self.remove(now, target, &current, options.is_dry_run())?;
