@@ -1,5 +1,8 @@
 //! What a rule does with an object.
 
+mod names;
+pub(crate) mod written;
+
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
@@ -16,6 +19,7 @@ use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
 use crate::pointer::{self, Operation};
 use crate::template::Template;
+use written::Written;
 
 /// What a rule does: changes first, then the event, then the end.
 #[derive(Clone, Debug)]
@@ -52,14 +56,16 @@ impl Actions {
     pub(crate) fn compile(
         path: &str,
         config: &ActionsConfig,
-        resource: &ApiResource,
+        written: Written<'_>,
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
+        let resource = written.resource;
+        let operations = &config.json_patch;
         let actions = Self {
-            merge: merge_patch(path, config, scope)?,
+            merge: merge_patch(path, config, written, scope)?,
             taint: taint(path, config, resource)?,
             untaint: untaint(path, config, resource)?,
-            operations: pointer::compile(&format!("{path}.jsonPatch"), &config.json_patch, scope)?,
+            operations: pointer::compile(&format!("{path}.jsonPatch"), operations, written, scope)?,
             event: event(path, config, scope)?,
             end: end(path, config, resource)?,
         };
@@ -71,7 +77,8 @@ impl Actions {
         if !actions.changes() && actions.event.is_none() && actions.end.is_none() {
             let known =
                 "delete, evict, label, annotate, taint, untaint, mergePatch, jsonPatch or event";
-            return Err(error(path, format!("say what is done: {known}")));
+            let message = format!("say what is done: {known}; without options, write delete: {{}}");
+            return Err(error(path, message));
         }
         Ok(actions)
     }
@@ -221,12 +228,17 @@ fn options(
 fn merge_patch(
     path: &str,
     config: &ActionsConfig,
+    written: Written<'_>,
     scope: &Scope<'_>,
 ) -> Result<Option<Template>, ConfigError> {
     let mut patch = config.merge_patch.clone();
     if !matches!(patch, Value::Null | Value::Map(_)) {
         return Err(error(format!("{path}.mergePatch"), "it is a map of fields"));
     }
+    written
+        .value(&Path::default(), &patch)
+        .map_err(|message| error(format!("{path}.mergePatch"), message))?;
+    check_entries(path, config)?;
     for (name, entries) in [("labels", &config.label), ("annotations", &config.annotate)] {
         for (key, value) in entries {
             let value = value.as_deref().map_or(Value::Null, Value::from);
@@ -239,6 +251,19 @@ fn merge_patch(
     let template = at(path, Template::compile(&patch, scope))?;
     let template = template.with_texts_at(&["metadata", "labels"]);
     Ok(Some(template.with_texts_at(&["metadata", "annotations"])))
+}
+
+/// Checks the labels and the annotations.
+fn check_entries(path: &str, config: &ActionsConfig) -> Result<(), ConfigError> {
+    for (key, value) in &config.label {
+        names::key(key)
+            .and_then(|()| written::fixed(value.as_deref().unwrap_or_default(), names::value))
+            .map_err(|message| error(format!("{path}.label"), message))?;
+    }
+    for key in config.annotate.keys() {
+        names::annotation_key(key).map_err(|message| error(format!("{path}.annotate"), message))?;
+    }
+    Ok(())
 }
 
 /// Sets a value at a path of keys; maps appear where there are none.
@@ -271,6 +296,7 @@ fn taint(
     };
     let path = format!("{path}.taint");
     check_taint(&path, &taint.key, resource)?;
+    names::value(&taint.value).map_err(|message| error(format!("{path}.value"), message))?;
     check_effect(&path, &taint.effect)?;
     Ok(Some(taint.clone()))
 }
@@ -303,7 +329,7 @@ fn check_taint(path: &str, key: &str, resource: &ApiResource) -> Result<(), Conf
     if key.is_empty() {
         return Err(error(format!("{path}.key"), "it must be set"));
     }
-    Ok(())
+    names::key(key).map_err(|message| error(format!("{path}.key"), message))
 }
 
 fn check_effect(path: &str, effect: &str) -> Result<(), ConfigError> {

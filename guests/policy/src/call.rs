@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use davit_guest::dynamic::Value;
 use davit_guest::{
-    Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
+    Cache, Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
 };
 
 use crate::Policy;
@@ -24,7 +24,7 @@ use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome};
 use crate::report::Failures;
-use crate::rule::Rule;
+use crate::rule::{Lead, Rule};
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
 
 /// A call, with what was read in it: all of it belongs to one state of the cluster.
@@ -45,8 +45,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
 
-/// The keys of the objects of a group that a rule does not spare.
-type Excess = Rc<BTreeSet<String>>;
+/// The keys of the objects of a group that a rule does not spare; none if nobody knows which of
+/// those that it selects.
+type Excess = Option<Rc<BTreeSet<String>>>;
 
 /// A watch, and the value that leads to objects of it.
 type LinkKey = (QueueName, String);
@@ -81,8 +82,8 @@ pub(crate) enum Turn {
     Noted { is_selected: bool },
     /// The object is being deleted already.
     Terminating,
-    /// An earlier rule acts on it or waits with it, whose objects are watched by another
-    /// selector.
+    /// An earlier rule acts on it or waits with it, which decides about groups, or whose objects
+    /// are watched by another selector.
     Claimed {
         /// The name of that rule.
         by: String,
@@ -202,7 +203,7 @@ impl<'a> Call<'a> {
             Turn::Noted { is_selected }
         } else if !is_selected {
             Turn::Passed(outcome)
-        } else if let Some(earlier) = self.claim_elsewhere(rule, source, object) {
+        } else if let Some(earlier) = self.claim_in_turn(rule, source, object) {
             Turn::Claimed {
                 by: earlier.name.clone(),
             }
@@ -338,6 +339,7 @@ impl<'a> Call<'a> {
                     evaluation
                 } else {
                     let unrelated = self.load(rule, object, &mut loaded).err();
+                    evaluator.unlinked = rule.unlinked(&object.view);
                     for (name, value) in &loaded {
                         evaluator.objects.insert(name, value.as_deref());
                     }
@@ -436,6 +438,20 @@ fn plan(
     }
     let actions = &rule.actions;
     actions.plan(evaluator, object, rule.reason, message, is_overdue)
+}
+
+/// The objects of a watch, without those that a lead rules out.
+fn led<'c>(
+    cache: &Cache<'c, Value>,
+    lead: Option<&'c Lead>,
+) -> Box<dyn Iterator<Item = Object<Value>> + 'c> {
+    let Some(lead) = lead else {
+        return Box::new(cache.scan());
+    };
+    let index = IndexName::named(&lead.path);
+    let values = lead.values.iter();
+    let pages: Vec<_> = values.map(|value| cache.by_index(index, value)).collect();
+    Box::new(pages.into_iter().flatten())
 }
 
 fn earlier(one: Option<i64>, other: Option<i64>) -> Option<i64> {

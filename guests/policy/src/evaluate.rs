@@ -1,5 +1,7 @@
 //! The values of expressions for one object.
 
+use std::collections::BTreeMap;
+
 use davit_guest::dynamic;
 use kube_cel::cel::Value;
 
@@ -10,6 +12,8 @@ pub(crate) struct Evaluator<'a> {
     pub(crate) now: i64,
     /// The object, and what is related to it as far as it was read.
     pub(crate) objects: Objects<'a>,
+    /// What the object does not lead to, by name, with the field that is not set.
+    pub(crate) unlinked: BTreeMap<&'a str, String>,
 }
 
 impl<'a> Evaluator<'a> {
@@ -18,6 +22,7 @@ impl<'a> Evaluator<'a> {
         Self {
             now,
             objects: Objects::of(object),
+            unlinked: BTreeMap::new(),
         }
     }
 
@@ -26,7 +31,11 @@ impl<'a> Evaluator<'a> {
         &self,
         expression: &Expression,
     ) -> (Result<Value, Failure>, Option<i64>) {
-        expression.evaluate(&self.objects, self.now)
+        if self.unlinked.keys().any(|name| expression.reads(name)) {
+            expression.evaluate_unlinked(&self.objects, &self.unlinked, self.now)
+        } else {
+            expression.evaluate(&self.objects, self.now)
+        }
     }
 
     /// A value for an action.

@@ -95,7 +95,7 @@ pub fn field_type(resource: &str, field: &str) -> Result<FieldType, String> {
         Type::Text => FieldType::Text,
         Type::Time => FieldType::Time,
         Type::List => FieldType::List,
-        Type::Map | Type::Null | Type::Duration => FieldType::Other,
+        _ => FieldType::Other,
     })
 }
 

@@ -7,7 +7,7 @@ use kube_cel::cel::Value;
 
 use crate::cel::{Expression, Failure, OBJECT};
 use crate::evaluate::Evaluator;
-use crate::rule::Rule;
+use crate::rule::{Clause, Rule};
 use crate::simple::Answer;
 
 /// What comes of a rule for an object.
@@ -95,13 +95,19 @@ impl Evaluator<'_> {
     }
 
     fn clauses(&self, rule: &Rule, with_related: bool) -> Option<Evaluation> {
+        let clauses = rule.clauses.iter();
+        self.failing(clauses.filter(|it| it.reads_others == with_related))
+    }
+
+    /// The first clause that is false, or else the first one that fails; none if all are true.
+    pub(crate) fn failing<'c>(
+        &self,
+        clauses: impl IntoIterator<Item = &'c Clause>,
+    ) -> Option<Evaluation> {
         let object = self.objects.get(OBJECT)?;
         // As in CEL, a part that is false decides even if another part fails.
         let mut failure = None;
-        for clause in &rule.clauses {
-            if clause.reads_others != with_related {
-                continue;
-            }
+        for clause in clauses {
             let simple = clause.simple.as_ref();
             let evaluation = match simple.map_or(Answer::Undecided, |it| it.answer(object)) {
                 Answer::Decided(true) => continue,

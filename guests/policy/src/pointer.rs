@@ -3,12 +3,15 @@
 use davit_guest::dynamic::Value;
 use davit_guest::{ConfigError, Patch};
 
+use crate::action::written::{Written, whole_metadata};
 use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
 use crate::config::PatchConfig;
 use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
 use crate::template::Template;
+
+const OPERATIONS: [&str; 4] = ["add", "replace", "remove", "test"];
 
 /// One operation.
 #[derive(Clone, Debug)]
@@ -22,14 +25,49 @@ pub(crate) struct Operation {
 pub(crate) fn compile(
     path: &str,
     config: &[PatchConfig],
+    written: Written<'_>,
     scope: &Scope<'_>,
 ) -> Result<Vec<Operation>, ConfigError> {
     let each = config.iter().enumerate();
     each.map(|(index, it)| {
         let before = config.get(..index).unwrap_or_default();
-        Operation::compile(&format!("{path}[{index}]"), it, before, scope)
+        let path = format!("{path}[{index}]");
+        check(&path, it, written)?;
+        Operation::compile(&path, it, before, scope)
     })
     .collect()
+}
+
+/// Checks what an operation writes, or tests.
+fn check(path: &str, config: &PatchConfig, written: Written<'_>) -> Result<(), ConfigError> {
+    if !OPERATIONS.contains(&config.op.as_str()) {
+        let message = "it is add, replace, remove or test";
+        return Err(error(format!("{path}.op"), message));
+    }
+    if !config.path.starts_with('/') {
+        let message = "it is a JSON pointer, such as /metadata/labels/team";
+        return Err(error(format!("{path}.path"), message));
+    }
+    let at = |name: &str| {
+        let field = format!("{path}.{name}");
+        move |message: String| error(field, message)
+    };
+    let keys = keys(&config.path);
+    let place = written.path_of(&keys);
+    match config.op.as_str() {
+        "remove" if keys != ["metadata"] => written.place(&place).map_err(at("path")),
+        "test" if !config.value.is_null() => written.exists(&place).map_err(at("path")),
+        "test" => Err(at("value")("it must be set".to_owned())),
+        _ if keys == ["metadata"] => Err(at("path")(whole_metadata())),
+        _ if config.value.is_null() => {
+            let message = "it must be set: only \"remove\" takes a field away";
+            Err(at("value")(message.to_owned()))
+        }
+        _ => {
+            written.place(&place).map_err(at("path"))?;
+            written.value(&place, &config.value).map_err(at("value"))
+        }
+    }
 }
 
 impl Operation {
@@ -39,14 +77,6 @@ impl Operation {
         before: &[PatchConfig],
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
-        if !matches!(config.op.as_str(), "add" | "replace" | "remove" | "test") {
-            let message = "it is add, replace, remove or test";
-            return Err(error(format!("{path}.op"), message));
-        }
-        if !config.path.starts_with('/') {
-            let message = "it is a JSON pointer, such as /metadata/labels/team";
-            return Err(error(format!("{path}.path"), message));
-        }
         let list = list_of(config);
         if let Some(list) = list {
             // The cache may lag behind: without a test, an element could be added twice.
@@ -142,7 +172,8 @@ fn keys(pointer: &str) -> Vec<String> {
         .collect()
 }
 
-fn is_position(key: &str) -> bool {
+/// Whether a key of a pointer is a position in a list, if there is one.
+pub(crate) fn is_position(key: &str) -> bool {
     key == "-" || (!key.is_empty() && key.chars().all(|c| c.is_ascii_digit()))
 }
 

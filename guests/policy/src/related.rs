@@ -148,6 +148,18 @@ impl Related {
         })
     }
 
+    /// The field that is not set of an object that would lead to them. Without an owner, there
+    /// is none: that is known.
+    pub(crate) fn unlinked(&self, object: &dynamic::Value) -> Option<String> {
+        match &self.link {
+            Link::Name(path) | Link::Field { is: path, .. } => {
+                let value = text_at(object, path).filter(|value| !value.is_empty());
+                value.is_none().then(|| format!("object{}", path.below()))
+            }
+            Link::Owner => None,
+        }
+    }
+
     /// The resource and the uid of the owner that controls an object.
     fn owner(
         &self,

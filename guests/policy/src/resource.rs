@@ -2,6 +2,8 @@
 
 use davit_guest::ApiResource;
 
+use crate::cel::schema;
+
 /// Reads a resource's name. The version of a built-in resource is known; any other is written.
 pub(crate) fn parse(text: &str) -> Result<ApiResource, String> {
     let (plural, rest) = text.split_once('.').unwrap_or((text, ""));
@@ -12,11 +14,14 @@ pub(crate) fn parse(text: &str) -> Result<ApiResource, String> {
     if is_version(first) {
         return Ok(ApiResource::new(group, first, plural));
     }
-    crate::cel::schema::built_in(rest, plural).ok_or_else(|| {
+    schema::built_in(rest, plural).ok_or_else(|| {
+        let meant = match schema::similar_resource(plural) {
+            nothing if nothing.is_empty() => nothing,
+            suggestion => format!("{suggestion} If not"),
+        };
         format!(
-            "\"{text}\" is no built-in resource{}: write one of another kind with its version, \
-             such as widgets.v1.example.com",
-            crate::cel::schema::similar_resource(plural)
+            "\"{text}\" is no built-in resource{meant}: write one of another kind with its \
+             version, such as widgets.v1.example.com"
         )
     })
 }

@@ -1,23 +1,26 @@
 //! Rules, compiled from the configuration.
 
+mod clause;
+
+pub(crate) use clause::{Clause, Lead};
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
 use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
+use crate::action::written::Written;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::{Published, Schema};
-use crate::cel::{Expression, Mistake, Scope, Type, text};
+use crate::cel::{Expression, Mistake, Scope, Type, text, whole};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
 use crate::mistake::{at, error, typed};
 use crate::related::Related;
 use crate::resource;
-use crate::simple::Simple;
 use crate::template::Template;
 
 /// How many rules a configuration may have.
@@ -32,6 +35,8 @@ pub(crate) struct Rule {
     pub(crate) resource: ApiResource,
     pub(crate) matches: Match,
     pub(crate) clauses: Vec<Clause>,
+    /// What leads to its objects, if all of them are one group of `keep`.
+    pub(crate) lead: Option<Lead>,
     pub(crate) unless: Option<Expression>,
     pub(crate) keep: Option<Keep>,
     pub(crate) hold: Option<Expression>,
@@ -66,16 +71,6 @@ pub(crate) struct NamespaceSelector {
     pub(crate) namespace: Related,
 }
 
-/// A part of `when`: all of them have to be true.
-#[derive(Clone, Debug)]
-pub(crate) struct Clause {
-    pub(crate) text: Arc<str>,
-    pub(crate) expression: Expression,
-    /// Whether it reads other objects than the one that the rule is about.
-    pub(crate) reads_others: bool,
-    pub(crate) simple: Option<Simple>,
-}
-
 /// A number of objects.
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
@@ -83,7 +78,10 @@ pub(crate) struct Count {
     pub(crate) watch: WatchName<Value>,
     pub(crate) resource: ApiResource,
     pub(crate) label_selector: String,
-    pub(crate) when: Option<Expression>,
+    /// The parts of its `when`; none if all objects count.
+    pub(crate) clauses: Vec<Clause>,
+    /// What leads to the objects that count.
+    pub(crate) lead: Option<Lead>,
 }
 
 /// Since when an object is being deleted.
@@ -156,16 +154,17 @@ fn count(name: &str, config: &CountConfig, published: &Published) -> Result<Coun
         bindings: BTreeMap::from([(OBJECT, published.schema(&resource))]),
         variables: &variables,
     };
-    let when = match config.when.as_str() {
-        "" => None,
-        source => Some(boolean(&format!("{path}.when"), source, &scope)?),
+    let clauses = match config.when.as_str() {
+        "" => Vec::new(),
+        source => clause::compile(&format!("{path}.when"), source, &scope)?,
     };
     Ok(Count {
         name: name.to_owned(),
         watch: WatchName::named(&format!("count-{name}")),
         resource,
         label_selector: config.label_selector.clone(),
-        when,
+        lead: clause::lead(&clauses),
+        clauses,
     })
 }
 
@@ -202,18 +201,16 @@ impl Compiler<'_> {
         };
         let clauses = self.clauses(&scope)?;
         let unless = self.optional("unless", &rule.unless, &scope)?;
-        let counts = Schema::Any;
-        let hold_scope = Scope {
-            bindings: BTreeMap::from([(COUNTS, counts)]),
-            variables: &variables,
-        };
-        let hold = self.optional("hold", &rule.hold, &hold_scope)?;
-        self.check_counts(hold.as_ref())?;
+        let hold = self.hold(&variables)?;
         let keep = match &rule.keep {
             Some(keep) => Some(Keep::compile(&self.field("keep"), keep, &scope)?),
             None => None,
         };
-        let actions = Actions::compile(&self.field("do"), &rule.actions, &resource, &scope)?;
+        let written = Written {
+            resource: &resource,
+            published: self.published,
+        };
+        let actions = Actions::compile(&self.field("do"), &rule.actions, written, &scope)?;
         if keep.is_some() && actions.eviction_deadline().is_some() {
             let message =
                 "thenDeleteAfter counts for each pod alone: it cannot be combined with keep";
@@ -237,6 +234,10 @@ impl Compiler<'_> {
             reason: Reason::named(&rule.name),
             matches: self.matches(&resource)?,
             resource,
+            lead: keep
+                .as_ref()
+                .filter(|keep| keep.index_path().is_none())
+                .and_then(|_| clause::lead(&clauses)),
             clauses,
             unless,
             keep,
@@ -318,33 +319,7 @@ impl Compiler<'_> {
         if when.trim().is_empty() {
             return Err(error(field, "say when the rule acts; true for always"));
         }
-        // A mistake's column counts from the start of `when`, not of the clause.
-        let whole = boolean(&field, when, scope)?;
-        let mut texts = text::clauses(when);
-        let mut parts = Vec::new();
-        for text in &texts {
-            parts.extend(boolean(&field, text, scope).ok());
-        }
-        // The text is cut where the parser would cut it, or not at all.
-        let conjuncts: usize = parts.iter().map(Expression::conjuncts).sum();
-        if parts.len() != texts.len() || conjuncts != whole.conjuncts() {
-            texts = vec![when.trim()];
-            parts = vec![whole];
-        }
-        let mut clauses = Vec::new();
-        for (text, expression) in texts.into_iter().zip(parts) {
-            let reads_others = expression.bindings().any(|it| it != OBJECT);
-            clauses.push(Clause {
-                text: text.into(),
-                reads_others,
-                simple: Simple::of(&expression),
-                expression,
-            });
-        }
-        // Their order does not change the result: what costs least comes first, and what reads
-        // only the object comes before what reads other objects.
-        clauses.sort_by_key(|clause| (clause.simple.is_none(), clause.reads_others));
-        Ok(clauses)
+        clause::compile(&field, when, scope)
     }
 
     fn optional(
@@ -357,6 +332,20 @@ impl Compiler<'_> {
             return Ok(None);
         }
         boolean(&self.field(name), source, scope).map(Some)
+    }
+
+    fn hold(&self, variables: &Variables) -> Result<Option<Expression>, ConfigError> {
+        let scope = Scope {
+            bindings: BTreeMap::from([(COUNTS, Schema::Counts)]),
+            variables,
+        };
+        let hold = self.optional("hold", &self.rule.hold, &scope)?;
+        self.check_counts(hold.as_ref())?;
+        if hold.is_some() {
+            let check = whole::check(&self.rule.hold, COUNTS, variables);
+            at(&self.field("hold"), check)?;
+        }
+        Ok(hold)
     }
 
     fn check_counts(&self, hold: Option<&Expression>) -> Result<(), ConfigError> {
@@ -407,6 +396,13 @@ impl Rule {
         } else {
             Proof::Cache
         }
+    }
+
+    /// What an object does not lead to, by name, with the field that is not set.
+    pub(crate) fn unlinked(&self, object: &Value) -> BTreeMap<&str, String> {
+        let related = self.related.iter();
+        let unlinked = related.filter_map(|it| Some((it.name.as_str(), it.unlinked(object)?)));
+        unlinked.collect()
     }
 
     /// The expressions that read an object, and what is related to it.

@@ -1,11 +1,14 @@
 //! Clauses about one field of the object that are decided on the object as the host sends it.
 //! Most objects end there, so most objects are never turned into values of CEL.
 
+use std::collections::BTreeSet;
+
 use davit_guest::dynamic::Value;
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
 use crate::cel::functions::lowered;
+use crate::cel::path::Path;
 use crate::cel::{Expression, OBJECT, slot_number};
 
 /// A clause about one field.
@@ -134,6 +137,28 @@ impl Simple {
                 name: expression.path_of(term),
             },
         })
+    }
+
+    /// The field, and the texts, if it asks for one of them.
+    pub(crate) fn texts(&self) -> Option<(Path, BTreeSet<String>)> {
+        let Test::Equality {
+            values,
+            is_one_of: true,
+        } = &self.test
+        else {
+            return None;
+        };
+        let texts = values.iter().map(|it| match it {
+            Value::Text(text) if !text.is_empty() => Some(text.clone()),
+            _ => None,
+        });
+        let texts = texts.collect::<Option<BTreeSet<String>>>()?;
+        if self.field.condition.is_some() {
+            return None;
+        }
+        let path = self.field.path.iter();
+        let path = path.fold(Path::default(), |path, key| path.key(key));
+        Some((path, texts))
     }
 
     /// What it says of an object.

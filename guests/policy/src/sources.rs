@@ -98,6 +98,8 @@ impl Sources {
                 let keep = rule.keep.as_ref().and_then(Keep::index_path);
                 it.indexes.extend(keep);
                 it.indexes
+                    .extend(rule.lead.iter().map(|lead| lead.path.clone()));
+                it.indexes
                     .extend(rule.related.iter().map(Related::index_path));
             }
             for related in &rule.related {
@@ -268,10 +270,15 @@ impl RelatedWatch {
 }
 
 fn watch_of_count(count: &Count) -> Watch<Value> {
-    let fields = count.when.iter().filter_map(|it| it.fields.get(OBJECT));
+    let clauses = count.clauses.iter();
+    let fields = clauses.filter_map(|it| it.expression.fields.get(OBJECT));
     let fields: BTreeSet<String> = fields.flatten().cloned().collect();
-    Watch::of_fields(count.watch, count.resource.clone(), reduced(&fields))
-        .select(&count.label_selector, "")
+    let watch = Watch::of_fields(count.watch, count.resource.clone(), reduced(&fields))
+        .select(&count.label_selector, "");
+    match &count.lead {
+        Some(lead) => watch.index(Index::new(IndexName::named(&lead.path), &lead.path)),
+        None => watch,
+    }
 }
 
 /// The paths without those that others contain.

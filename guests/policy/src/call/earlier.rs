@@ -1,11 +1,11 @@
 //! What earlier rules do with an object: the first rule that acts on it is the one that does.
 
-use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 
+use super::group::Exclusion;
 use super::{Call, Excess, may_end, plan};
 use crate::judge::Outcome;
 use crate::keep::Keep;
@@ -20,20 +20,24 @@ impl<'a> Call<'a> {
         source: &Source,
         object: &Object<Value>,
     ) -> Option<&'a Rule> {
-        self.earlier_here(rule, source, |earlier| self.acts(earlier, object))
-            .or_else(|| self.claim_elsewhere(rule, source, object))
+        self.earlier(rule, source, object, |earlier, source, seen| {
+            self.acts(earlier, source, seen)
+        })
     }
 
-    /// The earlier rule that acts on an object that it watches by another selector, or waits
-    /// with it, if any does.
-    pub(super) fn claim_elsewhere(
+    /// The same in a call about the object, in which the earlier rules of its source had their
+    /// turn: only those that decide about groups may still act on it.
+    pub(super) fn claim_in_turn(
         &self,
         rule: &Rule,
         source: &Source,
         object: &Object<Value>,
     ) -> Option<&'a Rule> {
-        self.earlier_elsewhere(rule, source, object, |earlier, _, seen| {
-            self.acts(earlier, seen)
+        self.earlier(rule, source, object, |earlier, other, seen| {
+            let had_its_turn = other.queue == source.queue && earlier.keep.is_none();
+            // The group of the later rule asks for each of its objects.
+            let is_of_groups = earlier.keep.is_some() && rule.keep.is_some();
+            !had_its_turn && !is_of_groups && self.acts(earlier, other, seen)
         })
     }
 
@@ -44,12 +48,21 @@ impl<'a> Call<'a> {
         source: &Source,
         object: &Object<Value>,
     ) -> Option<&'a Rule> {
-        self.earlier_here(rule, source, |earlier| self.ends(earlier, source, object))
-            .or_else(|| {
-                self.earlier_elsewhere(rule, source, object, |earlier, other, seen| {
-                    self.ends(earlier, other, seen)
-                })
-            })
+        self.earlier(rule, source, object, |earlier, source, seen| {
+            earlier.actions.ends() && self.acts(earlier, source, seen)
+        })
+    }
+
+    /// The earlier rule of which something is true, with the object as the rule sees it.
+    fn earlier(
+        &self,
+        rule: &Rule,
+        source: &Source,
+        object: &Object<Value>,
+        is_it: impl Fn(&Rule, &Source, &Object<Value>) -> bool,
+    ) -> Option<&'a Rule> {
+        self.earlier_here(rule, source, |earlier| is_it(earlier, source, object))
+            .or_else(|| self.earlier_elsewhere(rule, source, object, is_it))
     }
 
     fn earlier_here(
@@ -89,43 +102,56 @@ impl<'a> Call<'a> {
             .and_then(|at| rules.get(at))
     }
 
-    /// Whether a rule changes or ends an object by itself, or would if it did not wait. What an
-    /// object has already is no change, and an event alone is none.
-    fn acts(&self, rule: &Rule, object: &Object<Value>) -> bool {
-        rule.keep.is_none()
-            && !rule.actions.is_only_event()
+    /// Whether a rule changes or ends an object, by itself or with its group, or would if it did
+    /// not wait. What an object has already is no change, and an event alone is none.
+    fn acts(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
+        let acts = !rule.actions.is_only_event()
             && may_end(rule, object)
             && self.judge(rule, object, |evaluator, it| {
                 it.outcome == Outcome::Selected
                     && (rule.actions.ends()
                         || !matches!(plan(rule, evaluator, object, false), Ok(None)))
-            })
+            });
+        acts && rule
+            .keep
+            .as_ref()
+            .is_none_or(|keep| self.is_excess(rule, keep, source, object))
     }
 
-    /// Whether a rule ends an object, by itself or with its group.
-    fn ends(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
-        rule.actions.ends()
-            && may_end(rule, object)
-            && self.judge(rule, object, |_, it| it.outcome == Outcome::Selected)
-            && match &rule.keep {
-                None => true,
-                Some(keep) => keep.group_of(&object.view).is_some_and(|group| {
-                    let excess = self.excess_of(rule, keep, source, group);
-                    excess.contains(&object.reference.key())
-                }),
-            }
+    /// Whether a rule does not spare an object that it selects, by the cache. What it cannot
+    /// know or order, it does not spare either.
+    fn is_excess(&self, rule: &Rule, keep: &Keep, source: &Source, object: &Object<Value>) -> bool {
+        let Some(group) = keep.group_of(&object.view) else {
+            return false;
+        };
+        let excess = self.excess_of(rule, keep, source, group);
+        excess.is_none_or(|keys| keys.contains(&object.reference.key()))
     }
 
-    /// The objects of a group that a rule does not spare, by the cache.
+    /// The objects of a group that a rule does not spare.
     fn excess_of(&self, rule: &Rule, keep: &Keep, source: &Source, group: String) -> Excess {
         let place = (rule.name.clone(), group);
         if let Some(known) = self.excess.borrow().get(&place) {
-            return Rc::clone(known);
+            return known.clone();
         }
-        let divided = self.divided_by_cache(rule, keep, source, &place.1);
-        let excess: BTreeSet<String> = divided.excess.into_iter().map(|it| it.key).collect();
-        let excess = Rc::new(excess);
-        self.excess.borrow_mut().insert(place, Rc::clone(&excess));
+        let excess = self.find_excess(rule, keep, source, &place.1);
+        self.excess.borrow_mut().insert(place, excess.clone());
         excess
+    }
+
+    fn find_excess(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Excess {
+        if !self.cx.watch(source.name).unlisted().is_empty() {
+            return None;
+        }
+        let divided = self.divided_by_cache(rule, keep, source, group);
+        if divided.is_unknown {
+            return None;
+        }
+        let excess = divided.excess.into_iter().map(|it| it.key);
+        let unordered = divided.left_out.into_iter();
+        let unordered = unordered.filter(|(_, it)| matches!(it, Exclusion::Unordered(_)));
+        Some(Rc::new(
+            excess.chain(unordered.map(|(key, _)| key)).collect(),
+        ))
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
 
-use super::{Act, Call, live, may_end};
+use super::{Act, Call, led, live, may_end};
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
@@ -31,7 +31,7 @@ pub(super) struct Group {
     /// Whether the API server may lack objects that the rule spares: it would spare too few.
     pub(super) is_unproven: bool,
     /// Whether what is related to an object is not known yet.
-    is_unknown: bool,
+    pub(super) is_unknown: bool,
 }
 
 /// Why an object fills no place of its group.
@@ -79,8 +79,9 @@ impl Call<'_> {
         for it in group.excess.iter().take(MAX_ACTS) {
             match self.act_on_excess(rule, source, &it.key) {
                 ExcessAct::Act(Act::Plan(plan)) => plans.push(*plan),
-                ExcessAct::Act(Act::Later(_)) => is_later = true,
-                ExcessAct::Act(Act::Nothing) | ExcessAct::Claimed => {}
+                // What claims it may let it go, and nothing else may announce it.
+                ExcessAct::Act(Act::Later(_)) | ExcessAct::Claimed => is_later = true,
+                ExcessAct::Act(Act::Nothing) => {}
             }
         }
         if plans.is_empty() && !is_later {
@@ -118,15 +119,17 @@ impl Call<'_> {
                 let is_selected = evaluation.outcome == Outcome::Selected;
                 is_selected.then(|| order_of(evaluator, keep, &object))
             });
+            let Some(place) = place else {
+                return;
+            };
             let key = object.reference.key();
             match (place, self.ended_by(rule, source, &object)) {
-                (None, _) => {}
-                (Some(_), Some(earlier)) => {
+                (_, Some(earlier)) => {
                     let by = earlier.name.clone();
                     left_out.insert(key, Exclusion::Ended { by });
                 }
-                (Some(Ok(at)), None) => selected.push(Ordered { at, key }),
-                (Some(Err(message)), None) => {
+                (Ok(at), None) => selected.push(Ordered { at, key }),
+                (Err(message), None) => {
                     let mut report = self.report.borrow_mut();
                     report.failed(&rule.name, &object.reference, ORDER, &message);
                     left_out.insert(key, Exclusion::Unordered(message));
@@ -137,7 +140,7 @@ impl Call<'_> {
             Some(index) => cache
                 .by_index(IndexName::named(&index), group)
                 .for_each(&mut consider),
-            None => cache.scan().for_each(&mut consider),
+            None => led(&cache, rule.lead.as_ref()).for_each(&mut consider),
         }
         let (spared, excess) = keep.divide(selected);
         Group {

@@ -4,9 +4,11 @@ use davit_guest::Object;
 use davit_guest::dynamic::Value;
 use kube_cel::cel;
 
-use super::Call;
-use crate::cel::{Expression, Failure, Objects};
-use crate::rule::{COUNTS, Rule};
+use super::{Call, led};
+use crate::cel::Objects;
+use crate::evaluate::Evaluator;
+use crate::judge::Outcome;
+use crate::rule::{COUNTS, Clause, Rule};
 
 /// Why a rule waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,30 +80,39 @@ impl Call<'_> {
         if let Some(unlisted) = cache.unlisted().first() {
             return Err(format!("not all are known: {}", unlisted.reason));
         }
-        let number = match &count.when {
-            None => cache.len(),
-            Some(when) => {
-                let mut number = 0;
-                for object in cache.scan() {
-                    number += u64::from(self.is_counted(when, &object)?);
-                }
-                number
+        let number = if count.clauses.is_empty() {
+            cache.len()
+        } else {
+            let mut number = 0;
+            for object in led(&cache, count.lead.as_ref()) {
+                number += u64::from(self.is_counted(&count.clauses, &object)?);
             }
+            number
         };
         let number = i64::try_from(number).unwrap_or(i64::MAX);
         self.counts.borrow_mut().insert(count.name.clone(), number);
         Ok(number)
     }
 
-    /// Whether an object counts. One that lacks a field does not; what fails is an error.
-    fn is_counted(&self, when: &Expression, object: &Object<Value>) -> Result<bool, String> {
-        let objects = Objects::of(&object.view);
-        let now = self.now();
-        match when.evaluate(&objects, now).0 {
-            Ok(cel::Value::Bool(is_counted)) => Ok(is_counted),
-            Ok(_) => Err(format!("{}: it is no boolean", object.reference)),
-            Err(Failure::Absent(_)) => Ok(false),
-            Err(Failure::Error(message)) => Err(format!("{}: {message}", object.reference)),
+    /// Whether an object counts. One that lacks a field does not; what fails is an error, whatever
+    /// else the object lacks.
+    fn is_counted(&self, clauses: &[Clause], object: &Object<Value>) -> Result<bool, String> {
+        let evaluator = Evaluator::new(self.now(), &object.view);
+        let mut is_counted = true;
+        let mut failure = None;
+        for clause in clauses {
+            match evaluator.failing([clause]).map(|it| it.outcome) {
+                None => {}
+                Some(Outcome::Failed { message, .. }) => failure = Some(message),
+                Some(Outcome::Not {
+                    absent: Some(_), ..
+                }) => is_counted = false,
+                Some(_) => return Ok(false),
+            }
+        }
+        match failure {
+            Some(message) => Err(format!("{}: {message}", object.reference)),
+            None => Ok(is_counted),
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Proof by the API server: the object, its namespace and what is related to it, read again before
 //! a rule acts.
 
+use std::collections::BTreeMap;
+
 use davit_guest::dynamic::Value;
 use davit_guest::{ListRequest, Object, ObjectRef, Retry};
 
@@ -15,6 +17,7 @@ use crate::rule::{NamespaceSelector, Rule};
 pub(crate) struct Proven<'r> {
     object: Object<Value>,
     related: Vec<(&'r str, Option<Value>)>,
+    unlinked: BTreeMap<&'r str, String>,
 }
 
 impl Proven<'_> {
@@ -32,6 +35,7 @@ impl Proven<'_> {
         for (name, value) in &self.related {
             evaluator.objects.insert(name, value.as_ref());
         }
+        evaluator.unlinked.clone_from(&self.unlinked);
         evaluator
     }
 }
@@ -65,7 +69,12 @@ pub(crate) fn prove<'r>(
     for it in &rule.related {
         related.push((it.name.as_str(), read(call, rule, it, &object)?));
     }
-    let proven = Proven { object, related };
+    let unlinked = rule.unlinked(&object.view);
+    let proven = Proven {
+        object,
+        related,
+        unlinked,
+    };
     let evaluator = proven.evaluator(call);
     let evaluation = evaluator.own_clauses(rule);
     let evaluation = evaluation.unwrap_or_else(|| evaluator.rule(rule));

@@ -4,10 +4,8 @@ use chrono::Duration;
 use kube_cel::cel::{ExecutionError, Value};
 
 use super::budget;
-
-fn wrong(function: &str, message: impl ToString) -> ExecutionError {
-    ExecutionError::function_error(function, message)
-}
+use super::functions::wrong;
+use super::times::{duration_in_range, in_range};
 
 /// A duration in Go's format: `1h30m`. Nothing of the text is left over.
 pub(super) fn duration(args: &[Value]) -> Result<Value, ExecutionError> {
@@ -80,10 +78,10 @@ pub(super) fn sum(args: &[Value]) -> Result<Value, ExecutionError> {
     let added = match args {
         [Value::Timestamp(time), Value::Duration(by)]
         | [Value::Duration(by), Value::Timestamp(time)] => {
-            time.checked_add_signed(*by).map(Value::Timestamp)
+            time.checked_add_signed(*by).and_then(in_range)
         }
         [Value::Duration(one), Value::Duration(other)] => {
-            one.checked_add(other).map(Value::Duration)
+            one.checked_add(other).and_then(duration_in_range)
         }
         [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
         [one, other] => {
@@ -98,17 +96,27 @@ pub(super) fn sum(args: &[Value]) -> Result<Value, ExecutionError> {
 pub(super) fn difference(args: &[Value]) -> Result<Value, ExecutionError> {
     let difference = match args {
         [Value::Timestamp(time), Value::Duration(by)] => {
-            time.checked_sub_signed(*by).map(Value::Timestamp)
+            time.checked_sub_signed(*by).and_then(in_range)
         }
         [Value::Timestamp(one), Value::Timestamp(other)] => {
-            Some(Value::Duration(one.signed_duration_since(*other)))
+            duration_in_range(one.signed_duration_since(*other))
         }
         [Value::Duration(one), Value::Duration(other)] => {
-            one.checked_sub(other).map(Value::Duration)
+            one.checked_sub(other).and_then(duration_in_range)
         }
         [Value::Timestamp(_), _] | [_, Value::Timestamp(_)] => None,
         [one, other] => return one.clone() - other.clone(),
         _ => None,
     };
     difference.ok_or_else(|| wrong("-", "the difference is out of range, or there is none"))
+}
+
+/// `-number`
+pub(super) fn negation(args: &[Value]) -> Result<Value, ExecutionError> {
+    let negated = match args {
+        [Value::Int(number)] => number.checked_neg().map(Value::Int),
+        [Value::Float(number)] => Some(Value::Float(-number)),
+        _ => return Err(wrong("-", "only a number has another sign")),
+    };
+    negated.ok_or_else(|| wrong("-", "the number is out of range"))
 }

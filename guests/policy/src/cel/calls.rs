@@ -3,11 +3,11 @@
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
-use super::expand::{call_of, is_ident, node};
+use super::expand::{call_of, node};
 use super::functions::{self, lowered};
 use super::lower::{Lowered, Lowering};
 use super::operators::{Misfit, operator_result};
-use super::{Mistake, Type, signature};
+use super::{Mistake, Type, search, signature, times};
 
 /// The namespaces of functions: `sets.contains` is one name.
 const NAMESPACES: [&str; 8] = [
@@ -23,8 +23,7 @@ const NAMESPACES: [&str; 8] = [
 
 /// The functions that make a text or a list as large as what stands before the dot, or as the
 /// argument.
-const COPIES: [&str; 18] = [
-    "string",
+const COPIES: [&str; 16] = [
     "bytes",
     "base64.decode",
     "base64.encode",
@@ -41,7 +40,6 @@ const COPIES: [&str; 18] = [
     "trim",
     "strings.quote",
     "url",
-    "find",
 ];
 
 impl Lowering<'_> {
@@ -65,12 +63,12 @@ impl Lowering<'_> {
         let result = operator_result(name, &results)
             .map_err(|misfit| self.misfit(misfit, &call.args.iter().collect::<Vec<_>>()))?;
         let are_numbers = results.iter().all(|it| *it == Type::Number);
-        // What a loop has gathered is not made once more for each element.
-        let is_gathering = call.args.first().is_some_and(|it| is_ident(it, "@result"));
         let name = match name {
             // The library's own addition of times ends the call if the result is out of range.
-            operators::ADD if !are_numbers && !is_gathering => lowered::ADD,
+            operators::ADD if !are_numbers => lowered::ADD,
             operators::SUBSTRACT if !are_numbers => lowered::SUBTRACT,
+            // The library's own has a wrong result for the smallest integer.
+            operators::NEGATE => lowered::NEGATE,
             _ => name,
         };
         Ok(Lowered::of(call_of(name, args), result))
@@ -122,10 +120,11 @@ impl Lowering<'_> {
             }
             _ => call.func_name.clone(),
         };
-        let Some(result) = functions::result_of(&name) else {
+        let Some(signature) = signature::of(&name) else {
             return Err(self.mistake(functions::unknown(&name)));
         };
         let receiver = call.target.as_deref().filter(|_| name == call.func_name);
+        let is_method = receiver.is_some();
         let operands: Vec<&IdedExpr> = receiver.into_iter().chain(&call.args).collect();
         let mut values = Vec::new();
         let mut types = Vec::new();
@@ -139,27 +138,42 @@ impl Lowering<'_> {
             values.push(value);
             types.push(result);
         }
-        signature::check(&name, &types, elements)
+        signature
+            .check(&types, elements, is_method)
             .map_err(|misfit| self.misfit(misfit, &operands))?;
+        self.check_zone(&name, &operands)?;
         let mut call = CallExpr {
             func_name: call.func_name.clone(),
             target: call.target.clone(),
             args: values,
         };
-        if receiver.is_some() {
+        if is_method {
             call.target = Some(Box::new(call.args.remove(0)));
         }
-        // A constant list is not made before its length is counted.
-        if name != "lists.range" {
-            functions::check_constant(&node(Expr::Call(call.clone())))
-                .map_err(|message| self.mistake(message))?;
+        if let Some(mut constant) = functions::constant(&call, is_method) {
+            count(&name, &mut constant);
+            functions::check_constant(constant).map_err(|message| self.mistake(message))?;
         }
         count(&name, &mut call);
         let call = node(Expr::Call(call));
         Ok(match name.as_str() {
             "split" | "findAll" => Lowered::list(call, Type::Text),
-            _ => Lowered::of(call, result),
+            _ => Lowered::of(call, signature.result),
         })
+    }
+
+    /// Checks the zone in which a part of a time is asked for, if it is a constant.
+    fn check_zone(&self, name: &str, operands: &[&IdedExpr]) -> Result<(), Mistake> {
+        let [_, zone] = operands else { return Ok(()) };
+        match &zone.expr {
+            Expr::Literal(LiteralValue::String(text)) if times::takes_zone(name) => {
+                let known = times::zone_of(text.inner());
+                known
+                    .map(|_| ())
+                    .map_err(|message| self.mistake_in(zone, message))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Checks the operand of a function that has a name of its own when it is lowered.
@@ -169,8 +183,7 @@ impl Lowering<'_> {
         operand: &IdedExpr,
         result: Type,
     ) -> Result<(), Mistake> {
-        signature::check(name, &[result], Type::Any)
-            .map_err(|misfit| self.misfit(misfit, &[operand]))
+        signature::check_operand(name, result).map_err(|misfit| self.misfit(misfit, &[operand]))
     }
 }
 
@@ -180,6 +193,9 @@ fn count(name: &str, call: &mut CallExpr) {
         let inner = std::mem::take(of);
         *of = call_of(function, vec![inner]);
     };
+    if search::PATTERNS.contains(&name) {
+        return search::count(name, call);
+    }
     let is_namespaced = name != call.func_name;
     let first = match &mut call.target {
         Some(target) if !is_namespaced => Some(&mut **target),
@@ -187,11 +203,8 @@ fn count(name: &str, call: &mut CallExpr) {
     };
     let Some(first) = first else { return };
     match name {
-        "findAll" => wrap(first, lowered::HAYSTACK),
-        "format" => {
-            wrap(first, lowered::TEMPLATE);
-            call.args.iter_mut().for_each(|it| wrap(it, lowered::PART));
-        }
+        "string" => wrap(first, lowered::TEXT),
+        "quantity" => wrap(first, lowered::QUANTITY),
         // The length of the list is bounded as what a loop visits.
         "lists.range" => wrap(first, lowered::LENGTH),
         _ if COPIES.contains(&name) => wrap(first, lowered::PART),

@@ -4,20 +4,21 @@
 //! innermost part that fails, although all that it is made of has a value. If one of these
 //! values is `null`, the object lacks something. If several parts fail, anything else counts.
 
-use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, operators,
-};
+use std::ops::ControlFlow;
+
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, operators};
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::functions::lowered;
+use super::loops::{self, Parts, is_loop};
 use super::{Expression, Failure, in_words, slot_number};
 
 /// Why a part of an expression fails.
 enum Cause {
     /// It needs what an object lacks: the path.
     Absent(String),
-    /// Anything else.
-    Other,
+    /// Anything else: the error of the part that fails, if it is a part of another one.
+    Other(Option<ExecutionError>),
 }
 
 impl Expression {
@@ -25,7 +26,7 @@ impl Expression {
     pub(super) fn failure(&self, error: &ExecutionError, context: &Context<'_>) -> Failure {
         match self.cause(self.ast(), context) {
             Cause::Absent(path) => Failure::Absent(path),
-            Cause::Other => Failure::Error(in_words(error)),
+            Cause::Other(of_part) => Failure::Error(in_words(of_part.as_ref().unwrap_or(error))),
         }
     }
 
@@ -33,7 +34,6 @@ impl Expression {
     fn cause(&self, part: &IdedExpr, context: &Context<'_>) -> Cause {
         match &part.expr {
             Expr::Call(call) => self.cause_of_call(call, context),
-            Expr::Comprehension(it) => self.cause_of_loop(it, context),
             Expr::List(list) => self.cause_among(list.elements.iter(), context),
             Expr::Map(map) => {
                 let entries = map.entries.iter().filter_map(|entry| match &entry.expr {
@@ -42,7 +42,7 @@ impl Expression {
                 });
                 self.cause_among(entries.flatten(), context)
             }
-            _ => Cause::Other,
+            _ => Cause::Other(None),
         }
     }
 
@@ -50,7 +50,10 @@ impl Expression {
         let name = call.func_name.as_str();
         // It takes what is not set: there is another reason.
         if name == lowered::FINISHED {
-            return Cause::Other;
+            return Cause::Other(None);
+        }
+        if let Some(parts) = Parts::of(&call.args).filter(|_| is_loop(name)) {
+            return self.cause_of_loop(&parts, name == lowered::MAP, context);
         }
         if let (operators::CONDITIONAL, [condition, then, otherwise]) = (name, &call.args[..]) {
             return match Value::resolve(condition, context) {
@@ -78,8 +81,8 @@ impl Expression {
         let mut null = None;
         for part in parts {
             match Value::resolve(part, context) {
-                Err(_) => match self.cause(part, context) {
-                    Cause::Other => return Cause::Other,
+                Err(error) => match self.cause_of_part(part, error, context) {
+                    other @ Cause::Other(_) => return other,
                     absent @ Cause::Absent(_) => of_part = of_part.or(Some(absent)),
                 },
                 Ok(Value::Null) => null = null.or_else(|| Some(self.path_of(part))),
@@ -89,32 +92,74 @@ impl Expression {
                 Ok(_) => {}
             }
         }
-        of_part.or(null.map(Cause::Absent)).unwrap_or(Cause::Other)
+        of_part
+            .or(null.map(Cause::Absent))
+            .unwrap_or(Cause::Other(None))
     }
 
-    /// Why a loop fails: its steps are made again.
-    fn cause_of_loop(&self, it: &ComprehensionExpr, context: &Context<'_>) -> Cause {
-        let (Ok(start), Ok(Value::List(elements))) = (
-            Value::resolve(&it.accu_init, context),
-            Value::resolve(&it.iter_range, context),
-        ) else {
-            return self.cause_among([&it.accu_init, &it.iter_range], context);
-        };
-        let mut inner = context.new_inner_scope();
-        inner.add_variable_from_value(&it.accu_var, start);
-        for element in elements.iter() {
-            match Value::resolve(&it.loop_cond, &inner) {
-                Ok(Value::Bool(true)) => {}
-                Ok(_) => break,
-                Err(_) => return self.cause(&it.loop_cond, &inner),
+    /// Why a part fails with an error.
+    fn cause_of_part(
+        &self,
+        part: &IdedExpr,
+        error: ExecutionError,
+        context: &Context<'_>,
+    ) -> Cause {
+        match self.cause(part, context) {
+            Cause::Other(inner) => Cause::Other(inner.or(Some(error))),
+            absent @ Cause::Absent(_) => absent,
+        }
+    }
+
+    /// Why a loop fails: it is evaluated for each element again.
+    fn cause_of_loop(&self, parts: &Parts<'_>, is_map: bool, context: &Context<'_>) -> Cause {
+        let mut absent = None;
+        let mut other = None;
+        let visited = loops::visit(parts, context, |_, scope| {
+            match self.cause_of_turn(parts, is_map, scope) {
+                Some(Cause::Absent(path)) => absent = absent.take().or(Some(path)),
+                Some(it @ Cause::Other(_)) => {
+                    other = Some(it);
+                    return Ok(ControlFlow::Break(()));
+                }
+                None => {}
             }
-            inner.add_variable_from_value(&it.iter_var, element.clone());
-            match Value::resolve(&it.loop_step, &inner) {
-                Ok(accumulated) => inner.add_variable_from_value(&it.accu_var, accumulated),
-                Err(_) => return self.cause(&it.loop_step, &inner),
+            Ok(ControlFlow::Continue(()))
+        });
+        if visited.is_err() {
+            return self.cause_among([parts.range], context);
+        }
+        let absent = absent.map(Cause::Absent);
+        other.or(absent).unwrap_or(Cause::Other(None))
+    }
+
+    /// Why a loop fails for one element; none if it does not.
+    fn cause_of_turn(&self, parts: &Parts<'_>, is_map: bool, scope: &Context<'_>) -> Option<Cause> {
+        if let Some(condition) = parts.condition {
+            match Value::resolve(condition, scope) {
+                Ok(Value::Bool(true)) => {}
+                Ok(Value::Bool(false)) => return None,
+                result => return Some(self.cause_of_condition(condition, result, scope)),
             }
         }
-        self.cause(&it.result, &inner)
+        match Value::resolve(parts.body, scope) {
+            Ok(Value::Bool(_)) => None,
+            Ok(_) if is_map => None,
+            result => Some(self.cause_of_condition(parts.body, result, scope)),
+        }
+    }
+
+    /// Why a condition is no boolean.
+    fn cause_of_condition(
+        &self,
+        condition: &IdedExpr,
+        result: Result<Value, ExecutionError>,
+        scope: &Context<'_>,
+    ) -> Cause {
+        match result {
+            Err(error) => self.cause_of_part(condition, error, scope),
+            Ok(Value::Null) => Cause::Absent(self.path_of(condition)),
+            Ok(_) => Cause::Other(None),
+        }
     }
 
     /// What a part is, as far as it names a field.
@@ -134,7 +179,16 @@ impl Expression {
                     lowered::INDEX | lowered::CONDITION | lowered::FIRST | lowered::LAST,
                     [of, ..],
                 ) => format!("{}[…]", self.path_of(of)),
-                (lowered::PART | lowered::HAYSTACK | lowered::TEMPLATE, [of]) => self.path_of(of),
+                (
+                    lowered::PART
+                    | lowered::HAYSTACK
+                    | lowered::OPERAND
+                    | lowered::SEARCHED
+                    | lowered::PATTERN
+                    | lowered::TEXT
+                    | lowered::QUANTITY,
+                    [of, ..],
+                ) => self.path_of(of),
                 (lowered::FINISHED, _) => "finishedAt".to_owned(),
                 _ => "a value".to_owned(),
             },

@@ -14,17 +14,15 @@ use super::at;
 thread_local! {
     static NOW: Cell<i64> = const { Cell::new(0) };
     static NEXT: Cell<Option<i64>> = const { Cell::new(None) };
-    static ITERATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
 /// One evaluation.
 pub(super) struct Clock(());
 
-/// Starts an evaluation at a time, whose loops may visit this many elements.
-pub(super) fn start(now: i64, iterations: u64) -> Clock {
+/// Starts an evaluation at a time.
+pub(super) fn start(now: i64) -> Clock {
     NOW.set(now);
     NEXT.set(None);
-    ITERATIONS.set(iterations);
     Clock(())
 }
 
@@ -37,19 +35,6 @@ impl Clock {
     pub(super) fn next_change(&self) -> Option<i64> {
         NEXT.get()
     }
-}
-
-/// Counts the elements of a loop; an error beyond the bound.
-pub(super) fn count(elements: usize) -> Result<(), ExecutionError> {
-    let elements = u64::try_from(elements).unwrap_or(u64::MAX);
-    let Some(left) = ITERATIONS.get().checked_sub(elements) else {
-        return Err(ExecutionError::function_error(
-            "loop",
-            format!("it visits more than {} elements", super::MAX_ITERATIONS),
-        ));
-    };
-    ITERATIONS.set(left);
-    Ok(())
 }
 
 /// What `now`, with the terms added to it or subtracted from it, is compared with.

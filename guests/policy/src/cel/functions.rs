@@ -1,17 +1,20 @@
 //! The functions of the expressions: those of the library, and Davit's own.
 
+use std::cmp::Ordering;
 use std::sync::{Arc, LazyLock};
 
 use chrono::{DateTime, FixedOffset};
 use kube_cel::KubeCelExt;
-use kube_cel::cel::common::ast::{Expr, LiteralValue};
-use kube_cel::cel::extractors::{Arguments, This};
+use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue};
 use kube_cel::cel::objects::{Key, Map};
-use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
+use kube_cel::cel::{Context, ExecutionError, FunctionContext, IdedExpr, Value};
 
-use super::arithmetic::{difference, duration, sum};
+use super::expand::node;
 use super::schema::did_you_mean;
-use super::{Type, budget, clock};
+use super::{
+    arithmetic, budget, clock, conversions, format, lists, loops, quantities, search, signature,
+    times,
+};
 
 /// What an expression lowers to, beside the functions that a rule names.
 pub(crate) mod lowered {
@@ -21,8 +24,13 @@ pub(crate) mod lowered {
     pub(crate) const FIELD: &str = "@field";
     /// An element of a list, or the value of a key.
     pub(crate) const INDEX: &str = "@index";
-    /// What a loop visits: counted, and in order.
-    pub(crate) const RANGE: &str = "@range";
+    /// The loops: what they visit, the name of their variable, the steps of a turn, and what is
+    /// evaluated in it.
+    pub(crate) const EXISTS: &str = "@exists";
+    pub(crate) const ALL: &str = "@all";
+    pub(crate) const EXISTS_ONE: &str = "@existsOne";
+    pub(crate) const FILTER: &str = "@filter";
+    pub(crate) const MAP: &str = "@map";
     /// The number of elements; 0 of what an object does not have.
     pub(crate) const SIZE: &str = "@size";
     /// Whether two values are equal; the library's operator never finds an integer equal to a
@@ -40,133 +48,23 @@ pub(crate) mod lowered {
     /// A sum, or a difference: of times, also.
     pub(crate) const ADD: &str = "@add";
     pub(crate) const SUBTRACT: &str = "@subtract";
+    /// A number with the other sign.
+    pub(crate) const NEGATE: &str = "@negate";
     /// A value whose copy counts for what an evaluation may make.
     pub(crate) const PART: &str = "@part";
     /// The same of a text that is searched for many parts.
     pub(crate) const HAYSTACK: &str = "@haystack";
-    /// The same of the text of a format.
-    pub(crate) const TEMPLATE: &str = "@template";
+    /// A value whose reading counts.
+    pub(crate) const OPERAND: &str = "@operand";
+    /// A text that is searched for a regular expression, and an expression that is no constant.
+    pub(crate) const SEARCHED: &str = "@searched";
+    pub(crate) const PATTERN: &str = "@pattern";
+    /// A value as a text, as far as the library does not make one of it.
+    pub(crate) const TEXT: &str = "@text";
+    /// The text of a quantity that the library can compute with.
+    pub(crate) const QUANTITY: &str = "@quantity";
     /// When a pod or a job ended.
     pub(crate) const FINISHED: &str = "@finishedAt";
-}
-
-/// The names that a rule may call, with the type of the result.
-const KNOWN: &[(&str, Type)] = &[
-    ("contains", Type::Bool),
-    ("startsWith", Type::Bool),
-    ("endsWith", Type::Bool),
-    ("matches", Type::Bool),
-    ("string", Type::Text),
-    ("bytes", Type::Any),
-    ("double", Type::Number),
-    ("int", Type::Number),
-    ("uint", Type::Number),
-    ("duration", Type::Duration),
-    ("timestamp", Type::Time),
-    ("getFullYear", Type::Number),
-    ("getMonth", Type::Number),
-    ("getDayOfYear", Type::Number),
-    ("getDayOfMonth", Type::Number),
-    ("getDate", Type::Number),
-    ("getDayOfWeek", Type::Number),
-    ("getHours", Type::Number),
-    ("getMinutes", Type::Number),
-    ("getSeconds", Type::Number),
-    ("getMilliseconds", Type::Number),
-    ("max", Type::Any),
-    ("min", Type::Any),
-    ("indexOf", Type::Number),
-    ("lastIndexOf", Type::Number),
-    ("isGreaterThan", Type::Bool),
-    ("isLessThan", Type::Bool),
-    ("compareTo", Type::Number),
-    ("ip", Type::Any),
-    ("reverse", Type::Any),
-    ("base64.decode", Type::Any),
-    ("base64.encode", Type::Text),
-    ("format", Type::Text),
-    ("isIP", Type::Bool),
-    ("ip.isCanonical", Type::Bool),
-    ("family", Type::Number),
-    ("isLoopback", Type::Bool),
-    ("isUnspecified", Type::Bool),
-    ("isLinkLocalMulticast", Type::Bool),
-    ("isLinkLocalUnicast", Type::Bool),
-    ("isGlobalUnicast", Type::Bool),
-    ("cidr", Type::Any),
-    ("isCIDR", Type::Bool),
-    ("containsIP", Type::Bool),
-    ("containsCIDR", Type::Bool),
-    ("prefixLength", Type::Number),
-    ("masked", Type::Any),
-    ("jsonpatch.escapeKey", Type::Text),
-    ("isSorted", Type::Bool),
-    ("sum", Type::Any),
-    ("slice", Type::List),
-    ("sort", Type::List),
-    ("flatten", Type::List),
-    ("distinct", Type::List),
-    ("first", Type::Any),
-    ("last", Type::Any),
-    ("lists.range", Type::List),
-    ("math.ceil", Type::Number),
-    ("math.floor", Type::Number),
-    ("math.round", Type::Number),
-    ("math.trunc", Type::Number),
-    ("math.abs", Type::Number),
-    ("math.sign", Type::Number),
-    ("math.isInf", Type::Bool),
-    ("math.isNaN", Type::Bool),
-    ("math.isFinite", Type::Bool),
-    ("math.sqrt", Type::Number),
-    ("math.greatest", Type::Number),
-    ("math.least", Type::Number),
-    ("quantity", Type::Any),
-    ("isQuantity", Type::Bool),
-    ("isInteger", Type::Bool),
-    ("asInteger", Type::Number),
-    ("asApproximateFloat", Type::Number),
-    ("sign", Type::Number),
-    ("add", Type::Any),
-    ("sub", Type::Any),
-    ("find", Type::Text),
-    ("findAll", Type::List),
-    ("semver", Type::Any),
-    ("isSemver", Type::Bool),
-    ("major", Type::Number),
-    ("minor", Type::Number),
-    ("patch", Type::Number),
-    ("sets.contains", Type::Bool),
-    ("sets.equivalent", Type::Bool),
-    ("sets.intersects", Type::Bool),
-    ("charAt", Type::Text),
-    ("lowerAscii", Type::Text),
-    ("upperAscii", Type::Text),
-    ("replace", Type::Text),
-    ("split", Type::List),
-    ("substring", Type::Text),
-    ("trim", Type::Text),
-    ("join", Type::Text),
-    ("strings.quote", Type::Text),
-    ("url", Type::Any),
-    ("isURL", Type::Bool),
-    ("getScheme", Type::Text),
-    ("getHost", Type::Text),
-    ("getHostname", Type::Text),
-    ("getPort", Type::Text),
-    ("getEscapedPath", Type::Text),
-    ("getQuery", Type::Map),
-];
-
-/// The functions whose argument is a regular expression.
-const PATTERNS: [&str; 3] = ["matches", "find", "findAll"];
-
-/// The type of a function's result; none if no function has this name.
-pub(super) fn result_of(name: &str) -> Option<Type> {
-    KNOWN
-        .iter()
-        .find(|(known, _)| *known == name)
-        .map(|(_, result)| *result)
 }
 
 /// What else may be called, and how: with other arguments, it is no call of these.
@@ -188,7 +86,7 @@ const CALLS: [(&str, &str); 11] = [
 #[cfg(test)]
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     let own = ["age", "condition", "finishedAt", "size", "has"];
-    KNOWN.iter().map(|(name, _)| *name).chain(own)
+    signature::ALL.iter().map(|it| it.name).chain(own)
 }
 
 /// What is wrong with a call of a function that there is not.
@@ -196,7 +94,7 @@ pub(super) fn unknown(name: &str) -> String {
     if let Some((_, call)) = CALLS.iter().find(|(known, _)| *known == name) {
         return format!("\"{name}\" is not called so: write {call}");
     }
-    let known = KNOWN.iter().map(|(name, _)| *name);
+    let known = signature::ALL.iter().map(|it| it.name);
     let known = known.chain(CALLS.iter().map(|(name, _)| *name));
     format!(
         "there is no function \"{name}\"{}",
@@ -207,87 +105,122 @@ pub(super) fn unknown(name: &str) -> String {
 /// The functions.
 pub(super) static ALL: LazyLock<Context<'static>> = LazyLock::new(context);
 
+/// A function of the values that it is called with, first of what stands before the dot.
+type Function = fn(&[Value]) -> Result<Value, ExecutionError>;
+
+/// Those that replace the library's own, and those that it does not have.
+const FUNCTIONS: &[(&str, Function)] = &[
+    (lowered::CLOCK, compare),
+    (lowered::FIELD, field),
+    (lowered::INDEX, index),
+    (lowered::SIZE, size),
+    (lowered::EQUAL, equal),
+    (lowered::IN, is_in),
+    (lowered::FIRST, |it| end_of(it, <[Value]>::first)),
+    (lowered::LAST, |it| end_of(it, <[Value]>::last)),
+    (lowered::LENGTH, length),
+    (lowered::CONDITION, condition),
+    (lowered::FINISHED, finished),
+    (lowered::ADD, arithmetic::sum),
+    (lowered::SUBTRACT, arithmetic::difference),
+    (lowered::NEGATE, arithmetic::negation),
+    (lowered::PART, budget::part),
+    (lowered::HAYSTACK, budget::haystack),
+    (lowered::OPERAND, budget::operand),
+    (lowered::SEARCHED, search::searched),
+    (lowered::PATTERN, search::pattern),
+    (lowered::TEXT, conversions::text),
+    (lowered::QUANTITY, quantities::bounded),
+    // The library's own accept more than they should, or have another result than CEL.
+    ("duration", arithmetic::duration),
+    ("timestamp", times::timestamp),
+    ("int", conversions::int),
+    ("uint", conversions::uint),
+    ("bool", conversions::boolean),
+    ("format", format::format),
+    ("contains", contains),
+    ("indexOf", lists::index_of),
+    ("lastIndexOf", lists::last_index_of),
+    ("sum", lists::sum),
+    ("min", |it| lists::extreme("min", it, Ordering::Less)),
+    ("max", |it| lists::extreme("max", it, Ordering::Greater)),
+    ("math.least", |it| {
+        lists::extreme_number("math.least", it, Ordering::Less)
+    }),
+    ("math.greatest", |it| {
+        lists::extreme_number("math.greatest", it, Ordering::Greater)
+    }),
+    // The library's own compare everything with everything.
+    ("sort", lists::sort),
+    ("distinct", lists::distinct),
+    ("sets.contains", lists::set_contains),
+    ("sets.equivalent", lists::set_equivalent),
+    ("sets.intersects", lists::set_intersects),
+];
+
 fn context() -> Context<'static> {
     let mut context = Context::default().with_all();
-    context.add_function(lowered::CLOCK, compare);
-    context.add_function(lowered::FIELD, |Arguments(args): Arguments| field(&args));
-    context.add_function(lowered::INDEX, |Arguments(args): Arguments| index(&args));
-    context.add_function(lowered::RANGE, |Arguments(args): Arguments| range(&args));
-    context.add_function(lowered::SIZE, |Arguments(args): Arguments| size(&args));
-    context.add_function(lowered::EQUAL, |Arguments(args): Arguments| equal(&args));
-    context.add_function(lowered::IN, |Arguments(args): Arguments| is_in(&args));
-    context.add_function(lowered::FIRST, |Arguments(args): Arguments| {
-        end_of(&args, <[Value]>::first)
-    });
-    context.add_function(lowered::LAST, |Arguments(args): Arguments| {
-        end_of(&args, <[Value]>::last)
-    });
-    context.add_function(lowered::LENGTH, |Arguments(args): Arguments| length(&args));
-    context.add_function(lowered::CONDITION, |Arguments(args): Arguments| {
-        condition(&args)
-    });
-    context.add_function(lowered::FINISHED, |Arguments(args): Arguments| {
-        finished(&args)
-    });
-    context.add_function(lowered::ADD, |Arguments(args): Arguments| sum(&args));
-    context.add_function(lowered::SUBTRACT, |Arguments(args): Arguments| {
-        difference(&args)
-    });
-    context.add_function(lowered::PART, |Arguments(args): Arguments| {
-        budget::part(&args)
-    });
-    context.add_function(lowered::HAYSTACK, |Arguments(args): Arguments| {
-        budget::haystack(&args)
-    });
-    context.add_function(lowered::TEMPLATE, |Arguments(args): Arguments| {
-        budget::template(&args)
-    });
+    for &(name, function) in FUNCTIONS {
+        let of_values = move |call: &FunctionContext<'_, '_>| function(&operands(call)?);
+        context.add_function(name, of_values);
+    }
+    times::register(&mut context);
+    context.add_function(lowered::EXISTS, loops::exists);
+    context.add_function(lowered::ALL, loops::all);
+    context.add_function(lowered::EXISTS_ONE, loops::exists_one);
+    context.add_function(lowered::FILTER, loops::filter);
+    context.add_function(lowered::MAP, loops::map);
     // The library's own make texts of any size.
     context.add_function("replace", budget::replace);
     context.add_function("join", budget::join);
     context.add_function("split", budget::split);
-    // The library's own accept more than they should.
-    context.add_function("duration", |Arguments(args): Arguments| duration(&args));
-    context.add_function("contains", contains);
     context
 }
 
-/// Evaluates a call whose arguments are constants: a mistake in it is one of the configuration.
-pub(super) fn check_constant(expr: &IdedExpr) -> Result<(), String> {
-    let Expr::Call(call) = &expr.expr else {
-        return Ok(());
-    };
+/// The values that a function is called with, first of what stands before the dot.
+pub(super) fn operands(call: &FunctionContext<'_, '_>) -> Result<Vec<Value>, ExecutionError> {
+    let mut operands: Vec<Value> = call.this.iter().cloned().collect();
+    for arg in call.args {
+        operands.push(Value::resolve(arg, call.ptx)?);
+    }
+    Ok(operands)
+}
+
+/// A call whose arguments are constants, as it is evaluated to find a mistake in it. `is_method`
+/// says whether what stands before the dot is a value.
+pub(super) fn constant(call: &CallExpr, is_method: bool) -> Option<CallExpr> {
     let is_constant = |expr: &IdedExpr| matches!(expr.expr, Expr::Literal(_));
-    let is_namespace =
-        |expr: &IdedExpr| matches!(&expr.expr, Expr::Ident(name) if !name.starts_with('@'));
     if !call.args.iter().all(is_constant) {
-        return Ok(());
+        return None;
     }
     let mut call = call.clone();
-    if let Some(target) = &mut call.target {
-        if PATTERNS.contains(&call.func_name.as_str()) {
-            // A pattern is right or wrong whatever it is matched with.
+    let is_pattern = search::PATTERNS.contains(&call.func_name.as_str());
+    match call.target.as_mut().filter(|_| is_method) {
+        // A pattern is right or wrong whatever it is matched with.
+        Some(target) if is_pattern => {
             target.expr = Expr::Literal(LiteralValue::String(String::new().into()));
-        } else if !is_constant(target) && !is_namespace(target) {
-            return Ok(());
         }
+        Some(target) if !is_constant(target) => return None,
+        _ => {}
     }
-    let expr = IdedExpr {
-        id: 0,
-        expr: Expr::Call(call),
-    };
-    let _clock = clock::start(0, super::MAX_ITERATIONS);
+    Some(call)
+}
+
+/// Evaluates such a call: a mistake in it is one of the configuration.
+pub(super) fn check_constant(call: CallExpr) -> Result<(), String> {
+    let _clock = clock::start(0);
     budget::start();
-    let result = Value::resolve(&expr, &ALL);
+    let result = Value::resolve(&node(Expr::Call(call)), &ALL);
     result.map(|_| ()).map_err(|error| error.to_string())
 }
 
-fn wrong(function: &str, message: impl ToString) -> ExecutionError {
+/// An error of a function.
+pub(super) fn wrong(function: &str, message: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function.trim_start_matches('@'), message)
 }
 
-fn compare(Arguments(args): Arguments) -> Result<Value, ExecutionError> {
-    match &args[..] {
+fn compare(args: &[Value]) -> Result<Value, ExecutionError> {
+    match args {
         [
             Value::String(operator),
             Value::String(signs),
@@ -298,15 +231,11 @@ fn compare(Arguments(args): Arguments) -> Result<Value, ExecutionError> {
     }
 }
 
-#[allow(
-    clippy::needless_pass_by_value,
-    reason = "the library gives arguments as values"
-)]
-fn contains(This(this): This<Value>, element: Value) -> Result<Value, ExecutionError> {
-    let found = match (&this, &element) {
-        (Value::String(text), Value::String(part)) => text.contains(part.as_str()),
-        (Value::List(list), element) => list.contains(element),
-        (Value::Map(map), Value::String(key)) => lookup(map, key).is_some(),
+fn contains(args: &[Value]) -> Result<Value, ExecutionError> {
+    let found = match args {
+        [Value::String(text), Value::String(part)] => text.contains(part.as_str()),
+        [Value::List(list), element] => list.contains(element),
+        [Value::Map(map), Value::String(key)] => lookup(map, key).is_some(),
         _ => return Err(wrong("contains", "it looks into a text, a list or a map")),
     };
     Ok(Value::Bool(found))
@@ -317,6 +246,7 @@ fn lookup<'a>(map: &'a Map, name: &Arc<String>) -> Option<&'a Value> {
 }
 
 fn field(args: &[Value]) -> Result<Value, ExecutionError> {
+    args.first().map_or(Ok(()), budget::touch)?;
     match args {
         [Value::Null, _] => Ok(Value::Null),
         [Value::Map(map), Value::String(name)] => {
@@ -331,6 +261,7 @@ fn field(args: &[Value]) -> Result<Value, ExecutionError> {
 }
 
 fn index(args: &[Value]) -> Result<Value, ExecutionError> {
+    args.first().map_or(Ok(()), budget::touch)?;
     match args {
         [Value::Null, _] => Ok(Value::Null),
         [Value::Map(map), Value::String(name)] => {
@@ -343,22 +274,6 @@ fn index(args: &[Value]) -> Result<Value, ExecutionError> {
             .ok_or_else(|| wrong("[]", format!("the list has no element {at}"))),
         _ => Err(wrong("[]", "only lists and maps have elements")),
     }
-}
-
-/// The elements of a list, or the keys of a map in their order.
-fn range(args: &[Value]) -> Result<Value, ExecutionError> {
-    let list = match args {
-        [Value::Null] => Arc::default(),
-        [Value::List(list)] => Arc::clone(list),
-        [Value::Map(map)] => {
-            let mut keys: Vec<&Key> = map.map.keys().collect();
-            keys.sort();
-            Arc::new(keys.into_iter().map(Value::from).collect())
-        }
-        _ => return Err(wrong("loop", "only lists and maps have elements")),
-    };
-    clock::count(list.len())?;
-    Ok(Value::List(list))
 }
 
 fn size(args: &[Value]) -> Result<Value, ExecutionError> {
@@ -405,7 +320,7 @@ fn end_of(
 fn length(args: &[Value]) -> Result<Value, ExecutionError> {
     match args {
         [Value::Int(length)] => {
-            clock::count(usize::try_from(*length).unwrap_or_default())?;
+            budget::elements(usize::try_from(*length).unwrap_or_default())?;
             Ok(Value::Int(*length))
         }
         _ => Err(wrong("lists.range", "it takes a whole number")),

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use davit_guest::covers;
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue,
-    MapEntryExpr, MapExpr, SelectExpr, operators,
+    CallExpr, EntryExpr, Expr, IdedEntryExpr, ListExpr, LiteralValue, MapEntryExpr, MapExpr,
+    SelectExpr, operators,
 };
 
 use super::expand::{Variables, call_of, ident, node};
 use super::functions::lowered;
-use super::operators::{filter_of, is_operator, swapped, type_of};
+use super::operators::{is_operator, swapped, type_of};
 use super::path::Path;
 use super::schema::{Schema, did_you_mean};
-use super::{Expression, Mistake, Slot, Type, place};
+use super::{Expression, Mistake, Slot, Type, cost, place};
 
 /// What an expression may read.
 pub(crate) struct Scope<'a> {
@@ -80,9 +80,9 @@ impl Lowered {
 pub(super) struct Local {
     pub(super) name: String,
     /// Where the elements come from.
-    origin: Option<Origin>,
+    pub(super) origin: Option<Origin>,
     /// Their type, if no origin says so.
-    result: Type,
+    pub(super) result: Type,
 }
 
 /// Lowers an expression whose text starts at a column.
@@ -99,7 +99,8 @@ pub(super) fn lower(
         fields: BTreeMap::new(),
         is_periodic: false,
     };
-    let (ast, result) = lowering.value(expr)?;
+    let (mut ast, result) = lowering.value(expr)?;
+    cost::account(&mut ast);
     Ok(Expression {
         ast,
         slots: lowering.slots,
@@ -370,101 +371,6 @@ impl Lowering<'_> {
         Ok(Lowered::with(Some(expr), origin, result))
     }
 
-    fn comprehension(&mut self, it: &ComprehensionExpr) -> Result<Lowered, Mistake> {
-        if it.iter_var2.is_some() {
-            return Err(self.mistake("loops with two variables are not supported"));
-        }
-        let range = self.lower(&it.iter_range)?;
-        let visited = range.elements();
-        // Of what is not known to be a list, everything is read: the host would find nothing
-        // below the elements of a map.
-        let origin = range.origin.clone().filter(|it| it.schema.is_list());
-        let elements = origin.clone().map(|it| Origin {
-            path: it.path.elements(),
-            schema: it.schema.element(),
-            binding: it.binding,
-        });
-        let range = if elements.is_some() {
-            self.materialized(range).0
-        } else {
-            self.read(range, &it.iter_range)?.0
-        };
-        let filtered = filter_of(it);
-        let accu_init = self.value(&it.accu_init)?;
-        self.locals.push(Local {
-            name: it.accu_var.clone(),
-            origin: None,
-            result: Type::Any,
-        });
-        self.locals.push(Local {
-            name: it.iter_var.clone(),
-            origin: elements.clone(),
-            result: visited,
-        });
-        let body = self.body(it, filtered);
-        self.locals.pop();
-        let loop_cond = self.value(&it.loop_cond)?.0;
-        let (result, result_type) = self.value(&it.result)?;
-        self.locals.pop();
-        let lowered = node(Expr::Comprehension(Box::new(ComprehensionExpr {
-            iter_range: call_of(lowered::RANGE, vec![range]),
-            iter_var: it.iter_var.clone(),
-            iter_var2: None,
-            accu_var: it.accu_var.clone(),
-            accu_init: accu_init.0,
-            loop_cond,
-            loop_step: body?,
-            result,
-        })));
-        self.declare_list(origin.as_ref(), elements.as_ref());
-        Ok(Lowered {
-            expr: Some(lowered),
-            // The elements of a filtered list come from where those of the list come from.
-            origin: origin.filter(|_| filtered.is_some() && elements.is_some()),
-            // `exists_one` counts, and compares the number.
-            result: match result_type {
-                Type::Any => accu_init.1,
-                known => known,
-            },
-            elements: filtered.map_or(Type::Any, |_| visited),
-        })
-    }
-
-    /// A loop that reads no field of its elements still reads the list.
-    fn declare_list(&mut self, list: Option<&Origin>, elements: Option<&Origin>) {
-        if let (Some(list), Some(elements)) = (list.filter(|it| !it.path.is_root()), elements) {
-            let below = elements.path.declared();
-            let fields = self.fields.get(&list.binding);
-            let is_read = fields.is_some_and(|fields| {
-                fields
-                    .iter()
-                    .any(|field| covers(&below, field) || covers(field, &below))
-            });
-            if !is_read {
-                self.declare(list);
-            }
-        }
-    }
-
-    fn body(
-        &mut self,
-        it: &ComprehensionExpr,
-        filtered: Option<&IdedExpr>,
-    ) -> Result<IdedExpr, Mistake> {
-        let Some(condition) = filtered else {
-            return Ok(self.value(&it.loop_step)?.0);
-        };
-        // Appending an element reads none of its fields.
-        let condition = self.value(condition)?.0;
-        let mut step = it.loop_step.clone();
-        if let Expr::Call(call) = &mut step.expr
-            && let Some(first) = call.args.first_mut()
-        {
-            *first = condition;
-        }
-        Ok(step)
-    }
-
     fn call(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {
         let args = &call.args;
         match (call.func_name.as_str(), args.as_slice(), &call.target) {
@@ -492,6 +398,7 @@ impl Lowering<'_> {
             ("last", [], Some(of)) => self.element(lowered::LAST, of),
             ("condition", [of, kind], None) => self.condition(of, kind),
             ("finishedAt", [of], None) => self.finished_at(of),
+            ("dyn", [of], None) => Ok(Lowered::of(self.value(of)?.0, Type::Any)),
             ("timestamp", [of], None) => match self.value(of)? {
                 // A time of a time is itself, as CEL says.
                 (time, Type::Time) => Ok(Lowered::of(time, Type::Time)),
@@ -544,8 +451,8 @@ impl Lowering<'_> {
         }
         let (left, left_type) = self.value(left)?;
         let (right, right_type) = self.value(right)?;
-        let ordered = |it| !matches!(it, Type::Bool | Type::List | Type::Map);
-        if !left_type.meets(right_type) || !ordered(left_type) || !ordered(right_type) {
+        let is_ordered = left_type.is_ordered() && right_type.is_ordered();
+        if !left_type.meets(right_type) || !is_ordered {
             return Err(self.mistake(format!("it compares {left_type} with {right_type}")));
         }
         Ok(Lowered::of(call_of(name, vec![left, right]), Type::Bool))

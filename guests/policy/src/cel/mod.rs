@@ -11,27 +11,37 @@ mod arithmetic;
 mod budget;
 mod calls;
 mod cause;
-pub(crate) mod clock;
+mod clock;
 #[cfg(test)]
 mod conformance;
+mod conversions;
+mod cost;
 pub(crate) mod expand;
+mod format;
 pub(crate) mod functions;
 mod helpers;
+mod lists;
+mod loops;
 mod lower;
 mod operators;
 pub(crate) mod path;
 pub(crate) mod place;
+mod quantities;
 #[cfg(test)]
 mod random;
 pub(crate) mod reads;
 pub(crate) mod schema;
+mod search;
 mod signature;
 #[cfg(test)]
 mod tests;
 pub(crate) mod text;
+mod times;
 mod token;
 mod types;
+mod unlinked;
 pub(crate) mod value;
+pub(crate) mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -51,10 +61,13 @@ use path::Path;
 use schema::Schema;
 
 /// How many elements the loops of one evaluation may visit together.
-pub(crate) const MAX_ITERATIONS: u64 = 10_000;
+pub(crate) const MAX_ITERATIONS: usize = 10_000;
 
 /// How many bytes of texts, lists and maps one evaluation may make.
 pub(crate) const MAX_MADE: usize = 2 << 20;
+
+/// How many steps one evaluation may take.
+pub(crate) const MAX_STEPS: usize = 1_000_000;
 
 /// How many bytes an expression may have.
 pub(crate) const MAX_BYTES: usize = 4096;
@@ -222,23 +235,43 @@ impl Expression {
         objects: &Objects<'_>,
         now: i64,
     ) -> (Result<Value, Failure>, Option<i64>) {
-        let clock = clock::start(now, MAX_ITERATIONS);
-        budget::start();
-        let reader = Reader {
+        self.resolve(&self.reader(objects, now), now, || None)
+    }
+
+    fn reader<'a>(&'a self, objects: &'a Objects<'a>, now: i64) -> Reader<'a> {
+        Reader {
             slots: &self.slots,
             objects,
             now,
             values: self.slots.iter().map(|_| OnceLock::new()).collect(),
-        };
+        }
+    }
+
+    /// Evaluates it with what a reader finds. `known` is asked first why it fails.
+    fn resolve(
+        &self,
+        reader: &dyn VariableResolver,
+        now: i64,
+        known: impl FnOnce() -> Option<Failure>,
+    ) -> (Result<Value, Failure>, Option<i64>) {
+        let clock = clock::start(now);
+        budget::start();
         let mut context = functions::ALL.new_inner_scope();
-        context.set_variable_resolver(&reader);
+        context.set_variable_resolver(reader);
         let result = cel::Value::resolve(&self.ast, &context);
         let next = clock.next_change();
+        let exceeded = || budget::check().map_err(|error| Failure::Error(in_words(&error)));
         let result = result.map_err(|error| {
-            // The loops and the texts are made again, and are bounded as before.
-            budget::start();
-            let _clock = clock::start(now, MAX_ITERATIONS);
-            self.failure(&error, &context)
+            if let Err(failure) = exceeded() {
+                return failure;
+            }
+            known().unwrap_or_else(|| {
+                // What fails is evaluated again, and is bounded as before.
+                budget::start();
+                let _clock = clock::start(now);
+                let failure = self.failure(&error, &context);
+                exceeded().err().unwrap_or(failure)
+            })
         });
         (result, next)
     }
@@ -300,8 +333,8 @@ struct Reader<'a> {
     slots: &'a [Slot],
     objects: &'a Objects<'a>,
     now: i64,
-    /// What was read already: a loop reads the same again and again.
-    values: Vec<OnceLock<Value>>,
+    /// What was read already, with the steps that a reading takes.
+    values: Vec<OnceLock<(Value, usize)>>,
 }
 
 impl VariableResolver for Reader<'_> {
@@ -310,17 +343,24 @@ impl VariableResolver for Reader<'_> {
             return Some(Value::Timestamp(at(self.now)));
         }
         let index = slot_number(name)?;
-        if let Some(known) = self.values.get(index)?.get() {
-            return Some(known.clone());
-        }
         let slot = self.slots.get(index)?;
+        let (value, steps) = self.values.get(index)?.get_or_init(|| self.read(slot));
+        // Without a value, the evaluation fails.
+        budget::steps(*steps).ok()?;
+        Some(value.clone())
+    }
+}
+
+impl Reader<'_> {
+    fn read(&self, slot: &Slot) -> (Value, usize) {
         let object = self.objects.get(&slot.binding);
         let found = object.and_then(|object| object.at(slot.path.keys()));
         let value = match found {
             None | Some(dynamic::Value::Null) => Value::Null,
             Some(found) => value::to_cel(found, &slot.schema),
         };
-        Some(self.values.get(index)?.get_or_init(|| value).clone())
+        let steps = budget::weight(&value);
+        (value, steps)
     }
 }
 

@@ -1,10 +1,9 @@
-//! The operators of CEL: the types of their results, and the shape of a filter.
+//! The operators of CEL, and the types of their results.
 
 use kube_cel::cel::IdedExpr;
-use kube_cel::cel::common::ast::{ComprehensionExpr, Expr, LiteralValue, operators};
+use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
 
 use super::Type;
-use super::expand::is_ident;
 
 pub(super) fn type_of(literal: &LiteralValue) -> Type {
     match literal {
@@ -39,7 +38,6 @@ pub(super) fn is_operator(name: &str) -> bool {
             | operators::MODULO
             | operators::NEGATE
             | operators::IN
-            | operators::NOT_STRICTLY_FALSE
     )
 }
 
@@ -56,8 +54,7 @@ pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Mis
         (operators::LOGICAL_AND | operators::LOGICAL_OR | operators::LOGICAL_NOT, _) => {
             all_of(Type::Bool, operands)
         }
-        (operators::NOT_STRICTLY_FALSE, _)
-        | (operators::IN, [_, Type::Any | Type::List | Type::Map | Type::Null]) => Ok(Type::Bool),
+        (operators::IN, [_, Type::Any | Type::List | Type::Map | Type::Null]) => Ok(Type::Bool),
         (operators::IN, [_, other]) => Err(Misfit {
             operand: Some(1),
             message: format!("\"in\" looks into a list, not into {other}"),
@@ -112,33 +109,4 @@ pub(super) fn conjuncts(expr: &IdedExpr) -> usize {
         }
         _ => 1,
     }
-}
-
-/// The condition of a filter: `list.filter(x, condition)`.
-pub(super) fn filter_of(it: &ComprehensionExpr) -> Option<&IdedExpr> {
-    let Expr::Call(step) = &it.loop_step.expr else {
-        return None;
-    };
-    let [condition, append, keep] = step.args.as_slice() else {
-        return None;
-    };
-    let Expr::Call(append) = &append.expr else {
-        return None;
-    };
-    let [accu, appended] = append.args.as_slice() else {
-        return None;
-    };
-    let Expr::List(appended) = &appended.expr else {
-        return None;
-    };
-    let appends_element = matches!(
-        appended.elements.as_slice(),
-        [element] if is_ident(element, &it.iter_var)
-    );
-    (step.func_name == operators::CONDITIONAL
-        && append.func_name == operators::ADD
-        && is_ident(accu, &it.accu_var)
-        && is_ident(keep, &it.accu_var)
-        && appends_element)
-        .then_some(condition)
 }

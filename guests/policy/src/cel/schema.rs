@@ -1,5 +1,6 @@
 //! What the kinds of Kubernetes have: their fields, and which texts are times.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use davit_guest::ApiResource;
@@ -25,6 +26,8 @@ pub(crate) enum Schema {
     Custom(Box<Schema>),
     /// A list of objects.
     List(Box<Schema>),
+    /// Whole numbers by their names.
+    Counts,
 }
 
 /// A built-in resource in its newest stable version.
@@ -42,9 +45,21 @@ pub(crate) fn is_namespaced(resource: &ApiResource) -> Option<bool> {
     kind_of(resource).map(|kind| kind.is_namespaced)
 }
 
-/// `; did you mean "pods"?`
+/// `; did you mean "jobs.batch"?`, with each group that has such a resource.
 pub(crate) fn similar_resource(plural: &str) -> String {
-    did_you_mean(plural, davit_kinds::kinds().map(|kind| kind.plural))
+    let known = davit_kinds::kinds().map(|kind| kind.plural);
+    let Some(meant) = davit_kinds::nearest(plural, known) else {
+        return String::new();
+    };
+    let meant = davit_kinds::kinds().filter(|kind| kind.plural == meant);
+    let names: BTreeSet<String> = meant
+        .map(|kind| {
+            let dot = if kind.group.is_empty() { "" } else { "." };
+            format!("\"{}{dot}{}\"", kind.plural, kind.group)
+        })
+        .collect();
+    let names: Vec<String> = names.into_iter().collect();
+    format!("; did you mean {}?", names.join(" or "))
 }
 
 /// What an API server publishes of resources.
@@ -94,6 +109,21 @@ impl Published {
             Some(objects) => objects.check(&in_words(resource), path),
             None => Ok(()),
         }
+    }
+
+    /// The same for a field that is written. One that Davit does not know cannot be named in
+    /// another way.
+    pub(crate) fn check_written(&self, resource: &ApiResource, path: &str) -> Result<(), String> {
+        self.check(resource, path).map_err(|unknown| {
+            let is_davits = self.published(resource).is_none() || is_below(path, METADATA);
+            let hint = if unknown.suggestion.is_none() && is_davits {
+                let version = davit_kinds::kubernetes_version();
+                format!("; Davit knows those of Kubernetes {version}, and writes no other")
+            } else {
+                String::new()
+            };
+            format!("{unknown}{hint}")
+        })
     }
 }
 
@@ -150,6 +180,7 @@ impl Schema {
     pub(crate) fn field(&self, name: &str) -> Result<Self, String> {
         match self {
             Self::Any => Ok(Self::Any),
+            Self::Counts => Ok(Self::Known(Known::Integer)),
             Self::Custom(_) if name == METADATA => Ok(metadata()),
             Self::Custom(rest) => rest.field(name),
             Self::List(element) => Err(of_a_list(name, element)),
@@ -201,7 +232,9 @@ impl Schema {
         match self {
             Self::Known(known) => known.field(name).map_or(Self::Any, Self::Known),
             Self::Published(published) => published.field(name).map_or(Self::Any, Self::Published),
-            Self::Served(..) | Self::Custom(_) => self.field(name).unwrap_or_default(),
+            Self::Served(..) | Self::Custom(_) | Self::Counts => {
+                self.field(name).unwrap_or_default()
+            }
             Self::Any | Self::List(_) => Self::Any,
         }
     }
@@ -216,7 +249,7 @@ impl Schema {
                 (_, published) => published.map_or(Self::Any, Self::Published),
             },
             Self::List(element) => (**element).clone(),
-            Self::Any | Self::Custom(_) => Self::Any,
+            Self::Any | Self::Custom(_) | Self::Counts => Self::Any,
         }
     }
 
@@ -238,7 +271,7 @@ impl Schema {
             Self::Known(known) | Self::Served(known, _) => matches!(known, Known::List(_)),
             Self::Published(published) => matches!(**published, PublishedType::List(_)),
             Self::List(_) => true,
-            Self::Any | Self::Custom(_) => false,
+            Self::Any | Self::Custom(_) | Self::Counts => false,
         }
     }
 
@@ -246,6 +279,7 @@ impl Schema {
     pub(crate) fn result(&self) -> Type {
         match self {
             Self::Any | Self::Published(_) | Self::Custom(_) => Type::Any,
+            Self::Counts => Type::Map,
             Self::List(_) => Type::List,
             Self::Known(known) | Self::Served(known, _) => type_of(known),
         }

@@ -16,12 +16,26 @@ pub(crate) enum Type {
     List,
     Map,
     Null,
+    /// Those of Kubernetes, which only its functions read.
+    Quantity,
+    Version,
+    Address,
+    Network,
+    Url,
 }
 
 impl Type {
     /// Whether a value may be a number, or contain one.
     pub(crate) fn may_hold_numbers(self) -> bool {
         matches!(self, Self::Any | Self::Number | Self::List | Self::Map)
+    }
+
+    /// Whether values of this type have an order for `<`.
+    pub(crate) fn is_ordered(self) -> bool {
+        matches!(
+            self,
+            Self::Any | Self::Number | Self::Text | Self::Time | Self::Duration | Self::Null
+        )
     }
 
     /// Whether two values of these types can be equal or compared.
@@ -44,6 +58,11 @@ impl fmt::Display for Type {
             Self::List => "a list",
             Self::Map => "a map",
             Self::Null => "null",
+            Self::Quantity => "a quantity",
+            Self::Version => "a version",
+            Self::Address => "an IP address",
+            Self::Network => "a range of addresses",
+            Self::Url => "a URL",
         })
     }
 }

@@ -9,6 +9,7 @@ use kube_cel::cel::Value;
 use kube_cel::cel::objects::{Key, Map};
 
 use super::schema::Schema;
+use super::times::text_of_duration;
 
 /// A value of the API as one of CEL: a text that the schema calls a time is a time.
 pub(crate) fn to_cel(value: &dynamic::Value, schema: &Schema) -> Value {
@@ -57,7 +58,7 @@ pub(crate) fn from_cel(value: &Value) -> Option<dynamic::Value> {
             time.to_utc()
                 .to_rfc3339_opts(chrono::SecondsFormat::AutoSi, true),
         ),
-        Value::Duration(duration) => dynamic::Value::Text(format!("{}s", duration.num_seconds())),
+        Value::Duration(duration) => dynamic::Value::Text(text_of_duration(duration)),
         Value::List(elements) => {
             dynamic::Value::List(elements.iter().map(from_cel).collect::<Option<_>>()?)
         }
@@ -72,4 +73,16 @@ pub(crate) fn from_cel(value: &Value) -> Option<dynamic::Value> {
         }
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_duration_keeps_its_fraction() {
+        let duration = Value::Duration(chrono::Duration::milliseconds(-1500));
+        let text = dynamic::Value::Text("-1.5s".to_owned());
+        assert_eq!(from_cel(&duration), Some(text));
+    }
 }

@@ -133,6 +133,88 @@ fn a_rule_waits_while_too_many_nodes_are_unreachable() {
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
+/// The same in fractions. Without nodes there is no fraction, and the rule waits.
+#[test]
+fn a_breaker_in_fractions_trips() {
+    for (unreachable, nodes, is_held) in [(2, 3, true), (1, 3, true), (1, 4, false), (0, 0, true)] {
+        for hold in [
+            "double(counts.unreachable) / double(counts.nodes) > 0.3",
+            "double(counts.unreachable) > 0.3 * double(counts.nodes) || counts.nodes == 0",
+            "counts.unreachable * 10 > counts.nodes * 3 || counts.nodes < 0.5",
+        ] {
+            let mut harness = Harness::<Policy>::new(&json!({
+                "counts": {
+                    "nodes": {"resource": "nodes"},
+                    "unreachable": {"resource": "nodes",
+                        "when": "object.spec.unschedulable == true"},
+                },
+                "rules": [{
+                    "name": "failed",
+                    "match": {"resource": "pods"},
+                    "when": "object.status.phase == 'Failed'",
+                    "hold": hold,
+                    "do": {"delete": {}},
+                }],
+            }))
+            .unwrap();
+            for number in 0..nodes {
+                harness.put(json!({"apiVersion": "v1", "kind": "Node",
+                    "metadata": {"name": format!("n{number}")},
+                    "spec": {"unschedulable": number < unreachable}}));
+            }
+            harness.put(failed("ci", "a"));
+            harness.advance(HOUR);
+            let left = harness.keys("Pod").len();
+            assert_eq!(left == 1, is_held, "{unreachable} of {nodes}: {hold}");
+        }
+    }
+}
+
+/// A field that has one of some texts leads to the objects of a group that is the whole cluster,
+/// and to those that count.
+#[test]
+fn what_a_text_rules_out_is_not_read() {
+    let when = "object.metadata.name != '' && object.status.phase in ['Failed', 'Lost', 'Failed']";
+    let config = json!({
+        "counts": {"failed": {"resource": "pods", "when": when}},
+        "rules": [
+            {
+                "name": "keep",
+                "match": {"resource": "pods"},
+                "when": when,
+                "keep": {"newest": 2},
+                "do": {"label": {"old": "yes"}},
+            },
+            {
+                "name": "nodes",
+                "match": {"resource": "nodes"},
+                "when": "true",
+                "hold": "counts.failed != 3",
+                "do": {"label": {"marked": "yes"}},
+            },
+        ],
+    });
+    let mut harness = Harness::<Policy>::new(&config).unwrap();
+    for number in 0..3 {
+        let mut pod = pod("ci", &format!("f{number}"), number, "x");
+        pod["spec"] = json!({"containers": [{"name": "a", "image": "b"}]});
+        harness.put(pod);
+    }
+    for number in 0..100 {
+        let mut pod = failed("ci", &format!("r{number}"));
+        pod["status"]["phase"] = json!("Running");
+        harness.put(pod);
+    }
+    harness.put(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}));
+    for (queue, key, plans) in [("groups", "keep|", 1), ("nodes", "n1", 1)] {
+        let before = harness.objects_read();
+        let decision = harness.decide(davit_guest::QueueName::named(queue), key);
+        assert_eq!(decision.plans.len(), plans, "{queue}");
+        let read = harness.objects_read() - before;
+        assert!(read < 20, "{queue}: {read} objects are read");
+    }
+}
+
 #[test]
 fn what_cannot_be_counted_holds_a_rule() {
     let config = |when: &str| {
@@ -152,6 +234,18 @@ fn what_cannot_be_counted_holds_a_rule() {
     for (when, left) in [
         ("int(object.metadata.labels.rack) > 3", 1),
         ("int(object.metadata.labels.absent) > 3", 0),
+        (
+            "int(object.metadata.labels.rack) > 3 && object.metadata.labels.absent.startsWith('a')",
+            1,
+        ),
+        (
+            "object.metadata.labels.absent.startsWith('a') && int(object.metadata.labels.rack) > 3",
+            1,
+        ),
+        (
+            "int(object.metadata.labels.rack) > 3 && object.metadata.labels.rack == 'x'",
+            0,
+        ),
         ("object.metadata.labels.rack == 'x'", 0),
     ] {
         let mut harness = Harness::<Policy>::new(&config(when)).unwrap();

@@ -13,6 +13,7 @@ mod ends;
 mod evicting;
 mod failing;
 mod keeping;
+mod loops;
 mod mistakes;
 mod order;
 mod patching;

@@ -1,8 +1,9 @@
 //! Which of several rules acts on an object.
 
+use policy::{Policy, Verdict};
 use serde_json::{Value, json};
 
-use crate::support::{HOUR, failed, rules};
+use crate::support::{HOUR, MINUTE, failed, rules};
 
 /// Rules with other selectors have watches of their own, which may have the same objects.
 #[test]
@@ -113,5 +114,140 @@ fn a_rule_that_has_nothing_to_change_keeps_nothing_from_later_ones() {
     let rule = first(json!({"label": {"app": "build"}}), HELD);
     for (case, reasons) in reasons(&rule) {
         assert_eq!(reasons, ["second"], "{case}");
+    }
+}
+
+/// A first rule that spares some objects of a group.
+fn keeping(keep: Value, action: Value, hold: &str) -> Value {
+    let mut rule = first(action, hold);
+    rule["keep"] = keep;
+    rule
+}
+
+#[test]
+fn what_an_earlier_rule_does_not_spare_is_left_to_it() {
+    let none = || json!({"newest": 0});
+    let fails = json!({"annotate": {"a": "${object.metadata.labels.nope}"}});
+    for (rule, expected) in [
+        (keeping(none(), json!({"evict": {}}), ""), vec!["first"]),
+        (keeping(none(), json!({"delete": {}}), ""), vec!["first"]),
+        (keeping(none(), json!({"evict": {}}), HELD), vec![]),
+        (keeping(none(), json!({"delete": {}}), HELD), vec![]),
+        (keeping(none(), json!({"label": {"a": "b"}}), HELD), vec![]),
+        (keeping(none(), fails, ""), vec![]),
+        // It has changed the object, and has nothing left to change.
+        (
+            keeping(none(), json!({"label": {"app": "build"}}), HELD),
+            vec!["second"],
+        ),
+        // It cannot tell which are the newest.
+        (
+            keeping(
+                json!({"newest": 0, "by": "timestamp(object.metadata.annotations['at'])"}),
+                json!({"delete": {}}),
+                "",
+            ),
+            vec![],
+        ),
+    ] {
+        for (case, reasons) in reasons(&rule) {
+            assert_eq!(reasons, expected, "{case}: {rule}");
+        }
+    }
+}
+
+#[test]
+fn what_an_earlier_rule_spares_is_open_to_later_ones() {
+    for rule in [
+        keeping(json!({"newest": 1}), json!({"delete": {}}), HELD),
+        keeping(json!({"newest": 1}), json!({"label": {"a": "b"}}), ""),
+        // Without an owner, it is in no group.
+        keeping(
+            json!({"newest": 0, "per": "owner"}),
+            json!({"delete": {}}),
+            "",
+        ),
+    ] {
+        for (case, reasons) in reasons(&rule) {
+            assert_eq!(reasons, ["second"], "{case}: {rule}");
+        }
+    }
+    for (way, later) in later_rules() {
+        let mut second = first(json!({}), "");
+        second["name"] = json!("second");
+        let fields = second.as_object_mut().unwrap();
+        fields.extend(later.as_object().unwrap().clone());
+        let first = keeping(json!({"newest": 1}), json!({"delete": {}}), HELD);
+        let mut harness = rules(json!([first, second]));
+        for (name, minute) in [("old", 1), ("new", 2)] {
+            let mut pod = failed("ci", name);
+            let created = format!("2023-11-14T22:{minute:02}:00Z");
+            pod["metadata"]["creationTimestamp"] = json!(created);
+            harness.put(pod);
+        }
+        // Without the newer pod, the older one is the newest.
+        harness.advance(MINUTE / 2);
+        assert_eq!(harness.keys("Pod"), ["ci/old"], "{way}");
+    }
+}
+
+/// While the cache may lack objects, nobody knows which ones the first rule spares.
+#[test]
+fn what_an_earlier_rule_selects_is_left_to_it_while_its_group_is_not_known() {
+    let mut second = first(json!({"delete": {}}), "");
+    second["name"] = json!("second");
+    second["when"] = json!("now - finishedAt(object) > duration('30m')");
+    let mut harness = rules(json!([
+        keeping(json!({"newest": 1}), json!({"delete": {}}), ""),
+        second
+    ]));
+    harness.put(failed("ci", "a"));
+    harness.run();
+    harness.interrupt("Pod");
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    harness.heal();
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn an_explanation_says_which_rule_comes_first() {
+    let mut second = first(json!({"delete": {"gracePeriodSeconds": 0}}), "");
+    second["name"] = json!("second");
+    for hold in ["", HELD] {
+        let first = keeping(json!({"newest": 0}), json!({"evict": {}}), hold);
+        let mut harness = rules(json!([first, second]));
+        harness.put(failed("ci", "a"));
+        let explanation = harness.observe(Policy::explain);
+        let findings = &explanation.objects[0].findings;
+        assert_eq!(findings[0].verdict.plan().is_some(), hold.is_empty());
+        let by = "first".to_owned();
+        assert_eq!(findings[1].verdict, Verdict::Preceded { by });
+    }
+}
+
+/// Nothing changes at the object itself when its group gets smaller.
+#[test]
+fn what_an_earlier_rule_spares_from_now_on_is_open_to_later_ones() {
+    for (way, later) in later_rules() {
+        let mut second = first(json!({}), "");
+        second["name"] = json!("second");
+        second["when"] = json!("object.metadata.name == 'old'");
+        let fields = second.as_object_mut().unwrap();
+        fields.extend(later.as_object().unwrap().clone());
+        let first = keeping(json!({"newest": 1}), json!({"label": {"a": "b"}}), HELD);
+        let mut harness = rules(json!([first, second]));
+        for (name, minute) in [("old", 1), ("new", 2)] {
+            let mut pod = failed("ci", name);
+            let created = format!("2023-11-14T22:{minute:02}:00Z");
+            pod["metadata"]["creationTimestamp"] = json!(created);
+            harness.put(pod);
+        }
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), ["ci/new", "ci/old"], "{way}");
+        harness.remove("Pod", "ci/new");
+        harness.advance(2 * MINUTE);
+        assert_eq!(harness.keys("Pod"), [""; 0], "{way}");
     }
 }

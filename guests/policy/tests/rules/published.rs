@@ -107,6 +107,17 @@ fn an_unknown_field_is_refused_with_rule_column_and_suggestion() {
             "rules[0].related.pods.is: rule small: column 13: object.spec has no field \"sizes\"; \
              did you mean \"size\"?",
         ),
+        (
+            json!({"do": {"mergePatch": {"spec": {"free": {"any": 1}, "sise": 1}}}}),
+            "rules[0].do.mergePatch: rule small: sites.example.com (v1) has no field \"spec.sise\"; \
+             did you mean \"spec.size\"?",
+        ),
+        (
+            json!({"do": {"jsonPatch": [
+                {"op": "replace", "path": "/spec/hosts/0/nam", "value": "a"}]}}),
+            "rules[0].do.jsonPatch[0].path: rule small: sites.example.com (v1) has no field \
+             \"spec.hosts[*].nam\"; did you mean \"spec.hosts[*].name\"?",
+        ),
     ] {
         assert_eq!(
             check(&rule(changes.clone())).unwrap_err(),
@@ -126,6 +137,6 @@ fn an_unknown_field_is_refused_with_rule_column_and_suggestion() {
 #[test]
 fn the_documentation_names_the_version_of_the_known_fields() {
     let page = include_str!("../../../../docs/policies.md");
-    let version = format!("as of Kubernetes {}.", davit_kinds::kubernetes_version());
+    let version = format!("as of Kubernetes {},", davit_kinds::kubernetes_version());
     assert!(page.contains(&version), "{version}");
 }

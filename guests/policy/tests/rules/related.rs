@@ -48,6 +48,93 @@ fn what_cannot_be_known_is_not_acted_on() {
     assert_eq!(harness.keys("Pod"), ["ci/a"]);
 }
 
+/// A pod that names no node waits for one: none is missing.
+#[test]
+fn what_an_object_does_not_name_is_not_missing() {
+    let peers = json!({"peers": {"resource": "pods", "by": "metadata.name",
+                                 "is": "object.metadata.labels['peer']"}});
+    for (rule, left) in [
+        (json!({"when": "node == null"}), 1),
+        (json!({"when": "!(node != null)"}), 1),
+        (json!({"when": "has(node.metadata.name) ? false : true"}), 1),
+        (json!({"when": "node.metadata.labels['a'] != 'b'"}), 1),
+        (
+            json!({"when": "!node.spec.taints.exists(t, t.key == 'a')"}),
+            1,
+        ),
+        (json!({"when": "size(node.spec.taints) == 0"}), 1),
+        (json!({"when": "!node.metadata.name.startsWith('a')"}), 1),
+        (
+            json!({"when": "variables.gone", "variables": {"gone": "node == null"}}),
+            1,
+        ),
+        (
+            json!({"when": "true", "unless": "node.metadata.labels['a'] == 'b'"}),
+            1,
+        ),
+        (json!({"when": "true", "unless": "node != null"}), 1),
+        (json!({"when": "size(peers) == 0", "related": peers}), 1),
+        (
+            json!({"when": "!peers.exists(p, p.status.phase == 'Running')", "related": peers}),
+            1,
+        ),
+        (
+            json!({"when": "true", "unless": "size(peers) > 0", "related": peers}),
+            1,
+        ),
+        // These have a result without it.
+        (
+            json!({"when": "object.status.phase == 'Failed' || node == null"}),
+            0,
+        ),
+        (
+            json!({"when": "node == null || object.status.phase == 'Failed'"}),
+            0,
+        ),
+        (
+            json!({"when": "object.spec.nodeName == null || node == null"}),
+            0,
+        ),
+        (
+            json!({"when": "true", "unless": "object.status.phase != 'Failed' && node == null"}),
+            0,
+        ),
+        (
+            json!({"when": "true", "message": "on ${node.metadata.name}"}),
+            0,
+        ),
+    ] {
+        for proof in ["cache", "live"] {
+            let mut rule = rule.clone();
+            rule["name"] = json!("pending");
+            rule["match"] = json!({"resource": "pods"});
+            rule["do"] = json!({"delete": {"gracePeriodSeconds": 0}});
+            rule["proof"] = json!(proof);
+            let mut harness = rules(json!([rule]));
+            harness.put(failed("ci", "a"));
+            harness.advance(HOUR);
+            assert_eq!(harness.keys("Pod").len(), left, "{rule}");
+            assert!(harness.report("pending").is_none(), "{rule}");
+        }
+    }
+}
+
+#[test]
+fn a_node_that_an_object_names_and_that_does_not_exist_is_null() {
+    for when in [
+        "node == null",
+        "node.metadata.labels['a'] != 'b'",
+        "!node.spec.taints.exists(t, t.key == 'a')",
+    ] {
+        let mut rule = orphans(None);
+        rule[0]["when"] = json!(when);
+        let mut harness = rules(rule);
+        harness.put(on_n1());
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), [""; 0], "{when}");
+    }
+}
+
 /// Rules that delete pods whose node does not exist, with this proof.
 fn orphans(proof: Option<&str>) -> Value {
     let mut rule = json!({

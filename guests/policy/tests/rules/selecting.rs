@@ -123,3 +123,35 @@ fn a_pass_over_more_objects_than_a_page_acts_on_all_of_them() {
     assert_eq!(seen, OBJECTS);
     assert_eq!(harness.executions().len(), OBJECTS, "each once");
 }
+
+/// A list without elements has none for which the condition is false.
+#[test]
+fn a_loop_over_a_missing_list_is_true_of_all() {
+    for (when, left) in [
+        (
+            "object.status.containerStatuses.all(c, c.state.terminated != null)",
+            0,
+        ),
+        (
+            "!object.status.containerStatuses.exists(c, c.state.terminated == null)",
+            0,
+        ),
+        (
+            "size(object.status.containerStatuses) > 0 && \
+             object.status.containerStatuses.all(c, c.state.terminated != null)",
+            1,
+        ),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "ended",
+            "match": {"resource": "pods"},
+            "when": when,
+            "do": {"delete": {"gracePeriodSeconds": 0}},
+        }]));
+        let mut pod = failed("ci", "a");
+        pod["status"] = json!({"phase": "Pending"});
+        harness.put(pod);
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod").len(), left, "{when}");
+    }
+}

@@ -16,8 +16,13 @@ pub(crate) fn rules(rules: Value) -> Harness<Policy> {
 
 /// Why rules are refused: the field, and the message.
 pub(crate) fn refusal(rules: Value) -> (String, String) {
-    match Harness::<Policy>::new(&json!({ "rules": rules })) {
-        Ok(_) => panic!("the rules are accepted"),
+    refusal_of(&json!({ "rules": rules }))
+}
+
+/// The same of a configuration.
+pub(crate) fn refusal_of(config: &Value) -> (String, String) {
+    match Harness::<Policy>::new(config) {
+        Ok(_) => panic!("it is accepted: {config}"),
         Err(error) => (error.field, error.message),
     }
 }

@@ -1,0 +1,118 @@
+//! What a rule writes: fields that its objects have, and that the API server lets it write.
+//! Otherwise the server ignores or refuses them, and the object is patched again and again.
+
+use davit_guest::ApiResource;
+use davit_guest::dynamic::Value;
+
+use super::names;
+use crate::cel::path::Path;
+use crate::cel::schema::Published;
+
+/// The fields of the metadata that can be written.
+const METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
+
+/// The objects that a rule writes, as far as they are known.
+#[derive(Clone, Copy)]
+pub(crate) struct Written<'a> {
+    pub(crate) resource: &'a ApiResource,
+    pub(crate) published: &'a Published,
+}
+
+impl Written<'_> {
+    /// Checks that objects have the field at a path.
+    pub(crate) fn exists(&self, path: &Path) -> Result<(), String> {
+        self.published
+            .check_written(self.resource, &path.declared())
+    }
+
+    /// Checks that the field at a path can be written.
+    pub(crate) fn place(&self, path: &Path) -> Result<(), String> {
+        self.exists(path)?;
+        let keys: Vec<&str> = path.keys().collect();
+        match keys.as_slice() {
+            ["status", ..] => Err(
+                "status is a subresource, which a patch of the object does not change: leave it \
+                 out"
+                .to_owned(),
+            ),
+            [name @ ("apiVersion" | "kind")] => Err(format!("{name} is fixed")),
+            ["metadata", name, ..] if !METADATA.contains(name) => Err(format!(
+                "metadata.{name} is fixed, or the API server alone sets it"
+            )),
+            ["metadata", "labels", key, ..] => names::key(key),
+            ["metadata", "annotations", key, ..] => names::annotation_key(key),
+            _ => Ok(()),
+        }
+    }
+
+    /// Checks a value that is written at a path, with everything in it.
+    pub(crate) fn value(&self, path: &Path, value: &Value) -> Result<(), String> {
+        match value {
+            Value::Map(entries) => {
+                for (key, value) in entries {
+                    let path = path.key(key);
+                    self.place(&path)?;
+                    self.value(&path, value)?;
+                }
+                Ok(())
+            }
+            Value::List(elements) => {
+                let path = path.elements();
+                for element in elements {
+                    self.exists(&path)?;
+                    self.value(&path, element)?;
+                }
+                Ok(())
+            }
+            leaf => {
+                let keys: Vec<&str> = path.keys().collect();
+                match keys.as_slice() {
+                    ["metadata"] => Err(whole_metadata()),
+                    ["metadata", "labels", key] => text("label", key, leaf, names::value),
+                    ["metadata", "annotations", key] => text("annotation", key, leaf, |_| Ok(())),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+
+    /// The path that the keys of a JSON pointer lead to. A position is an element of a list, and
+    /// a key of anything else.
+    pub(crate) fn path_of(&self, keys: &[String]) -> Path {
+        keys.iter().fold(Path::default(), |path, key| {
+            let element = path.elements();
+            let is_element = crate::pointer::is_position(key) && self.exists(&element).is_ok();
+            if is_element { element } else { path.key(key) }
+        })
+    }
+}
+
+/// Why the metadata is not written as a whole.
+pub(crate) fn whole_metadata() -> String {
+    "it has fields that are fixed: write a field below metadata".to_owned()
+}
+
+/// Checks the value of a label or an annotation: a text, or null to take it away.
+fn text(
+    what: &str,
+    key: &str,
+    value: &Value,
+    check: fn(&str) -> Result<(), String>,
+) -> Result<(), String> {
+    match value {
+        Value::Null => Ok(()),
+        Value::Text(text) => fixed(text, check),
+        _ => Err(format!(
+            "the value of the {what} {key} is a text: write it in quotes"
+        )),
+    }
+}
+
+/// Checks a text without expressions in it.
+pub(crate) fn fixed(text: &str, check: fn(&str) -> Result<(), String>) -> Result<(), String> {
+    if text.contains("${") {
+        Ok(())
+    } else {
+        check(text)
+    }
+}
