@@ -22,7 +22,7 @@ use davit_guest::{
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
-use crate::judge::{Evaluation, Outcome};
+use crate::judge::{Evaluation, Outcome, RELATED};
 use crate::report::Failures;
 use crate::rule::{Lead, Rule};
 use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
@@ -32,7 +32,7 @@ pub(crate) struct Call<'a> {
     pub(crate) policy: &'a Policy,
     pub(crate) cx: &'a Context<'a>,
     related: RefCell<BTreeMap<LinkKey, Option<Rc<Value>>>>,
-    counts: RefCell<BTreeMap<String, i64>>,
+    counts: RefCell<BTreeMap<String, Result<i64, String>>>,
     /// The objects that rules do not spare, by rule and group.
     excess: RefCell<BTreeMap<(String, String), Excess>>,
     pub(crate) report: RefCell<Failures>,
@@ -133,28 +133,36 @@ impl<'a> Call<'a> {
         };
         let mut next = None;
         let mut decision = Decision::done();
+        // Whether a rule has it. It may still fill a place in the group of a later one.
+        let mut is_taken = false;
         for rule in self.policy.rules_of(source) {
+            if is_taken && rule.keep.is_none() {
+                continue;
+            }
             let (turn, change) = self.turn(rule, source, &object, key);
             next = earlier(next, change);
             match turn {
+                Turn::Group => decision = decision.commands(group_item(rule, &object)),
+                _ if is_taken => {}
                 Turn::Noted { is_selected: false } => self.note(rule, key, None),
+                Turn::Passed(Outcome::Unknown(_)) if !rule.actions.is_only_event() => {
+                    next = earlier(next, Some(self.again()));
+                    is_taken = true;
+                }
                 Turn::Passed(_)
                 | Turn::Terminating
                 | Turn::Noted { .. }
                 | Turn::Act(Act::Nothing) => {}
-                Turn::Group => decision = decision.commands(group_item(rule, &object)),
                 Turn::Eviction => {
                     decision = decision.commands([eviction_item(rule, &object, key)]);
-                    break;
+                    is_taken = true;
                 }
                 Turn::Claimed { .. } => next = earlier(next, Some(self.again())),
                 Turn::Act(Act::Later(_)) => {
                     next = earlier(next, Some(self.again()));
                     // A rule that waits keeps the object from later ones. An event alone does
                     // nothing to it.
-                    if !rule.actions.is_only_event() {
-                        break;
-                    }
+                    is_taken = !rule.actions.is_only_event();
                 }
                 Turn::Act(Act::Plan(plan)) => {
                     let waited = self.cx.now() - item.created_at;
@@ -166,7 +174,7 @@ impl<'a> Call<'a> {
                     }
                     next = earlier(next, Some(again));
                     decision = decision.plans([*plan]);
-                    break;
+                    is_taken = true;
                 }
             }
         }
@@ -350,11 +358,15 @@ impl<'a> Call<'a> {
                 }
             }
         };
-        if let Outcome::Failed {
-            expression,
-            message,
-        } = &evaluation.outcome
-        {
+        let failed = match &evaluation.outcome {
+            Outcome::Failed {
+                expression,
+                message,
+            } => Some((expression.as_str(), message)),
+            Outcome::Unknown(message) => Some((RELATED, message)),
+            _ => None,
+        };
+        if let Some((expression, message)) = failed {
             let mut report = self.report.borrow_mut();
             report.failed(&rule.name, &object.reference, expression, message);
         }

@@ -36,9 +36,14 @@ pub enum Outcome {
         /// Why.
         message: String,
     },
+    /// What is related to it is not known at the moment: why. The rule may act on it.
+    Unknown(String),
     /// The rule selects it.
     Selected,
 }
+
+/// The name under which a rule reports what is not known.
+pub(crate) const RELATED: &str = "related";
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -61,6 +66,7 @@ impl fmt::Display for Outcome {
                 expression,
                 message,
             } => write!(f, "{expression} fails: {message}"),
+            Self::Unknown(message) => write!(f, "{RELATED} fails: {message}"),
             Self::Selected => f.write_str("selected"),
         }
     }

@@ -56,8 +56,8 @@ fn check(path: &str, config: &PatchConfig, written: Written<'_>) -> Result<(), C
     let place = written.path_of(&keys);
     match config.op.as_str() {
         "remove" if keys != ["metadata"] => written.place(&place).map_err(at("path")),
-        "test" if !config.value.is_null() => written.exists(&place).map_err(at("path")),
-        "test" => Err(at("value")("it must be set".to_owned())),
+        // Without a value, or with null, it tests that there is none.
+        "test" => written.exists(&place).map_err(at("path")),
         _ if keys == ["metadata"] => Err(at("path")(whole_metadata())),
         _ if config.value.is_null() => {
             let message = "it must be set: only \"remove\" takes a field away";

@@ -18,6 +18,14 @@ pub(crate) struct Written<'a> {
     pub(crate) published: &'a Published,
 }
 
+fn is_built_in(resource: &ApiResource) -> bool {
+    davit_kinds::kind_at(&resource.group, &resource.version, &resource.plural).is_some()
+}
+
+fn is_core(resource: &ApiResource, plural: &str) -> bool {
+    resource.group.is_empty() && resource.plural == plural
+}
+
 impl Written<'_> {
     /// Checks that objects have the field at a path.
     pub(crate) fn exists(&self, path: &Path) -> Result<(), String> {
@@ -30,12 +38,22 @@ impl Written<'_> {
         self.exists(path)?;
         let keys: Vec<&str> = path.keys().collect();
         match keys.as_slice() {
-            ["status", ..] => Err(
+            // Whether a custom resource has the subresource is not known here.
+            ["status", ..] if is_built_in(self.resource) => Err(
                 "status is a subresource, which a patch of the object does not change: leave it \
                  out"
                 .to_owned(),
             ),
             [name @ ("apiVersion" | "kind")] => Err(format!("{name} is fixed")),
+            // A precondition.
+            ["metadata", "resourceVersion"] => Ok(()),
+            ["spec", "finalizers", ..] if is_core(self.resource, "namespaces") => Err(
+                "the API server takes spec.finalizers only as a subresource: leave it out"
+                    .to_owned(),
+            ),
+            ["stringData", ..] if is_core(self.resource, "secrets") => {
+                Err("the API server stores it as data: write that".to_owned())
+            }
             ["metadata", name, ..] if !METADATA.contains(name) => Err(format!(
                 "metadata.{name} is fixed, or the API server alone sets it"
             )),

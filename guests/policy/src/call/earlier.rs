@@ -92,11 +92,20 @@ impl<'a> Call<'a> {
         others
             .filter(|other| other.rules.iter().any(|earlier| *earlier < place))
             .filter_map(|other| {
-                let seen = self.cx.watch(other.name).get(&key)?;
-                let is_same = seen.reference.uid == object.reference.uid;
-                let earlier = other.rules.iter().filter(|earlier| **earlier < place);
-                let mut earlier = earlier.filter(|_| is_same).copied();
-                earlier.find(|at| rules.get(*at).is_some_and(|it| is_it(it, other, &seen)))
+                let cache = self.cx.watch(other.name);
+                let seen = cache.get(&key);
+                let seen = seen.filter(|seen| seen.reference.uid == object.reference.uid);
+                let mut earlier = other.rules.iter().copied().filter(|at| *at < place);
+                match seen {
+                    Some(seen) => {
+                        earlier.find(|at| rules.get(*at).is_some_and(|it| is_it(it, other, &seen)))
+                    }
+                    // Its selector may select the object by now, and the cache may lack it.
+                    None if !cache.unlisted().is_empty() => {
+                        earlier.find(|at| rules.get(*at).is_some_and(|it| may_act(it, object)))
+                    }
+                    None => None,
+                }
             })
             .min()
             .and_then(|at| rules.get(at))
@@ -105,12 +114,13 @@ impl<'a> Call<'a> {
     /// Whether a rule changes or ends an object, by itself or with its group, or would if it did
     /// not wait. What an object has already is no change, and an event alone is none.
     fn acts(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
-        let acts = !rule.actions.is_only_event()
-            && may_end(rule, object)
-            && self.judge(rule, object, |evaluator, it| {
-                it.outcome == Outcome::Selected
-                    && (rule.actions.ends()
-                        || !matches!(plan(rule, evaluator, object, false), Ok(None)))
+        let acts = may_act(rule, object)
+            && self.judge(rule, object, |evaluator, it| match it.outcome {
+                Outcome::Selected => {
+                    rule.actions.ends() || !matches!(plan(rule, evaluator, object, false), Ok(None))
+                }
+                Outcome::Unknown(_) => true,
+                _ => false,
             });
         acts && rule
             .keep
@@ -124,8 +134,12 @@ impl<'a> Call<'a> {
         let Some(group) = keep.group_of(&object.view) else {
             return false;
         };
-        let excess = self.excess_of(rule, keep, source, group);
-        excess.is_none_or(|keys| keys.contains(&object.reference.key()))
+        let Some(keys) = self.excess_of(rule, keep, source, group) else {
+            return true;
+        };
+        // While the rule waits, nobody ends what it spares: it would spare others in their place,
+        // one after the other.
+        keys.contains(&object.reference.key()) || (!keys.is_empty() && self.hold(rule).is_some())
     }
 
     /// The objects of a group that a rule does not spare.
@@ -154,4 +168,11 @@ impl<'a> Call<'a> {
             excess.chain(unordered.map(|(key, _)| key)).collect(),
         ))
     }
+}
+
+/// Whether a rule may change or end an object, as far as that does not depend on its clauses.
+fn may_act(rule: &Rule, object: &Object<Value>) -> bool {
+    let namespaces = &rule.matches.namespaces;
+    let is_there = namespaces.is_empty() || namespaces.contains(&object.reference.namespace);
+    is_there && !rule.actions.is_only_event() && may_end(rule, object)
 }

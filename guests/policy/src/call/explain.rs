@@ -10,7 +10,7 @@ use super::{Act, Call, Turn, Wait};
 use crate::cel::Expression;
 use crate::evaluate::Evaluator;
 use crate::explanation::{Finding, ObjectExplanation, Verdict};
-use crate::judge::Outcome;
+use crate::judge::{Outcome, RELATED};
 use crate::keep::{Keep, Ordered};
 use crate::rule::Rule;
 use crate::sources::Source;
@@ -63,7 +63,9 @@ impl Call<'_> {
             let (turn, changes_at) = self.turn(rule, source, object, &key);
             let ends_here = match &turn {
                 Turn::Eviction | Turn::Act(Act::Plan(_)) => true,
-                Turn::Act(Act::Later(_)) => !rule.actions.is_only_event(),
+                Turn::Act(Act::Later(_)) | Turn::Passed(Outcome::Unknown(_)) => {
+                    !rule.actions.is_only_event()
+                }
                 _ => false,
             };
             if ends_here {
@@ -160,7 +162,10 @@ impl Call<'_> {
             Outcome::Spared { .. } => rule.unless.as_ref(),
             Outcome::Failed { expression, .. } if expression == "unless" => rule.unless.as_ref(),
             Outcome::Failed { expression, .. } => of_clause(expression),
-            Outcome::OtherNamespace | Outcome::OtherOwner | Outcome::Selected => None,
+            Outcome::OtherNamespace
+            | Outcome::OtherOwner
+            | Outcome::Unknown(_)
+            | Outcome::Selected => None,
         };
         let Some(expression) = expression else {
             return Vec::new();
@@ -206,6 +211,10 @@ fn passed(rule: &Rule, object: &Object<Value>, outcome: Outcome) -> Verdict {
             message,
         } => Verdict::Failed {
             expression,
+            message,
+        },
+        Outcome::Unknown(message) => Verdict::Failed {
+            expression: RELATED.to_owned(),
             message,
         },
         Outcome::Selected => Verdict::Unchanged,

@@ -72,15 +72,26 @@ impl Call<'_> {
         }
         // What another rule ends may be a member again, and nothing else may announce it.
         let is_ended = |it: &Exclusion| matches!(it, Exclusion::Ended { .. });
-        let mut is_later = group.is_unknown
-            || group.excess.len() > MAX_ACTS
-            || group.left_out.values().any(is_ended);
+        let mut is_later = group.is_unknown || group.left_out.values().any(is_ended);
         let mut plans = Vec::new();
-        for it in group.excess.iter().take(MAX_ACTS) {
+        let mut acts = 0;
+        for it in &group.excess {
+            if acts == MAX_ACTS {
+                is_later = true;
+                break;
+            }
             match self.act_on_excess(rule, source, &it.key) {
-                ExcessAct::Act(Act::Plan(plan)) => plans.push(*plan),
+                ExcessAct::Act(Act::Plan(plan)) => {
+                    acts += 1;
+                    plans.push(*plan);
+                }
+                // A read of the API server may be behind it.
+                ExcessAct::Act(Act::Later(_)) => {
+                    acts += 1;
+                    is_later = true;
+                }
                 // What claims it may let it go, and nothing else may announce it.
-                ExcessAct::Act(Act::Later(_)) | ExcessAct::Claimed => is_later = true,
+                ExcessAct::Claimed => is_later = true,
                 ExcessAct::Act(Act::Nothing) => {}
             }
         }
@@ -200,7 +211,12 @@ impl Call<'_> {
             };
         }
         if self.claim(rule, source, &object).is_some() {
-            return Decision::done();
+            // What claims it may let it go, and nothing else may announce it.
+            return Decision::done().commands([Command::enqueue(
+                EVICTIONS,
+                &item.key,
+                self.every(),
+            )]);
         }
         let was_refused = item
             .failures

@@ -74,8 +74,15 @@ impl Call<'_> {
     /// would let its rule act.
     fn count(&self, count: &crate::rule::Count) -> Result<i64, String> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
-            return Ok(*known);
+            return known.clone();
         }
+        let number = self.counted(count);
+        let place = count.name.clone();
+        self.counts.borrow_mut().insert(place, number.clone());
+        number
+    }
+
+    fn counted(&self, count: &crate::rule::Count) -> Result<i64, String> {
         let cache = self.cx.watch(count.watch);
         if let Some(unlisted) = cache.unlisted().first() {
             return Err(format!("not all are known: {}", unlisted.reason));
@@ -89,9 +96,7 @@ impl Call<'_> {
             }
             number
         };
-        let number = i64::try_from(number).unwrap_or(i64::MAX);
-        self.counts.borrow_mut().insert(count.name.clone(), number);
-        Ok(number)
+        Ok(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     /// Whether an object counts. One that lacks a field does not; what fails is an error, whatever

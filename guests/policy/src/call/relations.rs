@@ -32,10 +32,7 @@ impl Call<'_> {
                 next: None,
             },
             Unrelated::Unknown(message) => Evaluation {
-                outcome: Outcome::Failed {
-                    expression: "related".to_owned(),
-                    message,
-                },
+                outcome: Outcome::Unknown(message),
                 next: Some(self.again()),
             },
         }

@@ -81,16 +81,18 @@ impl Lowering<'_> {
         list: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
         let (element, sought) = self.value(element)?;
-        if let Expr::List(list) = &list.expr {
-            for it in &list.elements {
-                let (_, found) = self.value(it)?;
-                if !sought.meets(found) {
+        let within = match &list.expr {
+            Expr::List(of) => {
+                let (within, types) = self.list(&of.elements)?;
+                let mut elements = of.elements.iter().zip(types);
+                if let Some((it, found)) = elements.find(|(_, found)| !sought.meets(*found)) {
                     let message = format!("it compares {sought} with {found}");
                     return Err(self.mistake_in(it, message));
                 }
+                within
             }
-        }
-        let within = self.lower(list)?;
+            _ => self.lower(list)?,
+        };
         let elements = within.elements();
         let (within, result) = self.read(within, list)?;
         let result = operator_result(operators::IN, &[sought, result])
@@ -141,7 +143,14 @@ impl Lowering<'_> {
         signature
             .check(&types, elements, is_method)
             .map_err(|misfit| self.misfit(misfit, &operands))?;
+        // A time of a time is itself, as CEL says.
+        if name == "timestamp" && types == [Type::Time] {
+            return Ok(Lowered::of(values.remove(0), Type::Time));
+        }
         self.check_zone(&name, &operands)?;
+        if let [_, pattern, ..] = operands[..] {
+            search::check(&name, pattern).map_err(|it| self.mistake_in(pattern, it))?;
+        }
         let mut call = CallExpr {
             func_name: call.func_name.clone(),
             target: call.target.clone(),
@@ -205,6 +214,8 @@ fn count(name: &str, call: &mut CallExpr) {
     match name {
         "string" => wrap(first, lowered::TEXT),
         "quantity" => wrap(first, lowered::QUANTITY),
+        "isQuantity" => wrap(first, lowered::IS_QUANTITY),
+        "semver" | "isSemver" => wrap(first, lowered::VERSION),
         // The length of the list is bounded as what a loop visits.
         "lists.range" => wrap(first, lowered::LENGTH),
         _ if COPIES.contains(&name) => wrap(first, lowered::PART),

@@ -186,7 +186,9 @@ impl Expression {
                     | lowered::SEARCHED
                     | lowered::PATTERN
                     | lowered::TEXT
-                    | lowered::QUANTITY,
+                    | lowered::QUANTITY
+                    | lowered::IS_QUANTITY
+                    | lowered::VERSION,
                     [of, ..],
                 ) => self.path_of(of),
                 (lowered::FINISHED, _) => "finishedAt".to_owned(),

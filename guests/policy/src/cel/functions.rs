@@ -13,7 +13,7 @@ use super::expand::node;
 use super::schema::did_you_mean;
 use super::{
     arithmetic, budget, clock, conversions, format, lists, loops, quantities, search, signature,
-    times,
+    times, urls, versions,
 };
 
 /// What an expression lowers to, beside the functions that a rule names.
@@ -63,6 +63,10 @@ pub(crate) mod lowered {
     pub(crate) const TEXT: &str = "@text";
     /// The text of a quantity that the library can compute with.
     pub(crate) const QUANTITY: &str = "@quantity";
+    /// The text of what may be one.
+    pub(crate) const IS_QUANTITY: &str = "@isQuantity";
+    /// The text of a version, without what it is not compared by.
+    pub(crate) const VERSION: &str = "@version";
     /// When a pod or a job ended.
     pub(crate) const FINISHED: &str = "@finishedAt";
 }
@@ -131,6 +135,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     (lowered::PATTERN, search::pattern),
     (lowered::TEXT, conversions::text),
     (lowered::QUANTITY, quantities::bounded),
+    (lowered::IS_QUANTITY, quantities::candidate),
+    (lowered::VERSION, versions::without_build),
     // The library's own accept more than they should, or have another result than CEL.
     ("duration", arithmetic::duration),
     ("timestamp", times::timestamp),
@@ -150,6 +156,15 @@ const FUNCTIONS: &[(&str, Function)] = &[
     ("math.greatest", |it| {
         lists::extreme_number("math.greatest", it, Ordering::Greater)
     }),
+    // The library's own have the parts of another text than the one that they take.
+    ("url", urls::url),
+    ("isURL", urls::is_url),
+    ("getScheme", urls::scheme),
+    ("getHost", urls::host),
+    ("getHostname", urls::hostname),
+    ("getPort", urls::port),
+    ("getEscapedPath", urls::escaped_path),
+    ("getQuery", urls::query),
     // The library's own compare everything with everything.
     ("sort", lists::sort),
     ("distinct", lists::distinct),

@@ -127,6 +127,7 @@ impl Lowering<'_> {
         let Some(of) = Loop::of(it).filter(|_| it.iter_var2.is_none()) else {
             return Err(self.mistake("loops with two variables are not supported"));
         };
+        self.check_local(&it.iter_var)?;
         let range = self.lower(&it.iter_range)?;
         let visited = range.elements();
         // Of what is not known to be a list, everything is read: the host would find nothing

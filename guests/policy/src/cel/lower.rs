@@ -136,6 +136,19 @@ impl Lowering<'_> {
         Mistake::at(place, self.scope.variables, message)
     }
 
+    /// Checks the name of a loop's variable: it would hide what else has the name.
+    pub(super) fn check_local(&self, name: &str) -> Result<(), Mistake> {
+        let hidden = match name {
+            "now" => "the time",
+            "variables" => "what the rule's variables are read from",
+            _ if self.scope.bindings.contains_key(name) => "an object",
+            _ => return Ok(()),
+        };
+        Err(self.mistake(format!(
+            "\"{name}\" is {hidden} here: give the loop's variable another name"
+        )))
+    }
+
     /// Lowers an expression that is read as a value.
     pub(super) fn value(&mut self, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
         let lowered = self.lower(expr)?;
@@ -216,7 +229,7 @@ impl Lowering<'_> {
             Expr::Select(select) => self.select(select),
             Expr::Call(call) => self.call(call),
             Expr::Comprehension(comprehension) => self.comprehension(comprehension),
-            Expr::List(list) => self.list(&list.elements),
+            Expr::List(list) => Ok(self.list(&list.elements)?.0),
             Expr::Map(map) => self.map(map),
             Expr::Struct(_) | Expr::Unspecified => {
                 Err(self.mistake("messages cannot be built here"))
@@ -224,7 +237,8 @@ impl Lowering<'_> {
         }
     }
 
-    fn list(&mut self, elements: &[IdedExpr]) -> Result<Lowered, Mistake> {
+    /// A list, with the types of its elements.
+    pub(super) fn list(&mut self, elements: &[IdedExpr]) -> Result<(Lowered, Vec<Type>), Mistake> {
         let mut lowered = Vec::new();
         let mut types = Vec::new();
         for element in elements {
@@ -233,7 +247,7 @@ impl Lowering<'_> {
             types.push(result);
         }
         let list = node(Expr::List(ListExpr::new(lowered)));
-        Ok(Lowered::list(list, common(&types)))
+        Ok((Lowered::list(list, common(&types)), types))
     }
 
     fn map(&mut self, map: &MapExpr) -> Result<Lowered, Mistake> {
@@ -399,11 +413,6 @@ impl Lowering<'_> {
             ("condition", [of, kind], None) => self.condition(of, kind),
             ("finishedAt", [of], None) => self.finished_at(of),
             ("dyn", [of], None) => Ok(Lowered::of(self.value(of)?.0, Type::Any)),
-            ("timestamp", [of], None) => match self.value(of)? {
-                // A time of a time is itself, as CEL says.
-                (time, Type::Time) => Ok(Lowered::of(time, Type::Time)),
-                _ => self.function(call),
-            },
             _ => self.function(call),
         }
     }

@@ -25,6 +25,7 @@ mod loops;
 mod lower;
 mod operators;
 pub(crate) mod path;
+mod pattern;
 pub(crate) mod place;
 mod quantities;
 #[cfg(test)]
@@ -40,7 +41,9 @@ mod times;
 mod token;
 mod types;
 mod unlinked;
+mod urls;
 pub(crate) mod value;
+mod versions;
 pub(crate) mod whole;
 
 use std::collections::{BTreeMap, BTreeSet};

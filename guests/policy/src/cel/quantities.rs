@@ -31,12 +31,25 @@ const SUFFIXES: [(&str, i64, bool); 16] = [
 /// The text of a quantity that is no larger and no finer than the library can compare and add.
 pub(super) fn bounded(operands: &[Value]) -> Result<Value, ExecutionError> {
     match operands {
-        [Value::String(text)] if !fits(text.trim()) => Err(wrong(
+        [Value::String(text)] if text.trim() != text.as_str() => Err(wrong(
+            "quantity",
+            format!("\"{text}\" starts or ends with a space"),
+        )),
+        [Value::String(text)] if !fits(text) => Err(wrong(
             "quantity",
             format!("\"{text}\" is larger or finer than quantities are"),
         )),
         [value] => Ok(value.clone()),
         _ => Err(wrong("quantity", "it takes a text")),
+    }
+}
+
+/// The text of what may be a quantity; an empty one, which is none, for what is refused.
+pub(super) fn candidate(operands: &[Value]) -> Result<Value, ExecutionError> {
+    match operands {
+        [Value::String(_)] => Ok(bounded(operands).unwrap_or_else(|_| Value::from(""))),
+        [value] => Ok(value.clone()),
+        _ => Err(wrong("isQuantity", "it takes a text")),
     }
 }
 

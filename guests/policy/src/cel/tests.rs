@@ -421,3 +421,56 @@ fn a_pod_has_finished_only_when_it_has_ended() {
         Err(Failure::Absent(_))
     ));
 }
+
+/// Each part is lowered once, however deep it stands.
+#[test]
+fn what_nests_is_compiled_at_once() {
+    let lists = format!("{}true{}", "true in [".repeat(25), "]".repeat(25));
+    let times = format!(
+        "{}1{} == timestamp(1)",
+        "timestamp(int(".repeat(20),
+        "))".repeat(20)
+    );
+    let compile_all = move || {
+        for source in [lists, times] {
+            let start = std::time::Instant::now();
+            assert!(compile(&source).is_ok(), "{source}");
+            assert!(start.elapsed().as_secs() < 2, "{source}");
+        }
+    };
+    // As large as that of a program. Without optimisation, a test's own stack is too small.
+    let thread = std::thread::Builder::new().stack_size(8 << 20);
+    thread.spawn(compile_all).unwrap().join().unwrap();
+}
+
+#[test]
+fn the_variable_of_a_loop_hides_nothing() {
+    for (source, message) in [
+        (
+            "object.metadata.finalizers.exists(node, node == 'a')",
+            "\"node\" is an object here: give the loop's variable another name",
+        ),
+        ("[1].map(now, now) == [1]", "\"now\" is the time here"),
+        (
+            "[1].all(variables, true)",
+            "\"variables\" is what the rule's",
+        ),
+    ] {
+        let mistake = compile(source).unwrap_err();
+        assert!(mistake.column > 0, "{source}: {mistake}");
+        assert!(mistake.message.contains(message), "{source}: {mistake}");
+    }
+}
+
+#[test]
+fn a_regular_expression_that_is_not_supported_has_a_column() {
+    for (source, column) in [
+        (r"object.metadata.name.matches('^a\\B')", 30),
+        (r"object.metadata.name.find('[\\W]') == ''", 27),
+        ("object.metadata.name.findAll('[a&&b]') == []", 30),
+    ] {
+        let mistake = compile(source).unwrap_err();
+        assert_eq!(mistake.column, column, "{source}: {mistake}");
+        assert!(mistake.message.contains("is not supported"), "{mistake}");
+    }
+}

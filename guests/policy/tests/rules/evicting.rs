@@ -130,3 +130,46 @@ fn a_drain_continues_after_the_watch_of_the_nodes_was_interrupted() {
     harness.advance(4 * MINUTE);
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
+
+/// The pod does not change when the earlier rule spares it again.
+#[test]
+fn an_eviction_that_an_earlier_rule_claimed_for_a_while_comes_back() {
+    let rule = |name: &str, action: Value| {
+        let mut rule = json!({
+            "name": name, "match": {"resource": "pods"},
+            "when": "object.metadata.labels.drain == 'true'", "do": action,
+        });
+        if name == "first" {
+            rule["keep"] = json!({"newest": 1});
+            rule["hold"] = json!("now < timestamp('2030-01-01T00:00:00Z')");
+        }
+        rule
+    };
+    let mut harness = refused(rules(json!([
+        rule("first", json!({"delete": {}})),
+        rule("second", json!({"evict": {"thenDeleteAfter": "10m"}})),
+    ])));
+    let pod = |minute: u32, name: &str| {
+        let mut pod = web(name);
+        pod["metadata"]["name"] = json!(name);
+        pod["metadata"]["creationTimestamp"] = json!(format!("2023-11-14T22:{minute:02}:00Z"));
+        pod
+    };
+    harness.put(pod(1, "old"));
+    harness.advance(MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/old"], "the budget refuses");
+    harness.put(pod(2, "new"));
+    harness.advance(HOUR);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["shop/new", "shop/old"],
+        "the first rule waits with one"
+    );
+    harness.remove("Pod", "shop/new");
+    harness.advance(HOUR);
+    assert_eq!(
+        harness.keys("Pod"),
+        [""; 0],
+        "it is deleted after ten minutes"
+    );
+}

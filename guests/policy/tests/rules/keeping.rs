@@ -368,7 +368,70 @@ fn what_an_earlier_rule_does_not_spare_fills_no_place() {
         harness.put(pod("ci", name, minute, owner));
     }
     harness.advance(HOUR);
-    assert_eq!(harness.keys("Pod"), ["ci/b", "ci/c", "ci/d"]);
+    // While the first rule waits, it has all of the group that is too large.
+    assert_eq!(harness.keys("Pod"), ["ci/a", "ci/b", "ci/c", "ci/d"]);
     harness.advance(HOUR);
     assert_eq!(harness.keys("Pod"), ["ci/b", "ci/d"]);
+}
+
+/// A call acts on a thousand objects of a group. Those that have the change already are none.
+#[test]
+fn every_object_of_a_large_group_is_acted_on() {
+    let mut harness = rules(json!([{
+        "name": "old",
+        "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed'",
+        "keep": {"newest": 10},
+        "do": {"label": {"old": "yes"}},
+    }]));
+    for number in 0..1_100 {
+        let mut pod = pod("ci", &format!("pod-{number:04}"), number / 60, "x");
+        pod["spec"] = json!({"containers": [{"name": "main", "image": "example.com/main"}]});
+        harness.put(pod);
+    }
+    harness.advance(HOUR);
+    let pods = harness.keys("Pod");
+    let is_old = |key: &&String| {
+        let object = harness.object("Pod", key).unwrap();
+        object["metadata"]["labels"]["old"] == "yes"
+    };
+    assert_eq!(pods.iter().filter(is_old).count(), 1_090);
+}
+
+/// Everything that a rule may have, together: of what is selected after a day and not spared, the
+/// three newest of each owner are kept.
+#[test]
+fn a_rule_of_all_parts_deletes_the_oldest_of_what_it_selects() {
+    let mut harness = rules(json!([{
+        "name": "failed-builds",
+        "match": {"resource": "pods", "namespaces": ["ci"], "labelSelector": "app=build"},
+        "when": "object.status.phase == 'Failed' && now - finishedAt(object) > duration('24h')",
+        "unless": "object.metadata.annotations['keep'] == 'true'",
+        "keep": {"newest": 3, "per": "owner"},
+        "do": {"delete": {"gracePeriodSeconds": 0}},
+    }]));
+    for (name, minute) in [("a", 1), ("b", 2), ("c", 3), ("d", 4), ("e", 5)] {
+        harness.put(pod("ci", name, minute, "x"));
+    }
+    let mut spared = pod("ci", "spared", 0, "x");
+    spared["metadata"]["annotations"] = json!({"keep": "true"});
+    harness.put(spared);
+    let mut other = pod("ci", "other", 0, "x");
+    other["metadata"]["labels"] = json!({"app": "shop"});
+    harness.put(other);
+    harness.put(pod("shop", "elsewhere", 0, "x"));
+    harness.put(pod("ci", "of-another", 0, "y"));
+    harness.advance(23 * HOUR);
+    assert_eq!(harness.keys("Pod").len(), 9, "the day is not over");
+    harness.advance(2 * HOUR);
+    let left = [
+        "ci/c",
+        "ci/d",
+        "ci/e",
+        "ci/of-another",
+        "ci/other",
+        "ci/spared",
+        "shop/elsewhere",
+    ];
+    assert_eq!(harness.keys("Pod"), left);
 }

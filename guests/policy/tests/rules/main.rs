@@ -21,3 +21,4 @@ mod published;
 mod related;
 mod selecting;
 mod support;
+mod writes;

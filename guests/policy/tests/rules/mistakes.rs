@@ -432,7 +432,7 @@ fn what_the_api_server_does_not_let_a_rule_write_is_refused() {
             "\"remove\"",
         ),
         (
-            json!({"jsonPatch": [{"op": "test", "path": "/spec/nodeName"}]}),
+            json!({"jsonPatch": [{"op": "replace", "path": "/metadata/labels/a"}]}),
             "jsonPatch[0].value",
             "it must be set",
         ),
@@ -443,6 +443,7 @@ fn what_the_api_server_does_not_let_a_rule_write_is_refused() {
     for accepted in [
         json!({"op": "test", "path": "/status/phase", "value": "Failed"}),
         json!({"op": "test", "path": "/metadata/uid", "value": "a"}),
+        json!({"op": "test", "path": "/metadata/annotations/keep", "value": null}),
     ] {
         let add = json!({"op": "add", "path": "/metadata/labels/a", "value": "b"});
         rules(json!([rule(json!({"do": {"jsonPatch": [accepted, add]}}))]));

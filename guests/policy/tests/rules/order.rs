@@ -185,9 +185,9 @@ fn what_an_earlier_rule_spares_is_open_to_later_ones() {
             pod["metadata"]["creationTimestamp"] = json!(created);
             harness.put(pod);
         }
-        // Without the newer pod, the older one is the newest.
+        // Without the newer pod, the first rule would spare the older one in its place.
         harness.advance(MINUTE / 2);
-        assert_eq!(harness.keys("Pod"), ["ci/old"], "{way}");
+        assert_eq!(harness.keys("Pod"), ["ci/new", "ci/old"], "{way}");
     }
 }
 
@@ -209,6 +209,47 @@ fn what_an_earlier_rule_selects_is_left_to_it_while_its_group_is_not_known() {
     harness.heal();
     harness.advance(2 * MINUTE);
     assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn what_nobody_knows_of_an_earlier_rule_keeps_the_object_from_later_ones() {
+    let later = json!({
+        "name": "later", "match": {"resource": "pods"},
+        "when": "now - finishedAt(object) > duration('30m')", "do": {"delete": {}},
+    });
+    let reads_the_node = json!({
+        "name": "gpu", "match": {"resource": "pods"},
+        "when": "object.status.phase == 'Failed' && node.metadata.labels['pool'] == 'gpu'",
+        "do": {"label": {"pool": "gpu"}},
+    });
+    let another_selector = json!({
+        "name": "incident", "match": {"resource": "pods", "labelSelector": "incident=open"},
+        "when": "true", "do": {"label": {"seen": "yes"}},
+    });
+    let group = json!({
+        "name": "group", "match": {"resource": "pods"}, "when": "node.metadata.labels['a'] == 'b'",
+        "keep": {"newest": 0}, "do": {"label": {"pool": "gpu"}},
+    });
+    for (first, unknown) in [
+        (reads_the_node, "Node"),
+        (another_selector, "Pod"),
+        (group, "Node"),
+    ] {
+        let mut harness = rules(json!([first, later]));
+        harness.put(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"},
+        }));
+        let mut pod = failed("ci", "a");
+        pod["spec"] = json!({"nodeName": "n"});
+        harness.put(pod);
+        harness.run();
+        harness.interrupt(unknown);
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), ["ci/a"], "{first}");
+        harness.heal();
+        harness.advance(5 * MINUTE);
+        assert_eq!(harness.keys("Pod"), [""; 0], "{first}");
+    }
 }
 
 #[test]

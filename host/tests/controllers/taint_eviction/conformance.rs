@@ -9,6 +9,7 @@ use super::cluster::{
     KEY, assert_left, disruption_target, held_pod, is_terminating, messages, pod, taint,
     taint_eviction, toleration,
 };
+use crate::bench::journals::expect_no_calls;
 use crate::bench::{on_any_server, on_the_sim, text};
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -26,6 +27,9 @@ fn te_60_a_taint_added_by_a_user_evicts_pods() {
             let node = bench.node("a").await;
             held_pod(&bench, "pod", &node, &[]).await;
             let mut host = bench.host_without_controllers();
+            if mode == "Disabled" {
+                expect_no_calls();
+            }
             host.apply(&taint_eviction(mode, "{}")).await;
             taint(&bench, &node, &["CustomTaintByUser"]).await;
             let pod = if evicts {

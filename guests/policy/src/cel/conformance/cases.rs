@@ -215,6 +215,29 @@ pub(crate) const TRUE: &[&str] = &[
     "url('https://a.b:80/c').getHost() == 'a.b:80' && url('https://a.b:80/c').getHostname() == 'a.b'",
     "url('https://a.b:80/c').getPort() == '80' && url('https://a.b/c').getEscapedPath() == '/c'",
     "url('https://a.b/c?d=e').getQuery() == {'d': ['e']}",
+    // The parts of a URL are those of its text.
+    "url('https://registry.example.com:443/v2').getHost() == 'registry.example.com:443'",
+    "url('https://a.b:443').getPort() == '443' && url('http://a.b').getEscapedPath() == ''",
+    "url('http://localhost/a').getScheme() == 'http' && url('/a').getScheme() == ''",
+    "url('https://A.b/x/../y').getHost() == 'A.b' && url('/x/../y').getEscapedPath() == '/x/../y'",
+    "url('https://u@[::1]:80/').getHost() == '[::1]:80' && url('//[::1]/').getHostname() == '::1'",
+    "url('https://a.b?c=d+e&c=%66&g#h').getQuery() == {'c': ['d e', 'f'], 'g': ['']}",
+    "url('https://a.b/c') == url('HTTPS://a.b/c') && url('https://a.b') != url('https://a.b:443')",
+    "!isURL('a.b') && !isURL(' https://a.b') && !isURL('https://a.b:x')",
+    // A version is not compared by its build.
+    "semver('1.2.3+a') == semver('1.2.3+b') && semver('1.2.3+a').compareTo(semver('1.2.3')) == 0",
+    "!semver('1.2.3-a+b.c').isLessThan(semver('1.2.3-a')) && isSemver('1.2.3+a-b.1')",
+    "!isSemver('1.2.3+') && !isSemver('1.2.3+a..b') && !isSemver('v1.2+a', true)",
+    "semver('v01.2.3+a', true) == semver('1.2.3')",
+    // What is no quantity for one is none for the other.
+    "!isQuantity('1e40') && !isQuantity(' 1Gi ') && isQuantity('8Ei')",
+    // Classes of regular expressions are of ASCII, and do not nest.
+    "!'ä'.matches(r'^\\w+$') && 'a_1'.matches(r'^\\w+$') && 'ä'.matches(r'^\\W$')",
+    "!'\\u0663'.matches(r'\\d') && '\\u0663'.matches(r'\\D') && '3'.matches(r'^[\\d.]$')",
+    "!'\\u00a0'.matches(r'\\s') && '\\u00a0'.matches(r'\\S') && ' \\t'.matches(r'^[\\s]+$')",
+    "'äa'.matches(r'\\ba') && 'a-b'.find(r'\\b-\\b') == '-' && '[b]'.matches(r'^[[b]+]$')",
+    "[r'^\\w+$'].all(p, !'ä'.matches(p) && 'a'.matches(p)) && 'ä1'.findAll(r'\\w') == ['1']",
+    "['^pr-\\\\d+-\\\\d+-\\\\d+-\\\\d+$'].exists(p, 'pr-1-2-3-4'.matches(p))",
 ];
 
 /// These fail, or are refused before they run: none of them has a result.
@@ -276,6 +299,7 @@ pub(crate) const WITHOUT_RESULT: &[&str] = &[
     "math.greatest('a', 'b') == 'b'",
     "quantity('1e40').isGreaterThan(quantity('1'))",
     "quantity('1e40') == quantity('1e41')",
+    "quantity(' 1Gi ') == quantity('1Gi')",
     "string(null) == 'null'",
     "string(base64.decode('/w==')) != ''",
     "'%d'.format([duration('30m2s')]) != ''",
@@ -291,6 +315,16 @@ pub(crate) const WITHOUT_RESULT: &[&str] = &[
     "'tacocat'.lastIndexOf('a', -1) >= -1",
     "duration('1h') > 5",
     "'a'.matches('(')",
+    "'a'.matches(r'\\B')",
+    "'a'.matches(r'[\\W]')",
+    "'a'.matches('[a-z&&[^b]]')",
+    "'a'.matches('(?x)a')",
+    "[r'\\B'].exists(p, 'a'.matches(p))",
+    // The variable of a loop would hide something else.
+    "[1].exists(node, node == 1)",
+    "[1].exists(object, object == 1)",
+    "[1].exists(now, now == 1)",
+    "[{'a': 1}].exists(variables, variables.a == 1)",
     "quantity('many').isLessThan(quantity('1'))",
     "semver('one').major() == 1",
     "ip('10.0.0') == ip('10.0.0.1')",
@@ -363,6 +397,10 @@ pub(crate) const WITHOUT_RESULT: &[&str] = &[
 pub(crate) const GAPS: &[&str] = &[
     "{'a': 1}.?a.orValue(0) == 1",
     "true < false",
+    "!(0.0 / 0.0 > 1.0)",
+    "!(double('NaN') <= 1.0)",
+    "'a'.matches('[&&a]')",
+    "url('https://%C3%A4.b').getPort() == ''",
     "type(1) == int",
     "cel.bind(a, 1, a == 1)",
     "timestamp('2009-02-13T23:31:30Z').getDate('Australia/Sydney') == 14",
@@ -382,5 +420,7 @@ pub(crate) fn of_many_parts() -> Vec<String> {
         format!("{}1{} > 0", "(".repeat(46), ")".repeat(46)),
         format!("{}true{}", "[true].all(x, ".repeat(20), ")".repeat(20)),
         format!("1{} > 0", "+1".repeat(110)),
+        // Each list is lowered once.
+        format!("{}true{}", "true in [".repeat(25), "]".repeat(25)),
     ]
 }
