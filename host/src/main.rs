@@ -7,8 +7,8 @@ use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NoAnswer;
 use davit::commands::backtest::RefusedBacktest;
+use davit::commands::journal::RefusedJournal;
 use davit::commands::policy::Shortfall;
-use davit::commands::replay::RefusedReplay;
 use davit::{commands, demo, dev, inspect, new, record, run, sim, telemetry};
 use davit_cluster::api::chain;
 use davit_core::untrusted;
@@ -47,7 +47,7 @@ fn main() -> ExitCode {
                 ExitCode::from(NO_ANSWER)
             } else if error.is::<Shortfall>() {
                 ExitCode::from(SHORTFALL)
-            } else if error.is::<RefusedReplay>() || error.is::<RefusedBacktest>() {
+            } else if error.is::<RefusedJournal>() || error.is::<RefusedBacktest>() {
                 ExitCode::from(USAGE)
             } else {
                 ExitCode::FAILURE

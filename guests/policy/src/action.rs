@@ -1,8 +1,5 @@
 //! What a rule does with an object.
 
-mod names;
-pub(crate) mod written;
-
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
@@ -17,9 +14,10 @@ use crate::config::{
 };
 use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
+use crate::names;
 use crate::pointer::{self, Operation};
 use crate::template::Template;
-use written::Written;
+use crate::written::{self, WriteCheck};
 
 /// What a rule does: changes first, then the event, then the end.
 #[derive(Clone, Debug)]
@@ -56,7 +54,7 @@ impl Actions {
     pub(crate) fn compile(
         path: &str,
         config: &ActionsConfig,
-        written: Written<'_>,
+        written: WriteCheck<'_>,
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
         let resource = written.resource;
@@ -228,7 +226,7 @@ fn options(
 fn merge_patch(
     path: &str,
     config: &ActionsConfig,
-    written: Written<'_>,
+    written: WriteCheck<'_>,
     scope: &Scope<'_>,
 ) -> Result<Option<Template>, ConfigError> {
     let mut patch = config.merge_patch.clone();

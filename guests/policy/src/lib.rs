@@ -18,6 +18,7 @@ mod explanation;
 mod judge;
 mod keep;
 mod mistake;
+mod names;
 mod pointer;
 mod related;
 mod report;
@@ -26,6 +27,7 @@ mod rule;
 mod simple;
 mod sources;
 mod template;
+mod written;
 
 use std::time::Duration;
 

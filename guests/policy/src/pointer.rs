@@ -3,13 +3,13 @@
 use davit_guest::dynamic::Value;
 use davit_guest::{ConfigError, Patch};
 
-use crate::action::written::{Written, whole_metadata};
 use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
 use crate::config::PatchConfig;
 use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
 use crate::template::Template;
+use crate::written::{WriteCheck, is_position, whole_metadata};
 
 const OPERATIONS: [&str; 4] = ["add", "replace", "remove", "test"];
 
@@ -25,7 +25,7 @@ pub(crate) struct Operation {
 pub(crate) fn compile(
     path: &str,
     config: &[PatchConfig],
-    written: Written<'_>,
+    written: WriteCheck<'_>,
     scope: &Scope<'_>,
 ) -> Result<Vec<Operation>, ConfigError> {
     let each = config.iter().enumerate();
@@ -39,7 +39,7 @@ pub(crate) fn compile(
 }
 
 /// Checks what an operation writes, or tests.
-fn check(path: &str, config: &PatchConfig, written: Written<'_>) -> Result<(), ConfigError> {
+fn check(path: &str, config: &PatchConfig, written: WriteCheck<'_>) -> Result<(), ConfigError> {
     if !OPERATIONS.contains(&config.op.as_str()) {
         let message = "it is add, replace, remove or test";
         return Err(error(format!("{path}.op"), message));
@@ -170,11 +170,6 @@ fn keys(pointer: &str) -> Vec<String> {
         .skip(1)
         .map(|key| key.replace("~1", "/").replace("~0", "~"))
         .collect()
-}
-
-/// Whether a key of a pointer is a position in a list, if there is one.
-pub(crate) fn is_position(key: &str) -> bool {
-    key == "-" || (!key.is_empty() && key.chars().all(|c| c.is_ascii_digit()))
 }
 
 /// The patch of some operations; none if it would change nothing.

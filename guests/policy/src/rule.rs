@@ -11,7 +11,6 @@ use davit_guest::dynamic::Value;
 use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
-use crate::action::written::Written;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::{Published, Schema};
@@ -22,6 +21,7 @@ use crate::mistake::{at, error, typed};
 use crate::related::Related;
 use crate::resource;
 use crate::template::Template;
+use crate::written::WriteCheck;
 
 /// How many rules a configuration may have.
 const MAX_RULES: usize = 100;
@@ -206,7 +206,7 @@ impl Compiler<'_> {
             Some(keep) => Some(Keep::compile(&self.field("keep"), keep, &scope)?),
             None => None,
         };
-        let written = Written {
+        let written = WriteCheck {
             resource: &resource,
             published: self.published,
         };

@@ -7,7 +7,7 @@ use davit_guest::dynamic::Value;
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
-use crate::cel::functions::lowered;
+use crate::cel::lowered;
 use crate::cel::path::Path;
 use crate::cel::{Expression, OBJECT, slot_number};
 

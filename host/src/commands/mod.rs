@@ -14,7 +14,7 @@ pub mod diff;
 pub mod get;
 pub mod grant;
 pub mod history;
-pub(crate) mod journal;
+pub mod journal;
 pub mod policy;
 pub(crate) mod print;
 pub mod replay;

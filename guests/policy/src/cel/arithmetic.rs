@@ -3,8 +3,8 @@
 use chrono::Duration;
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::arguments::wrong;
 use super::budget;
-use super::functions::wrong;
 use super::times::{duration_in_range, in_range};
 
 /// A duration in Go's format: `1h30m`. Nothing of the text is left over.

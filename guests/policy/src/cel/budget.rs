@@ -15,7 +15,7 @@ use kube_cel::cel::extractors::{Arguments, This};
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::functions::wrong;
+use super::arguments::wrong;
 use super::{MAX_ITERATIONS, MAX_MADE, MAX_STEPS};
 
 /// What a value counts beside its text, in bytes.

@@ -4,10 +4,10 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 
 use super::expand::{call_of, node};
-use super::functions::{self, lowered};
 use super::lower::{Lowered, Lowering};
 use super::operators::{Misfit, operator_result};
 use super::{Mistake, Type, search, signature, times};
+use super::{functions, lowered};
 
 /// The namespaces of functions: `sets.contains` is one name.
 const NAMESPACES: [&str; 8] = [

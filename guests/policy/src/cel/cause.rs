@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, operators};
 use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
-use super::functions::lowered;
 use super::loops::{self, Parts, is_loop};
+use super::lowered;
 use super::{Expression, Failure, in_words, slot_number};
 
 /// Why a part of an expression fails.

@@ -2,8 +2,8 @@
 
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::arguments::wrong;
 use super::budget;
-use super::functions::wrong;
 use super::lists::whole;
 use super::times::{text_of_duration, text_of_time};
 

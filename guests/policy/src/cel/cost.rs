@@ -9,8 +9,8 @@ use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, operat
 
 use super::budget;
 use super::expand::call_of;
-use super::functions::lowered;
 use super::loops;
+use super::lowered;
 
 /// Puts the counting into a lowered expression.
 pub(super) fn account(expr: &mut IdedExpr) {

@@ -7,9 +7,9 @@ use std::str::Chars;
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::arguments::wrong as wrong_in;
 use super::budget;
 use super::conversions::{text_of, text_of_number};
-use super::functions::wrong as wrong_in;
 
 /// How many digits the precision of a clause may have: `%.99f`.
 const MAX_PRECISION_DIGITS: usize = 2;

@@ -5,8 +5,8 @@ use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::{Expr, LiteralValue, operators};
 
 use super::expand::{call_of, node};
-use super::functions::lowered;
 use super::lower::{Lowered, Lowering, Origin, string};
+use super::lowered;
 use super::path::Path;
 use super::{Mistake, Type};
 

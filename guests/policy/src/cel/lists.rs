@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::functions::wrong;
+use super::arguments::wrong;
 use super::{arithmetic, budget};
 
 /// Below this, an integer equals one number with a fraction, and no other integer does.

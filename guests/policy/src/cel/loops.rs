@@ -12,9 +12,10 @@ use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, Expr, LiteralValue
 use kube_cel::cel::objects::Key;
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, IdedExpr, Value};
 
+use super::arguments::wrong;
 use super::expand::{call_of, is_ident, node};
-use super::functions::{lowered, wrong};
 use super::lower::{Local, Lowered, Lowering, Origin, string};
+use super::lowered;
 use super::{Mistake, Type, budget};
 
 /// What a loop does with its elements.

@@ -11,11 +11,11 @@ use kube_cel::cel::common::ast::{
 };
 
 use super::expand::{Variables, call_of, ident, node};
-use super::functions::lowered;
+use super::lowered;
 use super::operators::{is_operator, swapped, type_of};
 use super::path::Path;
 use super::schema::{Schema, did_you_mean};
-use super::{Expression, Mistake, Slot, Type, cost, place};
+use super::{Expression, Mistake, Slot, Type, place};
 
 /// What an expression may read.
 pub(crate) struct Scope<'a> {
@@ -99,8 +99,7 @@ pub(super) fn lower(
         fields: BTreeMap::new(),
         is_periodic: false,
     };
-    let (mut ast, result) = lowering.value(expr)?;
-    cost::account(&mut ast);
+    let (ast, result) = lowering.value(expr)?;
     Ok(Expression {
         ast,
         slots: lowering.slots,

@@ -7,6 +7,7 @@
 //! and anything else that is done with it is an error. Comparisons with `now` note when their
 //! result changes next ([`clock`]).
 
+mod arguments;
 mod arithmetic;
 mod budget;
 mod calls;
@@ -23,6 +24,7 @@ mod helpers;
 mod lists;
 mod loops;
 mod lower;
+pub(crate) mod lowered;
 mod operators;
 pub(crate) mod path;
 mod pattern;
@@ -213,7 +215,9 @@ impl Expression {
         let parsed = text::parse(source)?;
         let start = place::column(place::start(&parsed));
         let expanded = expand::expand(parsed, scope.variables)?;
-        lower::lower(&expanded, start, scope)
+        let mut expression = lower::lower(&expanded, start, scope)?;
+        cost::account(&mut expression.ast);
+        Ok(expression)
     }
 
     /// The path of a field that a text names, and nothing else than that: `object.metadata.name`.

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::functions::wrong;
+use super::arguments::wrong;
 
 /// How many digits a quantity may have before its point, and behind it. Kubernetes has 19 and 9.
 const WHOLE_DIGITS: i64 = 20;

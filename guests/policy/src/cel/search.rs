@@ -3,8 +3,9 @@
 use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue};
 use kube_cel::cel::{ExecutionError, IdedExpr, Value};
 
+use super::arguments::wrong;
 use super::expand::{call_of, node};
-use super::functions::{lowered, wrong};
+use super::lowered;
 use super::pattern::{self, Pattern};
 use super::{budget, lower};
 

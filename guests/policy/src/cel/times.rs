@@ -4,7 +4,7 @@
 use chrono::{DateTime, Datelike, Duration, FixedOffset, SecondsFormat, Timelike};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, Value};
 
-use super::functions::{operands, wrong};
+use super::arguments::{operands, wrong};
 
 /// The seconds since the epoch of the times that CEL has: the years 1 to 9999.
 const SECONDS: std::ops::RangeInclusive<i64> = -62_135_596_800..=253_402_300_799;

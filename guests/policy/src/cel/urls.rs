@@ -7,8 +7,8 @@ use std::sync::Arc;
 use kube_cel::cel::objects::{Key, Map, Opaque};
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::arguments::wrong;
 use super::budget;
-use super::functions::wrong;
 
 /// A URL. Those whose parts are the same are equal.
 #[derive(Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::functions::wrong;
+use super::arguments::wrong;
 
 /// The text of a version without its build. What is no version is left to the library.
 pub(super) fn without_build(operands: &[Value]) -> Result<Value, ExecutionError> {

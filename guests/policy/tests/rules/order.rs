@@ -140,7 +140,7 @@ fn what_an_earlier_rule_does_not_spare_is_left_to_it() {
             keeping(none(), json!({"label": {"app": "build"}}), HELD),
             vec!["second"],
         ),
-        // It cannot tell which are the newest.
+        // It does not know which ones are the newest.
         (
             keeping(
                 json!({"newest": 0, "by": "timestamp(object.metadata.annotations['at'])"}),

@@ -33,6 +33,12 @@ pub(super) use json::{command, verdict};
 pub(super) use reads::{LONGEST_FIELDS, ReportedRead, reported_reads, request};
 pub(super) use text::{LONGEST, decision};
 
+/// Why a journal was not read, replayed or explained, or not all of it. The program exits with
+/// another code than after a difference.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct RefusedJournal(pub(super) String);
+
 /// `davit journal`
 pub fn journal(command: &JournalCommand) -> Result<()> {
     match command {

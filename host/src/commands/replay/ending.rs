@@ -3,18 +3,19 @@
 use anyhow::{Result, bail};
 use davit_core::untrusted;
 
-use super::{RefusedReplay, Session};
+use super::Session;
 use crate::commands::journal::LONGEST;
+use crate::commands::journal::RefusedJournal;
 use crate::commands::print;
 
 impl Session {
     /// Prints what was found.
     pub(super) fn end(self) -> Result<()> {
         if let Some(missing) = self.guests.missing() {
-            bail!(RefusedReplay(missing));
+            bail!(RefusedJournal(missing));
         }
         if let Some(unknown) = self.unknown_controller() {
-            bail!(RefusedReplay(unknown));
+            bail!(RefusedJournal(unknown));
         }
         print::out(&self.report.text())?;
         let different = self.report.difference_count();
@@ -22,10 +23,10 @@ impl Session {
             bail!("{different} calls have another decision than the recorded one");
         }
         if self.report.call_count() == 0 {
-            bail!(RefusedReplay(self.nothing()));
+            bail!(RefusedJournal(self.nothing()));
         }
         if let Some(problem) = self.report.problem() {
-            bail!(RefusedReplay(format!(
+            bail!(RefusedJournal(format!(
                 "a part of the journal cannot be replayed: {problem}"
             )));
         }
@@ -122,7 +123,7 @@ mod tests {
     /// Why a replay proves nothing.
     async fn refusal(journal: &TempDir, rest: &[&str]) -> String {
         let error = replay(arguments(journal, rest)).await.unwrap_err();
-        assert!(error.is::<RefusedReplay>(), "it exits 2: {error}");
+        assert!(error.is::<RefusedJournal>(), "it exits 2: {error}");
         error.to_string()
     }
 

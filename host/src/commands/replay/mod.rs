@@ -23,6 +23,7 @@ use davit_journal::{Entry, Error, Part, Query, Reader};
 
 use super::journal::{Follower, open};
 use crate::cli::ReplayArguments;
+use crate::commands::journal::RefusedJournal;
 use guests::Guests;
 use live::RecordedReads;
 use reads::{GuestReads, snapshot_reads};
@@ -31,15 +32,9 @@ use report::{FirstDifference, Report, Side};
 
 pub(crate) use repetition::repeat;
 
-/// Why a replay was not made, or not of everything. The program exits with another code than
-/// after a difference.
-#[derive(Clone, Debug, thiserror::Error)]
-#[error("{0}")]
-pub struct RefusedReplay(pub(super) String);
-
 /// `davit replay`
 pub async fn replay(arguments: ReplayArguments) -> Result<()> {
-    let refused = || RefusedReplay("the journal cannot be replayed".to_owned());
+    let refused = || RefusedJournal("the journal cannot be replayed".to_owned());
     let reader = open(&arguments.journal).with_context(refused)?;
     let guests = Guests::new(&arguments.journal, &arguments.module, &arguments.guests);
     let guests = guests.with_context(refused)?;

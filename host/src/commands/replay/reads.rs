@@ -143,7 +143,7 @@ mod tests {
 
     /// Bytes that only start with a value are no value.
     #[test]
-    fn a_note_is_shown_as_its_value_if_it_has_one() {
+    fn a_note_is_printed_as_its_value_if_it_has_one() {
         let value = rmp_serde::to_vec_named(&serde_json::json!({"uids": ["u"]})).unwrap();
         for (value, text) in [
             (Some(&*value), "read note n: {\"uids\":[\"u\"]}"),

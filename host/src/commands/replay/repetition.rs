@@ -14,8 +14,9 @@ use davit_journal::Query;
 
 use super::guests::Guests;
 use super::report::{self, FirstDifference, Side};
-use super::{RefusedReplay, RepeatedCall, Session, decide};
+use super::{RepeatedCall, Session, decide};
 use crate::cli::{EngineArguments, GuestArguments};
+use crate::commands::journal::RefusedJournal;
 use crate::commands::journal::open;
 use crate::commands::print;
 
@@ -35,7 +36,7 @@ pub(crate) async fn repeat(
     runs: u32,
     engine: EngineArguments,
 ) -> Result<()> {
-    let refused = || RefusedReplay("the calls cannot be repeated".to_owned());
+    let refused = || RefusedJournal("the calls cannot be repeated".to_owned());
     let reader = open(journal).with_context(refused)?;
     let sources = GuestArguments {
         directory: None,
@@ -89,7 +90,7 @@ impl Session {
             return Ok(());
         }
         let (controller, revision) = (call.controller.clone(), call.revision.clone());
-        let missing = || RefusedReplay("the module is missing".to_owned());
+        let missing = || RefusedJournal("the module is missing".to_owned());
         let guest = self.guests.get(&controller, &revision).await?;
         let guest = guest.with_context(missing)?;
         let first = decide(&call, &guest).await;
@@ -141,7 +142,7 @@ impl Session {
                 none if none.is_empty() => "none".to_owned(),
                 others => others,
             };
-            bail!(RefusedReplay(format!(
+            bail!(RefusedJournal(format!(
                 "the journal has no call of sha256:{module} that can be made again; modules of \
                  the journal: {others}"
             )));
@@ -152,7 +153,7 @@ impl Session {
             bail!("{different} calls have different answers to the same reads");
         }
         if let Some(problem) = self.report.problem() {
-            bail!(RefusedReplay(format!(
+            bail!(RefusedJournal(format!(
                 "a part of the journal cannot be replayed: {problem}"
             )));
         }

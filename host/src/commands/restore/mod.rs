@@ -18,8 +18,8 @@ use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::journal::RefusedJournal;
 use super::journal::{open, time};
-use super::replay::RefusedReplay;
 use super::why::ObjectQuery;
 use super::{connect, print};
 use crate::cli::{RestoreArguments, RestoreFormat};
@@ -71,7 +71,7 @@ pub async fn restore(arguments: RestoreArguments) -> Result<()> {
             "whether the object was created is not known: {}; look at it before another restore",
             message.unwrap_or_default()
         ),
-        (_, Some(problem)) => bail!(RefusedReplay(format!(
+        (_, Some(problem)) => bail!(RefusedJournal(format!(
             "a part of the journal cannot be read, and may have a newer copy: {problem}"
         ))),
         (_, None) => Ok(()),
@@ -153,7 +153,7 @@ fn is_zero(count: &u64) -> bool {
 }
 
 fn read(arguments: &RestoreArguments) -> Result<(Reader, Copies)> {
-    let refused = || RefusedReplay("the journal cannot be read".to_owned());
+    let refused = || RefusedJournal("the journal cannot be read".to_owned());
     let reader = open(&arguments.journal).with_context(refused)?;
     let uid = arguments.uid.as_deref();
     let wanted = ObjectQuery::new(&arguments.kind, &arguments.name, uid);
@@ -171,7 +171,7 @@ fn absent(arguments: &RestoreArguments, problem: Option<String>) -> anyhow::Erro
     );
     match problem {
         // It may be in the part that cannot be read.
-        Some(problem) => RefusedReplay(format!(
+        Some(problem) => RefusedJournal(format!(
             "a part of the journal cannot be read: {problem}; {absent}"
         ))
         .into(),

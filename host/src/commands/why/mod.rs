@@ -17,9 +17,9 @@ use davit_core::untrusted;
 use davit_journal::{Error, Query, Reader};
 use serde::Serialize;
 
+use super::journal::RefusedJournal;
 use super::journal::{LONGEST, SegmentOrder, open, time};
 use super::print;
-use super::replay::RefusedReplay;
 use crate::cli::{WhyArguments, WhyFormat};
 use crate::http::disagreements::Target;
 use book::Book;
@@ -31,7 +31,7 @@ pub(super) use text::read_live;
 
 /// `davit why`
 pub fn why(arguments: &WhyArguments) -> Result<()> {
-    let refused = || RefusedReplay("the journal cannot be read".to_owned());
+    let refused = || RefusedJournal("the journal cannot be read".to_owned());
     let reader = open(&arguments.journal).with_context(refused)?;
     let mut reading = Reading::new(&reader, arguments.span.micros());
     let objects = reading.objects(arguments).with_context(refused)?;
@@ -39,7 +39,7 @@ pub fn why(arguments: &WhyArguments) -> Result<()> {
         let absent = reading.absent(arguments);
         // It may be in the part that cannot be read.
         return Err(match reading.damage {
-            Some(damage) => RefusedReplay(format!(
+            Some(damage) => RefusedJournal(format!(
                 "a part of the journal cannot be read, and the rest does not answer: {damage}; \
                  {absent}"
             ))
@@ -55,7 +55,7 @@ pub fn why(arguments: &WhyArguments) -> Result<()> {
         }
     })?;
     match reading.damage {
-        Some(damage) => bail!(RefusedReplay(format!(
+        Some(damage) => bail!(RefusedJournal(format!(
             "a part of the journal cannot be read: {damage}"
         ))),
         None => Ok(()),

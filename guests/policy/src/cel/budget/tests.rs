@@ -70,7 +70,7 @@ fn the_work_on_a_large_annotation_is_linear() {
     ] {
         let (result, _) = evaluate(&source(template), object.clone());
         assert_eq!(result, Ok(Value::Bool(true)), "{template}");
-        // The elements are looked at once or twice, and each look counts.
+        // Each element is read once or twice, and each time counts.
         let steps = taken();
         assert!((least..300_000).contains(&steps), "{template}: {steps}");
     }

@@ -4,18 +4,23 @@
 use davit_guest::ApiResource;
 use davit_guest::dynamic::Value;
 
-use super::names;
 use crate::cel::path::Path;
 use crate::cel::schema::Published;
+use crate::names;
 
 /// The fields of the metadata that can be written.
 const METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
 
 /// The objects that a rule writes, as far as they are known.
 #[derive(Clone, Copy)]
-pub(crate) struct Written<'a> {
+pub(crate) struct WriteCheck<'a> {
     pub(crate) resource: &'a ApiResource,
     pub(crate) published: &'a Published,
+}
+
+/// Whether a key of a pointer is a position in a list, if there is one.
+pub(crate) fn is_position(key: &str) -> bool {
+    key == "-" || (!key.is_empty() && key.chars().all(|c| c.is_ascii_digit()))
 }
 
 fn is_built_in(resource: &ApiResource) -> bool {
@@ -26,7 +31,7 @@ fn is_core(resource: &ApiResource, plural: &str) -> bool {
     resource.group.is_empty() && resource.plural == plural
 }
 
-impl Written<'_> {
+impl WriteCheck<'_> {
     /// Checks that objects have the field at a path.
     pub(crate) fn exists(&self, path: &Path) -> Result<(), String> {
         self.published
@@ -99,7 +104,7 @@ impl Written<'_> {
     pub(crate) fn path_of(&self, keys: &[String]) -> Path {
         keys.iter().fold(Path::default(), |path, key| {
             let element = path.elements();
-            let is_element = crate::pointer::is_position(key) && self.exists(&element).is_ok();
+            let is_element = is_position(key) && self.exists(&element).is_ok();
             if is_element { element } else { path.key(key) }
         })
     }
