@@ -15,6 +15,7 @@ use crate::commands::{
     print::{out, serialized},
 };
 use crate::engine;
+use crate::modules::read_whole;
 use crate::rbac::{self, Accounts};
 use subject::Subject;
 pub(crate) use subject::configuration;
@@ -26,8 +27,8 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
         return commands::repeat(&module, journal, runs, arguments.engine).await;
     }
     let name = module.display().to_string();
-    let wasm =
-        std::fs::read(&module).with_context(|| format!("the module {name} cannot be read"))?;
+    let wasm = read_whole(&module);
+    let wasm = wasm.with_context(|| format!("the module {name} cannot be read"))?;
     let size = wasm.len();
     let engine = engine::compiling_apart(None, arguments.engine)?;
     let module = engine.load(wasm).await.with_context(|| name.clone())?;

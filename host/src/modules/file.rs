@@ -70,7 +70,7 @@ async fn about<T: Send + 'static>(
 }
 
 /// The content of a regular file that is no larger than the largest module.
-pub(super) fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
+pub(crate) fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
     // Opening a pipe would wait for a writer.
     regular(path)?;
     let mut bytes = Vec::new();

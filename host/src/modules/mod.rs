@@ -38,6 +38,7 @@ use crate::metrics::JournalMetrics;
 
 pub use builtin::{BuiltinError, BuiltinGuests};
 pub(crate) use copies::ModuleCopies;
+pub(crate) use file::read_whole;
 pub use file::{FileError, FileProblem};
 pub use objects::{ObjectError, ObjectProblem};
 pub use oci::OciProblem;

@@ -13,7 +13,7 @@ use davit_engine::{Engine, Guest, Limits, Module};
 use crate::cli::GuestArguments;
 use crate::engine;
 use crate::loader;
-use crate::modules::{ModuleCopies, Modules, ModulesOptions};
+use crate::modules::{ModuleCopies, Modules, ModulesOptions, read_whole};
 
 /// How much more processor time than its limit a call may use: this machine may be slower
 /// than the one that recorded.
@@ -47,7 +47,7 @@ impl Guests {
         })
         .context("the module cache cannot be opened")?;
         let read = |path: &PathBuf| {
-            let wasm = std::fs::read(path);
+            let wasm = read_whole(path);
             let wasm = wasm.with_context(|| format!("--module {}", path.display()))?;
             Ok((ModuleDigest::of(&wasm), wasm))
         };
