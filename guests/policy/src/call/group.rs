@@ -53,6 +53,11 @@ pub(super) enum ExcessAct {
     Act(Act),
 }
 
+/// The end of an eviction's item, and a new one after a pause.
+fn evict_later(item: &WorkItem, pause: Duration) -> Decision {
+    Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)])
+}
+
 impl Call<'_> {
     /// A group of objects of which a rule spares some. Objects that are being deleted fill no
     /// place, and nothing happens while the cache may lack objects of the group.
@@ -212,11 +217,7 @@ impl Call<'_> {
         }
         if self.claim(rule, source, &object).is_some() {
             // What claims it may let it go, and nothing else may announce it.
-            return Decision::done().commands([Command::enqueue(
-                EVICTIONS,
-                &item.key,
-                self.every(),
-            )]);
+            return evict_later(item, self.every());
         }
         let was_refused = item
             .failures
@@ -230,7 +231,7 @@ impl Call<'_> {
             } else {
                 sources::EVICT_AGAIN.min(self.every())
             };
-            return Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)]);
+            return evict_later(item, pause);
         }
         let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
         match self.act(rule, &object, is_overdue) {
@@ -239,9 +240,7 @@ impl Call<'_> {
                 Decision::requeue_after(again).plans([*plan])
             }
             Act::Nothing => Decision::done(),
-            Act::Later(_) => {
-                Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, self.every())])
-            }
+            Act::Later(_) => evict_later(item, self.every()),
         }
     }
 }

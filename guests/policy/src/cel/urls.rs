@@ -2,6 +2,7 @@
 //! another text, which has no port that is the default, and no `..` in its path.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use kube_cel::cel::objects::{Key, Map, Opaque};
@@ -173,10 +174,8 @@ fn escaped(path: &str) -> Option<String> {
         if is_plain(byte) {
             escaped.push(char::from(byte));
         } else {
-            escaped.push('%');
-            let digits = [byte >> 4, byte & 15].map(|it| char::from_digit(it.into(), 16));
-            let digits = digits.into_iter().flatten();
-            escaped.extend(digits.map(|it| it.to_ascii_uppercase()));
+            // Writing to a text does not fail.
+            let _ = write!(escaped, "%{byte:02X}");
         }
     }
     Some(escaped)

@@ -72,7 +72,7 @@ struct Check<'a> {
 
 impl<'a> Check<'a> {
     fn number(&mut self, expr: &'a IdedExpr) -> Result<Number, Mistake> {
-        if self.is_count(expr) {
+        if self.count_of(expr).is_some() {
             return Ok(Number::Count);
         }
         match &expr.expr {
@@ -99,12 +99,7 @@ impl<'a> Check<'a> {
         }
     }
 
-    /// `counts.nodes`, `counts["nodes"]`.
-    fn is_count(&self, expr: &IdedExpr) -> bool {
-        self.count_of(expr).is_some()
-    }
-
-    /// The name of a count, if it is one.
+    /// The name of a count, if it is one: `counts.nodes`, `counts["nodes"]`.
     fn count_of<'e>(&self, expr: &'e IdedExpr) -> Option<&'e str> {
         match &expr.expr {
             Expr::Select(select) if !select.test && is_ident(&select.operand, self.binding) => {

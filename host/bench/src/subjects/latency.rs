@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use davit_sim::fault::Match;
 use davit_sim::{Server, Sim};
 use serde_json::{Value, json};
+use tempfile::TempDir;
 use tokio::time::{interval, sleep};
 
 use crate::figure::Figure;
@@ -41,29 +42,47 @@ struct Answer {
 }
 
 pub(crate) async fn run() -> Result<()> {
-    let sim = davit::sim::start()?;
-    for number in 0..PODS {
-        sim.apply(pod(number, ""))?;
+    let bench = Bench::start().await?;
+    idle(&bench.sim).await?;
+    swaps(&bench.sim, bench.directory.path()).await
+}
+
+/// A host that has answered the first change.
+struct Bench {
+    sim: Sim,
+    _server: Server,
+    directory: TempDir,
+    host: Host,
+}
+
+impl Bench {
+    async fn start() -> Result<Self> {
+        let sim = davit::sim::start()?;
+        for number in 0..PODS {
+            sim.apply(pod(number, ""))?;
+        }
+        let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+        let directory = tempfile::tempdir()?;
+        let host = Host::start(&server, directory.path(), &config(0)?)?;
+        until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
+        Ok(Self {
+            sim,
+            _server: server,
+            directory,
+            host,
+        })
     }
-    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
-    let directory = tempfile::tempdir()?;
-    let _host = Host::start(&server, directory.path(), &config(0)?)?;
-    until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
-    idle(&sim).await?;
-    swaps(&sim, directory.path()).await
 }
 
 /// A controller that is swapped each second under load: every change is answered, and memory does
 /// not grow with the number of swaps.
 pub(crate) async fn lasting() -> Result<()> {
-    let sim = davit::sim::start()?;
-    for number in 0..PODS {
-        sim.apply(pod(number, ""))?;
-    }
-    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
-    let directory = tempfile::tempdir()?;
-    let host = Host::start(&server, directory.path(), &config(0)?)?;
-    until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
+    let Bench {
+        sim,
+        _server,
+        directory,
+        host,
+    } = Bench::start().await?;
     let (mut revisions, mut first, mut early) = (BTreeSet::new(), 1, 0.0);
     for revision in 1..=LASTING_SWAPS {
         std::fs::write(directory.path().join("davit.yaml"), config(revision)?)?;

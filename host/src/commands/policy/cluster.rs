@@ -70,8 +70,8 @@ impl Cluster {
         let Some(types) = self.published.fields(&resources.collect()).await? else {
             return Ok(());
         };
-        // The words of the guest say in which rule it is. It knows only the fields of its own
-        // version of Kubernetes.
+        // The words of the guest say in which rule it is. What a rule reads without naming it, such
+        // as the end of a pod, is checked after that.
         policy::explain::check(&source.config, &fields::published(&types))
             .map_err(|error| anyhow!("{}: {}", error.field, error.message))?;
         for (resource, path) in &fields {
