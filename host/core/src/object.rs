@@ -42,6 +42,12 @@ impl ApiResource {
     pub fn are_leases(&self) -> bool {
         self.group == "coordination.k8s.io" && self.plural == "leases"
     }
+
+    /// Whether these are the nodes.
+    #[must_use]
+    pub fn are_nodes(&self) -> bool {
+        self.group.is_empty() && self.plural == "nodes"
+    }
 }
 
 impl fmt::Display for ApiResource {

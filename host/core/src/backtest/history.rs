@@ -284,12 +284,14 @@ impl History {
 
     fn renew(&mut self, renewals: &Renewals) -> Result<ObjectChange, HistoryError> {
         let mut slots = Vec::new();
-        for (slot, renewal) in &renewals.leases {
-            let Some(held) = self.object(*slot) else {
-                return Err(misfit(format!("slot {slot} has no object")));
+        for (slot, renewal) in &renewals.renewed {
+            let held = self.object(*slot);
+            let Some(renewed) = held.and_then(|held| held.object.renewed(renewal)) else {
+                return Err(misfit(format!(
+                    "slot {slot} does not have what was renewed"
+                )));
             };
-            let renewed = Arc::new(held.object.renewed(renewals.at, renewal));
-            self.put(*slot, &renewed)?;
+            self.put(*slot, &Arc::new(renewed))?;
             slots.push(*slot);
         }
         Ok(ObjectChange::Renewed(slots))

@@ -108,9 +108,25 @@ fn entries_of_version_1_are_read_as_they_were_written() {
             .map(|pair| u8::from_str_radix(pair, 16).unwrap())
             .collect();
         let decoded = decode(&payload).unwrap_or_else(|error| panic!("{error}: {line}"));
-        assert_eq!(hex(&encode(&decoded).payload), line);
+        let again = encode(&decoded).payload;
+        if is_of_whole_renewals(&decoded, line) {
+            assert_eq!(
+                format!("{:?}", decode(&again).unwrap()),
+                format!("{decoded:?}")
+            );
+        } else {
+            assert_eq!(hex(&again), line);
+        }
     }
-    assert_eq!(RECORDED.lines().count(), 34);
+    assert_eq!(RECORDED.lines().count(), 36);
+}
+
+/// Whether an entry has renewals in the columns of 0.1.0, which are read and not written.
+fn is_of_whole_renewals(record: &Record, line: &str) -> bool {
+    /// Eight columns of renewals, after the kinds of entry and change.
+    const IN_PARTS: &str = "92029209 98";
+    let is_in_parts = line.contains(&IN_PARTS.replace(' ', ""));
+    matches!(&record.entry, Entry::Cache(StateChange::Renew(_))) && !is_in_parts
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -141,8 +157,8 @@ fn entries_of_every_kind() {
 #[ignore = "it makes the data of another test"]
 fn changes_of_the_cache_that_came_later() {
     let renewals = [
-        &[2, 2, 0, 1, 1, 0, 1, 2][..],
-        &[3, 1, 2, 1, 2, 1, 1, 0, 2, 1, 1, 2, 1],
+        &[2, 1, 0, 1, 1, 1, 2, 1, 3, 0, 1, 0, 1, 1][..],
+        &[3, 1, 2, 1, 2, 1, 1, 0, 2, 1, 1, 2, 1, 2, 2, 1, 2, 1, 1],
     ];
     let lines = renewals.map(|numbers| {
         let bytes: Vec<u8> = [1, 1, 2, 9].iter().chain(numbers).copied().collect();

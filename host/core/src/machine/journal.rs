@@ -34,6 +34,8 @@ impl<G: Clone> Machine<G> {
     /// journal.
     pub fn add_keyframe(&mut self, now: Now) {
         self.set_journal_time(now);
+        // A reader that knows the entries before it reads no keyframe.
+        self.store.release_renewals();
         self.note_changes();
         self.note_keyframe(false);
     }

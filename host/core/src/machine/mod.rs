@@ -148,6 +148,7 @@ impl<G: Clone> Machine<G> {
                 took,
             } => self.handle_outcome(now.instant, plan, outcome, took),
             Input::Stop => {
+                self.store.release_renewals();
                 self.outbox.stopping = true;
                 self.withdraw_all(now.instant);
             }

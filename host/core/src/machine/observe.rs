@@ -116,6 +116,7 @@ impl<G: Clone> Machine<G> {
     }
 
     pub(super) fn housekeep(&mut self, now: Now) {
+        self.store.release_renewals();
         if self.streams.coverage.expire(now.instant) {
             self.unlisted = None;
         }

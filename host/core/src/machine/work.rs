@@ -67,6 +67,10 @@ impl<G: Clone> Machine<G> {
             return;
         }
         let unlisted = self.unlisted(mapping, now.instant);
+        let views = requests
+            .iter()
+            .flat_map(|(_, request, _)| request.views.values());
+        self.store.release_renewals_of(views.copied());
         self.note_changes();
         for (name, request, reads_former) in requests {
             let mut call = call(&name, request, &unlisted, now);

@@ -1,11 +1,11 @@
 //! Changes of the store's state, in the form in which a journal keeps them: applied in
 //! order to an empty [`ReplayedCache`](super::ReplayedCache), they give the same state.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::renewal::{Renewal, Renewals};
+use super::renewal::{HeldRenewals, Renewal, Renewals};
 use super::slots::Slot;
 use super::state::{State, ViewState};
 use super::{FieldsId, Object, SegmentId, SegmentSpec, ViewId, ViewKey};
@@ -13,7 +13,6 @@ use crate::manifest::IndexSpec;
 use crate::object::Uid;
 use crate::path::FieldTree;
 use crate::secrets;
-use crate::time::Instant;
 
 /// A change of the state. What follows from it is not a change of its own: the indexes
 /// follow from the objects.
@@ -67,8 +66,8 @@ pub enum StateChange {
         /// Whether it is a Secret whose data is left out.
         is_stripped: bool,
     },
-    /// Leases have other fields. There may be hundreds a second, and nothing else about them
-    /// changes.
+    /// Leases have other fields, or nodes other times of heartbeats. There may be hundreds a
+    /// second, and nothing else about them changes.
     Renew(Box<Renewals>),
     /// The object in the slot is gone.
     Remove {
@@ -121,6 +120,8 @@ impl ViewDefinition {
 #[derive(Debug, Default)]
 pub(super) struct ChangeLog {
     changes: Option<Vec<StateChange>>,
+    /// What is added later, because nobody reads it now.
+    held: HeldRenewals,
     /// The bytes of the objects that they replace or remove, and that something refers to.
     released: usize,
 }
@@ -160,7 +161,27 @@ impl ChangeLog {
         }
     }
 
+    /// A change of what there is beside the objects, or of what views show.
     pub(super) fn note(&mut self, change: impl FnOnce() -> StateChange) {
+        self.release_renewals();
+        self.push(change);
+    }
+
+    /// Adds the renewals that were held back until now.
+    pub(super) fn release_renewals(&mut self) {
+        if let (Some(changes), Some(renewals)) = (&mut self.changes, self.held.take()) {
+            changes.push(renewals);
+        }
+    }
+
+    /// The same before somebody reads these views.
+    pub(super) fn release_renewals_of(&mut self, views: impl Iterator<Item = ViewId>) {
+        if self.held.are_in(views) {
+            self.release_renewals();
+        }
+    }
+
+    fn push(&mut self, change: impl FnOnce() -> StateChange) {
         if let Some(changes) = &mut self.changes {
             changes.push(change());
         }
@@ -171,35 +192,42 @@ impl ChangeLog {
     }
 
     pub(super) fn note_object(&mut self, slot: Slot, object: &Arc<Object>, spec: &SegmentSpec) {
-        self.note(|| put(slot, object, spec));
+        self.push(|| put(slot, object, spec));
     }
 
-    /// The object in the slot has other fields from now on: those before and those after.
+    /// The object in the slot has other fields from now on: those before and those after. These
+    /// views show some of what changed.
     pub(super) fn note_update(
         &mut self,
         slot: Slot,
         object: &Arc<Object>,
-        (before, data): (&[u8], &[u8]),
+        fields: (&[u8], &[u8]),
         spec: &SegmentSpec,
-        now: Instant,
+        views: &[ViewId],
     ) {
-        let Some(changes) = &mut self.changes else {
+        if self.changes.is_none() {
+            return;
+        }
+        let at = object.last_changed();
+        let Some(renewal) = Renewal::of(&spec.resource, object, fields, at) else {
+            self.held.forget(slot);
+            self.note_object(slot, object, spec);
             return;
         };
-        if !spec.resource.are_leases() || !Renewals::keeps_metadata(before, data) {
-            changes.push(put(slot, object, spec));
-            return;
+        if self.held.have(slot) {
+            // The other one is of what it was then.
+            self.release_renewals();
         }
-        let renewal = Renewal::of(object, data);
-        match changes.last_mut() {
-            Some(StateChange::Renew(last)) if last.at == now => {
-                last.leases.insert(slot, renewal);
-            }
-            _ => changes.push(StateChange::Renew(Box::new(Renewals {
-                at: now,
-                leases: BTreeMap::from([(slot, renewal)]),
-            }))),
-        }
+        self.held.add(slot, renewal, views);
+    }
+
+    /// The object in the slot is gone.
+    pub(super) fn note_removal(&mut self, slot: Slot, object: &Object) {
+        self.held.forget(slot);
+        self.push(|| StateChange::Remove {
+            slot,
+            uid: object.uid().clone(),
+        });
     }
 }
 

@@ -14,6 +14,7 @@ mod feeds;
 mod index;
 mod object;
 mod pack;
+mod patch;
 mod renewal;
 mod replayed;
 mod segment;
@@ -38,6 +39,7 @@ pub use feeds::{Feed, FeedUpdate, Feeds};
 pub use index::Place;
 pub(crate) use object::ObjectParts;
 pub use object::{Object, ResourceVersion};
+pub use patch::{BytesPatch, Run};
 pub use renewal::{Renewal, Renewals};
 pub use replayed::{MisfitChange, ReplayedCache};
 pub use segment::{SegmentId, SegmentSpec};
@@ -274,6 +276,18 @@ impl Store {
     /// [`Self::start_log`].
     pub fn take_log(&mut self) -> Vec<StateChange> {
         self.log.take()
+    }
+
+    /// Adds the heartbeats to the log that were held back. Call it once a second, and before
+    /// [`Self::keyframe`]; otherwise [`Self::take_log`] has them when another heartbeat of the
+    /// same object comes, or when views change.
+    pub(crate) fn release_renewals(&mut self) {
+        self.log.release_renewals();
+    }
+
+    /// The same before somebody reads these views, if they show something of them.
+    pub(crate) fn release_renewals_of(&mut self, views: impl Iterator<Item = ViewId>) {
+        self.log.release_renewals_of(views);
     }
 
     /// Takes the bytes of the objects that were replaced or removed since they were last taken,

@@ -106,11 +106,14 @@ impl ReplayedCache {
 
     fn renew(&mut self, renewals: &Renewals) -> Result<(), MisfitChange> {
         let mut renewed = Vec::new();
-        for (slot, renewal) in &renewals.leases {
-            let Some(old) = self.0.object(*slot) else {
-                return Err(misfit(format!("slot {slot} has no object")));
+        for (slot, renewal) in &renewals.renewed {
+            let old = self.0.object(*slot);
+            let Some(object) = old.and_then(|old| old.renewed(renewal)) else {
+                return Err(misfit(format!(
+                    "slot {slot} does not have what was renewed"
+                )));
             };
-            renewed.push((*slot, Arc::new(old.renewed(renewals.at, renewal))));
+            renewed.push((*slot, Arc::new(object)));
         }
         let mut renewed = renewed.iter();
         renewed.try_for_each(|(slot, object)| self.put(*slot, object))

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::object::{ChangeTimes, OpenedObject};
 use super::segment::Reader;
 use super::slots::Slot;
-use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, StateChange, Store};
+use super::{Change, MissingFields, Object, ResourceVersion, SegmentId, Store};
 use crate::msgpack;
 use crate::mutant::Mutant;
 use crate::object::{ProjectedObject, Uid, object_key};
@@ -178,7 +178,8 @@ impl Store {
         let new = Arc::new(Object::new(id, &key, item, changed, dictionary));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         let fields = (&*data, &*item.data);
-        self.log.note_update(slot, &new, fields, &segment.spec, now);
+        self.log
+            .note_update(slot, &new, fields, &segment.spec, &touched);
         self.state.update(slot, Arc::clone(&new));
         self.log.note_released(&old);
         touched.sort_unstable();
@@ -235,10 +236,7 @@ impl Store {
             return;
         };
         self.free.push(slot);
-        self.log.note(|| StateChange::Remove {
-            slot,
-            uid: object.uid().clone(),
-        });
+        self.log.note_removal(slot, &object);
         self.log.note_released(&object);
         let Some(segment) = self.segments.get_mut(&id) else {
             return;

@@ -153,7 +153,7 @@ fn cache(change: &StateChange) -> Value {
             "resourceVersion": object.version().to_string(),
             "fields": rmp_serde::from_slice::<Value>(&object.data()).unwrap_or_default(),
         }),
-        StateChange::Renew(renewals) => json!({"change": name, "leases": renewals.leases.len()}),
+        StateChange::Renew(renewals) => json!({"change": name, "objects": renewals.renewed.len()}),
         _ => json!({"change": name}),
     }
 }

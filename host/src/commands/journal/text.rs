@@ -86,7 +86,7 @@ fn cache(change: &StateChange) -> String {
             let (key, uid, version) = (object.key(), object.uid(), object.version());
             format!("{name} {key} ({uid}) at {version}")
         }
-        StateChange::Renew(renewals) => format!("{name} {} leases", renewals.leases.len()),
+        StateChange::Renew(renewals) => format!("{name} {} objects", renewals.renewed.len()),
         StateChange::Remove { uid, .. } => format!("{name} ({uid})"),
         _ => name.to_owned(),
     }

@@ -1,7 +1,5 @@
 //! The formats of the cache, of discovery and of live reads.
 
-use std::collections::BTreeMap;
-
 use super::UnreadableEntry;
 use super::reader::Reader;
 use super::value::Wire;
@@ -15,10 +13,9 @@ use crate::mapping::{Mapping, ServedResource};
 use crate::object::{ApiResource, Kind, ObjectRecord};
 use crate::plan::{GetRequest, ListRequest};
 use crate::store::{
-    FieldsId, Object, ObjectParts, Renewal, Renewals, SegmentId, SegmentSpec, Slot, StateChange,
-    ViewDefinition, ViewId, ViewKey,
+    FieldsId, Object, ObjectParts, SegmentId, SegmentSpec, StateChange, ViewDefinition, ViewId,
+    ViewKey,
 };
-use crate::time::Instant;
 use crate::watch::Condition;
 
 /// A number with a type of its own.
@@ -134,70 +131,6 @@ impl Sample for Object {
             changed_earlier: Sample::sample(source),
             data: &Vec::<u8>::sample(source),
         })
-    }
-}
-
-/// In columns, because equal parts in a row take less when they are compressed: the slots, each
-/// as the difference to the one before it, the fields that changed earlier, if there are any, and
-/// the data.
-impl Wire for Renewals {
-    fn write(&self, to: &mut Writer) {
-        to.list(4);
-        self.at.write(to);
-        to.list(self.leases.len());
-        let mut last = 0;
-        for slot in self.leases.keys() {
-            (slot - last).write(to);
-            last = *slot;
-        }
-        let all = || self.leases.values();
-        let have_earlier = all().any(|one| !one.earlier.is_empty());
-        to.list(if have_earlier { self.leases.len() } else { 0 });
-        all()
-            .filter(|_| have_earlier)
-            .for_each(|one| one.earlier.write(to));
-        to.list(self.leases.len());
-        all().for_each(|one| one.data.write(to));
-    }
-
-    fn read(from: &mut Reader<'_>) -> Result<Self, UnreadableEntry> {
-        const UNEVEN: UnreadableEntry = UnreadableEntry::Damaged("columns differ in length");
-        let more = from.fields(4)?;
-        let at = Wire::read(from)?;
-        let steps = Vec::<Slot>::read(from)?;
-        let mut earlier = Vec::<Vec<(FieldsId, Instant)>>::read(from)?;
-        let data = Vec::<Vec<u8>>::read(from)?;
-        from.skip(more)?;
-        if earlier.is_empty() {
-            earlier.resize(steps.len(), Vec::new());
-        }
-        if earlier.len() != steps.len() || data.len() != steps.len() {
-            return Err(UNEVEN);
-        }
-        let mut slot: Slot = 0;
-        let mut leases = BTreeMap::new();
-        for (step, (earlier, data)) in steps.into_iter().zip(earlier.into_iter().zip(data)) {
-            let next = slot.checked_add(step);
-            slot = next.ok_or(UnreadableEntry::Damaged("a slot is too high"))?;
-            leases.insert(slot, Renewal { earlier, data });
-        }
-        Ok(Self { at, leases })
-    }
-}
-
-#[cfg(test)]
-impl Sample for Renewals {
-    fn sample(source: &mut SampleSource<'_>) -> Self {
-        let at = Sample::sample(source);
-        let leases = (0..source.below(4)).map(|_| {
-            let renewal = Renewal {
-                earlier: Sample::sample(source),
-                data: Sample::sample(source),
-            };
-            (Sample::sample(source), renewal)
-        });
-        let leases = leases.collect();
-        Self { at, leases }
     }
 }
 

@@ -12,6 +12,7 @@ mod cache;
 mod entries;
 mod plans;
 mod reader;
+mod renewals;
 mod value;
 mod writer;
 

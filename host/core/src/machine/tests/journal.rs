@@ -4,6 +4,7 @@ use super::*;
 use crate::journal::{
     AnswerCopy, Entry, JournalItem, Record, Replay, ReplayOutcome, SnapshotReads, Unreplayable,
 };
+use crate::msgpack::sample::{list, map};
 use crate::store::StateChange;
 
 /// The entries since they were last taken.
@@ -77,6 +78,66 @@ fn a_call_is_made_again_with_the_cache_that_it_read() {
     assert_eq!(keys, pods(&call.snapshot, &call.views));
     assert_eq!(keys.len(), 2);
     assert_eq!(again.result.as_ref().map(Vec::len), Ok(call.items.len()));
+}
+
+/// The kubelets of a large cluster post 17 of them a second.
+#[test]
+fn a_heartbeat_is_recorded_within_a_second_and_before_a_call_that_reads_it() {
+    let node = |bench: &mut Bench, at: &str| {
+        let condition = map([("lastHeartbeatTime", at.into())]);
+        let status = map([("conditions", list([condition]))]);
+        let data = map([("status", status)]).encode();
+        let node = bench.object("n");
+        ProjectedObject {
+            data: data.into(),
+            ..node
+        }
+    };
+    let mut bench = Bench::new();
+    bench.machine.start_journal(bench.now);
+    bench.discover(&["pods", "nodes"]);
+    let mut nodes = watch("nodes", Source::One(resource("nodes")));
+    nodes.fields = vec!["status.conditions[*].lastHeartbeatTime".parse().unwrap()];
+    let mut desired = desired("one", enforce());
+    desired.stable.manifest = Arc::new(Manifest {
+        watches: [manifest().watches, vec![nodes]].concat(),
+        ..manifest()
+    });
+    bench.apply(vec![desired]);
+    bench.list("pods", &[]);
+    bench.list("nodes", &[]);
+    let first = node(&mut bench, "10:43:00");
+    bench.update("nodes", Update::Apply(first));
+    entries(&mut bench);
+    let is_renewal = |it: &Record| matches!(&it.entry, Entry::Cache(StateChange::Renew(all)) if all.renewed.len() == 1);
+    let count = |bench: &mut Bench| entries(bench).iter().filter(|it| is_renewal(it)).count();
+
+    bench.pass(SECOND / 2);
+    let next = node(&mut bench, "10:48:00");
+    bench.update("nodes", Update::Apply(next));
+    assert_eq!(count(&mut bench), 0, "nobody reads it");
+    bench.pass(SECOND);
+    assert_eq!(count(&mut bench), 1);
+
+    let next = node(&mut bench, "10:53:00");
+    bench.update("nodes", Update::Apply(next));
+    let pod = bench.object("a");
+    bench.update("pods", Update::Apply(pod));
+    let all = entries(&mut bench);
+    let renewal = all.iter().position(is_renewal);
+    let call = all.iter().position(|it| matches!(it.entry, Entry::Call(_)));
+    assert!(renewal.is_some() && renewal < call, "{all:?}");
+
+    // Whoever reads from a keyframe on knows it too, and gets it only once.
+    let next = node(&mut bench, "10:58:00");
+    bench.update("nodes", Update::Apply(next));
+    bench.machine.add_keyframe(bench.now);
+    let all = entries(&mut bench);
+    let renewal = all.iter().position(is_renewal);
+    let keyframe = all
+        .iter()
+        .position(|it| matches!(it.entry, Entry::Keyframe { .. }));
+    assert!(renewal.is_some() && renewal < keyframe, "{all:?}");
 }
 
 #[test]

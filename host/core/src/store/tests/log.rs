@@ -79,64 +79,158 @@ fn a_version_that_changes_alone_is_no_change_of_the_state() {
     assert!(store.take_log().is_empty());
 }
 
-/// The kubelets of a large cluster renew 500 leases a second: an entry for each would fill a
-/// journal within hours.
-#[test]
-fn leases_that_are_renewed_together_are_one_change() {
-    let (mut store, id) = logging("leases");
-    for name in ["a", "b"] {
-        apply(&mut store, id, item(name, name, "1", &with_data("x")), 1);
+/// What the host has of a resource with the first objects, and a reader that knows them.
+fn renewing(plural: &str, objects: &[(&str, Sample)]) -> (Store, SegmentId, ReplayedCache) {
+    let (mut store, id) = logging(plural);
+    for (name, data) in objects {
+        apply(&mut store, id, item(name, name, "1", data), 1);
     }
     let mut cache = ReplayedCache::default();
     for change in store.keyframe().changes() {
         cache.apply(&change).unwrap();
     }
     store.take_log();
-    for (name, version, data) in [("a", "2", "y"), ("b", "3", "y"), ("a", "4", "z")] {
-        apply(
-            &mut store,
-            id,
-            item(name, name, version, &with_data(data)),
-            2,
-        );
+    (store, id, cache)
+}
+
+/// The changes so far, which a reader learns too. Both have the same objects then.
+fn follow(store: &mut Store, cache: &mut ReplayedCache) -> Vec<StateChange> {
+    store.release_renewals();
+    let changes = store.take_log();
+    for change in &changes {
+        cache.apply(change).unwrap();
     }
-    let together = store.take_log();
-    let [StateChange::Renew(renewals)] = &*together else {
-        panic!("{together:?}");
-    };
-    assert_eq!((renewals.at, renewals.leases.len()), (at(2), 2));
-    cache.apply(&together[0]).unwrap();
-    for name in ["a", "b"] {
+    for name in ["a", "b", "c"] {
         let find = |snapshot: &Snapshot| {
-            let object = snapshot.find(&Uid::new(name)).unwrap().clone();
-            (object.data().to_vec(), object.last_changed())
+            let object = snapshot.find(&Uid::new(name))?;
+            Some((object.data().to_vec(), object.last_changed()))
         };
         assert_eq!(find(&cache.snapshot()), find(&store.snapshot()), "{name}");
     }
+    changes
+}
 
-    // What is deleted is no renewal.
-    let terminating = map([
-        ("metadata", map([("deletionTimestamp", "now".into())])),
-        ("data", map([("password", "z".into())])),
-    ]);
-    let deleted = item("b", "b", "7", &terminating);
-    apply(&mut store, id, deleted, 3);
-    assert_eq!(put(&mut store).len(), 1);
+fn renewed(changes: &[StateChange]) -> Vec<usize> {
+    let renewals = changes.iter().filter_map(|change| match change {
+        StateChange::Renew(renewals) => Some(renewals.renewed.len()),
+        _ => None,
+    });
+    renewals.collect()
+}
 
+/// The kubelets of a large cluster renew 500 leases a second: an entry for each would fill a
+/// journal within hours.
+#[test]
+fn leases_that_are_renewed_together_are_one_change() {
+    let first = [("a", with_data("x")), ("b", with_data("x"))];
+    let (mut store, id, mut cache) = renewing("leases", &first);
+    for (name, version, data, seconds) in [("a", "2", "y", 2), ("b", "3", "yy", 3)] {
+        let lease = item(name, name, version, &with_data(data));
+        apply(&mut store, id, lease, seconds);
+    }
+    assert!(store.take_log().is_empty(), "nobody reads it now");
+    let together = follow(&mut store, &mut cache);
+    assert_eq!(renewed(&together), [2]);
     // A lease that is not there misses nothing but the whole change.
     let mut empty = ReplayedCache::default();
     assert!(empty.apply(&together[0]).is_err());
+
+    // The same lease twice.
+    for (version, data, seconds) in [("4", "z", 4), ("5", "w", 5)] {
+        apply(
+            &mut store,
+            id,
+            item("a", "a", version, &with_data(data)),
+            seconds,
+        );
+    }
+    assert_eq!(renewed(&follow(&mut store, &mut cache)), [1, 1]);
+
+    // What is deleted is no renewal, and replaces one.
+    let terminating = map([
+        ("metadata", map([("deletionTimestamp", "now".into())])),
+        ("data", map([("password", "w".into())])),
+    ]);
+    apply(&mut store, id, item("b", "b", "6", &with_data("v")), 6);
+    apply(&mut store, id, item("b", "b", "7", &terminating), 7);
+    assert_eq!(put(&mut store).len(), 1);
+
     // What was removed and came back is another object.
-    let mut changes = Vec::new();
-    store.remove(id, "ns", "a", &Uid::new("a"), &mut changes);
-    apply(&mut store, id, item("a", "c", "5", &with_data("z")), 2);
-    apply(&mut store, id, item("a", "c", "6", &with_data("w")), 2);
-    let kinds: Vec<_> = store
-        .take_log()
-        .iter()
-        .map(std::mem::discriminant)
-        .collect();
-    assert_eq!(kinds.len(), 3, "a removal, an object and its renewal");
+    apply(&mut store, id, item("a", "a", "8", &with_data("u")), 8);
+    store.remove(id, "ns", "a", &Uid::new("a"), &mut Vec::new());
+    apply(&mut store, id, item("a", "c", "9", &with_data("z")), 9);
+    apply(&mut store, id, item("a", "c", "10", &with_data("w")), 9);
+    store.release_renewals();
+    let changes = store.take_log();
+    let kinds = changes.iter().map(std::mem::discriminant);
+    assert_eq!(kinds.count(), 3, "a removal, an object and its renewal");
+    assert_eq!(renewed(&changes), [1]);
+}
+
+/// A node of which the kubelet says what it said before, at another time; and one that is tainted.
+#[test]
+fn a_node_whose_heartbeats_alone_change_is_renewed() {
+    let node = |at: &str, status: &str| {
+        let condition = map([
+            ("type", "Ready".into()),
+            ("status", status.into()),
+            ("lastHeartbeatTime", at.into()),
+        ]);
+        map([("data", list([condition]))])
+    };
+    for (plural, at_once) in [("nodes", 0), ("configmaps", 1)] {
+        let (mut store, id, mut cache) = renewing(plural, &[("a", node("10:43", "True"))]);
+        apply(
+            &mut store,
+            id,
+            item("a", "a", "2", &node("10:48", "True")),
+            2,
+        );
+        assert_eq!(store.take_log().len(), at_once, "{plural}");
+        if at_once == 1 {
+            continue;
+        }
+        assert_eq!(renewed(&follow(&mut store, &mut cache)), [1]);
+        apply(
+            &mut store,
+            id,
+            item("a", "a", "3", &node("10:53", "True")),
+            3,
+        );
+        apply(
+            &mut store,
+            id,
+            item("a", "a", "4", &node("10:53", "Unknown")),
+            4,
+        );
+        assert_eq!(put(&mut store).len(), 1, "with the heartbeat before it");
+    }
+}
+
+/// A call is repeated with what it read.
+#[test]
+fn what_is_held_back_is_there_before_somebody_reads_it() {
+    let (mut store, id, _) = renewing("leases", &[("a", with_data("x"))]);
+    let reader = store.views().next().unwrap();
+    let other = store.add_view(ViewSpec {
+        fields: fields(&["metadata.labels"]),
+        hidden: FieldTree::default(),
+        indexes: vec![],
+        key: ViewKey::Name,
+    });
+    store.take_log();
+    apply(&mut store, id, item("a", "a", "2", &with_data("y")), 2);
+    store.release_renewals_of([other].into_iter());
+    assert!(store.take_log().is_empty());
+    store.release_renewals_of([other, reader].into_iter());
+    assert_eq!(renewed(&store.take_log()), [1]);
+
+    // Whoever does not know the objects any more cannot know what changed in them.
+    apply(&mut store, id, item("a", "a", "3", &with_data("z")), 3);
+    store.remove_view(reader);
+    let changes = store.take_log();
+    assert!(matches!(changes[0], StateChange::Renew(_)), "{changes:?}");
+    assert!(matches!(changes.last(), Some(StateChange::DropSegment(_))));
 }
 
 /// What waits for a slow disk counts only what the store does not have as well.

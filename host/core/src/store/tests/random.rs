@@ -185,11 +185,18 @@ impl Pair {
             by_view(self.view_changes(&changes)),
             by_view(told.unwrap_or_default())
         );
+        // Heartbeats are held back until somebody reads.
+        let is_read = self.now % 3 == 0;
+        if is_read {
+            self.store.release_renewals();
+        }
         for change in self.store.take_log() {
             self.replayed.apply(&change).unwrap();
         }
         self.check();
-        self.check_replayed();
+        if is_read {
+            self.check_replayed();
+        }
     }
 
     /// The changes lead to the same state, except for versions that changed alone; a keyframe
