@@ -9,6 +9,7 @@ use davit_guest::{
 
 use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
+use crate::completed::has;
 use crate::config::{
     ActionsConfig, DeleteConfig, EventConfig, EvictConfig, TaintConfig, UntaintConfig,
 };
@@ -47,6 +48,8 @@ enum End {
 /// The reporting component of the events.
 const COMPONENT: &str = "davit-policy";
 
+/// Where an object has its version.
+const VERSION: [&str; 2] = ["metadata", "resourceVersion"];
 const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const PROPAGATIONS: [&str; 4] = ["", "Background", "Foreground", "Orphan"];
 
@@ -166,16 +169,26 @@ impl Actions {
             Some(merge) => merge.render(evaluator, &Path::default())?,
             None => Value::Null,
         };
-        let is_due = |template| differs(Some(&object.view), &merge, Some(template));
+        let is_due = |template| differs(Some(&object.view), &merge, Some(template), &[]);
         if !self.merge.as_ref().is_some_and(is_due) {
             merge = Value::Null;
         }
         self.change_taints(&mut merge, object);
+        let operations = pointer::changes(&self.operations, evaluator, &object.view)?;
         if !merge.is_null() {
+            // What somebody wrote meanwhile is not overwritten.
+            insert(
+                &mut merge,
+                &VERSION,
+                object.resource_version.as_str().into(),
+            );
             plan = plan.patch(Patch::merge(&merge));
         }
-        if let Some(patch) = pointer::patch(&self.operations, evaluator, &object.view)? {
-            plan = plan.patch(patch);
+        if let Some(mut operations) = operations {
+            if merge.is_null() {
+                operations.insert(0, pointer::test(&VERSION, &object.resource_version));
+            }
+            plan = plan.patch(Patch::json(&Value::List(operations)));
         }
         if plan.steps.is_empty() && self.changes() {
             return Ok(None);
@@ -414,7 +427,12 @@ fn leaves(template: &Template, path: &Path, fields: &mut Vec<String>) {
 
 /// Whether a merge patch would change a value. A value with the time in it is set once: it is
 /// another one at each moment.
-fn differs(current: Option<&Value>, patch: &Value, template: Option<&Template>) -> bool {
+fn differs(
+    current: Option<&Value>,
+    patch: &Value,
+    template: Option<&Template>,
+    path: &[&str],
+) -> bool {
     let is_set = current.is_some_and(|current| !current.is_null());
     match (patch, template) {
         (Value::Map(entries), template) => {
@@ -429,18 +447,17 @@ fn differs(current: Option<&Value>, patch: &Value, template: Option<&Template>) 
             let mut entries = entries.iter();
             entries.any(|(key, value)| {
                 let current = current.and_then(|it| it.get(key));
-                differs(current, value, below(key))
+                differs(current, value, below(key), &[path, &[key]].concat())
             })
         }
         (_, Some(template)) if is_set && template.reads_now() => false,
         (Value::Null, _) => is_set,
-        (value, _) => current != Some(value),
+        (value, _) => !current.is_some_and(|current| has(current, value, path)),
     }
 }
 
 impl Actions {
-    /// Adds the node's taints to a patch, with those that it changes. The version makes sure that
-    /// nobody else's taint is lost.
+    /// Adds the node's taints to a patch, with those that it changes.
     fn change_taints(&self, patch: &mut Value, node: &Object<Value>) {
         let before: Vec<Value> = match node.view.at(["spec", "taints"]) {
             Some(Value::List(taints)) => taints.clone(),
@@ -456,8 +473,6 @@ impl Actions {
         if taints == before {
             return;
         }
-        let version = Value::from(node.resource_version.as_str());
-        insert(patch, &["metadata", "resourceVersion"], version);
         insert(patch, &["spec", "taints"], Value::List(taints));
     }
 }

@@ -11,6 +11,7 @@
 mod action;
 mod call;
 mod cel;
+mod completed;
 mod config;
 mod evaluate;
 pub mod explain;

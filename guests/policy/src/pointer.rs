@@ -1,10 +1,11 @@
 //! JSON patches (RFC 6902).
 
+use davit_guest::ConfigError;
 use davit_guest::dynamic::Value;
-use davit_guest::{ConfigError, Patch};
 
 use crate::cel::path::Path;
 use crate::cel::{Expression, Scope};
+use crate::completed::has;
 use crate::config::PatchConfig;
 use crate::evaluate::Evaluator;
 use crate::mistake::{at, error};
@@ -128,6 +129,7 @@ impl Operation {
     /// is not added again, and a value with the time in it is set once.
     fn changes(&self, object: &Value, value: &Value) -> bool {
         let keys = keys(&self.path);
+        let path: Vec<&str> = keys.iter().map(String::as_str).collect();
         let find = |keys: &[String]| {
             keys.iter().try_fold(object, |at, key| match at {
                 Value::List(elements) => elements.get(key.parse::<usize>().ok()?),
@@ -140,21 +142,11 @@ impl Operation {
             ("remove", _) => found.is_some(),
             ("add", Some((last, list))) if is_position(last) => {
                 let mut elements = find(list).into_iter().flat_map(Value::elements);
-                !elements.any(|element| has(element, value))
+                !elements.any(|element| has(element, value, &[]))
             }
             _ if self.value.reads_now() => found.is_none_or(Value::is_null),
-            _ => found != Some(value),
+            _ => !found.is_some_and(|found| has(found, value, &path)),
         }
-    }
-}
-
-/// Whether a value has everything of another one: the API server adds fields to what it gets.
-fn has(value: &Value, wanted: &Value) -> bool {
-    match wanted {
-        Value::Map(entries) => entries
-            .iter()
-            .all(|(key, wanted)| value.get(key).is_some_and(|value| has(value, wanted))),
-        wanted => value == wanted,
     }
 }
 
@@ -172,12 +164,12 @@ fn keys(pointer: &str) -> Vec<String> {
         .collect()
 }
 
-/// The patch of some operations; none if it would change nothing.
-pub(crate) fn patch(
+/// The operations with their values; none if they would change nothing.
+pub(crate) fn changes(
     operations: &[Operation],
     evaluator: &Evaluator<'_>,
     object: &Value,
-) -> Result<Option<Patch>, String> {
+) -> Result<Option<Vec<Value>>, String> {
     let mut changes = false;
     let mut body = Vec::new();
     for operation in operations {
@@ -193,5 +185,13 @@ pub(crate) fn patch(
         }
         body.push(Value::Map(fields));
     }
-    Ok(changes.then(|| Patch::json(&Value::List(body))))
+    Ok(changes.then_some(body))
+}
+
+/// An operation that fails unless the field has this value.
+pub(crate) fn test(path: &[&str], value: &str) -> Value {
+    let path = path.iter().map(|key| format!("/{key}")).collect::<String>();
+    let fields = [("op", "test"), ("path", &path), ("value", value)];
+    let fields = fields.map(|(name, value)| (name.to_owned(), Value::from(value)));
+    Value::Map(fields.into())
 }

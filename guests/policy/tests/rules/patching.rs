@@ -1,5 +1,7 @@
 //! Rules that change objects, and what keeps them from doing so again and again.
 
+use davit_guest::testing::Harness;
+use policy::Policy;
 use serde_json::{Value, json};
 
 use crate::support::{HOUR, refusal, rules};
@@ -70,6 +72,73 @@ fn a_patch_that_can_never_come_to_rest_is_refused() {
         {"op": "add", "path": "/metadata/finalizers/-", "value": "${string(now)}"},
     ]}));
     assert_eq!(field, "rules[0].do.jsonPatch[1].value", "{message}");
+}
+
+/// The cache has an object without a label, and the server has one that somebody set.
+#[test]
+fn what_somebody_wrote_meanwhile_is_not_overwritten() {
+    for action in [
+        json!({"label": {"owner": "unknown"}}),
+        json!({"mergePatch": {"metadata": {"labels": {"owner": "unknown"}}}}),
+        json!({"jsonPatch": [
+            {"op": "add", "path": "/metadata/labels/owner", "value": "unknown"},
+        ]}),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "owner",
+            "match": {"resource": "configmaps"},
+            "when": "object.metadata.labels.owner == null",
+            "do": action,
+        }]));
+        let mut object = config_map();
+        object["metadata"]["labels"] = json!({"app": "a"});
+        harness.put(object.clone());
+        object["metadata"]["labels"]["owner"] = json!("payments");
+        harness.put_on_server(object.clone());
+        harness.run();
+        let labels = |harness: &Harness<Policy>| {
+            let object = harness.object("ConfigMap", "ci/a").unwrap();
+            object["metadata"]["labels"]["owner"].clone()
+        };
+        assert_eq!(labels(&harness), "payments", "{action}");
+
+        // Whoever takes it away again gets the mark as soon as the cache has seen that.
+        object["metadata"]["labels"] = json!({"app": "a"});
+        harness.put(object);
+        harness.advance(HOUR);
+        assert_eq!(labels(&harness), "unknown", "{action}");
+    }
+}
+
+/// The API server adds defaults, and writes quantities in its own form.
+#[test]
+fn what_the_api_server_completes_comes_to_rest() {
+    let mut harness = rules(json!([{
+        "name": "limits",
+        "match": {"resource": "services"},
+        "when": "object.spec.type == 'ClusterIP'",
+        "do": {"mergePatch": {"spec": {"ports": [{"port": 80}]}}},
+    }, {
+        "name": "quota",
+        "match": {"resource": "resourcequotas"},
+        "when": "true",
+        "do": {"mergePatch": {"spec": {"hard": {"cpu": "0.5"}}}},
+    }]));
+    let completed = [
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"namespace": "ci", "name": "a"},
+            "spec": {"type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}]}}),
+        json!({"apiVersion": "v1", "kind": "ResourceQuota",
+            "metadata": {"namespace": "ci", "name": "a"}, "spec": {"hard": {"cpu": "500m"}}}),
+    ];
+    for object in completed {
+        harness.put(object);
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.executions().len(), 0);
+    harness.put(json!({"apiVersion": "v1", "kind": "ResourceQuota",
+        "metadata": {"namespace": "ci", "name": "b"}, "spec": {"hard": {"cpu": "501m"}}}));
+    harness.advance(HOUR);
+    assert_eq!(harness.executions().len(), 1);
 }
 
 #[test]
