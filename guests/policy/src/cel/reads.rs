@@ -2,9 +2,10 @@
 //! read of what an object lacks is an error.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use kube_cel::cel::IdedExpr;
-use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, operators};
+use kube_cel::cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue, SelectExpr, operators};
 
 use super::Mistake;
 use super::expand::{Variables, expand};
@@ -14,55 +15,66 @@ use super::text;
 /// The fields that a text reads of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// As they stand in an expression: `object.metadata.labels["app"]`.
+    /// As they stand in an expression: `object.metadata.labels["app"]`. One that a `has()`
+    /// guards is not among them: the `has()` is a part of an `&&` in which the field is read.
     pub fields: BTreeSet<String>,
     /// Those that it tests with `has()`.
     pub tested: BTreeSet<String>,
     /// Whether it has a loop, `||` or `?`, so that it may have a result although a field is
     /// missing.
     pub may_do_without: bool,
-    /// Whether it has a loop that reads a field of an element: one that the element lacks is an
-    /// error in the API server's CEL.
+    /// Whether it reads a field of an element, or a key that is computed: one that is missing is
+    /// an error in the API server's CEL.
     pub reads_elements: bool,
 }
 
 /// What a text reads of `object` and `namespaceObject`.
 pub(crate) fn of(source: &str, variables: &Variables) -> Result<Reads, Mistake> {
     let expr = expand(text::parse(source)?, variables)?;
-    let mut reads = Reads::default();
-    reads.walk(&expr);
-    Ok(reads)
+    let mut walk = Walk::default();
+    walk.walk(&expr);
+    Ok(walk.reads)
 }
 
-impl Reads {
+#[derive(Default)]
+struct Walk {
+    reads: Reads,
+    /// The fields that the `&&` around test. Without one of them, an `&&` is false whatever its
+    /// other parts are.
+    guarded: Vec<String>,
+}
+
+impl Walk {
     fn walk(&mut self, expr: &IdedExpr) {
         if let Some(field) = field_of(expr) {
-            self.fields.insert(field);
+            if !self.guarded.contains(&field) {
+                self.reads.fields.insert(field);
+            }
             return;
         }
         match &expr.expr {
             Expr::Select(select) if select.test => {
-                if let Some((root, path)) = path_of(&select.operand) {
-                    let tested = path.key(&select.field);
-                    self.tested.insert(format!("{root}{}", tested.below()));
-                }
+                self.reads.tested.extend(tested(select));
                 self.walk(&select.operand);
             }
             Expr::Select(select) => {
-                self.reads_elements = true;
+                self.reads.reads_elements = true;
                 self.walk(&select.operand);
             }
             Expr::Call(call) => {
-                self.reads_elements |= is_element_by_key(call);
-                self.may_do_without |= matches!(
+                self.reads.reads_elements |= is_unknown_key(call);
+                self.reads.may_do_without |= matches!(
                     call.func_name.as_str(),
                     operators::LOGICAL_OR | operators::CONDITIONAL
                 );
+                let around = self.guarded.len();
+                tests_of(call, &mut self.guarded);
                 call.target.iter().for_each(|it| self.walk(it));
                 call.args.iter().for_each(|it| self.walk(it));
+                self.guarded.truncate(around);
             }
             Expr::Comprehension(it) => {
-                self.may_do_without = true;
+                self.reads.may_do_without = true;
                 self.walk(&it.iter_range);
                 self.walk(&it.loop_step);
                 self.walk(&it.result);
@@ -81,16 +93,53 @@ impl Reads {
     }
 }
 
-/// Whether a call reads a key of what is neither an object nor below one.
-fn is_element_by_key(call: &CallExpr) -> bool {
-    let is_key = call.func_name == operators::INDEX;
-    is_key && matches!(call.args.first(), Some(of) if matches!(of.expr, Expr::Ident(_)))
+/// Whether a call reads a key that is computed, or one of what is neither an object nor below one.
+/// A place that a list does not have is an error here too.
+fn is_unknown_key(call: &CallExpr) -> bool {
+    let is_place = |key: &IdedExpr| matches!(key.expr, Expr::Literal(LiteralValue::Int(_)));
+    call.func_name == operators::INDEX && !call.args.get(1).is_some_and(is_place)
+}
+
+/// Adds the fields that parts of an `&&` test with `has()`.
+fn tests_of(call: &CallExpr, found: &mut Vec<String>) {
+    if call.func_name != operators::LOGICAL_AND {
+        return;
+    }
+    for part in &call.args {
+        match &part.expr {
+            Expr::Select(select) if select.test => found.extend(tested(select)),
+            Expr::Call(call) => tests_of(call, found),
+            _ => {}
+        }
+    }
+}
+
+/// The field that a `has()` tests, if it is one below an object.
+fn tested(select: &SelectExpr) -> Option<String> {
+    let (root, path) = path_of(&select.operand)?;
+    Some(written(root, &path.key(&select.field)))
 }
 
 /// The field that an expression is, if it is one below an object.
 fn field_of(expr: &IdedExpr) -> Option<String> {
     let (root, path) = path_of(expr)?;
-    (!path.is_root()).then(|| format!("{root}{}", path.below()))
+    (!path.is_root()).then(|| written(root, &path))
+}
+
+/// A field as it stands in an expression, where `.a-b` is a difference.
+fn written(root: &str, path: &Path) -> String {
+    let mut text = root.to_owned();
+    for key in path.keys() {
+        let is_name = key.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let is_name = is_name && !key.starts_with(|c: char| c.is_ascii_digit());
+        // Writing to a text does not fail.
+        let _ = if is_name {
+            write!(text, ".{key}")
+        } else {
+            write!(text, "[{key:?}]")
+        };
+    }
+    text
 }
 
 fn path_of(expr: &IdedExpr) -> Option<(&str, Path)> {
@@ -141,6 +190,52 @@ mod tests {
         );
         assert!(reads.tested.contains("object.metadata.labels.old"));
         assert!(!reads.may_do_without);
+    }
+
+    #[test]
+    fn a_test_guards_what_is_read_beside_it() {
+        let is_guarded = |source: &str| !reads(source).fields.contains("object.spec.a");
+        for source in [
+            "has(object.spec.a) && object.spec.a == 'x'",
+            "object.spec.a == 'x' && object.spec.b == 'y' && has(object.spec.a)",
+            "!(has(object.spec.a) && object.spec.a == 'x')",
+            "has(object.spec.a) && !(object.spec.a == 'x')",
+            "!has(object.spec.a)",
+        ] {
+            assert!(is_guarded(source), "{source}");
+        }
+        for source in [
+            "!has(object.spec.a) && object.spec.a != 'x'",
+            "!(has(object.spec.a) && object.spec.b == 'x') && object.spec.a != 'x'",
+            "has(object.spec.a.b) && object.spec.a != 'x'",
+        ] {
+            assert!(!is_guarded(source), "{source}");
+        }
+    }
+
+    #[test]
+    fn a_field_is_written_as_an_expression_reads_it() {
+        let fields = reads("object.metadata.labels['a-b'] == object.metadata.labels['1']").fields;
+        let fields: Vec<&str> = fields.iter().map(String::as_str).collect();
+        assert_eq!(
+            fields,
+            [
+                "object.metadata.labels[\"1\"]",
+                "object.metadata.labels[\"a-b\"]"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_key_that_is_computed_may_be_missing() {
+        for source in [
+            "object.metadata.annotations[object.metadata.name] != 'keep'",
+            "object.metadata.annotations['a/' + 'b'] != 'keep'",
+            "object.spec.containers[0]['image'] != 'a'",
+        ] {
+            assert!(reads(source).reads_elements, "{source}");
+        }
+        assert!(!reads("object.metadata.finalizers[0] == 'a'").reads_elements);
     }
 
     #[test]

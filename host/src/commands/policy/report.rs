@@ -1,6 +1,6 @@
 //! What rules would do with objects, by object.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Result;
 use jiff::Timestamp;
@@ -120,6 +120,18 @@ impl Report {
                 .collect(),
         })
     }
+}
+
+/// How many objects the rules of all reports act on. An object of several Controllers is one, also
+/// if they name its kind in several versions.
+pub(super) fn acted_on(reports: &[Report]) -> usize {
+    let explained = reports.iter().flat_map(|it| &it.explained);
+    let acted = explained.filter(|it| it.rules.iter().any(|rule| rule.verdict == ACTS));
+    let objects = acted.map(|it| {
+        let group = it.api_version.split_once('/').map(|(group, _)| group);
+        (group, &it.kind, &it.namespace, &it.name)
+    });
+    objects.collect::<BTreeSet<_>>().len()
 }
 
 const ACTS: &str = "acts";

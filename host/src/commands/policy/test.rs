@@ -9,7 +9,7 @@ use super::Shortfall;
 use super::cache::Cache;
 use super::cluster::Cluster;
 use super::objects::{Objects, Store, resource_of};
-use super::report::{Report, Selection};
+use super::report::{Report, Selection, acted_on};
 use super::source::{self, PolicySource};
 use super::text;
 use crate::cli::{PolicyFormat, PolicyTestArguments};
@@ -88,11 +88,12 @@ fn written(reports: &[Report], arguments: &PolicyTestArguments) -> Result<String
 }
 
 fn judge(reports: &[Report], arguments: &PolicyTestArguments) -> Result<()> {
-    let acts = reports.iter().map(|it| it.acts).sum();
+    let objects = acted_on(reports);
     match arguments.fail_if {
-        Some(threshold) if threshold.is_exceeded(acts) => {
+        Some(threshold) if threshold.is_exceeded(objects) => {
             bail!(Shortfall(format!(
-                "the rules act on {acts} objects: --fail-if is exceeded"
+                "the rules act on {}: --fail-if is exceeded",
+                text::counted(objects, "object")
             )))
         }
         _ => Ok(()),

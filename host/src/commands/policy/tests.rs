@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::cache::Cache;
 use super::objects::{Objects, Store, resource_of};
-use super::report::{Report, Selection};
+use super::report::{Report, Selection, acted_on};
 use super::{source, text};
 
 /// When the harness starts.
@@ -246,6 +246,27 @@ fn a_report_says_why_and_why_not() {
     assert!(!text.contains("ConfigMap"), "{text}");
     let all = files.report(&explainer(&config), true);
     assert!(text::text(&all, true).contains("ConfigMap ci/z\n  no rule is about it"));
+}
+
+/// `--fail-if` bounds the number of objects.
+#[test]
+fn an_object_on_which_several_rules_act_counts_once() {
+    let rule = |name: &str, action: Value| {
+        json!({"name": name, "match": {"resource": "pods"},
+            "when": "object.metadata.name != 'c'", "do": action})
+    };
+    let records = json!({"event": {"reason": "Failed"}});
+    let first = explainer(&json!({"rules": [rule("deletes", json!({"delete": {}}))]}));
+    let second = explainer(&json!({"rules": [
+        rule("records", records),
+        rule("labels", json!({"label": {"team": "a"}})),
+    ]}));
+    let files = Files::new(&["a", "b", "c"].map(|name| pod(name, &json!({}))));
+    let reports = [first, second].map(|it| files.report(&it, false));
+    let acts: Vec<usize> = reports.iter().map(|it| it.acts).collect();
+    assert!(acts.iter().sum::<usize>() >= 4, "{acts:?}");
+    assert_eq!(acted_on(&reports), 2);
+    assert_eq!(acted_on(&[]), 0);
 }
 
 #[test]

@@ -37,7 +37,8 @@ fn heading(report: &Report) -> String {
     )
 }
 
-fn counted(number: usize, noun: &str) -> String {
+/// `1 object`, `2 objects`
+pub(super) fn counted(number: usize, noun: &str) -> String {
     let s = if number == 1 { "" } else { "s" };
     format!("{number} {noun}{s}")
 }

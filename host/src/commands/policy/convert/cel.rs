@@ -107,7 +107,8 @@ fn like(value: &str, pattern: &str) -> String {
         ["", middle, ""] => format!("{value}.contains({})", quoted(middle)),
         parts => {
             let parts: Vec<String> = parts.iter().map(|it| escaped(it)).collect();
-            let expression = format!("^{}$", parts.join(".*"));
+            // A line end is a character like others.
+            let expression = format!("(?s)^{}$", parts.join(".*"));
             format!("{value}.matches({})", quoted(&expression))
         }
     }

@@ -1,18 +1,23 @@
 //! The rules file of kube-janitor.
 
+mod condition;
+#[cfg(test)]
+mod tests;
+
 use anyhow::Result;
-use policy::explain::{FieldType, field_type};
 use serde_json::Value;
 
-use super::cel::{field, quoted};
 use super::draft::{ControllerDraft, RuleDraft};
-use super::jmespath::{Jmes, parse};
 use super::kinds::{Kinds, Resource};
 use super::{Conversion, Problem, ttl};
 use crate::commands::print::{part, text_at};
+use condition::Condition;
 
 /// What kube-janitor leaves alone by default.
 const SPARED: [&str; 2] = ["events", "controllerrevisions"];
+
+/// The name that stands for every resource.
+const EVERY: &str = "*";
 
 /// Whether a `ConfigMap` has rules of kube-janitor.
 pub(super) fn has_rules(config_map: &Value) -> bool {
@@ -62,15 +67,14 @@ pub(super) fn rules(name: &str, document: &Value, kinds: &Kinds, conversion: &mu
     };
     for (index, entry) in entries.iter().enumerate() {
         let place = format!("rules[{index}]");
-        let resources = part(entry, "/resources").as_array();
-        if resources.is_none_or(Vec::is_empty) {
+        let plurals = plurals(entry);
+        if plurals.is_empty() {
             let message = "it names no resources";
             conversion
                 .problems
                 .push(Problem::new(format!("{place}.resources"), message));
         }
-        for plural in resources.into_iter().flatten() {
-            let plural = plural.as_str().unwrap_or_default();
+        for plural in plurals {
             let converted = rule(&place, entry, plural, kinds, &earlier);
             let condition = match converted {
                 Ok((rule, condition)) => {
@@ -106,7 +110,26 @@ pub(super) fn rules(name: &str, document: &Value, kinds: &Kinds, conversion: &mu
 struct Earlier {
     plural: String,
     /// None if it has no translation.
-    condition: Option<String>,
+    condition: Option<Condition>,
+}
+
+impl Earlier {
+    fn is_about(&self, plural: &str) -> bool {
+        self.plural == plural || self.plural == EVERY
+    }
+}
+
+/// The resources that a rule names. What names none in a way that can be read may mean any, so no
+/// later rule is certain to decide.
+fn plurals(entry: &Value) -> Vec<&str> {
+    match part(entry, "/resources") {
+        Value::Null => Vec::new(),
+        Value::Array(names) => {
+            let names = names.iter();
+            names.map(|it| it.as_str().unwrap_or(EVERY)).collect()
+        }
+        _ => vec![EVERY],
+    }
 }
 
 /// Whether a rule ever deletes.
@@ -121,29 +144,26 @@ fn rule(
     plural: &str,
     kinds: &Kinds,
     earlier: &[Earlier],
-) -> Result<(RuleDraft, String), String> {
-    if plural == "*" {
+) -> Result<(RuleDraft, Condition), String> {
+    if plural == EVERY {
         return Err("a rule names its resources".to_owned());
     }
     // Events are in two groups, so their plural name alone is no resource.
     spared(plural)?;
     let resource = kinds.of_plural(plural)?;
     deletable(&resource)?;
-    let condition = truth(&parse(text_at(entry, "/jmespath"))?, &resource)?;
+    let condition = Condition::parse(text_at(entry, "/jmespath"), &resource)?;
     let id = text_at(entry, "/id");
     let mut rule = RuleDraft::new(place, &format!("{id}-{plural}"), resource);
     rule.when
         .push("object.metadata.annotations['janitor/ttl'] in [null, '']".to_owned());
-    for it in earlier
-        .iter()
-        .filter(|it| it.plural == plural || it.plural == "*")
-    {
+    for it in earlier.iter().filter(|it| it.is_about(plural)) {
         let Some(before) = &it.condition else {
             return Err("a rule before it that has no translation may decide".to_owned());
         };
-        rule.when.push(format!("!({before})"));
+        demand(&mut rule, before.unmet());
     }
-    rule.when.push(condition.clone());
+    demand(&mut rule, condition.met());
     if lives(entry) {
         let duration = duration(text_at(entry, "/ttl"))?;
         rule.when
@@ -154,6 +174,15 @@ fn rule(
         &format!("rule {id} matches"),
     ));
     Ok((ttl::of_janitor(rule), condition))
+}
+
+/// Adds to what a rule demands. Several conditions may need the same field.
+fn demand(rule: &mut RuleDraft, parts: Vec<String>) {
+    for part in parts {
+        if !rule.when.contains(&part) {
+            rule.when.push(part);
+        }
+    }
 }
 
 /// Refuses a resource whose objects kube-janitor never deletes, whatever their annotations and its
@@ -191,100 +220,4 @@ fn duration(text: &str) -> Result<String, String> {
         .filter(|it| *it > 0)
         .ok_or_else(refused)?;
     Ok(format!("{number}{unit}"))
-}
-
-/// Whether `JMESPath` takes a result for true.
-fn truth(jmes: &Jmes, resource: &Resource) -> Result<String, String> {
-    match jmes {
-        Jmes::Path(keys) => {
-            let (cel, kind) = of_path(keys, resource)?;
-            match kind {
-                FieldType::Bool => Ok(format!("{cel} == true")),
-                FieldType::Text | FieldType::Time => Ok(format!("!({cel} in [null, ''])")),
-                FieldType::List | FieldType::Other => Ok(format!("size({cel}) > 0")),
-                FieldType::Number | FieldType::Unknown => {
-                    Err(format!("{cel} alone has no translation: compare it"))
-                }
-            }
-        }
-        Jmes::Not(it) => Ok(format!("!({})", truth(it, resource)?)),
-        Jmes::And(one, other) => both("&&", one, other, resource),
-        Jmes::Or(one, other) => both("||", one, other, resource),
-        Jmes::Compare(operator, one, other) => compared(operator, one, other, resource),
-        Jmes::Call(name, arguments) => called(name, arguments, resource),
-        Jmes::Flatten(_) | Jmes::Literal(_) => Err("that alone has no translation".to_owned()),
-    }
-}
-
-fn both(operator: &str, one: &Jmes, other: &Jmes, resource: &Resource) -> Result<String, String> {
-    let (one, other) = (truth(one, resource)?, truth(other, resource)?);
-    Ok(format!("(({one}) {operator} ({other}))"))
-}
-
-fn of_path(keys: &[String], resource: &Resource) -> Result<(String, FieldType), String> {
-    if keys.first().is_some_and(|it| it == "_context") {
-        return Err("_context is what a hook in Python adds".to_owned());
-    }
-    let cel = field("object", keys.iter().map(String::as_str));
-    let kind = field_type(&resource.name, &cel)?;
-    Ok((cel, kind))
-}
-
-fn compared(
-    operator: &str,
-    one: &Jmes,
-    other: &Jmes,
-    resource: &Resource,
-) -> Result<String, String> {
-    let Jmes::Literal(value) = other else {
-        return Err("the right side of a comparison is a literal".to_owned());
-    };
-    let is_equality = matches!(operator, "==" | "!=");
-    match one {
-        Jmes::Path(keys) => {
-            let (cel, kind) = of_path(keys, resource)?;
-            match (kind, value) {
-                (FieldType::Text, Value::String(text)) if is_equality => {
-                    Ok(format!("{cel} {operator} {}", quoted(text)))
-                }
-                (FieldType::Bool, Value::Bool(_)) | (FieldType::Number, Value::Number(_))
-                    if is_equality =>
-                {
-                    Ok(format!("{cel} {operator} {value}"))
-                }
-                (FieldType::Number, Value::Number(_)) => {
-                    Ok(format!("({cel} != null && {cel} {operator} {value})"))
-                }
-                (_, Value::Null) if is_equality => Ok(format!("{cel} {operator} null")),
-                _ => Err(format!("{cel} compared with {value} has no translation")),
-            }
-        }
-        Jmes::Call(name, arguments) if name == "length" => {
-            let [Jmes::Path(keys)] = arguments.as_slice() else {
-                return Err("length takes a field".to_owned());
-            };
-            let (cel, kind) = of_path(keys, resource)?;
-            if kind == FieldType::Number || kind == FieldType::Bool || !value.is_number() {
-                return Err(format!("the length of {cel} has no translation"));
-            }
-            // JMESPath fails for what is missing.
-            Ok(format!("({cel} != null && size({cel}) {operator} {value})"))
-        }
-        _ => Err("the left side of a comparison is a field".to_owned()),
-    }
-}
-
-fn called(name: &str, arguments: &[Jmes], resource: &Resource) -> Result<String, String> {
-    let [Jmes::Path(keys), Jmes::Literal(Value::String(text))] = arguments else {
-        return Err(format!("{name} has no translation with these arguments"));
-    };
-    let (cel, kind) = of_path(keys, resource)?;
-    let text = quoted(text);
-    match (name, kind) {
-        ("starts_with", FieldType::Text) => Ok(format!("{cel}.startsWith({text})")),
-        ("ends_with", FieldType::Text) => Ok(format!("{cel}.endsWith({text})")),
-        ("contains", FieldType::Text) => Ok(format!("{cel}.contains({text})")),
-        ("contains", FieldType::List) => Ok(format!("{cel}.exists(element, element == {text})")),
-        _ => Err(format!("the function {name} has no translation for {cel}")),
-    }
 }

@@ -170,6 +170,16 @@ impl Parser<'_> {
 
     fn unary(&mut self) -> Result<Jmes, String> {
         if self.takes("!") {
+            // `!` binds closer than the dot: `!a.b` is the field b of `!a`, which never has one.
+            if let [
+                Token::Word(_) | Token::Name(_),
+                Token::Sign("." | "[" | "[]"),
+                ..,
+            ] = self.tokens
+            {
+                let message = "\"!\" before a path negates its first name alone: write !(a.b)";
+                return Err(message.to_owned());
+            }
             self.depth += 1;
             if self.depth > MAX_DEPTH {
                 return Err(format!("it nests deeper than {MAX_DEPTH}"));
@@ -251,7 +261,7 @@ mod tests {
     #[test]
     fn operators_bind_as_in_jmespath() {
         assert_eq!(
-            parse("!a.\"b c\" && d == `2` || starts_with(e, 'x')").unwrap(),
+            parse("!(a.\"b c\") && d == `2` || starts_with(e, 'x')").unwrap(),
             Jmes::Or(
                 Box::new(Jmes::And(
                     Box::new(Jmes::Not(Box::new(path(&["a", "b c"])))),
@@ -282,6 +292,9 @@ mod tests {
             "a.",
             "'x",
             "(a || b).c",
+            "!a.b",
+            "!!a.b",
+            "!a[]",
             "",
         ] {
             assert!(parse(text).is_err(), "{text}");

@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::cel::{field, list, quoted};
+use super::shape::{self, elements, fields, refuse_others, texts};
 use super::{Converted, Problem};
+use crate::commands::print::part;
 
 /// One requirement of a selector.
 struct Requirement {
@@ -58,63 +60,77 @@ pub(super) fn check(place: &str, selector: &Value) -> Converted<()> {
 
 fn requirements(place: &str, selector: &Value) -> Converted<Vec<Requirement>> {
     let mut requirements = Vec::new();
-    let Value::Object(fields) = selector else {
-        return Err(Problem::new(place, "it is no label selector"));
-    };
-    for (name, value) in fields {
-        match (name.as_str(), value) {
-            (_, Value::Null) => {}
-            ("matchLabels", Value::Object(labels)) => {
-                for (key, value) in labels {
-                    let values = vec![text_of(place, value)?];
-                    let (key, operator) = (key.clone(), "Equals".to_owned());
-                    requirements.push(Requirement {
-                        key,
-                        operator,
-                        values,
-                    });
-                }
-            }
-            ("matchExpressions", Value::Array(expressions)) => {
-                for expression in expressions {
-                    requirements.push(expression_of(place, expression)?);
-                }
-            }
-            _ => return Err(Problem::new(place, format!("\"{name}\" is not known"))),
+    let parts = fields(place, selector)?;
+    refuse_others(place, parts, &["matchLabels", "matchExpressions"])?;
+    let labels = part(selector, "/matchLabels");
+    if !labels.is_null() {
+        let place = format!("{place}.matchLabels");
+        for (key, value) in fields(&place, labels)? {
+            let value = value.as_str();
+            let value = value.ok_or_else(|| Problem::new(&place, "a label is a text"))?;
+            check_label(&place, key)?;
+            check_label(&place, value)?;
+            requirements.push(Requirement {
+                key: key.clone(),
+                operator: "Equals".to_owned(),
+                values: vec![value.to_owned()],
+            });
         }
     }
-    for it in &requirements {
-        let mut texts = it.values.iter().chain([&it.key]);
-        if texts.any(|text| text.contains(['*', '?'])) {
-            let message = "wildcards in labels have no translation";
-            return Err(Problem::new(place, message));
-        }
+    let place = format!("{place}.matchExpressions");
+    for expression in elements(&place, part(selector, "/matchExpressions"))? {
+        requirements.push(expression_of(&place, expression)?);
     }
     Ok(requirements)
 }
 
 fn expression_of(place: &str, expression: &Value) -> Converted<Requirement> {
+    refuse_others(
+        place,
+        fields(place, expression)?,
+        &["key", "operator", "values"],
+    )?;
     let text = |name: &str| {
-        expression
-            .get(name)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
+        let place = format!("{place}.{name}");
+        shape::text(&place, part(expression, &format!("/{name}")))
     };
-    let values = expression.get("values").and_then(Value::as_array);
-    let values = values.into_iter().flatten().map(|it| text_of(place, it));
-    let operator = text("operator");
-    if !matches!(operator, "In" | "NotIn" | "Exists" | "DoesNotExist") {
-        let message = format!("the operator \"{operator}\" is not known");
-        return Err(Problem::new(place, message));
+    let (key, operator) = (text("key")?, text("operator")?);
+    if key.is_empty() {
+        return Err(Problem::new(place, "it has no key"));
+    }
+    let values = values_of(place, operator, part(expression, "/values"))?;
+    for text in values.iter().map(String::as_str).chain([key]) {
+        check_label(place, text)?;
     }
     Ok(Requirement {
-        key: text("key").to_owned(),
+        key: key.to_owned(),
         operator: operator.to_owned(),
-        values: values.collect::<Converted<_>>()?,
+        values,
     })
 }
 
-fn text_of(place: &str, value: &Value) -> Converted<String> {
-    let text = value.as_str().map(str::to_owned);
-    text.ok_or_else(|| Problem::new(place, "a label is a text"))
+/// The values of an operator, which takes some or none.
+fn values_of(place: &str, operator: &str, values: &Value) -> Converted<Vec<String>> {
+    let values = texts(&format!("{place}.values"), values)?;
+    let why = match (operator, values.is_empty()) {
+        ("In" | "NotIn", false) | ("Exists" | "DoesNotExist", true) => return Ok(values),
+        ("In" | "NotIn", true) => "has no values",
+        ("Exists" | "DoesNotExist", false) => "has values",
+        _ => "is not known",
+    };
+    let message = format!("the operator \"{operator}\" {why}");
+    Err(Problem::new(place, message))
+}
+
+/// Fails for what no key and no value of a label has. In a selector's text it would be a sign.
+fn check_label(place: &str, text: &str) -> Converted<()> {
+    if text.contains(['*', '?']) {
+        let message = "wildcards in labels have no translation";
+        return Err(Problem::new(place, message));
+    }
+    let is_known = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);
+    if !text.chars().all(is_known) {
+        return Err(Problem::new(place, format!("\"{text}\" is no label")));
+    }
+    Ok(())
 }

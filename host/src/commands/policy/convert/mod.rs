@@ -11,6 +11,7 @@ mod jmespath;
 mod kinds;
 mod kyverno;
 mod labels;
+mod shape;
 #[cfg(test)]
 mod tests;
 mod ttl;

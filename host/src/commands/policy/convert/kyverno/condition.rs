@@ -6,8 +6,9 @@ use serde_json::Value;
 use super::super::cel::{all, field, list, matches_one, quoted};
 use super::super::jmespath::{Jmes, parse};
 use super::super::kinds::Resource;
+use super::super::shape::{elements, fields, refuse_others, text};
 use super::super::{Converted, Problem};
-use super::{fields, refuse_others};
+use crate::commands::print::part;
 
 /// One condition: what has to be set for it to have a result, and the condition itself. In
 /// Kyverno, a field that is missing is an error, and the object stays.
@@ -37,9 +38,11 @@ pub(super) fn conditions(
     let block = fields(place, value)?;
     refuse_others(place, block, &["any", "all"])?;
     let of = |name: &str| -> Converted<Vec<Condition>> {
-        let list = block.get(name).and_then(Value::as_array);
-        let list = list.into_iter().flatten().enumerate();
-        list.map(|(index, it)| condition(&format!("{place}.{name}[{index}]"), it, resource))
+        let place = format!("{place}.{name}");
+        let entries = elements(&place, part(value, &format!("/{name}")))?;
+        let entries = entries.iter().enumerate();
+        entries
+            .map(|(index, it)| condition(&format!("{place}[{index}]"), it, resource))
             .collect()
     };
     let mut when = Vec::new();
@@ -86,14 +89,11 @@ fn brackets(condition: &str) -> String {
 fn condition(place: &str, value: &Value, resource: &Resource) -> Converted<Condition> {
     let known = fields(place, value)?;
     refuse_others(place, known, &["key", "operator", "value", "message"])?;
-    let key = value.get("key").and_then(Value::as_str).unwrap_or_default();
+    let key = text(&format!("{place}.key"), part(value, "/key"))?;
     let operand =
         operand(key, resource).map_err(|why| Problem::new(format!("{place}.key"), why))?;
-    let operator = value
-        .get("operator")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let compared = value.get("value").unwrap_or(&Value::Null);
+    let operator = text(&format!("{place}.operator"), part(value, "/operator"))?;
+    let compared = part(value, "/value");
     if compared.to_string().contains("{{") {
         let message = "a value in braces has no translation";
         return Err(Problem::new(format!("{place}.value"), message));

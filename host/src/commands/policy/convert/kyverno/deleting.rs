@@ -2,24 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use policy::explain::reads_of;
+use policy::explain::{Reads, reads_of};
 use serde_json::Value;
 
 use super::super::cel::list;
 use super::super::draft::{ControllerDraft, RuleDraft};
 use super::super::kinds::{Kinds, Resource};
+use super::super::shape::{elements, fields, refuse_others, text, texts};
 use super::super::{Conversion, Converted, Problem, labels};
-use super::{fields, finish, notes, place_of, refuse_filtered, refuse_others, restrict, texts};
+use super::{finish, notes, place_of, refuse_filtered, restrict};
 use crate::commands::print::{part, text_at};
 
 /// What every object has: a read of it cannot fail.
-const ALWAYS_SET: [&str; 5] = [
+const ALWAYS_SET: [&str; 4] = [
     "object.metadata",
     "object.metadata.name",
-    "object.metadata.namespace",
     "object.metadata.creationTimestamp",
     "object.metadata.uid",
 ];
+/// What every object in a namespace has.
+const NAMESPACE: &str = "object.metadata.namespace";
 
 /// A policy of policies.kyverno.io.
 pub(in super::super) fn deleting(policy: &Value, kinds: &Kinds, conversion: &mut Conversion) {
@@ -64,16 +66,14 @@ fn rules(
         ],
     )?;
     let conditions = Conditions::read(&spec_place, part(policy, "/spec"))?;
-    let resource_rules = part(constraints, "/resourceRules").as_array();
-    let resource_rules = resource_rules.filter(|it| !it.is_empty()).ok_or_else(|| {
-        Problem::new(
-            format!("{match_place}.resourceRules"),
-            "it names no resources",
-        )
-    })?;
+    let rules_place = format!("{match_place}.resourceRules");
+    let resource_rules = elements(&rules_place, part(constraints, "/resourceRules"))?;
+    if resource_rules.is_empty() {
+        return Err(Problem::new(rules_place, "it names no resources"));
+    }
     let mut rules = Vec::new();
     for (index, it) in resource_rules.iter().enumerate() {
-        let place = format!("{match_place}.resourceRules[{index}]");
+        let place = format!("{rules_place}[{index}]");
         for resource in resources(&place, it, kinds)? {
             let word = format!("{}-{}", text_at(policy, "/metadata/name"), resource.word());
             let mut rule = RuleDraft::new(&spec_place, &word, resource);
@@ -82,7 +82,7 @@ fn rules(
             conditions.apply(&mut rule, notes)?;
             restrict(&mut rule, policy, &spec_place)?;
             refuse_filtered(&rule, &spec_place)?;
-            rules.push(finish(rule, policy));
+            rules.push(finish(rule, policy)?);
         }
     }
     Ok(rules)
@@ -104,12 +104,13 @@ fn resources(place: &str, rule: &Value, kinds: &Kinds) -> Converted<Vec<Resource
         [one] => one.as_str(),
         _ => "*",
     };
+    let scope = text(&format!("{place}.scope"), part(rule, "/scope"))?;
     let mut resources: Vec<Resource> = Vec::new();
     for group in of("apiGroups")? {
         for plural in of("resources")? {
             let resource = kinds.of_group(&group, version, &plural);
             let resource = resource.map_err(|why| Problem::new(place, why))?;
-            if !fits(&resource, text_at(rule, "/scope")) {
+            if !fits(&resource, scope) {
                 let message = format!("{} are not of its scope", resource.plural);
                 return Err(Problem::new(format!("{place}.scope"), message));
             }
@@ -118,14 +119,17 @@ fn resources(place: &str, rule: &Value, kinds: &Kinds) -> Converted<Vec<Resource
             }
         }
     }
+    if resources.is_empty() {
+        return Err(Problem::new(place, "it names no resources"));
+    }
     Ok(resources)
 }
 
 fn fits(resource: &Resource, scope: &str) -> bool {
-    match (scope, resource.is_namespaced) {
-        ("Namespaced", Some(is_namespaced)) => is_namespaced,
-        ("Cluster", Some(is_namespaced)) => !is_namespaced,
-        _ => true,
+    match scope {
+        "Namespaced" => resource.is_namespaced != Some(false),
+        "Cluster" => resource.is_namespaced != Some(true),
+        _ => matches!(scope, "" | "*"),
     }
 }
 
@@ -148,10 +152,13 @@ fn select(place: &str, constraints: &Value, rule: &mut RuleDraft) -> Converted<(
         rule.label_selectors.push(text);
     }
     let namespaces = part(constraints, "/namespaceSelector");
-    let is_set = namespaces.as_object().is_some_and(|it| !it.is_empty());
-    if is_set {
-        let place = format!("{place}.namespaceSelector");
-        labels::check(&place, namespaces)?;
+    if namespaces.is_null() {
+        return Ok(());
+    }
+    let place = format!("{place}.namespaceSelector");
+    labels::check(&place, namespaces)?;
+    // An empty one selects every namespace, and what is in none.
+    if !fields(&place, namespaces)?.is_empty() {
         if rule.resource.is_namespaced == Some(false) {
             let message = format!("{} are in no namespace", rule.resource.plural);
             return Err(Problem::new(place, message));
@@ -172,7 +179,10 @@ impl Conditions {
     fn read(place: &str, spec: &Value) -> Converted<Self> {
         let mut variables = BTreeMap::new();
         for (name, expression) in named(&format!("{place}.variables"), part(spec, "/variables"))? {
-            variables.insert(name, expression);
+            if variables.insert(name, expression).is_some() {
+                let message = "two variables have the same name";
+                return Err(Problem::new(format!("{place}.variables"), message));
+            }
         }
         let conditions = named(&format!("{place}.conditions"), part(spec, "/conditions"))?;
         Ok(Self {
@@ -182,51 +192,13 @@ impl Conditions {
         })
     }
 
-    /// Adds them to a rule. Where the API server's CEL fails because a field is missing, the
-    /// object stays: the rule demands the fields that no `has()` tests.
+    /// Adds them to a rule.
     fn apply(&self, rule: &mut RuleDraft, notes: &mut Vec<String>) -> Converted<()> {
         for (index, expression) in self.expressions.iter().enumerate() {
-            let reads = reads_of(expression, &self.variables)
-                .map_err(|why| Problem::new(format!("{}[{index}]", self.place), why))?;
-            let refused = |why: &str| Problem::new(format!("{}[{index}]", self.place), why);
-            if reads.reads_elements {
-                return Err(refused(
-                    "a loop that reads a field of an element has no translation: in Kyverno, an \
-                     element that lacks it is an error, and the object stays",
-                ));
-            }
-            // A test in one part of an alternative guards no other part.
-            if reads.may_do_without && !reads.tested.is_empty() {
-                return Err(refused(
-                    "has() beside ||, ? or a loop has no translation: in Kyverno, a field that is \
-                     missing where has() does not guard it is an error, and the object stays",
-                ));
-            }
-            let is_cluster_scoped = rule.resource.is_namespaced == Some(false);
-            let is_set = |field: &str| {
-                ALWAYS_SET.contains(&field)
-                    && !(is_cluster_scoped && field == "object.metadata.namespace")
-            };
-            let demanded = reads
-                .fields
-                .iter()
-                .filter(|field| !reads.tested.contains(*field) && !is_set(field));
-            for field in demanded {
-                let demand = format!("{field} != null");
-                if !rule.when.contains(&demand) {
-                    if reads.may_do_without {
-                        note(
-                            notes,
-                            format!(
-                                "The rule {} demands {field}. In Kyverno, a condition with ||, ? or a \
-                             loop may hold without it.",
-                                rule.name
-                            ),
-                        );
-                    }
-                    rule.when.push(demand);
-                }
-            }
+            let refused = |why: String| Problem::new(format!("{}[{index}]", self.place), why);
+            let reads = reads_of(expression, &self.variables).map_err(refused)?;
+            check(&reads).map_err(|why| refused(why.to_owned()))?;
+            demand(&reads, rule, notes);
             let expression = expression.trim();
             // A comment ends with its line.
             let has_comment = expression.contains("//");
@@ -241,6 +213,47 @@ impl Conditions {
     }
 }
 
+/// Refuses reads that are errors in Kyverno where something is missing, and have a result here.
+fn check(reads: &Reads) -> Result<(), &'static str> {
+    if reads.reads_elements {
+        return Err(
+            "a field of an element, or of a key that is computed, has no translation: in Kyverno, \
+             one that is missing is an error, and the object stays",
+        );
+    }
+    // A test in one part of an alternative guards no other part.
+    if reads.may_do_without && !reads.tested.is_empty() {
+        return Err(
+            "has() beside ||, ? or a loop has no translation: in Kyverno, a field that is missing \
+             where has() does not guard it is an error, and the object stays",
+        );
+    }
+    Ok(())
+}
+
+/// Demands the fields that no `has()` guards: where the API server's CEL fails because one is
+/// missing, the object stays.
+fn demand(reads: &Reads, rule: &mut RuleDraft, notes: &mut Vec<String>) {
+    let is_in_namespace = rule.resource.is_namespaced == Some(true);
+    let is_set =
+        |field: &str| ALWAYS_SET.contains(&field) || (is_in_namespace && field == NAMESPACE);
+    for field in reads.fields.iter().filter(|it| !is_set(it)) {
+        let demand = format!("{field} != null");
+        if rule.when.contains(&demand) {
+            continue;
+        }
+        rule.when.push(demand);
+        if reads.may_do_without {
+            let name = &rule.name;
+            let text = format!(
+                "The rule {name} demands {field}. In Kyverno, a condition with ||, ? or a loop may \
+                 hold without it."
+            );
+            note(notes, text);
+        }
+    }
+}
+
 fn note(notes: &mut Vec<String>, text: String) {
     if !notes.contains(&text) {
         notes.push(text);
@@ -249,22 +262,17 @@ fn note(notes: &mut Vec<String>, text: String) {
 
 /// Expressions with their names. `time.now()` is `now`.
 fn named(place: &str, value: &Value) -> Converted<Vec<(String, String)>> {
-    let Some(list) = value.as_array() else {
-        return match value {
-            Value::Null => Ok(Vec::new()),
-            _ => Err(Problem::new(place, "it is no list")),
-        };
-    };
     let mut found = Vec::new();
-    for (index, it) in list.iter().enumerate() {
+    for (index, it) in elements(place, value)?.iter().enumerate() {
         let place = format!("{place}[{index}]");
         refuse_others(&place, fields(&place, it)?, &["name", "expression"])?;
-        let expression = text_at(it, "/expression");
+        let name = text(&format!("{place}.name"), part(it, "/name"))?;
+        let expression = text(&format!("{place}.expression"), part(it, "/expression"))?;
         if expression.trim().is_empty() {
             return Err(Problem::new(place, "it has no expression"));
         }
         let expression = expression.replace("time.now()", "now");
-        found.push((text_at(it, "/name").to_owned(), expression));
+        found.push((name.to_owned(), expression));
     }
     Ok(found)
 }

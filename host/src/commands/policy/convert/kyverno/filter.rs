@@ -5,8 +5,8 @@ use serde_json::Value;
 use super::super::cel::{all, field, matches_one};
 use super::super::draft::RuleDraft;
 use super::super::kinds::{Kinds, Resource};
+use super::super::shape::{elements, fields, refuse_others, text, texts};
 use super::super::{Converted, Problem, labels};
-use super::{fields, refuse_others, texts};
 use crate::commands::print::part;
 
 /// Filters that an object has to pass together, each with its place.
@@ -17,10 +17,10 @@ pub(super) fn alternatives<'v>(place: &str, value: &'v Value) -> Converted<Vec<T
     let block = fields(place, value)?;
     refuse_others(place, block, &["any", "all"])?;
     let filters = |name: &str| -> Converted<Together<'v>> {
-        let list = block.get(name).and_then(Value::as_array);
-        let list = list.into_iter().flatten().enumerate();
-        let filters = list.map(|(index, filter)| {
-            let place = format!("{place}.{name}[{index}]");
+        let place = format!("{place}.{name}");
+        let filters = elements(&place, part(value, &format!("/{name}")))?;
+        let filters = filters.iter().enumerate().map(|(index, filter)| {
+            let place = format!("{place}[{index}]");
             refuse_others(&place, fields(&place, filter)?, &["resources"])?;
             Ok((format!("{place}.resources"), part(filter, "/resources")))
         });
@@ -59,7 +59,7 @@ fn resources(filters: &Together<'_>, kinds: &Kinds) -> Converted<Vec<Resource>> 
     let mut found: Option<Vec<Resource>> = None;
     for (place, filter) in filters {
         let place = format!("{place}.kinds");
-        let names = texts(&place, filter.get("kinds").unwrap_or(&Value::Null))?;
+        let names = texts(&place, part(filter, "/kinds"))?;
         if names.is_empty() {
             continue;
         }
@@ -101,10 +101,7 @@ fn apply(place: &str, filter: &Value, rule: &mut RuleDraft) -> Converted<()> {
     let known = fields(place, filter)?;
     refuse_others(place, known, &KNOWN)?;
     rule.when.extend(names(place, filter)?);
-    let namespaces = texts(
-        &format!("{place}.namespaces"),
-        filter.get("namespaces").unwrap_or(&Value::Null),
-    )?;
+    let namespaces = texts(&format!("{place}.namespaces"), part(filter, "/namespaces"))?;
     if !namespaces.is_empty() {
         let is_exact = !namespaces.iter().any(|it| it.contains(['*', '?']));
         if is_exact && !rule.resource.is_namespace() {
@@ -133,17 +130,11 @@ fn apply(place: &str, filter: &Value, rule: &mut RuleDraft) -> Converted<()> {
 }
 
 fn names(place: &str, filter: &Value) -> Converted<Option<String>> {
-    let mut names = texts(
-        &format!("{place}.names"),
-        filter.get("names").unwrap_or(&Value::Null),
-    )?;
-    let single = filter
-        .get("name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
+    let names = texts(&format!("{place}.names"), part(filter, "/names"))?;
+    let single = text(&format!("{place}.name"), part(filter, "/name"))?;
     let single = (!single.is_empty()).then(|| single.to_owned());
     let mut conditions = Vec::new();
-    for names in [single.into_iter().collect(), std::mem::take(&mut names)] {
+    for names in [single.into_iter().collect(), names] {
         if !names.is_empty() {
             let place = format!("{place}.names");
             conditions.push(patterns(&place, "object.metadata.name", &names)?);
@@ -174,10 +165,13 @@ fn namespaces_as_condition(
 }
 
 fn annotations(place: &str, filter: &Value) -> Converted<Vec<String>> {
-    let annotations = filter.get("annotations").and_then(Value::as_object);
+    let place = format!("{place}.annotations");
+    let annotations = part(filter, "/annotations");
+    if annotations.is_null() {
+        return Ok(Vec::new());
+    }
     let mut conditions = Vec::new();
-    for (key, value) in annotations.into_iter().flatten() {
-        let place = format!("{place}.annotations");
+    for (key, value) in fields(&place, annotations)? {
         let value = value
             .as_str()
             .ok_or_else(|| Problem::new(&place, "it is no text"))?;
@@ -227,10 +221,7 @@ pub(super) fn excluded(place: &str, exclude: &Value, rule: &RuleDraft) -> Conver
 /// Whether a filter is about the objects of a resource, and what it demands of them.
 fn demands(place: &str, filter: &Value, resource: &Resource) -> Converted<(bool, Vec<String>)> {
     refuse_others(place, fields(place, filter)?, &KNOWN)?;
-    let kinds = texts(
-        &format!("{place}.kinds"),
-        filter.get("kinds").unwrap_or(&Value::Null),
-    )?;
+    let kinds = texts(&format!("{place}.kinds"), part(filter, "/kinds"))?;
     let mut is_about = kinds.is_empty();
     for kind in &kinds {
         let (prefix, last) = kind.rsplit_once('/').unwrap_or(("", kind));
@@ -245,10 +236,7 @@ fn demands(place: &str, filter: &Value, resource: &Resource) -> Converted<(bool,
             && (!is_core || resource.group.is_empty());
     }
     let mut conditions: Vec<String> = names(place, filter)?.into_iter().collect();
-    let namespaces = texts(
-        &format!("{place}.namespaces"),
-        filter.get("namespaces").unwrap_or(&Value::Null),
-    )?;
+    let namespaces = texts(&format!("{place}.namespaces"), part(filter, "/namespaces"))?;
     if is_about {
         conditions.extend(namespaces_as_condition(place, &namespaces, resource)?);
     }

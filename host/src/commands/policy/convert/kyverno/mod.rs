@@ -3,11 +3,14 @@
 mod condition;
 mod deleting;
 mod filter;
+#[cfg(test)]
+mod tests;
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::draft::{ControllerDraft, RuleDraft};
 use super::kinds::Kinds;
+use super::shape::{fields, refuse_others, text};
 use super::{Conversion, Converted, Problem};
 use crate::commands::print::{part, text_at};
 
@@ -115,7 +118,7 @@ fn complete(
     let place = format!("{place} spec.conditions");
     rule.when
         .extend(condition::conditions(&place, conditions, &rule.resource)?);
-    Ok(finish(rule, policy))
+    finish(rule, policy)
 }
 
 /// Kyverno deletes none of these by default.
@@ -149,45 +152,15 @@ fn restrict(rule: &mut RuleDraft, policy: &Value, place: &str) -> Converted<()> 
 }
 
 /// What holds for every rule.
-fn finish(mut rule: RuleDraft, policy: &Value) -> RuleDraft {
+fn finish(mut rule: RuleDraft, policy: &Value) -> Converted<RuleDraft> {
     if rule.resource.is_namespace() {
         rule.unless.push(format!("object.metadata.name {FILTERED}"));
     } else if rule.resource.is_namespaced != Some(false) {
         rule.unless
             .push(format!("object.metadata.namespace {FILTERED}"));
     }
-    text_at(policy, "/spec/deletionPropagationPolicy").clone_into(&mut rule.propagation);
-    rule
-}
-
-fn fields<'v>(place: &str, value: &'v Value) -> Converted<&'v Map<String, Value>> {
-    let fields = value.as_object();
-    fields.ok_or_else(|| Problem::new(place, "it is no map"))
-}
-
-/// Fails for a field that has no translation.
-fn refuse_others(place: &str, fields: &Map<String, Value>, known: &[&str]) -> Converted<()> {
-    for (name, value) in fields {
-        let is_empty = value.is_null() || value.as_array().is_some_and(Vec::is_empty);
-        if !known.contains(&name.as_str()) && !is_empty {
-            return Err(Problem::new(
-                format!("{place}.{name}"),
-                "it has no translation",
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// The texts of a list.
-fn texts(place: &str, value: &Value) -> Converted<Vec<String>> {
-    let refused = || Problem::new(place, "it is no list of texts");
-    match value {
-        Value::Null => Ok(Vec::new()),
-        Value::Array(elements) => {
-            let texts = elements.iter().map(|it| it.as_str().map(str::to_owned));
-            texts.collect::<Option<_>>().ok_or_else(refused)
-        }
-        _ => Err(refused()),
-    }
+    let propagation = part(policy, "/spec/deletionPropagationPolicy");
+    let place = format!("{} spec.deletionPropagationPolicy", place_of(policy));
+    text(&place, propagation)?.clone_into(&mut rule.propagation);
+    Ok(rule)
 }
