@@ -4,6 +4,7 @@ use std::cell::Cell;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use davit_guest::ConfigError;
 use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
@@ -24,18 +25,20 @@ pub(crate) struct Case {
     /// What happens, and what there is at each moment that counts.
     pub(crate) story: fn(&mut Harness<Policy>) -> Vec<String>,
     pub(crate) expected: Vec<&'static str>,
-    /// Changes of the configuration that change the outcome: pointer, before, after.
-    pub(crate) changes: Vec<(&'static str, &'static str, &'static str)>,
 }
 
 impl Case {
-    /// What the story leads to. With `explains`, what the rules are explained to do is compared
-    /// with what the guest decides, before each time that passes.
-    pub(crate) fn outcome(&self, config: &Value, explains: bool) -> Vec<String> {
+    /// What the story leads to; an error if the guest refuses the configuration. With `explains`,
+    /// what the rules are explained to do is compared with what the guest decides, before each
+    /// time that passes.
+    pub(crate) fn outcome(
+        &self,
+        config: &Value,
+        explains: bool,
+    ) -> Result<Vec<String>, ConfigError> {
         EXPLAINS.set(explains);
-        let mut harness = Harness::new(config)
-            .unwrap_or_else(|error| panic!("{}: {}: {}", self.name, error.field, error.message));
-        (self.story)(&mut harness)
+        let mut harness = Harness::new(config)?;
+        Ok((self.story)(&mut harness))
     }
 }
 
@@ -63,24 +66,6 @@ pub(crate) fn resource_of(name: &str) -> Value {
 
 pub(crate) fn config_of(name: &str) -> Value {
     resource_of(name)["spec"]["config"].clone()
-}
-
-/// Changes a part of a text, or a whole number.
-pub(crate) fn change(config: &mut Value, pointer: &str, from: &str, to: &str) {
-    let at = config
-        .pointer_mut(pointer)
-        .unwrap_or_else(|| panic!("there is no {pointer}"));
-    let changed = match &*at {
-        Value::String(text) => {
-            assert!(text.contains(from), "{pointer} has no {from}: {text}");
-            json!(text.replace(from, to))
-        }
-        value => {
-            assert_eq!(value.to_string(), from, "{pointer}");
-            serde_json::from_str(to).unwrap()
-        }
-    };
-    *at = changed;
 }
 
 /// The objects of a kind that nobody has deleted.
@@ -144,8 +129,12 @@ pub(crate) fn object(api_version: &str, kind: &str, namespace: &str, name: &str)
 
 /// A pod that ended at the start.
 pub(crate) fn ended(phase: &str, name: &str) -> Value {
+    ended_at(START, phase, name)
+}
+
+pub(crate) fn ended_at(time: &str, phase: &str, name: &str) -> Value {
     let status = json!({"phase": phase, "containerStatuses": [
-        {"name": "main", "state": {"terminated": {"exitCode": 1, "finishedAt": START}}}
+        {"name": "main", "state": {"terminated": {"exitCode": 1, "finishedAt": time}}}
     ]});
     with(object("v1", "Pod", "ci", name), &[("/status", status)])
 }
