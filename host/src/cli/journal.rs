@@ -248,19 +248,20 @@ pub struct BacktestArguments {
     /// Only note what the policy decides: nothing that it deletes disappears for it.
     #[arg(long, conflicts_with = "keep")]
     pub open_loop: bool,
-    /// Objects that the recorded controller deleted, and the policy did not, stay.
+    /// Objects that the other side deleted, and the policy did not, stay.
     #[arg(long, conflicts_with = "tolerance")]
     pub keep: bool,
     /// How long they stay otherwise, so that a policy whose pass is a little later decides about
-    /// them too; 0s for not at all.
+    /// them too; 0s for not at all. With --against cluster five minutes at least.
     #[arg(long, default_value = "1m", value_name = "DURATION")]
     pub tolerance: HumanDuration,
     /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: BacktestFormat,
     /// Exit 1 if a metric is above this number, as in only-candidate>0; may be repeated.
-    /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, only-cluster,
-    /// guardrail-trips, regret, failed-calls, undecided, missing-seconds. Operators: > and >=.
+    /// Metrics: deletes, deletes-per-minute, only-candidate, only-recorded, only-cluster, by-others,
+    /// unknown, guardrail-trips, regret, failed-calls, undecided, missing-seconds. Operators: > and
+    /// >=.
     #[arg(long, value_name = "EXPR")]
     pub fail_if: Vec<Threshold>,
     /// Exit 0 also if parts of the journal cannot be read, which the report then lacks.
@@ -277,7 +278,7 @@ pub enum BacktestAgainst {
     /// The deletions that the recorded controller executed.
     Recorded,
     /// The deletions of the controller of Kubernetes that the guest replaces, as far as the
-    /// recorded objects show who deleted them. It needs no recorded controller.
+    /// recorded objects show who deleted them. With --spec, it needs no recorded controller.
     Cluster,
 }
 

@@ -464,7 +464,39 @@ fn another_policy_is_tested_on_a_recorded_history() {
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(error.contains("has no controller nobody"), "{error}");
+    the_step_of_a_pipeline_runs_as_it_is_documented(&bench);
     assert_eq!(bench.sim.terminate(), 0);
+}
+
+/// The journal has no week: of the three thresholds, that one is exceeded.
+fn the_step_of_a_pipeline_runs_as_it_is_documented(bench: &Bench) {
+    let page = include_str!("../../../docs/operating.md");
+    let (_, step) = page.split_once("- name: Backtest\n  run: |\n").unwrap();
+    let (step, _) = step.split_once("```").unwrap();
+    let place = bench.directory.path();
+    std::fs::create_dir(place.join("deploy")).unwrap();
+    let spec = "kind: Controller\nmetadata: {name: podgc}\nspec: {module: {builtin: podgc}, \
+                mode: Enforce, config: {terminatedPodThreshold: 0, quarantine: 500ms, period: 1s}}";
+    std::fs::write(place.join("deploy/podgc.yaml"), spec).unwrap();
+    let program = davit();
+    let mut shell = std::process::Command::new("sh");
+    shell.args(["-e", "-c", step]).current_dir(place);
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let directory = Path::new(program.get_program()).parent().unwrap();
+    let path = std::env::var("PATH").unwrap_or_default();
+    shell.env("PATH", format!("{}:{path}", directory.display()));
+    let output = shell.output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("exceeded: missing-seconds>3600"), "{error}");
+    let report = std::fs::read_to_string(place.join("backtest.json")).unwrap();
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["agreement"]["onlyCandidate"], 0, "{report:#}");
 }
 
 /// The place of the data of a segment's first chunk with entries behind the keyframe.

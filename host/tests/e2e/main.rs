@@ -32,6 +32,7 @@ mod program;
 mod recorded;
 mod requests;
 mod rollout;
+mod secrets;
 mod shutdown;
 mod stored_journal;
 mod streams;

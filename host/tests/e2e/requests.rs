@@ -9,7 +9,7 @@ use davit_guest::testing::Pod;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::program::{Process, davit, free_port, get, post, server, sim_with, until};
+use crate::program::{Process, davit, free_port, get, post, send, server, sim_with, until};
 
 /// A cluster with three failed pods, and a host that runs from a file.
 struct Site {
@@ -237,6 +237,48 @@ fn diff_shows_that_a_step_waits_for_decisions() {
         "{diff}"
     );
     assert!(place.does("promote").contains("is in step 2 of 2"));
+    assert_eq!(host.terminate(), 0);
+}
+
+/// One of three failed pods may stay; the cluster deletes another one.
+#[test]
+fn diff_shows_a_dry_run_beside_what_the_cluster_deletes() {
+    let place = Site::new();
+    place.write(1, "{}\n  compareWith: Cluster");
+    let host = place.host();
+    let address = format!("127.0.0.1:{}", place.port);
+    let diff = |format: &[&str]| {
+        let arguments = [
+            "diff",
+            "podgc",
+            "--against",
+            "cluster",
+            "--server",
+            &address,
+        ];
+        let output = davit().args(arguments).args(format).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    until("pods are planned on", || !diff(&[]).contains("\n0 pending"));
+    let pods = format!(
+        "{}/api/v1/namespaces/default/pods",
+        server(&place.kubeconfig)
+    );
+    let now = json!({"gracePeriodSeconds": 0}).to_string();
+    send("DELETE", &format!("{pods}/p-0"), "application/json", &now);
+    until("the deletion is counted", || {
+        diff(&[]).contains("\n1 agree")
+    });
+    let text = diff(&[]);
+    assert!(
+        text.contains(" against pod-garbage-collector-controller\n1 agree (1 earlier, 0 later"),
+        "{text}"
+    );
+    assert!(text.contains(" pending: a target waits 5m for"), "{text}");
+    let page: Value = serde_json::from_str(&diff(&["-o", "json"])).unwrap();
+    assert_eq!(page["counts"]["agree"], 1, "{page:#}");
+    assert_eq!(page["replaces"], "pod-garbage-collector-controller");
     assert_eq!(host.terminate(), 0);
 }
 

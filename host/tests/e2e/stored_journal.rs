@@ -150,6 +150,82 @@ fn the_policies_of_a_journal_of_version_0_1_0_are_tested_again() {
     }
 }
 
+/// The recorded `PodGC` deleted an orphaned pod after half a second; this one waits for three.
+#[test]
+fn the_options_decide_what_stays_for_a_policy_that_is_late() {
+    let journal = StoredJournal::open("0.1.0");
+    let config = journal.directory().join("config.yaml");
+    fs::write(
+        &config,
+        "{terminatedPodThreshold: 2, period: 1s, quarantine: 3s}",
+    )
+    .unwrap();
+    for (options, agree, later, is_closed) in [
+        (&[][..], 4, 1, true),
+        (&["--keep"], 4, 1, true),
+        (&["--tolerance", "1s"], 3, 0, true),
+        (&["--tolerance", "0s"], 3, 0, true),
+        (&["--open-loop"], 4, 1, false),
+        (&["--open-loop", "--tolerance", "0s"], 3, 0, false),
+    ] {
+        let first = [
+            "--controller",
+            "podgc",
+            "--config",
+            config.to_str().unwrap(),
+        ];
+        let report = journal.json(&["backtest"], &[&first[..], options].concat());
+        let agreement = &report["agreement"];
+        assert_eq!(agreement["agree"], agree, "{options:?}: {report:#}");
+        assert_eq!(agreement["onlyRecorded"], 4 - agree, "{options:?}");
+        assert_eq!(agreement["later"]["count"], later, "{options:?}");
+        let policy = &report["policy"];
+        assert_eq!(policy["closedLoop"], is_closed, "{options:?}");
+        assert_eq!(policy["keep"], options.contains(&"--keep"), "{options:?}");
+        let executed = if is_closed { agree } else { 0 };
+        assert_eq!(report["activity"]["executedPlans"], executed, "{options:?}");
+    }
+}
+
+/// The journal's hosts have never run a controller of that name. What was deleted Davit has
+/// deleted.
+#[test]
+fn a_policy_that_never_ran_is_compared_with_the_cluster_beside_davit() {
+    let journal = StoredJournal::open("0.1.0");
+    let info = journal.printed(&["journal", "info"], &["--output", "json"]);
+    let total: Value = serde_json::from_str(info.lines().last().unwrap()).unwrap();
+    let module = text(&total, "/controllers/podgc/0").replace("sha256:", "");
+    let guests = journal.directory().join("guests");
+    fs::create_dir(&guests).unwrap();
+    let copy = journal.path().join(format!("modules/{module}.wasm"));
+    fs::copy(copy, guests.join("podgc.wasm")).unwrap();
+    let spec = "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {name: cleanup}\n\
+        spec:\n  module: {builtin: podgc}\n  mode: DryRun\n  compareWith: Cluster\n  \
+        config: {terminatedPodThreshold: 2, period: 1s, quarantine: 500ms}\n";
+    let manifest = journal.directory().join("controller.yaml");
+    fs::write(&manifest, spec).unwrap();
+    // A cache of its own: other tests expect that the shared one does not have the module.
+    let cache = journal.directory().join("cache");
+    let [manifest, guests, cache] = [&manifest, &guests, &cache].map(|path| path.to_str().unwrap());
+    let arguments = |against| {
+        let files = ["--spec", manifest, "--guests", guests, "--cache", cache];
+        let controller = ["--controller", "cleanup", "--against", against];
+        [&files[..], &controller].concat()
+    };
+    let report = journal.json(&["backtest"], &arguments("cluster"));
+    let agreement = &report["agreement"];
+    let counts = ["agree", "onlyCluster", "onlyCandidate"].map(|it| &agreement[it]);
+    assert_eq!(counts, [0, 0, 0], "{report:#}");
+    let by_others = agreement["byOthers"].as_u64().unwrap();
+    assert!((1..=4).contains(&by_others), "{report:#}");
+
+    let output = journal.davit(&["backtest"], &arguments("recorded"));
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let error = String::from_utf8(output.stderr).unwrap();
+    assert!(error.contains("has no controller cleanup"), "{error}");
+    assert!(error.contains("none with --against cluster"), "{error}");
+}
+
 #[test]
 fn the_decisions_of_a_journal_of_version_0_1_0_are_explained_and_undone() {
     let journal = StoredJournal::open("0.1.0");

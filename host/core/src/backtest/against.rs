@@ -7,246 +7,315 @@
 //! Deletions of the actor that the policy replaces are the other side of the comparison. In a
 //! closed loop, the policy has these objects for a window of time as they were before, because
 //! that actor would not run beside it. What others delete goes when history says so, and proves
-//! nothing about the policy. All of that is as in [`crate::cluster_comparison`], which does it
+//! nothing about the policy. The rules are those of [`crate::cluster_comparison`], which does it
 //! beside a cluster.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::Backtest;
-use super::comparison::{Author, Deletion};
+use super::comparison::{Author, Deletion, OtherEnd};
 use super::facts::Facts;
 use super::feed::missing;
-use super::history::History;
+use super::history::{History, RecordedList};
 use super::recent::RecentUids;
 use super::recorded::{RecordedRun, RecordedStep};
 use super::report::Against;
-use crate::cluster_comparison::actor::{self, Actor, Evidence, Traces};
-use crate::cluster_comparison::window;
-use crate::journal::Entry;
-use crate::manifest::{Manifest, Source};
-use crate::object::{ApiResource, ObjectRef, Uid};
+use super::watch_gaps::WatchGaps;
+use super::{Backtest, BacktestSettings};
+use crate::cluster_comparison::actor::{self, Evidence, Traces};
+use crate::cluster_comparison::{Counterpart, ObservedDeletion, OwnDeletions, Sighting, window};
+use crate::coverage::excepts;
+use crate::gate::{Mode, Ruling, WaitReason};
+use crate::journal::{Entry, RulingEntry};
+use crate::manifest::{Manifest, Source, WatchSpec};
+use crate::object::{ObjectRef, Uid};
 use crate::path::FieldTree;
-use crate::store::StateChange;
+use crate::store::{Object, SegmentSpec, StateChange};
+use crate::time::Instant;
 
-/// The field that no profile may name. Only Davit's own writes are known by it, and a journal has
-/// the rulings on those.
-const MANAGERS: &str = "metadata.managedFields[*].manager";
+/// What no profile may name. Only Davit's own writes are known by it, and a journal has the
+/// rulings on those, of a replica that follows too.
+const MANAGERS: &str = "metadata.managedFields";
 
 /// What the cluster's controllers delete.
 #[derive(Debug)]
 pub(super) struct ClusterRun {
-    manifest: Arc<Manifest>,
-    /// The actor that the policy replaces; none if every deletion counts that is not Davit's.
-    replaced: Option<Actor>,
-    /// The objects whose deletion by that actor is known.
+    counterpart: Counterpart,
+    /// What the policy watches of the objects that it may delete, each with the fields by which it
+    /// is known who has deleted one.
+    watches: Vec<(WatchSpec, FieldTree)>,
+    /// How long after the policy the other side may delete an object.
+    window: Duration,
+    /// How long an object stays for the policy that the other side has deleted.
+    stay: Duration,
+    /// The objects whose deletion is compared.
     known: RecentUids,
     /// What each controller of Davit does, and the objects that they delete or have deleted.
     runs: BTreeMap<Arc<str>, RecordedRun>,
-    own: RecentUids,
+    own: OwnDeletions,
+    /// The controllers whose plans another replica executes.
+    followed: BTreeSet<String>,
     /// The objects that are gone: their dependents may be collected.
     gone: RecentUids,
-    /// How long an object stays for the policy that the actor has deleted, at least.
-    window: Duration,
+    /// The objects that were terminating when the policy deleted them.
+    ending: RecentUids,
+    gaps: WatchGaps,
+    /// The fields that the journal lacks of objects whose deletion it has.
+    lacks: BTreeSet<String>,
 }
 
 /// A deletion that history shows.
 #[derive(Debug)]
 struct SeenDeletion {
     target: ObjectRef,
-    actor: Actor,
-    evidence: Evidence,
-    traces: Traces,
-    /// Whether the policy replaces the actor.
-    counts: bool,
+    deletion: ObservedDeletion,
 }
 
 impl ClusterRun {
     /// Nothing yet, for a policy with this manifest.
-    pub(super) fn new(manifest: Arc<Manifest>) -> Self {
+    pub(super) fn new(manifest: &Manifest, settings: &BacktestSettings) -> Self {
+        let watches = actor::watches(manifest).into_iter();
+        let watches = watches.map(|watch| {
+            let fields = watch.fields.iter().collect();
+            (watch, fields)
+        });
+        let window = window(manifest).max(settings.tolerance);
+        let keeps_nothing = settings.open_loop || settings.tolerance.is_zero();
         Self {
-            replaced: Actor::replaced_by(&manifest.name),
-            window: window(&manifest),
-            manifest,
+            counterpart: Counterpart::of(&manifest.name),
+            watches: watches.collect(),
+            window,
+            stay: if keeps_nothing {
+                Duration::ZERO
+            } else {
+                window
+            },
             known: RecentUids::default(),
             runs: BTreeMap::new(),
-            own: RecentUids::default(),
+            own: OwnDeletions::default(),
+            followed: BTreeSet::new(),
             gone: RecentUids::default(),
+            ending: RecentUids::default(),
+            gaps: WatchGaps::default(),
+            lacks: BTreeSet::new(),
         }
     }
 
-    /// Takes what a controller of Davit does. What it patches it has not deleted: somebody else
-    /// may do that later.
-    pub(super) fn note_own(&mut self, entry: &Entry) {
-        let step = match entry {
+    /// How long after the policy the other side may delete an object.
+    pub(super) const fn window(&self) -> Duration {
+        self.window
+    }
+
+    /// How long an object stays for the policy that the other side has deleted.
+    pub(super) const fn stay(&self) -> Duration {
+        self.stay
+    }
+
+    /// Takes what a controller of Davit does, and what the recording host says of its watches.
+    /// What a controller patches it has not deleted: somebody else may do that later.
+    pub(super) fn note(&mut self, entry: &Entry, history: &History, now: Instant) {
+        match entry {
             Entry::Call(call) => {
                 let name = &call.controller;
                 let run = self.runs.entry(Arc::clone(name));
                 run.or_insert_with(|| RecordedRun::new(name)).call(call);
-                None
             }
             Entry::Answer(answer) => {
                 for run in self.runs.values_mut() {
                     run.answer(answer);
                 }
-                None
             }
-            Entry::Ruling(ruling) => {
-                let run = self.runs.get_mut(&*ruling.controller);
-                run.and_then(|run| run.ruling(ruling))
-            }
+            Entry::Ruling(ruling) => self.note_ruling(ruling, history, now),
+            // Whatever its outcome: the reply may be lost.
             Entry::Execution(execution) => {
-                let run = self.runs.get_mut(&*execution.controller);
-                run.and_then(|run| run.execution(execution))
+                if let Some(run) = self.runs.get_mut(&*execution.controller) {
+                    run.execution(execution);
+                }
             }
-            _ => None,
+            Entry::Stream(stream) => self.gaps.note(stream, now),
+            _ => {}
+        }
+    }
+
+    fn note_ruling(&mut self, ruling: &RulingEntry, history: &History, now: Instant) {
+        let run = self.runs.get_mut(&*ruling.controller);
+        let step = run.and_then(|run| run.ruling(ruling));
+        let Some(RecordedStep::Started(target) | RecordedStep::Deferred(target)) = step else {
+            return;
         };
-        match step {
-            Some(RecordedStep::Started(target) | RecordedStep::Done(target, _)) => {
-                self.own.insert(&Uid::new(&target.uid));
-            }
-            Some(RecordedStep::Failed(target)) => self.own.remove(&Uid::new(&target.uid)),
-            None => {}
+        let controller = history.controllers.get(&ruling.controller);
+        let mode = controller.map(|one| one.mode).unwrap_or_default();
+        self.own
+            .note(Uid::new(&target.uid), mode, &ruling.ruling, now);
+        if mode == Mode::Enforce && ruling.ruling == Ruling::Wait(WaitReason::NotLeading) {
+            self.followed.insert(ruling.controller.clone());
+        }
+    }
+
+    /// The policy deletes an object. If that is terminating, the plan is about its end.
+    pub(super) fn note_plan(&mut self, uid: &Uid, is_terminating: bool) {
+        if is_terminating {
+            self.ending.insert(uid);
         }
     }
 
     /// Another host records: its identifiers are others.
     pub(super) fn restart(&mut self) {
         self.runs.clear();
+        self.gaps = WatchGaps::default();
     }
 
     /// The deletion that a change of the cache shows, before it is applied. An object that a list
     /// shows for the first time may have been marked before.
-    fn observe(&mut self, change: &StateChange, history: &History) -> Option<SeenDeletion> {
+    fn observe(
+        &mut self,
+        change: &StateChange,
+        history: &History,
+        now: Instant,
+    ) -> Option<SeenDeletion> {
         let (slot, after) = match change {
             StateChange::Put { slot, object, .. } => (*slot, Some(object)),
             StateChange::Remove { slot, .. } => (*slot, None),
             _ => return None,
         };
         let object = &history.object(slot)?.object;
-        let spec = &history.list(object.segment())?.spec;
-        let uid = object.uid();
-        let is_gone = after.is_none() && history.with_uid(uid).count() == 1;
-        if is_gone {
-            self.gone.insert(uid);
+        let list = history.list(object.segment())?;
+        let (spec, uid) = (&list.spec, object.uid());
+        if after.is_none() {
+            self.note_gone(object, spec, history);
         }
-        if !self.may_delete(&spec.resource) || self.known.contains(uid) {
+        let (_, wanted) = self
+            .watches
+            .iter()
+            .find(|(it, _)| shows(it, spec, object))?;
+        if self.known.contains(uid) {
             return None;
         }
-        let before = Traces::of(object);
-        let traces = match after {
-            None if is_gone && !before.is_terminating => before,
-            None => return None,
-            Some(after) => {
-                let after = Traces::of(after);
-                let is_marked = after.is_marked_since(&before);
-                let is_deleted = after.is_terminating && !before.is_terminating;
-                (is_marked || is_deleted).then_some(after)?
-            }
+        let sighting = Sighting {
+            gap: self.gaps.before(&spec.resource, now),
+            is_selected: is_selected(spec) && !self.gone.contains(uid),
+            is_about_end: self.ending.contains(uid),
         };
-        let (actor, evidence) = self.actor(&spec.kind.kind, uid, &traces, history);
-        let counts = match self.replaced {
-            Some(replaced) => actor == replaced,
-            None => actor != Actor::Davit,
-        };
-        if counts {
+        let (before, after) = (Traces::of(object), after.map(|it| Traces::of(it)));
+        let mut deletion = ObservedDeletion::of(now, before, after, sighting)?;
+        let is_own = self.own.contains(uid, now);
+        let is_gone = |owner: &Uid| is_gone(owner, history, &self.gone);
+        deletion.attribute(&spec.kind.kind, is_own, is_gone);
+        self.lacks.extend(lacking(list, wanted));
+        if self.counterpart.counts(deletion.actor) {
             self.known.insert(uid);
         }
-        Some(SeenDeletion {
-            target: ObjectRef {
-                api_version: spec.kind.api_version.to_string(),
-                kind: spec.kind.kind.to_string(),
-                namespace: object.namespace().to_owned(),
-                name: object.name().to_owned(),
-                uid: uid.to_string(),
-            },
-            actor,
-            evidence,
-            traces,
-            counts,
-        })
+        let target = reference(spec, object);
+        Some(SeenDeletion { target, deletion })
     }
 
-    fn may_delete(&self, resource: &ApiResource) -> bool {
-        let ApiResource { group, plural, .. } = resource;
-        self.manifest.permits("delete", group, plural)
-            || self
-                .manifest
-                .permits("create", group, &format!("{plural}/eviction"))
+    /// A list shows an object no more. Without a selector, or if the object was about to go, it is
+    /// gone.
+    fn note_gone(&mut self, object: &Object, spec: &SegmentSpec, history: &History) {
+        let uid = object.uid();
+        let is_last = || history.with_uid(uid).count() == 1;
+        if !is_selected(spec) || (is_last() && !Traces::of(object).is_alive()) {
+            self.gone.insert(uid);
+        }
     }
 
-    fn actor(
-        &self,
-        kind: &str,
-        uid: &Uid,
-        traces: &Traces,
-        history: &History,
-    ) -> (Actor, Evidence) {
-        if self.own.contains(uid) {
-            return (Actor::Davit, Evidence::Mark);
-        }
-        let (actor, evidence) = traces.actor(kind, None);
-        // An owner that no list has may exist: only one that history has removed is gone.
-        let is_away = |owner: &Uid| {
-            let mut listed = history.with_uid(owner).peekable();
-            match listed.peek() {
-                None => self.gone.contains(owner),
-                Some(_) => listed.any(|held| Traces::of(&held.object).is_terminating),
-            }
-        };
-        let are_gone = !traces.owners.is_empty() && traces.owners.iter().all(is_away);
-        if evidence != Evidence::Mark && are_gone {
-            return (Actor::GarbageCollector, Evidence::State);
-        }
-        (actor, evidence)
+    /// Whether the journal has the fields by which it is known who deleted an object, for each
+    /// deletion.
+    pub(super) fn attributes_all(&self) -> bool {
+        self.lacks.is_empty()
     }
 
     /// What the report says about the other side.
-    pub(super) fn notes(&self, history: &History) -> Vec<String> {
-        let side = self.replaced.map_or_else(
+    pub(super) fn notes(&self) -> Vec<String> {
+        let side = self.counterpart.actor().map_or_else(
             || "everybody but Davit".to_owned(),
             |actor| actor.to_string(),
         );
-        let compared = format!("the candidate is compared with what the journal shows of {side}");
-        let lacking = self.lacking(history);
-        let lacking = (!lacking.is_empty()).then(|| {
-            format!(
+        let list = |texts: &BTreeSet<String>| {
+            let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+            texts.join(", ")
+        };
+        let mut notes = vec![format!(
+            "the candidate is compared with what the journal shows of {side}"
+        )];
+        if !self.attributes_all() {
+            notes.push(format!(
                 "the journal lacks fields by which it is known who deleted an object: {}; a \
                  deletion without them counts as one of somebody else, or later than it was",
-                lacking.join(", ")
-            )
-        });
-        std::iter::once(compared).chain(lacking).collect()
-    }
-
-    fn lacking(&self, history: &History) -> Vec<String> {
-        let mut lacking = Vec::new();
-        for watch in actor::watches(&self.manifest) {
-            let Source::One(resource) = &watch.source else {
-                continue;
-            };
-            let wanted: FieldTree = watch.fields.iter().collect();
-            let nothing = FieldTree::default();
-            let known = history.known_fields(resource).unwrap_or(&nothing);
-            let paths = missing(&wanted, known).into_iter();
-            let paths = paths.filter(|path| path != MANAGERS);
-            lacking.extend(paths.map(|path| format!("{resource} {path}")));
+                list(&self.lacks)
+            ));
         }
-        lacking
+        if !self.followed.is_empty() {
+            notes.push(format!(
+                "another replica led {} for a part of the time: what the recording host planned to \
+                 delete then counts as deleted by Davit",
+                list(&self.followed)
+            ));
+        }
+        notes
     }
 }
 
-impl SeenDeletion {
-    /// `pod-garbage-collector-controller, by the object's state`
-    fn reason(&self) -> String {
-        let by = match self.evidence {
-            Evidence::Mark => ", by its mark",
-            Evidence::State => ", by the object's state",
-            Evidence::Nothing => "",
-        };
-        format!("{}{by}", self.actor)
+/// Whether the objects of a list may match its selector no longer.
+fn is_selected(spec: &SegmentSpec) -> bool {
+    !spec.label_selector.is_empty() || !spec.field_selector.is_empty()
+}
+
+/// Whether a watch of the policy shows an object of a list. Another list may have objects that the
+/// policy never sees.
+fn shows(watch: &WatchSpec, spec: &SegmentSpec, object: &Object) -> bool {
+    let resource = &spec.resource;
+    let is_of_source = match &watch.source {
+        Source::One(one) => one == resource,
+        Source::EveryDeletable(except) => !excepts(except, &resource.group, &resource.plural),
+    };
+    is_of_source
+        && watch.label_selector == spec.label_selector
+        && watch.field_selector == spec.field_selector
+        && (spec.namespace.is_empty() || spec.namespace == watch.namespace)
+        && (watch.namespace.is_empty() || watch.namespace == object.namespace())
+}
+
+/// Whether an owner is gone, or terminates. One that no list has may exist: only one that history
+/// has removed is gone.
+fn is_gone(owner: &Uid, history: &History, gone: &RecentUids) -> bool {
+    let mut listed = history.with_uid(owner).peekable();
+    match listed.peek() {
+        None => gone.contains(owner),
+        Some(_) => listed.any(|held| Traces::of(&held.object).is_terminating),
     }
+}
+
+/// What a list lacks of these fields.
+fn lacking(list: &RecordedList, wanted: &FieldTree) -> Vec<String> {
+    if list.fields.covers(wanted) {
+        return Vec::new();
+    }
+    let paths = missing(wanted, &list.fields).into_iter();
+    let paths = paths.filter(|path| !path.starts_with(MANAGERS));
+    let resource = &list.spec.resource;
+    paths.map(|path| format!("{resource} {path}")).collect()
+}
+
+fn reference(spec: &SegmentSpec, object: &Object) -> ObjectRef {
+    ObjectRef {
+        api_version: spec.kind.api_version.to_string(),
+        kind: spec.kind.kind.to_string(),
+        namespace: object.namespace().to_owned(),
+        name: object.name().to_owned(),
+        uid: object.uid().to_string(),
+    }
+}
+
+/// `pod-garbage-collector-controller, by the object's state`
+fn reason(deletion: &ObservedDeletion) -> String {
+    let by = match deletion.evidence {
+        Evidence::Mark => ", by its mark",
+        Evidence::State => ", by the object's state",
+        Evidence::Nothing => "",
+    };
+    format!("{}{by}", deletion.actor)
 }
 
 impl<G: Clone> Backtest<G> {
@@ -257,34 +326,44 @@ impl<G: Clone> Backtest<G> {
 
     /// Notes the deletion that a change of the cache shows, before the change is applied.
     pub(super) fn note_cluster(&mut self, change: &StateChange) {
-        let history = &self.cluster.history;
-        let run = self.cluster_run.as_mut();
-        let Some(seen) = run.and_then(|run| run.observe(change, history)) else {
+        let (history, now) = (&self.cluster.history, self.now.instant);
+        let Some(run) = &mut self.cluster_run else {
             return;
         };
-        let uid = Uid::new(&seen.target.uid);
-        if !seen.counts {
-            self.comparison.deleted_by_others(&uid);
+        let Some(seen) = run.observe(change, history, now) else {
             return;
+        };
+        let (counterpart, stay) = (run.counterpart, run.stay);
+        let counts = counterpart.counts(seen.deletion.actor);
+        let uid = Uid::new(&seen.target.uid);
+        match (counts, counterpart.is_unknown(&seen.deletion)) {
+            (true, false) => self.note_counted(&seen, counterpart, stay),
+            (true, true) => self.comparison.ended_unknown(&seen.target, now),
+            (false, true) => self.comparison.ended(&uid, OtherEnd::Unknown, now),
+            (false, false) => self.comparison.ended(&uid, OtherEnd::Others, now),
         }
+    }
+
+    /// The other side has deleted an object, which stays for the policy for a while.
+    fn note_counted(&mut self, seen: &SeenDeletion, counterpart: Counterpart, stay: Duration) {
+        let SeenDeletion { target, deletion } = seen;
+        let uid = Uid::new(&target.uid);
         let found = self.cluster.recorded(&uid);
-        let facts = Facts::of(&seen.target, &found, &self.cluster);
-        let window = self.cluster_run.as_ref().map(|run| run.window);
-        let stay = window.unwrap_or_default().max(self.settings.tolerance);
-        if !self.settings.tolerance.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
+        let facts = Facts::of(target, &found, &self.cluster);
+        if !stay.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
             let until = self.now.instant.after(stay);
             self.cluster.overlay.doom(uid.clone(), found, until);
             self.cluster.overlay.accept(&uid);
         }
         let deletion = Deletion {
-            target: &seen.target,
-            reason: &seen.reason(),
-            message: &seen.traces.to_string(),
+            target,
+            reason: &reason(deletion),
+            message: &deletion.traces.to_string(),
             facts,
             is_there: self.cluster.has_or_keeps(&uid),
             saw: None,
             // A Job, its owner or a user may have deleted a pod that has ended.
-            is_certain: seen.evidence == Evidence::Mark || seen.actor != Actor::PodGc,
+            is_certain: counterpart.has_author(deletion),
         };
         self.comparison.note(Author::Recorded, deletion, self.now);
     }

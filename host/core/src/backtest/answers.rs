@@ -151,7 +151,7 @@ impl LiveAnswers {
                     self.deletions.remove(&name);
                 }
             }
-            Some(RecordedStep::Done(..)) | None => {}
+            Some(RecordedStep::Done(..) | RecordedStep::Deferred(_)) | None => {}
         }
     }
 

@@ -72,8 +72,8 @@ pub(super) struct Comparison {
     later: Distances,
     only_candidate: u64,
     only_recorded: u64,
-    /// The objects that somebody else deleted than the other side.
-    others: RecentUids,
+    /// How long after the candidate somebody else may delete an object; none for any time.
+    window: Option<Duration>,
     by_others: u64,
     unknown: u64,
     surprises: Vec<(Rank, Surprise)>,
@@ -90,6 +90,50 @@ struct Pair {
     saw: Option<Value>,
     /// Whether the other side has deleted it for certain, and it exists for certain.
     is_certain: bool,
+    /// How it ended otherwise than by the other side.
+    other_end: Option<OtherEnd>,
+    /// Whether history has removed it. What is not there and was not removed went while nobody
+    /// recorded.
+    was_removed: bool,
+    /// Whether it was there at the end of the window after the candidate's deletion.
+    is_over: bool,
+}
+
+/// How an object ends, other than by the other side's deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherEnd {
+    /// Somebody else has deleted it.
+    Others,
+    /// Nobody knows whether it was deleted, or by whom.
+    Unknown,
+}
+
+impl Pair {
+    fn new(target: &ObjectRef, is_there: bool) -> Self {
+        Self {
+            target: target.clone(),
+            reason: String::new(),
+            message: String::new(),
+            candidate: None,
+            recorded: None,
+            saw: None,
+            is_certain: true,
+            other_end: None,
+            was_removed: !is_there,
+            is_over: false,
+        }
+    }
+
+    /// Whether the window after the candidate's deletion is over.
+    fn has_outlived(&self, window: Option<Duration>, now: Instant) -> bool {
+        let ends = self.candidate.zip(window);
+        ends.is_some_and(|(at, window)| at.instant.after(window) < now)
+    }
+
+    /// Whether it went while nobody recorded, so that the journal does not say who was first.
+    const fn went_unseen(&self, is_there: bool) -> bool {
+        !is_there && !self.was_removed && !self.is_over
+    }
 }
 
 /// The most surprising objects have the least rank: those that only the candidate deleted and
@@ -107,15 +151,8 @@ impl Comparison {
         if !deletion.is_there && !self.pairs.contains_key(&uid) {
             self.leaving.insert((now.instant.after(LAG), uid.clone()));
         }
-        let pair = self.pairs.entry(uid).or_insert_with(|| Pair {
-            target: deletion.target.clone(),
-            reason: deletion.reason.to_owned(),
-            message: deletion.message.to_owned(),
-            candidate: None,
-            recorded: None,
-            saw: None,
-            is_certain: true,
-        });
+        let new = || Pair::new(deletion.target, deletion.is_there);
+        let pair = self.pairs.entry(uid).or_insert_with(new);
         let (time, tally) = match author {
             Author::Candidate => (&mut pair.candidate, &mut self.candidate),
             Author::Recorded => (&mut pair.recorded, &mut self.recorded),
@@ -125,32 +162,61 @@ impl Comparison {
         }
         *time = Some(now);
         pair.is_certain &= deletion.is_certain;
-        if author == Author::Candidate {
+        // The candidate's reason stays.
+        if author == Author::Candidate || pair.candidate.is_none() {
             deletion.reason.clone_into(&mut pair.reason);
             deletion.message.clone_into(&mut pair.message);
-            if self.seen < MOST_SEEN && deletion.saw.is_some() {
-                self.seen += 1;
-                pair.saw = deletion.saw;
-            }
+        }
+        if author == Author::Candidate && self.seen < MOST_SEEN && deletion.saw.is_some() {
+            self.seen += 1;
+            pair.saw = deletion.saw;
         }
         tally.note(deletion.target, deletion.reason, &deletion.facts, now);
     }
 
-    /// Somebody else has deleted an object: that is no agreement, and no disagreement either.
-    pub(super) fn deleted_by_others(&mut self, uid: &Uid) {
-        self.others.insert(uid);
+    /// From now on, what ends later than this after the candidate's deletion is the candidate's
+    /// alone, unless the other side has deleted it.
+    pub(super) const fn limit(&mut self, window: Duration) {
+        self.window = Some(window);
+    }
+
+    /// An object ends otherwise than by the other side: that is no agreement, and no disagreement
+    /// either.
+    pub(super) fn ended(&mut self, uid: &Uid, end: OtherEnd, now: Instant) {
+        let window = self.window;
+        let open = self.pairs.get_mut(uid);
+        let open = open.filter(|pair| pair.candidate.is_some() && !pair.has_outlived(window, now));
+        if let Some(pair) = open {
+            pair.other_end.get_or_insert(end);
+        }
+    }
+
+    /// The same of an object that counts whether or not the candidate deletes it, because the other
+    /// side may have deleted it.
+    pub(super) fn ended_unknown(&mut self, target: &ObjectRef, now: Instant) {
+        let uid = Uid::new(&target.uid);
+        if !self.pairs.contains_key(&uid) && !self.settled.contains(&uid) {
+            let mut pair = Pair::new(target, true);
+            pair.other_end = Some(OtherEnd::Unknown);
+            self.pairs.insert(uid, pair);
+        } else {
+            self.ended(&uid, OtherEnd::Unknown, now);
+        }
     }
 
     /// History has removed an object.
     pub(super) fn gone(&mut self, uid: &Uid, now: Instant) {
-        if self.pairs.contains_key(uid) {
+        if let Some(pair) = self.pairs.get_mut(uid) {
+            pair.was_removed = true;
             self.leaving.insert((now.after(LAG), uid.clone()));
         }
     }
 
-    /// Another host records: what it does not list is gone.
-    pub(super) fn restart(&mut self, now: Instant) {
-        for uid in self.pairs.keys() {
+    /// History has a gap: another host records, or a list is recorded no longer. `is_there` says
+    /// whether history has an object before it. What is not listed again is gone.
+    pub(super) fn interrupt(&mut self, now: Instant, is_there: impl Fn(&Uid) -> bool) {
+        for (uid, pair) in &mut self.pairs {
+            pair.is_over |= is_there(uid) && pair.has_outlived(self.window, now);
             self.leaving.insert((now.after(RELIST), uid.clone()));
         }
     }
@@ -173,18 +239,29 @@ impl Comparison {
             let Some((_, uid)) = self.leaving.pop_first() else {
                 return;
             };
-            if !is_there(&uid)
-                && let Some(pair) = self.pairs.remove(&uid)
-            {
+            if is_there(&uid) {
+                if let Some(pair) = self.pairs.get_mut(&uid) {
+                    pair.was_removed = false;
+                }
+            } else if let Some(pair) = self.pairs.remove(&uid) {
                 self.settled.insert(&uid);
-                self.end(uid, pair, now);
+                self.end(uid, pair, false, now);
             }
         }
     }
 
-    fn end(&mut self, uid: Uid, pair: Pair, now: Instant) {
+    fn end(&mut self, uid: Uid, pair: Pair, is_there: bool, now: Instant) {
         self.seen = self.seen.saturating_sub(usize::from(pair.saw.is_some()));
+        let is_known = pair.is_certain && !pair.went_unseen(is_there);
         let (rank, difference) = match (pair.candidate, pair.recorded) {
+            _ if pair.other_end == Some(OtherEnd::Others) => {
+                self.by_others += 1;
+                return;
+            }
+            _ if pair.other_end == Some(OtherEnd::Unknown) => {
+                self.unknown += 1;
+                return;
+            }
             (Some(candidate), Some(recorded)) => {
                 self.agree += 1;
                 let ahead = recorded.instant.since(candidate.instant);
@@ -202,11 +279,7 @@ impl Comparison {
                 distances.add(distance);
                 ((2, distance, candidate.instant), difference)
             }
-            (Some(_), None) if self.others.contains(&uid) => {
-                self.by_others += 1;
-                return;
-            }
-            (Some(_), None) | (None, Some(_)) if !pair.is_certain => {
+            (Some(_), None) | (None, Some(_)) if !is_known => {
                 self.unknown += 1;
                 return;
             }
@@ -233,9 +306,15 @@ impl Comparison {
     }
 
     /// History ends: everything is settled.
-    pub(super) fn finish(mut self, now: Instant, against: Against) -> Findings {
+    pub(super) fn finish(
+        mut self,
+        now: Instant,
+        against: Against,
+        is_there: impl Fn(&Uid) -> bool,
+    ) -> Findings {
         while let Some((uid, pair)) = self.pairs.pop_first() {
-            self.end(uid, pair, now);
+            let is_there = is_there(&uid);
+            self.end(uid, pair, is_there, now);
         }
         let is_cluster = against == Against::Cluster;
         let only_other = self.only_recorded;
@@ -259,6 +338,7 @@ impl Comparison {
                 only_cluster: is_cluster.then_some(only_other),
                 by_others: self.by_others,
                 unknown: self.unknown,
+                is_attribution_complete: None,
             },
             surprising: self.surprises.into_iter().map(|(_, one)| one).collect(),
         }

@@ -12,6 +12,7 @@ use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Report};
 use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
+use crate::cluster_comparison::actor::Traces;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::{Entry, LostEntry};
 use crate::machine::{self, Call, Effect, Input};
@@ -193,6 +194,7 @@ impl<G: Clone> Backtest<G> {
 
     /// Another host records, or the same one after a gap: its identifiers are others.
     fn restart(&mut self) {
+        self.interrupt();
         for uid in self.cluster.overlay.restart() {
             self.drop_kept(&uid);
         }
@@ -201,7 +203,6 @@ impl<G: Clone> Backtest<G> {
         if let Some(run) = &mut self.cluster_run {
             run.restart();
         }
-        self.comparison.restart(self.now.instant);
         for feed in self.feeds.values_mut() {
             feed.restart(self.now.instant);
         }
@@ -209,9 +210,16 @@ impl<G: Clone> Backtest<G> {
         self.notes.restarts += u64::from(self.machine.is_some());
     }
 
+    /// What history has now may go without an entry.
+    fn interrupt(&mut self) {
+        let cluster = &self.cluster;
+        self.comparison
+            .interrupt(self.now.instant, |uid| cluster.has_or_keeps(uid));
+    }
+
     fn apply_to_state(&mut self, entry: Entry) -> Result<(), Refusal> {
         if let Some(run) = &mut self.cluster_run {
-            run.note_own(&entry);
+            run.note(&entry, &self.cluster.history, self.now.instant);
         }
         match entry {
             Entry::Cache(change) => self.apply_change(&change)?,
@@ -271,6 +279,9 @@ impl<G: Clone> Backtest<G> {
 
     fn apply_change(&mut self, change: &StateChange) -> Result<(), Refusal> {
         self.note_cluster(change);
+        if matches!(change, StateChange::DropSegment(_)) {
+            self.interrupt();
+        }
         match self.cluster.history.apply(change)? {
             ObjectChange::None => {}
             ObjectChange::Lists if self.phase == Phase::Keyframe => {}
@@ -443,7 +454,7 @@ impl<G: Clone> Backtest<G> {
                     self.comparison.note(Author::Recorded, deletion, self.now);
                 }
             }
-            Some(RecordedStep::Started(_)) | None => {}
+            Some(RecordedStep::Started(_) | RecordedStep::Deferred(_)) | None => {}
         }
     }
 
@@ -481,6 +492,10 @@ impl<G: Clone> Backtest<G> {
         let target = &plan.target;
         let uid = Uid::new(&target.uid);
         let found = self.cluster.find(&uid);
+        if let Some(run) = &mut self.cluster_run {
+            let mut states = found.iter().map(|(_, held)| Traces::of(&held.object));
+            run.note_plan(&uid, states.any(|it| it.is_terminating));
+        }
         let seen = || {
             let (_, held) = found.first()?;
             let mut feeds = self.feeds.values();

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use super::against::ClusterRun;
 use super::drive::Phase;
 use super::notes::of_regret;
 use super::report::{Policy, Report, Span, not_modelled};
 use super::{Backtest, millis_between};
+use crate::object::Uid;
 use crate::time::{Now, Wall};
 use crate::times;
 
@@ -71,9 +73,13 @@ impl<G: Clone> Backtest<G> {
             &undecided,
         );
         let run = self.cluster_run.iter();
-        notes.extend(run.flat_map(|run| run.notes(&self.cluster.history)));
+        notes.extend(run.flat_map(ClusterRun::notes));
         let against = self.settings.against;
-        let found = self.comparison.finish(self.now.instant, against);
+        let cluster = &self.cluster;
+        let is_there = |uid: &Uid| cluster.has_or_keeps(uid);
+        let mut found = self.comparison.finish(self.now.instant, against, is_there);
+        let attributed = self.cluster_run.as_ref().map(ClusterRun::attributes_all);
+        found.agreement.is_attribution_complete = attributed;
         notes.extend(of_regret(&found.unknown_regret));
         Report {
             against,

@@ -19,6 +19,10 @@ pub enum Metric {
     OnlyRecorded,
     /// The objects that only the cluster's controllers deleted.
     OnlyCluster,
+    /// The objects that the candidate deletes, and somebody else than the cluster's controller.
+    ByOthers,
+    /// The objects of which the journal does not say whether, or by whom, they were deleted.
+    Unknown,
     /// The trips of guardrails.
     GuardrailTrips,
     /// The candidate's deletions that history shows to have been unnecessary.
@@ -33,12 +37,14 @@ pub enum Metric {
 
 impl Metric {
     /// Every metric.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Deletes,
         Self::DeletesPerMinute,
         Self::OnlyCandidate,
         Self::OnlyRecorded,
         Self::OnlyCluster,
+        Self::ByOthers,
+        Self::Unknown,
         Self::GuardrailTrips,
         Self::Regret,
         Self::FailedCalls,
@@ -55,6 +61,8 @@ impl Metric {
             Self::OnlyCandidate => "only-candidate",
             Self::OnlyRecorded => "only-recorded",
             Self::OnlyCluster => "only-cluster",
+            Self::ByOthers => "by-others",
+            Self::Unknown => "unknown",
             Self::GuardrailTrips => "guardrail-trips",
             Self::Regret => "regret",
             Self::FailedCalls => "failed-calls",
@@ -68,7 +76,7 @@ impl Metric {
     pub fn is_of(self, against: Against) -> bool {
         match self {
             Self::OnlyRecorded => against == Against::Recorded,
-            Self::OnlyCluster => against == Against::Cluster,
+            Self::OnlyCluster | Self::ByOthers => against == Against::Cluster,
             _ => true,
         }
     }
@@ -83,6 +91,8 @@ impl Metric {
             Self::OnlyCandidate => report.agreement.only_candidate,
             Self::OnlyRecorded => report.agreement.only_recorded,
             Self::OnlyCluster => report.agreement.only_cluster.unwrap_or_default(),
+            Self::ByOthers => report.agreement.by_others,
+            Self::Unknown => report.agreement.unknown,
             Self::GuardrailTrips => report.guardrail_trip_count,
             Self::Regret => candidate.regret.known,
             Self::FailedCalls => report.activity.failed_calls,
@@ -91,11 +101,14 @@ impl Metric {
         }
     }
 
-    /// How much greater its value may be, because the journal does not say it.
+    /// How much greater its value may be, because the journal does not say it; [`u64::MAX`] if
+    /// nothing limits it.
     #[must_use]
-    pub const fn unknown(self, report: &Report) -> u64 {
+    pub fn unknown(self, report: &Report) -> u64 {
+        let is_attributed = report.agreement.is_attribution_complete != Some(false);
         match self {
             Self::Regret => report.candidate.regret.unknown,
+            Self::OnlyCandidate | Self::OnlyCluster | Self::ByOthers if !is_attributed => u64::MAX,
             _ => 0,
         }
     }

@@ -49,6 +49,7 @@ mod stays;
 mod tests;
 mod timeline;
 mod undecided;
+mod watch_gaps;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -101,7 +102,8 @@ pub struct BacktestSettings {
     /// How long an object that the recorded controller deleted stays for the policy, unless
     /// its name is taken again: [`Duration::MAX`] until the policy deletes it. Passes of both
     /// are not in step. Without a tolerance, the policy would never decide about an object that
-    /// the recorded controller deletes a moment earlier.
+    /// the recorded controller deletes a moment earlier. Against the cluster, it is the window of
+    /// the comparison at least, and nothing stays in an open loop.
     pub tolerance: Duration,
     /// What the policy is compared with.
     pub against: Against,
@@ -300,13 +302,20 @@ impl<G: Clone> Backtest<G> {
     pub fn start(&mut self, mut desired: DesiredController<G>) {
         let recorded = self.controller().and_then(|one| one.stable.as_ref());
         let recorded_revision = recorded.map(|one| one.name.to_string());
+        let mut stay = self.settings.tolerance;
+        if self.is_against_cluster() {
+            let run = ClusterRun::new(&desired.stable.manifest, &self.settings);
+            self.comparison.limit(run.window());
+            stay = run.stay();
+            self.cluster_run = Some(run);
+        }
         self.policy = Some(Policy {
             revision: desired.stable.identity.name().to_owned(),
             module: format!("sha256:{}", desired.stable.identity.digest()),
             recorded_revision: recorded_revision.unwrap_or_default(),
             closed_loop: !self.settings.open_loop,
             keep: self.settings.keeps(),
-            tolerance_seconds: self.settings.tolerance.as_secs_f64(),
+            tolerance_seconds: stay.as_secs_f64(),
         });
         desired.settings.mode = if self.settings.open_loop {
             Mode::DryRun
@@ -314,11 +323,10 @@ impl<G: Clone> Backtest<G> {
             Mode::Enforce
         };
         desired.settings.dry_run_only.clear();
+        // The backtest compares. The machine itself would hold what history deletes, and watch
+        // fields that no profile has.
+        desired.settings.compares_with_cluster = false;
         desired.leads = true;
-        if self.is_against_cluster() {
-            let manifest = Arc::clone(&desired.stable.manifest);
-            self.cluster_run = Some(ClusterRun::new(manifest));
-        }
         let mut machine = Machine::new(self.now);
         machine.apply(self.now, vec![desired]);
         self.machine = Some(machine);

@@ -27,12 +27,6 @@ impl RecentUids {
         Some(oldest)
     }
 
-    pub(super) fn remove(&mut self, uid: &Uid) {
-        if self.uids.remove(uid) {
-            self.order.retain(|one| one != uid);
-        }
-    }
-
     pub(super) fn contains(&self, uid: &Uid) -> bool {
         self.uids.contains(uid)
     }

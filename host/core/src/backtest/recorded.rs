@@ -54,8 +54,10 @@ pub(super) enum RecordedStep {
     Started(ObjectRef),
     /// It was executed.
     Done(ObjectRef, String),
-    /// It failed.
+    /// It failed, or nobody knows its outcome.
     Failed(ObjectRef),
+    /// The gate has deferred it.
+    Deferred(ObjectRef),
 }
 
 impl RecordedRun {
@@ -132,14 +134,17 @@ impl RecordedRun {
             let target = plan.deletes.then(|| plan.target.clone())?;
             return Some(RecordedStep::Started(target));
         }
-        let removed = self.take(&key, is_it);
-        let was_dry = ruling.ruling == Ruling::DryRun && removed.is_some_and(|plan| plan.deletes);
-        let uid = Uid::new(&ruling.target.uid);
-        if was_dry && !self.dry.contains(&uid) {
-            self.dry.insert(&uid);
-            self.dry_runs += 1;
+        let removed = self.take(&key, is_it).filter(|plan| plan.deletes)?;
+        match ruling.ruling {
+            Ruling::Wait(_) => Some(RecordedStep::Deferred(removed.target)),
+            Ruling::DryRun => {
+                let uid = Uid::new(&removed.target.uid);
+                self.dry_runs += u64::from(!self.dry.contains(&uid));
+                self.dry.insert(&uid);
+                None
+            }
+            Ruling::Admit | Ruling::Refuse(_) => None,
         }
-        None
     }
 
     /// Removes the first of these plans of a decision about a target.

@@ -84,9 +84,10 @@ pub struct Policy {
     pub recorded_revision: String,
     /// Whether its deletions take effect for itself.
     pub closed_loop: bool,
-    /// Whether objects stay that the recorded controller deleted and it did not.
+    /// Whether objects stay that the other side deleted and it did not.
     pub keep: bool,
-    /// How long they stay otherwise, in seconds.
+    /// How long they stay otherwise, in seconds: the tolerance, and against the cluster the window
+    /// of the comparison at least.
     pub tolerance_seconds: f64,
 }
 
@@ -188,14 +189,20 @@ pub struct Agreement {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub only_cluster: Option<u64>,
     /// Against the cluster: the objects that the candidate deletes, and somebody else deleted than
-    /// the controller that it replaces.
+    /// the controller that it replaces, within the window of the comparison.
     pub by_others: u64,
-    /// Against the cluster: the objects that only somebody in the cluster deleted, perhaps the
-    /// controller that the candidate replaces, and perhaps not: their state allows both.
+    /// The objects that one side alone deletes, and of which the journal does not say whether the
+    /// other side has: they are of a kind that no recorded list has, or went while nobody recorded.
     ///
-    /// Against the recorded controller: the objects that one side alone deletes, of a kind that no
-    /// recorded list has.
+    /// Against the cluster also those of which nobody knows whether, or by whom, they were deleted:
+    /// nothing shows the author, the watch was interrupted, or they may only match its selector no
+    /// longer.
     pub unknown: u64,
+    /// Against the cluster: whether the journal has the fields by which it is known who deleted an
+    /// object, for each deletion that it has. Otherwise objects that both delete may count as
+    /// deleted by others. None against the recorded controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_attribution_complete: Option<bool>,
 }
 
 /// A distribution of times.
@@ -360,8 +367,9 @@ pub(super) fn not_modelled() -> Vec<String> {
          admission and the client-side rate of requests are not modelled.",
         "Objects that the policy would have created are counted, and do not exist afterwards. JSON \
          patches are not applied.",
-        "No time passes for the policy while nobody records. Deletions of one side near the start or \
-         the end of the span may have been the other side's before or after it.",
+        "No time passes for the policy while nobody records, and what is deleted meanwhile is not \
+         compared. Deletions of one side near the start or the end of the span may have been the \
+         other side's before or after it.",
         "The age of a change counts from the start of the span if it happened before.",
     ];
     all.map(str::to_owned).to_vec()

@@ -24,7 +24,8 @@ use crate::manifest::{Manifest, Source, WatchSpec};
 use crate::msgpack::{self, Value};
 use crate::object::Uid;
 use crate::path::{FieldPath, Segment};
-use crate::store::{Object, Snapshot};
+use crate::store::Object;
+use crate::untrusted::line;
 
 /// How the managers of fields start that are controllers of Davit.
 const DAVIT: &str = "davit/";
@@ -40,6 +41,9 @@ const SETS_REASON: [&str; 5] = [
     DISRUPTION_KEY,
     "f:reason",
 ];
+/// How much is kept of a text that whoever may patch a status chooses, in bytes. No name that means
+/// something is longer.
+const MOST_TEXT: usize = 256;
 /// The phases of a pod that has ended.
 const ENDED: [&str; 2] = ["Succeeded", "Failed"];
 
@@ -200,7 +204,8 @@ pub fn watches(manifest: &Manifest) -> Vec<WatchSpec> {
 }
 
 impl Traces {
-    /// The traces that a cached object shows.
+    /// The traces that a cached object shows. Its texts become lines of a bounded length: they are
+    /// printed for an operator.
     #[must_use]
     pub fn of(object: &Object) -> Self {
         let data = object.data();
@@ -215,9 +220,9 @@ impl Traces {
         Self {
             is_terminating: !text(data, &["metadata", "deletionTimestamp"]).is_empty(),
             disruption: disruption(data).unwrap_or_default(),
-            phase: text(data, &["status", "phase"]).to_owned(),
-            reason: text(data, &["status", "reason"]).to_owned(),
-            node: text(data, &["spec", "nodeName"]).to_owned(),
+            phase: line(text(data, &["status", "phase"]), MOST_TEXT),
+            reason: line(text(data, &["status", "reason"]), MOST_TEXT),
+            node: line(text(data, &["spec", "nodeName"]), MOST_TEXT),
             owners: texts(data, &["metadata", "ownerReferences"], "uid")
                 .into_iter()
                 .map(Uid::new)
@@ -227,10 +232,10 @@ impl Traces {
         }
     }
 
-    /// The actor that left these traces on an object of a kind. `owners` is the cache, if it
-    /// holds every owner.
+    /// The actor that left these traces on an object of a kind. `is_gone` says of an owner whether
+    /// it is known to be gone, or to terminate.
     #[must_use]
-    pub fn actor(&self, kind: &str, owners: Option<&Snapshot>) -> (Actor, Evidence) {
+    pub fn actor(&self, kind: &str, is_gone: impl Fn(&Uid) -> bool) -> (Actor, Evidence) {
         let marked = self.marked_by();
         let is_of_davit = match (marked, self.is_marked_by_davit) {
             (Some(_), Some(is_its_mark)) => is_its_mark,
@@ -242,14 +247,7 @@ impl Traces {
         if let Some(actor) = marked {
             return (actor, Evidence::Mark);
         }
-        let are_gone = owners.is_some_and(|snapshot| {
-            let gone = |uid| {
-                snapshot
-                    .find(uid)
-                    .is_none_or(|it| Self::of(it).is_terminating)
-            };
-            !self.owners.is_empty() && self.owners.iter().all(gone)
-        });
+        let are_gone = !self.owners.is_empty() && self.owners.iter().all(is_gone);
         match kind {
             _ if are_gone => (Actor::GarbageCollector, Evidence::State),
             "StorageVersion" => (Actor::StorageVersionGc, Evidence::State),
@@ -274,7 +272,7 @@ impl Traces {
     /// traces.
     #[must_use]
     pub fn is_marked_since(&self, before: &Self) -> bool {
-        let mark = |it: &Self| match it.actor("", None) {
+        let mark = |it: &Self| match it.actor("", |_| false) {
             (actor, Evidence::Mark) => Some(actor),
             _ => None,
         };
@@ -332,7 +330,7 @@ fn disruption(data: &[u8]) -> Option<String> {
     elements(data, &["status", "conditions"]).find_map(|condition| {
         let is_it =
             text(condition, &["type"]) == DISRUPTION && text(condition, &["status"]) == "True";
-        is_it.then(|| text(condition, &["reason"]).to_owned())
+        is_it.then(|| line(text(condition, &["reason"]), MOST_TEXT))
     })
 }
 

@@ -21,6 +21,7 @@
 
 pub mod actor;
 mod delays;
+mod deletion;
 mod held;
 mod own;
 mod totals;
@@ -37,8 +38,9 @@ use crate::object::{Kind, ObjectRef, Uid};
 use crate::store::{Object, SegmentId, Snapshot};
 use crate::time::Instant;
 
-use actor::{Actor, Evidence, Traces};
+use actor::{Actor, Traces};
 pub use delays::Delays;
+pub use deletion::{Counterpart, ObservedDeletion, Sighting};
 use held::HeldObjects;
 pub use own::OwnDeletions;
 pub use totals::{Difference, Finding, Totals};
@@ -63,9 +65,7 @@ pub fn window(manifest: &Manifest) -> Duration {
 /// The comparison of one controller with the cluster.
 #[derive(Debug)]
 pub struct ClusterComparison {
-    /// The actor that the controller replaces; none if every deletion counts that is not
-    /// Davit's.
-    replaced: Option<Actor>,
+    counterpart: Counterpart,
     /// Whether the cache holds every owner, so that an owner that it lacks is gone.
     knows_owners: bool,
     window: Duration,
@@ -105,7 +105,7 @@ pub struct ObservedChange<'a> {
 struct Target {
     object: ObjectRef,
     plan: Option<Plan>,
-    deletion: Option<Deletion>,
+    deletion: Option<ObservedDeletion>,
     is_counted: bool,
     /// Whether it may have been counted before.
     is_early: bool,
@@ -123,25 +123,13 @@ struct Plan {
     is_about_end: bool,
 }
 
-/// What the cluster did first.
-#[derive(Debug)]
-struct Deletion {
-    at: Instant,
-    gap: Duration,
-    actor: Actor,
-    evidence: Evidence,
-    traces: Traces,
-    /// Whether the object may have left the watch's selector instead.
-    may_have_left: bool,
-}
-
 impl ClusterComparison {
     /// A comparison without results of a guest with this manifest.
     #[must_use]
     pub fn new(now: Instant, manifest: &Manifest) -> Self {
         let every = |watch: &WatchSpec| matches!(watch.source, Source::EveryDeletable(_));
         Self {
-            replaced: Actor::replaced_by(&manifest.name),
+            counterpart: Counterpart::of(&manifest.name),
             knows_owners: manifest.watches.iter().any(every),
             window: window(manifest),
             since: now,
@@ -191,7 +179,7 @@ impl ClusterComparison {
     /// The actor that the controller replaces.
     #[must_use]
     pub const fn replaced(&self) -> Option<Actor> {
-        self.replaced
+        self.counterpart.actor()
     }
 
     /// How many targets wait for the other side.
@@ -273,19 +261,13 @@ impl ClusterComparison {
         let target = self.targets.get(&uid);
         let plan = target.and_then(|target| target.plan.as_ref());
         let is_about_end = plan.is_some_and(|plan| plan.is_about_end);
-        let is_deletion = is_deletion(&before, after.as_ref(), is_about_end);
         let is_known = target.is_some_and(|one| one.deletion.is_some() || one.is_counted);
-        if is_deletion && !is_known {
-            let traces = after.unwrap_or_else(|| before.clone());
-            let may_have_left = change.is_selected && change.new.is_none() && before.is_alive();
-            let seen = Deletion {
-                at: now,
-                gap: change.gap,
-                actor: Actor::Unknown,
-                evidence: Evidence::Nothing,
-                traces,
-                may_have_left,
-            };
+        let sighting = Sighting {
+            gap: change.gap,
+            is_selected: change.is_selected,
+            is_about_end,
+        };
+        if !is_known && let Some(seen) = ObservedDeletion::of(now, before, after, sighting) {
             self.deleted(now, &change, object, seen, snapshot);
         }
         if change.new.is_none()
@@ -306,18 +288,15 @@ impl ClusterComparison {
         now: Instant,
         change: &ObservedChange<'_>,
         object: &Arc<Object>,
-        mut deletion: Deletion,
+        mut deletion: ObservedDeletion,
         snapshot: &Snapshot,
     ) {
-        let owners = self.knows_owners.then_some(snapshot);
         let uid = object.uid().clone();
-        (deletion.actor, deletion.evidence) = if change.is_own {
-            (Actor::Davit, Evidence::Mark)
-        } else {
-            deletion.traces.actor(&change.kind.kind, owners)
-        };
+        let is_gone = |owner: &Uid| self.knows_owners && is_away(owner, snapshot);
+        deletion.attribute(&change.kind.kind, change.is_own, is_gone);
         let may_have_left = deletion.may_have_left;
-        let may_be_replaced = self.counts(deletion.actor) || self.may_be_collected(&deletion);
+        let may_be_replaced =
+            self.counterpart.counts(deletion.actor) || self.may_be_collected(&deletion);
         let is_target = self.targets.contains_key(&uid)
             || (may_be_replaced && self.add(&uid, reference(change.kind, object), now));
         let Some(target) = self.targets.get_mut(&uid).filter(|_| is_target) else {
@@ -335,20 +314,12 @@ impl ClusterComparison {
         }
     }
 
-    /// Whether a deletion by this actor is one that the controller's would have to agree with.
-    fn counts(&self, actor: Actor) -> bool {
-        match self.replaced {
-            Some(replaced) => actor == replaced,
-            None => actor != Actor::Davit,
-        }
-    }
-
     /// Whether the watch of an owner may lag behind that of its dependent.
-    fn may_be_collected(&self, deletion: &Deletion) -> bool {
+    fn may_be_collected(&self, deletion: &ObservedDeletion) -> bool {
         self.knows_owners
             && deletion.actor == Actor::Unknown
             && !deletion.traces.owners.is_empty()
-            && self.counts(Actor::GarbageCollector)
+            && self.counterpart.counts(Actor::GarbageCollector)
     }
 
     fn waits_for_owners(&self, uid: &Uid) -> bool {
@@ -405,8 +376,7 @@ impl ClusterComparison {
             && let Some(target) = self.targets.get_mut(uid)
             && let Some(deletion) = &mut target.deletion
         {
-            let found = deletion.traces.actor(&target.object.kind, Some(snapshot));
-            (deletion.actor, deletion.evidence) = found;
+            deletion.attribute(&target.object.kind, false, |owner| is_away(owner, snapshot));
         }
     }
 
@@ -416,14 +386,15 @@ impl ClusterComparison {
             return;
         };
         let deletion = target.deletion.as_ref();
-        let has_author = deletion.is_some_and(|deletion| was_held && self.has_author(deletion));
+        let counterpart = self.counterpart;
+        let has_author = deletion.is_some_and(|it| was_held && counterpart.has_author(it));
         match (&target.plan, deletion.map(|deletion| deletion.actor)) {
             (Some(_), Some(_)) => return self.compare(now, uid),
             (Some(_), None) if is_there => {
                 self.find(uid, Difference::OnlyDavit);
                 self.totals_of(uid).only_davit += 1;
             }
-            (None, Some(actor)) if !self.counts(actor) => {}
+            (None, Some(actor)) if !counterpart.counts(actor) => {}
             (None, Some(_)) if has_author => {
                 self.find(uid, Difference::OnlyCluster);
                 self.totals_of(uid).only_cluster += 1;
@@ -431,14 +402,6 @@ impl ClusterComparison {
             _ => self.totals_of(uid).unknown += 1,
         }
         self.count(now, uid, is_there);
-    }
-
-    /// Whether a deletion without a plan shows who made it. The phase of a pod that has ended is
-    /// evidence only together with a plan: anybody may delete such a pod.
-    fn has_author(&self, deletion: &Deletion) -> bool {
-        self.replaced.is_none()
-            || deletion.evidence == Evidence::Mark
-            || deletion.actor != Actor::PodGc
     }
 
     /// Both sides have deleted a target, or somebody else has.
@@ -449,13 +412,11 @@ impl ClusterComparison {
         let (Some(plan), Some(deletion)) = (&target.plan, &target.deletion) else {
             return;
         };
-        let counts = self.counts(deletion.actor);
+        let counts = self.counterpart.counts(deletion.actor);
         let is_timed = deletion.gap <= TIMED_WITHIN;
         let ahead = deletion.at.since(plan.at);
         let behind = plan.at.since(deletion.at);
-        // The marks may have been set in the gap.
-        let in_gap = deletion.actor == Actor::Unknown && !deletion.gap.is_zero();
-        let is_unknown = deletion.may_have_left || (in_gap && !counts);
+        let is_unknown = self.counterpart.is_unknown(deletion);
         let totals = self.totals_of(uid);
         match (is_unknown, counts, is_timed) {
             (true, _, _) => totals.unknown += 1,
@@ -556,14 +517,10 @@ impl ClusterComparison {
     }
 }
 
-/// Whether a change is the deletion of an object that had these traces, or announces it. If
-/// the plan is about its end, that it is terminating is none.
-fn is_deletion(before: &Traces, after: Option<&Traces>, is_about_end: bool) -> bool {
-    let Some(after) = after else {
-        return !before.is_terminating || is_about_end || before.was_forced();
-    };
-    let is_terminated = after.is_terminating && !before.is_terminating;
-    after.is_marked_since(before) || (is_terminated && !is_about_end)
+/// Whether an owner does not exist any more, or terminates, in a cache that holds every owner.
+fn is_away(owner: &Uid, snapshot: &Snapshot) -> bool {
+    let held = snapshot.find(owner);
+    held.is_none_or(|it| Traces::of(it).is_terminating)
 }
 
 fn reference(kind: &Kind, object: &Object) -> ObjectRef {

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use crate::gate::{Mode, Ruling, WaitReason};
 use crate::object::Uid;
 use crate::time::Instant;
 
@@ -20,6 +21,19 @@ pub struct OwnDeletions {
 }
 
 impl OwnDeletions {
+    /// The gate has ruled on a plan to delete an object, of a revision in this mode. It is
+    /// executed here, was just executed, or the replica executes it that leads the controller;
+    /// otherwise it is no deletion.
+    pub fn note(&mut self, uid: Uid, mode: Mode, ruling: &Ruling, now: Instant) {
+        let is_executed = matches!(
+            ruling,
+            Ruling::Admit | Ruling::Wait(WaitReason::Expectation(_) | WaitReason::NotLeading)
+        );
+        if mode == Mode::Enforce && is_executed {
+            self.add(uid, now);
+        }
+    }
+
     /// A controller that executes its plans has planned to delete an object.
     pub fn add(&mut self, uid: Uid, now: Instant) {
         let is_over = |(at, _): &mut (Instant, Uid)| at.after(KEPT_FOR) <= now;

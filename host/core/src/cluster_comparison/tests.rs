@@ -25,6 +25,8 @@ struct Bench {
     gap: Duration,
     /// The uids that Davit deletes.
     own: Vec<&'static str>,
+    /// Whether the watch has a selector.
+    is_selected: bool,
 }
 
 fn manifest(name: &str) -> Manifest {
@@ -89,6 +91,7 @@ impl Bench {
             version: 0,
             gap: Duration::ZERO,
             own: vec![],
+            is_selected: false,
         }
     }
 
@@ -132,7 +135,7 @@ impl Bench {
             new,
             gap: self.gap,
             is_own: self.own.contains(&uid),
-            is_selected: false,
+            is_selected: self.is_selected,
         };
         let snapshot = self.store.snapshot();
         self.comparison.observed(self.now, change, &snapshot);
@@ -401,6 +404,39 @@ fn the_garbage_collector_is_known_by_owners_that_are_gone() {
         "of the others, the owner may follow"
     );
     assert_eq!(bench.end(), [2, 0, 0, 1, 0]);
+}
+
+/// It may only match no longer, unless it was about to go.
+#[test]
+fn what_a_watch_with_a_selector_shows_no_more_is_unknown() {
+    let mut bench = Bench::of(&manifest("descheduler"));
+    bench.is_selected = true;
+    for pod in ["planned", "left", "gone"] {
+        bench.put(pod, pod, &running());
+    }
+    bench.plan("planned");
+    bench.put("gone", "gone", &terminating(running()));
+    assert_eq!(bench.held(), 1);
+    for pod in ["planned", "left", "gone"] {
+        bench.gone(pod);
+    }
+    assert_eq!(bench.held(), 1, "what may live on is not held");
+    assert_eq!(bench.end(), [0, 0, 1, 0, 2]);
+}
+
+/// Who may patch the status of a pod chooses them.
+#[test]
+fn a_finding_has_one_line_of_a_bounded_length_for_what_an_object_showed() {
+    let mut bench = Bench::podgc(&["a"]);
+    let mut pod = marked(ORPHANED);
+    pod["status"]["reason"] = json!(format!("\u{1b}[2J\n312 agree{}", "!".repeat(100_000)));
+    bench.put("a", "a", &pod);
+    bench.gone("a");
+    assert_eq!(bench.end(), [0, 0, 1, 0, 0]);
+    let finding = bench.comparison.findings().next().unwrap();
+    let saw = finding.saw.as_deref().unwrap();
+    assert!(saw.contains("reason \\u{1b}[2J\\n312 agree!!"), "{saw}");
+    assert!(saw.len() < 1_000, "{}", saw.len());
 }
 
 #[test]

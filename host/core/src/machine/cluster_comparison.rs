@@ -158,14 +158,9 @@ impl<G: Clone> Machine<G> {
         let ruled = self.outbox.deletions.as_mut().map(std::mem::take);
         for one in ruled.into_iter().flatten() {
             let target = &one.plan.target;
+            let uid = Uid::new(&target.uid);
+            self.own_deletions.note(uid, one.mode, &one.ruling, now);
             let is_left = matches!(one.ruling, Ruling::Wait(WaitReason::NotLeading));
-            let is_sent = matches!(
-                one.ruling,
-                Ruling::Admit | Ruling::Wait(WaitReason::Expectation(_))
-            );
-            if one.mode == Mode::Enforce && (is_sent || is_left) {
-                self.own_deletions.add(Uid::new(&target.uid), now);
-            }
             let is_dry_run = one.ruling == Ruling::DryRun || is_left;
             if one.mode != Mode::DryRun || !is_dry_run || one.role != Role::Stable {
                 continue;

@@ -167,10 +167,10 @@ impl ChangeLog {
         self.push(change);
     }
 
-    /// Adds the renewals that were held back until now.
+    /// Adds the renewals that it did not add when they came.
     pub(super) fn release_renewals(&mut self) {
         if let (Some(changes), Some(renewals)) = (&mut self.changes, self.held.take()) {
-            changes.push(renewals);
+            changes.push(StateChange::Renew(Box::new(renewals)));
         }
     }
 

@@ -278,7 +278,7 @@ impl Store {
         self.log.take()
     }
 
-    /// Adds the heartbeats to the log that were held back. Call it once a second, and before
+    /// Adds the heartbeats to the log that it does not have yet. Call it once a second, and before
     /// [`Self::keyframe`]; otherwise [`Self::take_log`] has them when another heartbeat of the
     /// same object comes, or when views change.
     pub(crate) fn release_renewals(&mut self) {

@@ -47,7 +47,7 @@ impl BytesPatch {
                 }
                 position += 1;
             }
-            patch.push(start - end, &after[start..=last]);
+            patch.push(start - end, after.get(start..=last)?);
             end = last + 1;
             position = end;
         }
@@ -78,8 +78,11 @@ impl BytesPatch {
                 return None;
             }
             let replaced = part.len().min(value.len() - position);
-            value[position..position + replaced].copy_from_slice(&part[..replaced]);
-            value.extend_from_slice(&part[replaced..]);
+            let (over, more) = part.split_at_checked(replaced)?;
+            value
+                .get_mut(position..position + replaced)?
+                .copy_from_slice(over);
+            value.extend_from_slice(more);
             (position, bytes) = (end, rest);
         }
         (bytes.is_empty() && value.len() == length).then_some(value)

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::object::{ChangeTimes, Object};
 use super::patch::BytesPatch;
 use super::slots::Slot;
-use super::{FieldsId, StateChange, ViewId};
+use super::{FieldsId, ViewId};
 use crate::msgpack::{self, MAX_DEPTH, Value};
 use crate::object::ApiResource;
 use crate::time::Instant;
@@ -99,10 +99,10 @@ impl HeldRenewals {
         views.any(|view| self.views.contains(&view))
     }
 
-    /// All of them as one change; none if there are none.
-    pub(super) fn take(&mut self) -> Option<StateChange> {
+    /// All of them; none if there are none.
+    pub(super) fn take(&mut self) -> Option<Renewals> {
         let Self { renewals, .. } = std::mem::take(self);
-        (!renewals.renewed.is_empty()).then(|| StateChange::Renew(Box::new(renewals)))
+        (!renewals.renewed.is_empty()).then_some(renewals)
     }
 }
 

@@ -63,10 +63,13 @@ pub(super) fn missing(report: &Report) -> Option<String> {
 /// How many objects count neither as agreement nor as disagreement, and why; none if all count.
 pub(super) fn unknown(report: &Report) -> Option<String> {
     let why = match report.against {
-        Against::Recorded => "one side alone deletes them, and no recorded list has their kind",
+        Against::Recorded => {
+            "one side alone deletes them, and no recorded list has their kind, or they went while \
+             nobody recorded"
+        }
         Against::Cluster => {
-            "only somebody in the cluster deleted them, and nothing shows who; or one side alone \
-             deletes them, and no recorded list has their kind"
+            "nothing shows whether, or by whom, they were deleted; or one side alone deletes them, \
+             and no recorded list has their kind, or they went while nobody recorded"
         }
     };
     let count = report.agreement.unknown;
@@ -164,7 +167,7 @@ mod tests {
             ),
             (
                 Against::Cluster,
-                "2 unknown: only somebody in the cluster deleted them, and nothing shows who",
+                "2 unknown: nothing shows whether, or by whom, they were deleted",
             ),
         ] {
             let shown = [text, html].map(|show| show(&report(against, 2)));

@@ -280,7 +280,11 @@ fn texts(title: &str, texts: &[String]) -> Markup {
 
 #[cfg(test)]
 mod tests {
+    use davit_core::backtest::{Against, Difference};
+    use serde_json::json;
+
     use super::*;
+    use crate::commands::backtest::testing;
 
     fn row(name: &str, candidate: u64, recorded: u64) -> CountRow<'_> {
         CountRow {
@@ -342,6 +346,36 @@ mod tests {
         };
         let page = bars(&list, "recorded").into_string();
         assert!(page.contains("&lt;script&gt;"), "{page}");
+        assert!(!page.contains("<script"), "{page}");
+    }
+
+    #[test]
+    fn no_text_of_a_report_is_markup() {
+        let hostile = || "<script>alert('1')</script>".to_owned();
+        let mut report = testing::report(Against::Recorded);
+        report.controller = hostile();
+        report.notes = vec![hostile()];
+        report.guardrail_trips = vec![GuardrailTrip {
+            guardrail: hostile(),
+            limit: 1,
+            at: hostile(),
+            until: Some(hostile()),
+            deferred: 1,
+        }];
+        report.guardrail_trip_count = 1;
+        report.surprising = vec![Surprise {
+            difference: Difference::OnlyCandidate,
+            object: hostile(),
+            uid: hostile(),
+            reason: hostile(),
+            message: hostile(),
+            candidate_at: None,
+            recorded_at: None,
+            saw: Some(json!({"name": hostile()})),
+        }];
+        let page = html(&report);
+        // The title and the heading, a note, three cells of the trip, five texts of the surprise.
+        assert_eq!(page.matches("&lt;script&gt;").count(), 11, "{page}");
         assert!(!page.contains("<script"), "{page}");
     }
 }

@@ -107,8 +107,13 @@ fn described(threshold: Threshold, report: &Report) -> String {
 fn uncertain(threshold: Threshold, report: &Report) -> String {
     let metric = threshold.metric();
     let least = metric.value(report);
-    let most = least.saturating_add(metric.unknown(report));
-    format!("{threshold} (it is {least} at least, and {most} at most)")
+    match metric.unknown(report) {
+        u64::MAX => format!("{threshold} (it is {least} as far as the journal shows it)"),
+        unknown => {
+            let most = least.saturating_add(unknown);
+            format!("{threshold} (it is {least} at least, and {most} at most)")
+        }
+    }
 }
 
 /// The report of a backtest.
@@ -188,8 +193,9 @@ struct Session {
     controller: String,
     /// The time of the guest's calls.
     in_guest: Duration,
-    /// Whether no controller ran while the journal was recorded.
-    is_profile_only: bool,
+    /// Whether the policy needs no recorded controller: none ran while the journal was recorded, or
+    /// a manifest is compared with the cluster.
+    is_alone: bool,
 }
 
 impl Session {
@@ -208,7 +214,8 @@ impl Session {
             source: Some(PolicySource::new(arguments)?),
             controller: arguments.controller.clone(),
             in_guest: Duration::ZERO,
-            is_profile_only: is_profile_only(reader),
+            is_alone: is_profile_only(reader)
+                || (arguments.spec.is_some() && against(arguments) == Against::Cluster),
         })
     }
 
@@ -245,10 +252,10 @@ impl Session {
         }
     }
 
-    /// Starts the policy as soon as the recorded controller runs, or, if none was recorded, as
-    /// soon as the state is known.
+    /// Starts the policy as soon as the recorded controller runs, or, if it needs none, as soon as
+    /// the state is known.
     async fn start(&mut self) -> Result<()> {
-        if self.is_profile_only {
+        if self.is_alone {
             if self.backtest.is_complete()
                 && let Some(source) = self.source.take()
             {
@@ -280,7 +287,7 @@ impl Session {
                 bail!("the journal has no keyframe in this span that can be read");
             }
             let controller = &self.controller;
-            if self.is_profile_only {
+            if self.is_alone {
                 bail!("the journal has no entry behind a keyframe in this span");
             }
             if known.contains(&controller.as_str()) {
@@ -290,7 +297,10 @@ impl Session {
                 none if none.is_empty() => "none".to_owned(),
                 known => known,
             };
-            bail!("the journal has no controller {controller} in this span, only: {known}");
+            bail!(
+                "the journal has no controller {controller} in this span, only: {known}; a policy of \
+                 --spec needs none with --against cluster"
+            );
         }
         Ok(self.backtest.finish()?)
     }
@@ -364,6 +374,24 @@ mod tests {
         let both = ["regret>2".parse().unwrap(), "regret>1".parse().unwrap()];
         let error = judge(&report, &both, true).unwrap_err();
         assert!(!error.is::<RefusedBacktest>(), "{error}");
+    }
+
+    #[test]
+    fn thresholds_need_to_know_who_deleted_an_object() {
+        let mut report = testing::report(Against::Cluster);
+        report.agreement.only_cluster = Some(0);
+        for (is_complete, judged) in [(true, true), (false, false)] {
+            report.agreement.is_attribution_complete = Some(is_complete);
+            for threshold in ["only-cluster>0", "only-candidate>0", "by-others>3"] {
+                let result = judge(&report, &[threshold.parse().unwrap()], true);
+                assert_eq!(result.is_ok(), judged, "{threshold}");
+                let Err(error) = result else { continue };
+                assert!(error.is::<RefusedBacktest>(), "it exits 2: {error}");
+                let part = format!("{threshold} (it is 0 as far as the journal shows it)");
+                assert!(error.to_string().contains(&part), "{error}");
+            }
+            assert!(judge(&report, &["unknown>0".parse().unwrap()], true).is_ok());
+        }
     }
 
     #[tokio::test]

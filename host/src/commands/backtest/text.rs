@@ -131,7 +131,7 @@ fn counts(list: &CountList<'_>, other: &'static str) -> String {
 pub(super) fn loop_of(policy: &Policy) -> String {
     let is_open = if policy.closed_loop { "closed" } else { "open" };
     if policy.keep {
-        format!("{is_open} loop, objects that the recorded controller deleted stay")
+        format!("{is_open} loop, objects that the other side deleted stay")
     } else {
         let tolerance = seconds(policy.tolerance_seconds);
         format!("{is_open} loop, tolerance {tolerance}")

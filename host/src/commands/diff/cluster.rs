@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use anyhow::Result;
 use davit_core::api::ClusterComparisonStatus;
+use davit_core::untrusted::{MOST_LOGGED, line};
 
 use super::Server;
 use crate::commands::print;
@@ -28,6 +29,7 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
     let replaced = replaces.as_deref();
     let replaced =
         replaced.unwrap_or("everybody but Davit: it replaces no controller of Kubernetes");
+    let (revision, replaced) = (escaped(revision), escaped(replaced));
     let mut text = format!("{name}: dry run of {revision} against {replaced}\n");
     // Writing to a String does not fail, here and below.
     match counts {
@@ -36,7 +38,8 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
     }
     let _ = writeln!(
         text,
-        "{pending} pending: a target waits {window} for the other side"
+        "{pending} pending: a target waits {} for the other side",
+        escaped(window)
     );
     for difference in last.iter().take(most) {
         write_difference(&mut text, difference);
@@ -73,8 +76,9 @@ fn write_counts(text: &mut String, counts: &ClusterComparisonStatus) {
     let _ = writeln!(
         text,
         "{agree} agree ({earlier} earlier, {later} later, {together}{untimed} untimed{}), \
-         {only_davit} only-davit, {only_cluster} only-cluster, since {since}",
-        median.unwrap_or_default()
+         {only_davit} only-davit, {only_cluster} only-cluster, since {}",
+        median.unwrap_or_default(),
+        escaped(since)
     );
     let _ = writeln!(
         text,
@@ -128,22 +132,66 @@ fn write_difference(text: &mut String, difference: &Difference) {
         saw,
         gap_seconds,
     } = difference;
-    let _ = writeln!(text, "\n{at}  {result}  {target}");
+    let title = format!("{at}  {result}  {target}");
+    let _ = writeln!(text, "\n{}", escaped(&title));
     if let Some(reason) = reason {
-        let _ = writeln!(text, "  davit: {reason}");
+        let _ = writeln!(text, "  davit: {}", escaped(reason));
     }
     if let Some(actor) = actor {
         let saw = saw.as_deref().unwrap_or("no trace");
-        let _ = writeln!(text, "  {actor}: {saw}");
+        let _ = writeln!(text, "  {}: {}", escaped(actor), escaped(saw));
     }
     if let Some(seconds) = gap_seconds {
         let _ = writeln!(text, "  or up to {seconds}s earlier: the watch had a gap");
     }
 }
 
+/// A text of the cluster as a line: it must not control the terminal.
+fn escaped(text: &str) -> String {
+    line(text, MOST_LOGGED)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::disagreements::Target;
+
+    /// A page whose texts end their lines and clear the screen.
+    #[test]
+    fn no_text_of_the_cluster_controls_the_terminal() {
+        let hostile = || "\u{1b}[2J\n312 agree, 0 only-davit".to_owned();
+        let difference = Difference {
+            at: hostile(),
+            result: hostile(),
+            target: Target {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                namespace: "shop".into(),
+                name: hostile(),
+                uid: "u".into(),
+            },
+            reason: Some(hostile()),
+            actor: Some(hostile()),
+            saw: Some(hostile()),
+            gap_seconds: None,
+        };
+        let counts = ClusterComparisonStatus {
+            since: hostile(),
+            ..ClusterComparisonStatus::default()
+        };
+        let page = Page {
+            revision: hostile(),
+            replaces: Some(hostile()),
+            window: hostile(),
+            counts: Some(counts),
+            pending: 0,
+            last: vec![difference],
+        };
+        let text = in_words("podgc", &page, 10);
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+        assert_eq!(text.matches("\\u{1b}[2J\\n312 agree").count(), 10);
+        assert!(text.lines().all(|line| !line.starts_with("312 ")), "{text}");
+    }
 
     #[test]
     fn a_delay_says_who_was_earlier() {
@@ -176,7 +224,7 @@ mod tests {
         let difference = Difference {
             at: "2026-11-20T11:00:00Z".into(),
             result: "only-davit".into(),
-            target: crate::http::disagreements::Target {
+            target: Target {
                 api_version: "v1".into(),
                 kind: "Pod".into(),
                 namespace: "shop".into(),

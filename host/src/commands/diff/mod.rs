@@ -5,6 +5,7 @@ pub mod cluster;
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
+use davit_core::untrusted::{MOST_LOGGED, line};
 use hyper::Request;
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -95,7 +96,8 @@ fn write_disagreement(text: &mut String, disagreement: &Disagreement) {
         stable,
         candidate,
     } = disagreement;
-    let _ = writeln!(text, "\n{at}  {result}  {target}");
+    let title = format!("{at}  {result}  {target}");
+    let _ = writeln!(text, "\n{}", line(&title, MOST_LOGGED));
     write_side(text, "stable", stable.as_ref());
     write_side(text, "candidate", candidate.as_ref());
 }
@@ -112,11 +114,15 @@ fn write_side(text: &mut String, role: &str, side: Option<&Side>) {
         key,
         ..
     } = side;
+    // The host has shortened the guest's reasons and messages, but neither keys nor patches.
+    let [reason, message, queue, key] =
+        [reason, message, queue, key].map(|text| line(text, 2 * MOST_LOGGED));
     let _ = writeln!(
         text,
         "  {role}: {reason}: {message} (queue {queue}, key {key})"
     );
     for (number, step) in side.steps.iter().enumerate() {
+        let step = line(&step.to_string(), usize::MAX);
         let _ = writeln!(text, "    {}. {step}", number + 1);
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 use davit_core::controller::ControllerId;
 use davit_core::journal::{Entry, Record, decode};
 use davit_core::untrusted;
 use davit_journal::{Error, Part, Query, Reader};
 
 use super::json::{self, EntryLine};
-use super::{SegmentOrder, open, text};
+use super::{SegmentOrder, open, refuse_missing, refused, text};
 use crate::cli::{EntryFormat, JournalCatArguments};
 use crate::commands::print;
 
@@ -20,7 +20,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
         // What precedes the span has the names of the controllers.
         None => Query::new(from, to),
     };
-    let reader = open(&arguments.directory)?;
+    let reader = open(&arguments.directory).with_context(refused)?;
     let (mut names, mut damages) = (Names::new(&reader), 0_u64);
     for entry in reader.entries(&query) {
         let entry = match entry {
@@ -30,9 +30,9 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
                 damages += 1;
                 continue;
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(error).with_context(refused),
         };
-        let record = decode(&entry.payload)?;
+        let record = decode(&entry.payload).with_context(refused)?;
         names.note(entry.segment, &record.entry);
         let controller = names.controller(&record);
         let is_wanted = match (&arguments.controller, controller) {
@@ -58,10 +58,7 @@ pub(super) fn cat(arguments: &JournalCatArguments) -> Result<()> {
             return Ok(());
         }
     }
-    match damages {
-        0 => Ok(()),
-        count => bail!("damaged parts of the journal, whose entries are missing: {count}"),
-    }
+    refuse_missing(damages)
 }
 
 /// The names of the controllers.

@@ -7,25 +7,25 @@ use anyhow::{Context as _, Result, bail};
 use davit_journal::Verification;
 use serde::Serialize;
 
-use super::{Quantities, info, json_line, open, refuse_damage, summary};
+use super::{Quantities, RefusedJournal, info, json_line, open, refuse_damage, refused, summary};
 use crate::cli::{EntryFormat, JournalCutArguments};
 use crate::commands::print;
 use crate::modules::{ModuleCopies, Modules, ModulesOptions};
 
 pub(super) fn cut(arguments: &JournalCutArguments) -> Result<()> {
     let (from, to) = arguments.span.micros();
-    let reader = open(&arguments.directory)?;
+    let reader = open(&arguments.directory).with_context(refused)?;
     let copied = reader.cut(from, to, &arguments.output)?;
     let output = arguments.output.display().to_string();
     if copied.segments == 0 {
         bail!("no segment has entries of this span");
     }
-    let modules = CutModules::copy(arguments)?;
+    let modules = CutModules::copy(arguments).with_context(refused)?;
     print::out(&match arguments.format {
         EntryFormat::Text => text(&output, &copied, &modules),
         EntryFormat::Json => json(&output, &copied, &modules)?,
     })?;
-    refuse_damage(&copied).context(output)
+    refuse_damage(&copied).with_context(|| RefusedJournal(output))
 }
 
 /// The modules that a part of a journal names, as `sha256:…`.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use davit_core::digest::ModuleDigest;
 use davit_core::journal::{ControllerEntry, Entry, RevisionEntry, decode};
 use davit_core::untrusted::line;
@@ -11,14 +11,14 @@ use davit_journal::{Error, Query, Reader, SegmentInfo, SegmentState};
 use serde::Serialize;
 
 use super::text::LONGEST;
-use super::{json, json_line, open, time};
+use super::{json, json_line, open, refused, time};
 use crate::cli::{EntryFormat, JournalInfoArguments};
 use crate::commands::print;
 use crate::journal::SegmentOrigin;
 
 pub(super) fn info(arguments: &JournalInfoArguments) -> Result<()> {
-    let reader = open(&arguments.directory)?;
-    let contents = Contents::of(&reader)?;
+    let reader = open(&arguments.directory).with_context(refused)?;
+    let contents = Contents::of(&reader).with_context(refused)?;
     let text = match arguments.output {
         EntryFormat::Text => text(&reader, &contents),
         EntryFormat::Json => lines(&reader, &contents)?.join("\n"),

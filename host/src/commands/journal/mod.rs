@@ -50,6 +50,11 @@ pub fn journal(command: &JournalCommand) -> Result<()> {
     }
 }
 
+/// The error of a journal that cannot be read, or not all of it.
+fn refused() -> RefusedJournal {
+    RefusedJournal("the journal cannot be read".to_owned())
+}
+
 /// Opens a journal for reading; fails if there is none.
 pub(super) fn open(directory: &Path) -> Result<Reader> {
     if !directory.exists() {
@@ -62,10 +67,11 @@ pub(super) fn open(directory: &Path) -> Result<Reader> {
     Ok(reader)
 }
 
+/// Damage that it finds is no error of reading: it exits 1.
 fn verify(arguments: &JournalVerifyArguments) -> Result<()> {
-    let reader = open(&arguments.directory)?;
-    let found = reader.verify()?;
-    let unreadable = unreadable(&reader)?;
+    let reader = open(&arguments.directory).with_context(refused)?;
+    let found = reader.verify().with_context(refused)?;
+    let unreadable = unreadable(&reader).with_context(refused)?;
     let lines = match arguments.output {
         EntryFormat::Text => found_as_text(&found, &unreadable),
         EntryFormat::Json => found_as_json(&reader, &found, &unreadable)?,
@@ -240,6 +246,16 @@ fn refuse_damage(found: &Verification) -> Result<()> {
     }
 }
 
+/// Fails if a command has left out damaged parts.
+fn refuse_missing(damages: u64) -> Result<()> {
+    match damages {
+        0 => Ok(()),
+        count => bail!(RefusedJournal(format!(
+            "damaged parts of the journal, whose entries are missing: {count}"
+        ))),
+    }
+}
+
 /// A time in microseconds since the epoch, in RFC 3339.
 pub(super) fn time(micros: i64) -> String {
     let time = Timestamp::from_microsecond(micros).unwrap_or_default();
@@ -337,11 +353,45 @@ mod tests {
         let path = directory.path().to_str().unwrap();
         for format in ["text", "json"] {
             let error = run(&["verify", path, "--output", format]).unwrap_err();
+            assert!(!error.is::<RefusedJournal>(), "it exits 1: {error}");
             let error = error.to_string();
             assert!(
                 error.starts_with("damaged parts of the journal: "),
                 "{error}"
             );
+        }
+    }
+
+    /// It exits 2, as of the commands that replay and explain it.
+    #[test]
+    fn a_journal_that_cannot_be_read_is_refused_by_each_command() {
+        let directory = tempfile::tempdir().unwrap();
+        let output = directory.path().join("output");
+        let output = output.to_str().unwrap();
+        let export = ["--decisions", "--output", output];
+        let commands = |path| {
+            [
+                vec!["info", path],
+                vec!["cat", path],
+                vec!["verify", path],
+                vec!["cut", path, "--output", output],
+                [&["export", path], &export[..]].concat(),
+            ]
+        };
+        let none = directory.path().join("none");
+        for command in commands(none.to_str().unwrap()) {
+            let error = run(&command).unwrap_err();
+            assert!(error.is::<RefusedJournal>(), "{command:?}: {error:#}");
+        }
+        // The entry of another one cannot be decoded, which verify finds.
+        let undecodable = undecodable();
+        let path = undecodable.path().to_str().unwrap();
+        for command in commands(path) {
+            let refused = ["info", "cat", "export"].contains(&command[0]);
+            let error = run(&command).err();
+            let error = error.as_ref();
+            let is_refused = error.is_some_and(anyhow::Error::is::<RefusedJournal>);
+            assert_eq!(is_refused, refused, "{command:?}: {error:?}");
         }
     }
 

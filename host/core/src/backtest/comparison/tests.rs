@@ -47,7 +47,7 @@ fn deletions_of_both_sides_agree_whoever_was_first() {
     note(&mut comparison, Author::Candidate, "d", 60);
     note(&mut comparison, Author::Recorded, "e", 60);
     note(&mut comparison, Author::Recorded, "e", 61);
-    let found = comparison.finish(at(100).instant, Against::Recorded);
+    let found = comparison.finish(at(100).instant, Against::Recorded, |_| true);
     let agreement = found.agreement;
     assert_eq!((agreement.agree, agreement.same_time), (3, 1));
     assert_eq!((agreement.only_candidate, agreement.only_recorded), (1, 1));
@@ -77,7 +77,7 @@ fn an_object_is_settled_a_while_after_it_is_gone() {
     note(&mut comparison, Author::Recorded, "a", 79);
     comparison.settle(at(80).instant, |_| false);
     assert!(comparison.pairs.is_empty());
-    let found = comparison.finish(at(100).instant, Against::Recorded);
+    let found = comparison.finish(at(100).instant, Against::Recorded, |_| true);
     assert_eq!(found.agreement.agree, 1);
 }
 
@@ -85,7 +85,7 @@ fn an_object_is_settled_a_while_after_it_is_gone() {
 fn an_object_that_another_host_still_lists_is_not_settled() {
     let mut comparison = Comparison::default();
     note(&mut comparison, Author::Candidate, "a", 10);
-    comparison.restart(at(20).instant);
+    comparison.interrupt(at(20).instant, |_| true);
     comparison.settle(at(1_000).instant, |_| true);
     assert_eq!(comparison.pairs.len(), 1);
 }
@@ -97,7 +97,7 @@ fn the_worst_minute_counts_any_sixty_seconds() {
         note(&mut comparison, Author::Candidate, name, seconds);
     }
     let side = comparison
-        .finish(at(400).instant, Against::Recorded)
+        .finish(at(400).instant, Against::Recorded, |_| true)
         .candidate;
     assert_eq!(side.deletes_per_minute, 3);
     assert_eq!(
@@ -144,7 +144,7 @@ fn the_ten_most_surprising_objects_are_those_that_lived_on_longest() {
             number,
         );
     }
-    let found = comparison.finish(at(1_000).instant, Against::Recorded);
+    let found = comparison.finish(at(1_000).instant, Against::Recorded, |_| true);
     let names: Vec<String> = found.surprising.into_iter().map(|one| one.uid).collect();
     assert_eq!(names.len(), 10);
     assert_eq!((&*names[0], &*names[9]), ("p00", "p09"));

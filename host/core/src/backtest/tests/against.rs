@@ -4,14 +4,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::bench::{FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, nothing, plan};
-use crate::backtest::{Against, BacktestSettings, Difference, Report};
+use super::bench::{
+    FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, desired, nothing, plan,
+};
+use crate::backtest::{Against, BacktestSettings, Difference, Report, Threshold};
 use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Patch, PatchKind, Step};
 
 /// A running pod that a controller has marked for this reason.
-fn marked(name: &str, phase: &str, reason: &str) -> Value {
+pub(super) fn marked(name: &str, phase: &str, reason: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name},
         "spec": {"nodeName": "n1"},
@@ -56,7 +58,7 @@ fn recorded() -> Recorder {
 }
 
 /// A trial of this policy in the place of PodGC.
-fn trial(guest: Guest, open_loop: bool) -> Trial {
+pub(super) fn trial(guest: Guest, open_loop: bool) -> Trial {
     let mut trial = Trial::of(guest);
     trial.desired.stable.manifest = Manifest {
         name: "podgc".into(),
@@ -65,11 +67,7 @@ fn trial(guest: Guest, open_loop: bool) -> Trial {
     .into();
     trial.settings.against = Against::Cluster;
     trial.settings.open_loop = open_loop;
-    trial.settings.tolerance = if open_loop {
-        Duration::ZERO
-    } else {
-        BacktestSettings::TOLERANCE
-    };
+    trial.settings.tolerance = BacktestSettings::TOLERANCE;
     trial
 }
 
@@ -79,7 +77,7 @@ fn tested(guest: Guest, open_loop: bool) -> Report {
 
 /// How many objects both, only the candidate and only the cluster delete, and how many somebody
 /// else.
-fn counts(report: &Report) -> (u64, u64, Option<u64>, u64) {
+pub(super) fn counts(report: &Report) -> (u64, u64, Option<u64>, u64) {
     let agreement = &report.agreement;
     assert_eq!(agreement.only_recorded, 0);
     (
@@ -126,9 +124,48 @@ fn a_policy_that_waits_longer_than_the_cluster_deletes_later() {
     let later = report.agreement.later;
     assert_eq!(later.count, 1);
     assert!((later.max_seconds - 20.0).abs() < 1.5, "{later:?}");
+    // They stay for the window of the comparison, whatever the tolerance.
+    assert!((report.policy.tolerance_seconds - 300.0).abs() < f64::EPSILON);
     // Without them, it cannot.
     let report = tested(PATIENT, true);
     assert_eq!(report.agreement.later.count, 0);
+    assert!(report.policy.tolerance_seconds.abs() < f64::EPSILON);
+}
+
+#[test]
+fn thresholds_cannot_be_judged_if_the_journal_does_not_show_who_deleted_an_object() {
+    const MARKS: [&str; 6] = [
+        "metadata.deletionTimestamp",
+        "metadata.ownerReferences[*].uid",
+        "status.reason",
+        "status.conditions[*].type",
+        "status.conditions[*].status",
+        "status.conditions[*].reason",
+    ];
+    let all = [&FIELDS[..], &MARKS].concat();
+    for (fields, is_complete) in [(&FIELDS[..], false), (&all, true)] {
+        let mut recorder = Recorder::start_as(desired(IDLE, fields));
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(10 * SECOND);
+        recorder.remove("a");
+        recorder.pass(100 * SECOND);
+        recorder.node("n1", None);
+        let report = trial(FAILED, false).run(&recorder.records).unwrap();
+        let complete = report.agreement.is_attribution_complete;
+        assert_eq!(complete, Some(is_complete));
+        for (threshold, depends) in [
+            ("only-cluster>0", true),
+            ("only-candidate>0", true),
+            ("by-others>0", true),
+            ("unknown>0", false),
+            ("deletes>1", false),
+        ] {
+            let threshold: Threshold = threshold.parse().unwrap();
+            assert!(!threshold.is_exceeded(&report), "{threshold}");
+            let is_unknown = depends && !is_complete;
+            assert_eq!(threshold.is_unknown(&report), is_unknown, "{threshold}");
+        }
+    }
 }
 
 /// Labels pods that have failed, and deletes nothing.

@@ -27,6 +27,7 @@ use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::Cohort;
 use crate::stream::{Batch, StreamId, StreamSpec, Update};
 use crate::time::{Instant, Now, Wall};
+use crate::watch::Condition;
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// A resource that is served and that nobody watches.
@@ -97,6 +98,12 @@ pub(super) const ENDED: Guest = Guest {
         Some("Failed" | "Succeeded") => delete(key, pod),
         _ => nothing(),
     },
+};
+
+/// Deletes every pod.
+pub(super) const EAGER: Guest = Guest {
+    name: "eager",
+    policy: |key, pod, _| delete(key, pod),
 };
 
 /// Deletes nothing.
@@ -247,6 +254,16 @@ pub(super) fn decide(call: &Call<Guest>) -> Vec<Decision> {
     decisions.collect()
 }
 
+/// How the requests of a recording host end.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Requests {
+    Succeed,
+    /// A user deletes each object before the request arrives.
+    AreOvertaken,
+    /// The API server executes them, and its replies are lost.
+    LoseReplies,
+}
+
 /// A cluster with one host that records, and whose plans are executed.
 pub(super) struct Recorder {
     machine: Machine<Guest>,
@@ -255,14 +272,14 @@ pub(super) struct Recorder {
     objects: BTreeMap<(String, String), Value>,
     version: u64,
     pub(super) records: Vec<Record>,
-    guest: Guest,
+    /// The controller of the host.
+    controller: DesiredController<Guest>,
     /// Whether deletions take effect at once.
     pub(super) deletes: bool,
-    /// Whether a user deletes each object before the request of the controller arrives.
-    pub(super) is_overtaken: bool,
-    mode: Mode,
-    /// The fields of nodes that the guest watches.
-    node_fields: &'static [&'static str],
+    /// How the requests of the controller end.
+    pub(super) requests: Requests,
+    /// Whether the watches are broken: nothing that changes is delivered.
+    is_interrupted: bool,
 }
 
 impl Recorder {
@@ -277,11 +294,15 @@ impl Recorder {
     }
 
     /// The same with these fields of nodes.
-    pub(super) fn start_with(
-        mode: Mode,
-        guest: Guest,
-        node_fields: &'static [&'static str],
-    ) -> Self {
+    pub(super) fn start_with(mode: Mode, guest: Guest, node_fields: &[&str]) -> Self {
+        let mut desired = desired(guest, &FIELDS);
+        desired.settings.mode = mode;
+        watch_nodes(&mut desired, node_fields);
+        Self::start_as(desired)
+    }
+
+    /// A host that runs this controller.
+    pub(super) fn start_as(controller: DesiredController<Guest>) -> Self {
         let mut recorder = Self {
             machine: Machine::new(Now::default()),
             now: Now {
@@ -292,11 +313,10 @@ impl Recorder {
             objects: BTreeMap::new(),
             version: 0,
             records: vec![],
-            guest,
+            controller,
             deletes: true,
-            is_overtaken: false,
-            mode,
-            node_fields,
+            requests: Requests::Succeed,
+            is_interrupted: false,
         };
         recorder.restart();
         recorder
@@ -308,12 +328,29 @@ impl Recorder {
         self.streams.clear();
         self.machine = Machine::new(self.now);
         self.machine.start_journal(self.now);
-        let mut desired = desired(self.guest, &FIELDS);
-        desired.settings.mode = self.mode;
-        watch_nodes(&mut desired, self.node_fields);
-        self.machine.apply(self.now, vec![desired]);
+        self.machine.apply(self.now, vec![self.controller.clone()]);
         self.run();
         self.pass(SECOND);
+    }
+
+    /// The watches break: what happens until they list again is not delivered.
+    pub(super) fn interrupt(&mut self) {
+        self.is_interrupted = true;
+        for stream in self.streams.keys().copied().collect::<Vec<_>>() {
+            let reason = "connection reset".to_owned();
+            let status = Update::Status(Condition::Interrupted { reason });
+            self.deliver(stream, status);
+        }
+        self.run();
+    }
+
+    /// They list again.
+    pub(super) fn list_again(&mut self) {
+        self.is_interrupted = false;
+        for (stream, spec) in self.streams.clone() {
+            self.list(stream, &spec.resource.plural);
+        }
+        self.run();
     }
 
     /// The host ends: nobody records what happens until another one starts.
@@ -352,9 +389,15 @@ impl Recorder {
         self.update(plural, update);
     }
 
+    /// A pod of the namespace `ns` goes.
     pub(super) fn remove(&mut self, name: &str) {
+        self.take(&format!("ns/{name}"));
+    }
+
+    /// The pod with this key goes.
+    pub(super) fn take(&mut self, key: &str) {
         self.version += 1;
-        let place = ("pods".to_owned(), format!("ns/{name}"));
+        let place = ("pods".to_owned(), key.to_owned());
         if let Some(pod) = self.objects.remove(&place) {
             self.update("pods", Update::Delete(projected(&pod, self.version)));
         }
@@ -363,14 +406,16 @@ impl Recorder {
     fn update(&mut self, plural: &str, update: Update) {
         let mut streams = self.streams.iter();
         let stream = streams.find(|(_, spec)| spec.resource.plural == plural);
-        if let Some((stream, _)) = stream {
-            let batch = Batch {
-                stream: *stream,
-                updates: vec![update],
-            };
-            self.machine.handle(self.now, Input::Stream(batch));
+        if let Some((stream, _)) = stream.filter(|_| !self.is_interrupted) {
+            self.deliver(*stream, update);
             self.run();
         }
+    }
+
+    fn deliver(&mut self, stream: StreamId, update: Update) {
+        let updates = vec![update];
+        let batch = Batch { stream, updates };
+        self.machine.handle(self.now, Input::Stream(batch));
     }
 
     /// Time passes.
@@ -446,27 +491,23 @@ impl Recorder {
             items: items.collect(),
             resource_version: self.version.to_string().into(),
         };
-        let batch = Batch {
-            stream,
-            updates: vec![reset],
-        };
-        self.machine.handle(self.now, Input::Stream(batch));
+        self.deliver(stream, reset);
     }
 
     fn execute(&mut self, execute: &Execute) {
         let name = execute.plan.target.name.clone();
-        let outcome = if self.is_overtaken {
-            self.remove(&name);
-            let failure = Failure::new(FailureClass::NotFound, "it does not exist");
-            Outcome {
-                written: None,
-                failed: Some((0, failure)),
+        let failure = match self.requests {
+            Requests::Succeed => None,
+            Requests::AreOvertaken => {
+                self.remove(&name);
+                Some((FailureClass::NotFound, "it does not exist"))
             }
-        } else {
-            Outcome {
-                written: Some(WriteResult::Gone),
-                failed: None,
-            }
+            Requests::LoseReplies => Some((FailureClass::Timeout, "no answer")),
+        };
+        let failure = failure.map(|(class, text)| Failure::new(class, text));
+        let outcome = Outcome {
+            written: failure.is_none().then_some(WriteResult::Gone),
+            failed: failure.map(|failure| (0, failure)),
         };
         let executed = Input::Executed {
             plan: execute.id,

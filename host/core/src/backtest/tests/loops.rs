@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::bench::{
-    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, delete, nothing, plan,
+    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, delete, nothing, plan,
 };
 use crate::backtest::{Difference, Report};
 use crate::gate::Mode;
@@ -201,7 +201,7 @@ fn a_deletion_with_a_long_reason_counts() {
 fn what_a_user_deletes_before_the_recorded_controller_is_not_kept() {
     for is_entered in [true, false] {
         let mut recorder = recorded();
-        recorder.is_overtaken = true;
+        recorder.requests = Requests::AreOvertaken;
         recorder.pod("d", "d", "Failed");
         recorder.pass(SECOND);
         if !is_entered {
@@ -244,6 +244,18 @@ fn nothing_disappears_in_an_open_loop() {
     );
     assert!(open.notes[0].contains("open loop"), "{:?}", open.notes);
     assert!(!open.policy.closed_loop && closed.policy.closed_loop);
+}
+
+/// The spec of the dry run that `docs/adoption.md` starts with. Its comparison would watch fields
+/// that no profile has, and would hold what history deletes.
+#[test]
+fn an_open_loop_does_not_compare_its_dry_run_itself() {
+    let recorder = recorded();
+    let mut trial = Trial::of(FAILED);
+    trial.settings.open_loop = true;
+    trial.desired.settings.compares_with_cluster = true;
+    let report = trial.run(&recorder.records).unwrap();
+    assert_eq!(counts(&report), (2, 0, 0));
 }
 
 #[test]

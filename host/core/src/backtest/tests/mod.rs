@@ -1,8 +1,10 @@
 //! Backtests of small policies over the journal of a machine.
 
 mod against;
+mod attribution;
 mod bench;
 mod coverage;
+mod gaps;
 mod guardrails;
 mod history;
 mod live;

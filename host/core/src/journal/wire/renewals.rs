@@ -70,18 +70,15 @@ impl Wire for Renewals {
         if earlier.is_empty() {
             earlier.resize(steps.len(), Vec::new());
         }
-        let (times, patches) = match more.checked_sub(4) {
-            Some(more) => {
-                let columns = (Vec::<u64>::read(from)?, read_patches(from)?);
-                from.skip(more)?;
-                columns
-            }
-            None => {
-                from.skip(more)?;
-                let patches = whole.into_iter().map(BytesPatch::whole);
-                let patches: Option<Vec<BytesPatch>> = patches.collect();
-                (vec![0; steps.len()], patches.ok_or(TOO_LARGE)?)
-            }
+        let (times, patches) = if let Some(more) = more.checked_sub(4) {
+            let columns = (Vec::<u64>::read(from)?, read_patches(from)?);
+            from.skip(more)?;
+            columns
+        } else {
+            from.skip(more)?;
+            let patches = whole.into_iter().map(BytesPatch::whole);
+            let patches: Option<Vec<BytesPatch>> = patches.collect();
+            (vec![0; steps.len()], patches.ok_or(TOO_LARGE)?)
         };
         if [earlier.len(), times.len(), patches.len()] != [steps.len(); 3] {
             return Err(UNEVEN);

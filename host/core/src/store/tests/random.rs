@@ -185,7 +185,7 @@ impl Pair {
             by_view(self.view_changes(&changes)),
             by_view(told.unwrap_or_default())
         );
-        // Heartbeats are held back until somebody reads.
+        // Heartbeats are added when somebody reads.
         let is_read = self.now % 3 == 0;
         if is_read {
             self.store.release_renewals();

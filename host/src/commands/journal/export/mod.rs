@@ -10,14 +10,18 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use davit_journal::{Part, Query};
 
-use super::{Decoded, DecodedEntries, open};
+use super::{Decoded, DecodedEntries, open, refuse_missing, refused};
 use crate::cli::JournalExportArguments;
 use crate::commands::print;
 use file::DecisionFile;
 use rows::DecisionRows;
+
+/// How long after the span an outcome counts that follows its decision, in microseconds: an hour. An
+/// execution ends within minutes.
+const OUTCOMES_FOLLOW: i64 = 3_600_000_000;
 
 pub(super) fn export(arguments: &JournalExportArguments) -> Result<()> {
     let output = arguments.output.as_path();
@@ -39,10 +43,7 @@ pub(super) fn export(arguments: &JournalExportArguments) -> Result<()> {
         let _ = write!(text, ", {open} of them without an outcome");
     }
     print::out(&text)?;
-    match damages {
-        0 => Ok(()),
-        count => bail!("damaged parts of the journal, whose entries are missing: {count}"),
-    }
+    refuse_missing(damages)
 }
 
 /// What was written.
@@ -55,15 +56,16 @@ struct Summary {
 
 fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
     let (from, to) = arguments.span.micros();
-    let reader = open(&arguments.directory)?;
+    let reader = open(&arguments.directory).with_context(refused)?;
     let attempt = || format!("--output {}", path.display());
     let file = File::create(path).with_context(attempt)?;
     let mut file = DecisionFile::new(file).with_context(attempt)?;
     let mut rows = DecisionRows::new(arguments.controller.as_deref());
     let mut damages = 0;
-    // What precedes the span has the modes of the controllers.
-    for entry in DecodedEntries::read(&reader, Query::new(from, to))? {
-        let entry = match entry? {
+    // What precedes the span has the modes of the controllers, and what follows it the outcomes.
+    let query = Query::new(from, to.saturating_add(OUTCOMES_FOLLOW));
+    for entry in DecodedEntries::read(&reader, query)? {
+        let entry = match entry.with_context(refused)? {
             Decoded::Entry(entry) => *entry,
             Decoded::Damage(damage) => {
                 eprintln!("davit: {damage}");
@@ -75,7 +77,7 @@ fn write(arguments: &JournalExportArguments, path: &Path) -> Result<Summary> {
         if entry.is_after_gap {
             rows.restart();
         }
-        let is_in_span = entry.part == Part::Span;
+        let is_in_span = entry.part == Part::Span && entry.place.time < to;
         rows.take(entry.place.time, is_in_span, entry.record.entry);
         while let Some(row) = rows.next_complete() {
             file.push(row).with_context(attempt)?;

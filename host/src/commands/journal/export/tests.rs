@@ -1,6 +1,7 @@
 //! Decisions on their way from entries to a file that the crate reads again.
 
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use davit_core::rollout::Role;
 use davit_core::time::Instant;
 use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
-use parquet::record::Field;
+use parquet::record::{Field, Row};
 
 use super::file::DecisionFile;
 use super::rows::{DecisionRow, DecisionRows, MOST_WAITING};
@@ -258,10 +259,63 @@ fn a_row_gets_no_outcome_of_another_host_whose_start_is_missing() {
     entries.push((10, ruled(1, &web.uid, Ruling::Admit)));
     entries.push((11, executed(1, &web.uid, None)));
     let directory = testing::journal(entries);
-    let output = directory.path().join("rows.parquet");
+    let rows = exported(directory.path(), &[]);
+    let [row] = &*rows else {
+        panic!("one row: {rows:?}");
+    };
+    let outcome = row.get_column_iter();
+    let outcome = outcome.filter(|(name, _)| ["ruling", "outcome"].contains(&name.as_str()));
+    assert!(outcome.map(|(_, field)| field).all(|it| *it == Field::Null));
+}
+
+/// A decision just before the end of the span is executed after it.
+#[test]
+fn a_span_and_a_controller_choose_decisions_whose_outcomes_may_follow() {
+    let mut entries = vec![
+        (1, Entry::Keyframe { is_start: true }),
+        (1, controller()),
+        (1, Entry::KeyframeEnd),
+    ];
+    let mut decide = |second: u32, number: u64, uid: &str| {
+        entries.extend(decided(number, &[uid]).map(|entry| (second, entry)));
+        entries.push((second, ruled(number, uid, Ruling::Admit)));
+    };
+    decide(2, 1, "a");
+    decide(9, 2, "b");
+    decide(10, 3, "c");
+    entries.push((11, executed(1, "a", None)));
+    entries.push((12, executed(2, "b", Some("no"))));
+    entries.push((13, executed(3, "c", None)));
+    let directory = testing::journal(entries);
+    let start = ["--from", "1970-01-01T00:00:05Z"];
+    let end = ["--to", "1970-01-01T00:00:10Z"];
+    for (arguments, expected) in [
+        (&[][..], &["a ok", "b conflict", "c ok"][..]),
+        (&end, &["a ok", "b conflict"]),
+        (&start, &["b conflict", "c ok"]),
+        (&[start, end].concat(), &["b conflict"]),
+        (&["--controller", "podgc"], &["a ok", "b conflict", "c ok"]),
+        (&["--controller", "other"], &[]),
+    ] {
+        let rows = exported(directory.path(), arguments);
+        let found = rows.iter().map(|row| {
+            let texts = ["uid", "outcome"].map(|name| match column(row, name) {
+                Field::Str(text) => text,
+                other => panic!("{other:?}"),
+            });
+            texts.join(" ")
+        });
+        assert_eq!(found.collect::<Vec<_>>(), expected, "{arguments:?}");
+    }
+}
+
+/// The rows of the file that `davit journal export` writes with these arguments.
+fn exported(journal: &Path, arguments: &[&str]) -> Vec<Row> {
+    let output = journal.join("rows.parquet");
     let command = ["davit", "journal", "export", "--decisions", "--output"];
     let mut command: Vec<_> = command.map(OsString::from).to_vec();
-    command.extend([output.clone().into(), directory.path().into()]);
+    command.extend([output.clone().into(), journal.into()]);
+    command.extend(arguments.iter().map(OsString::from));
     let parsed = Arguments::try_parse_from(command).unwrap().command;
     let Command::Journal(tool) = parsed else {
         panic!("davit journal");
@@ -272,13 +326,14 @@ fn a_row_gets_no_outcome_of_another_host_whose_start_is_missing() {
     super::export(&arguments).unwrap();
     let bytes = std::fs::read(output).unwrap();
     let reader = SerializedFileReader::new(bytes::Bytes::from(bytes)).unwrap();
-    let rows: Vec<_> = reader.get_row_iter(None).unwrap().collect();
-    let [row] = &*rows else {
-        panic!("one row: {rows:?}");
-    };
-    let outcome = row.as_ref().unwrap().get_column_iter();
-    let outcome = outcome.filter(|(name, _)| ["ruling", "outcome"].contains(&name.as_str()));
-    assert!(outcome.map(|(_, field)| field).all(|it| *it == Field::Null));
+    let rows = reader.get_row_iter(None).unwrap();
+    rows.map(Result::unwrap).collect()
+}
+
+fn column(row: &Row, name: &str) -> Field {
+    let mut columns = row.get_column_iter();
+    let found = columns.find(|(column, _)| *column == name);
+    found.unwrap().1.clone()
 }
 
 /// A plan whose end nobody recorded does not keep everything after it in memory.
@@ -305,11 +360,6 @@ fn a_file_is_read_back_as_it_was_written() {
         .unwrap()
         .map(Result::unwrap)
         .collect();
-    let column = |row: &parquet::record::Row, name: &str| {
-        let mut columns = row.get_column_iter();
-        let found = columns.find(|(column, _)| *column == name);
-        found.unwrap().1.clone()
-    };
     let text = |text: &str| Field::Str(text.to_owned());
     assert_eq!(read.len(), left.len());
     let second = &read[1];

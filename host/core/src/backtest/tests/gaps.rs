@@ -1,0 +1,83 @@
+//! What happens while nobody records.
+
+use std::time::Duration;
+
+use super::against::{marked, trial};
+use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial};
+use crate::backtest::{Against, Report};
+
+/// A pod `a` that has failed, and goes after the host has recorded for so long and ended. The
+/// next one lists without it; another failed pod is there.
+fn recorded(time: Duration) -> Recorder {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Failed");
+    recorder.pod("b", "b", "Failed");
+    recorder.pass(time);
+    // The last entry says how far time ran.
+    recorder.node("n1", None);
+    restart_without(&mut recorder, "a");
+    recorder
+}
+
+fn restart_without(recorder: &mut Recorder, name: &str) {
+    recorder.stop();
+    recorder.remove(name);
+    recorder.now.wall.0 += 20_000;
+    recorder.restart();
+    recorder.pass(700 * SECOND);
+    recorder.node("end", None);
+}
+
+fn run(guest: Guest, against: Against, recorder: &Recorder) -> Report {
+    let trial = match against {
+        Against::Recorded => Trial::of(guest),
+        Against::Cluster => trial(guest, false),
+    };
+    trial.run(&recorder.records).unwrap()
+}
+
+/// The other side may have deleted it.
+#[test]
+fn what_the_candidate_deletes_and_goes_while_nobody_records_is_unknown() {
+    let recorder = recorded(10 * SECOND);
+    for against in [Against::Recorded, Against::Cluster] {
+        let found = run(FAILED, against, &recorder).agreement;
+        assert_eq!((found.only_candidate, found.unknown), (1, 1), "{against:?}");
+        assert_eq!((found.agree, found.by_others), (0, 0), "{against:?}");
+    }
+}
+
+/// The journal ends before the lists of the next host prove anything.
+#[test]
+fn what_is_not_listed_again_at_the_end_is_unknown() {
+    let mut recorder = recorded(10 * SECOND);
+    let mut ends = recorder.records.iter();
+    let start = ends.rposition(|it| matches!(it.entry, crate::journal::Entry::KeyframeEnd));
+    recorder.records.truncate(start.unwrap() + 1);
+    let found = run(FAILED, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_candidate, found.unknown), (0, 2));
+}
+
+/// The cluster's controller would have deleted it within the window.
+#[test]
+fn what_has_outlived_the_window_is_the_candidates_alone() {
+    let recorder = recorded(400 * SECOND);
+    for (against, only_candidate) in [(Against::Recorded, 1), (Against::Cluster, 2)] {
+        let found = run(FAILED, against, &recorder).agreement;
+        let expected = (only_candidate, 2 - only_candidate);
+        assert_eq!((found.only_candidate, found.unknown), expected);
+    }
+}
+
+/// The policy had no time to decide about it.
+#[test]
+fn what_the_cluster_deletes_and_goes_while_nobody_records_is_unknown() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Failed", "DeletionByPodGC"));
+    recorder.pass(SECOND);
+    restart_without(&mut recorder, "a");
+    let found = run(IDLE, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_cluster, found.unknown), (Some(0), 1));
+}
