@@ -14,6 +14,8 @@ static const size_t PHASES = 2;
 /* How many pods one answer of the cache holds at most. */
 static const uint32_t PAGE = 500;
 static const uint64_t PERIOD_MILLIS = 20000;
+/* The host refuses an answer with more plans in one decision. The next tick has the rest. */
+static const long long MAX_PLANS = 10000;
 static const char SCHEMA[] =
     "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
     "\"terminatedPodThreshold\":{\"type\":\"integer\",\"minimum\":0,\"default\":12500}}}";
@@ -172,7 +174,8 @@ static void decide(davit_controller_decisions_decision_t *decision) {
     char message[128];
     char *end = append_number(message, count);
     append_number(append(end, " terminated pods, the threshold is "), threshold);
-    decision->plans.len = (size_t)(count - threshold);
+    long long excess = count - threshold;
+    decision->plans.len = (size_t)(excess < MAX_PLANS ? excess : MAX_PLANS);
     decision->plans.ptr = zeroed(decision->plans.len, sizeof *decision->plans.ptr);
     for (size_t at = 0; at < decision->plans.len; at++) {
         delete_pod(&decision->plans.ptr[at], &pods.ptr[at], message);

@@ -23,7 +23,9 @@ const (
 	// guest's memory.
 	page         = 500
 	periodMillis = 20_000
-	schema       = `{"type": "object", "additionalProperties": false, "properties": {
+	// The host refuses an answer with more plans in one decision. The next tick has the rest.
+	maxPlans = 10_000
+	schema   = `{"type": "object", "additionalProperties": false, "properties": {
 		"terminatedPodThreshold": {"type": "integer", "minimum": 0, "default": 12500}}}`
 )
 
@@ -83,7 +85,7 @@ func plans() []davit_controller_decisions.Plan {
 	slices.SortFunc(pods, compare)
 	message := fmt.Sprintf("%d terminated pods, the threshold is %d", count, threshold)
 	var plans []davit_controller_decisions.Plan
-	for _, pod := range pods[:count-threshold] {
+	for _, pod := range pods[:min(count-threshold, maxPlans)] {
 		plans = append(plans, deletion(pod, message))
 	}
 	return plans

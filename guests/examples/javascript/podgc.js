@@ -8,6 +8,8 @@ const PODS = 'pods';
 const BY_PHASE = 'phase';
 // How many pods one answer of the cache holds at most. The copy of a page is in the guest's memory.
 const PAGE = 500;
+// The host refuses an answer with more plans in one decision. The next tick has the rest.
+const MAX_PLANS = 10_000;
 
 const schema = {
   type: 'object',
@@ -49,8 +51,9 @@ function decideItem() {
   // Counting copies no object, so it comes first.
   const count = TERMINATED.reduce((sum, phase) => sum + indexCount(PODS, BY_PHASE, phase), 0);
   const excess = threshold === 0 ? 0 : Math.max(0, count - threshold);
+  const ends = Math.min(excess, MAX_PLANS);
   const message = `${count} terminated pods, the threshold is ${threshold}`;
-  const plans = excess === 0 ? [] : oldest(excess).map((pod) => deletion(pod, message));
+  const plans = ends === 0 ? [] : oldest(ends).map((pod) => deletion(pod, message));
   return { plans, commands: [], verdict: { tag: 'done' }, parallel: 0 };
 }
 

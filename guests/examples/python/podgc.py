@@ -12,6 +12,8 @@ PODS = "pods"
 BY_PHASE = "phase"
 # How many pods one answer of the cache holds at most. The copy of a page is in the guest's memory.
 PAGE = 500
+# The host refuses an answer with more plans in one decision. The next tick has the rest.
+MAX_PLANS = 10_000
 
 SCHEMA = {
     "type": "object",
@@ -47,8 +49,9 @@ def decide() -> decisions.Decision:
     # Counting copies no object, so it comes first.
     count = sum(cache.index_count(PODS, BY_PHASE, phase) for phase in TERMINATED)
     excess = max(0, count - threshold) if threshold else 0
+    ends = min(excess, MAX_PLANS)
     message = f"{count} terminated pods, the threshold is {threshold}"
-    plans = [deletion(pod, message) for pod in oldest(excess)] if excess else []
+    plans = [deletion(pod, message) for pod in oldest(ends)] if ends else []
     return decisions.Decision(plans, [], decisions.Verdict_Done(), 0)
 
 

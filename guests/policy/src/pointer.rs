@@ -190,7 +190,7 @@ pub(crate) fn changes(
 
 /// An operation that fails unless the field has this value.
 pub(crate) fn test(path: &[&str], value: &str) -> Value {
-    let path = path.iter().map(|key| format!("/{key}")).collect::<String>();
+    let path = format!("/{}", path.join("/"));
     let fields = [("op", "test"), ("path", &path), ("value", value)];
     let fields = fields.map(|(name, value)| (name.to_owned(), Value::from(value)));
     Value::Map(fields.into())

@@ -66,6 +66,10 @@ impl Patch {
     /// Applies the status of an object, unless somebody has changed the object since it was
     /// read. Do not write the object in an earlier step of the plan. It needs the verb `patch` on
     /// `RESOURCE/status`: the manifest [patches the status](crate::Manifest::patches_status).
+    ///
+    /// A list of the status is replaced as a whole, with what other controllers have written
+    /// there, unless the definition of the resource makes it a map: see
+    /// [`Conditions`](crate::Conditions).
     #[must_use]
     pub fn apply_status<T>(object: &Object<T>, status: &impl Serialize) -> Self {
         #[derive(Serialize)]

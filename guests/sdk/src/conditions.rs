@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::views::{Condition, Status};
-use crate::{Instant, Time};
+use crate::{Instant, Object, Patch, Time, WorkItem};
 
 /// The conditions of an object, as the controller changes them.
 ///
@@ -23,9 +23,22 @@ use crate::{Instant, Time};
 /// What does not change keeps its `lastTransitionTime`. So a controller that writes only a
 /// [`status`](Self::status) that differs does not trigger itself again and again.
 ///
+/// A controller that owns other objects writes them after the status: see
+/// [`before`](Self::before).
+///
+/// # Conditions of other controllers
+///
 /// A status that is [applied](crate::Patch::apply_status) has [`own`](Self::own) conditions:
-/// those of other controllers stay theirs. One that is written by a merge patch has
-/// [`all`](Self::all): such a patch replaces the list.
+/// those of other controllers stay theirs. That holds only if the definition of the resource
+/// makes the list a map, with `x-kubernetes-list-type: map` and
+/// `x-kubernetes-list-map-keys: [type]`. Without them, the API server takes the list for one
+/// value: each apply replaces it as a whole, and the conditions of other controllers are gone.
+/// Where the definition is not yours, apply [`all`](Self::all). A merge patch has all of them
+/// too: it replaces the list.
+///
+/// A condition that the controller has set in a former call, and does not set now, stays as it
+/// is until another one differs, and is gone then. So set each condition in each call, or
+/// remove it with [`without`](Self::without), which takes effect at once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conditions {
     former: Vec<Condition>,
@@ -78,10 +91,9 @@ impl Conditions {
             Some(false) => "False",
             None => "Unknown",
         };
-        let mut list = self.list.iter();
-        let former = list.position(|condition| condition.r#type == r#type);
+        let mut former = self.former.iter();
         let since = former
-            .and_then(|at| self.list.get(at))
+            .find(|condition| condition.r#type == r#type)
             .filter(|condition| condition.status == status)
             .and_then(|condition| condition.last_transition_time);
         let condition = Condition {
@@ -93,14 +105,15 @@ impl Conditions {
             message: message.into(),
         };
         self.own.insert(r#type.to_owned());
-        match former.and_then(|at| self.list.get_mut(at)) {
+        let mut list = self.list.iter_mut();
+        match list.find(|condition| condition.r#type == r#type) {
             Some(former) => *former = condition,
             None => self.list.push(condition),
         }
         self
     }
 
-    /// Removes the condition of a type.
+    /// Removes the condition of a type, which this controller has set.
     #[must_use]
     pub fn without(mut self, r#type: &str) -> Self {
         self.list.retain(|condition| condition.r#type != r#type);
@@ -143,10 +156,72 @@ impl Conditions {
     #[must_use]
     pub fn status(self, former: &Status) -> Option<Status> {
         let differs = self.differ() || former.observed_generation != self.generation;
-        differs.then(|| Status {
+        differs.then(|| self.into_status())
+    }
+
+    fn into_status(self) -> Status {
+        Status {
             observed_generation: self.generation,
             conditions: self.own(),
-        })
+        }
+    }
+
+    /// The patches of a plan that applies the status of an object, and then `writes` what the
+    /// object owns. The plan has no other steps before them.
+    ///
+    /// ```
+    /// use davit_guest::views::Status;
+    /// use davit_guest::{Conditions, Object, Patch, Plan, Progress, Reason, WorkItem};
+    ///
+    /// const OUT_OF_DATE: Reason = Reason::new("out-of-date");
+    ///
+    /// fn plan<T>(
+    ///     site: &Object<T>,
+    ///     status: &Status,
+    ///     conditions: Conditions,
+    ///     writes: Vec<Patch>,
+    ///     item: &WorkItem,
+    /// ) -> Option<Plan> {
+    ///     let conditions = conditions.progress(Progress::Current, "Served", "");
+    ///     let patches = conditions.before(writes, site, status, item);
+    ///     let plan = Plan::new(site.reference.clone(), OUT_OF_DATE, "its spec asks for this");
+    ///     (!patches.is_empty()).then(|| plan.patches(patches))
+    /// }
+    /// ```
+    ///
+    /// As long as something has to be written, the object is in progress, whatever these
+    /// conditions say: otherwise it would be `Ready` with an `observedGeneration` of which
+    /// nothing is written yet. The reason is `Updating`, or `WriteFailed` with the message of
+    /// the write that failed in the item's last attempt.
+    ///
+    /// The status is then the first step, also if it is as it was. So nothing is written for
+    /// an object that has changed since it was read, and the first step fails for a change by
+    /// somebody else alone, which is no failed write. Without `writes`, there is a patch
+    /// only if the status differs.
+    #[must_use]
+    pub fn before<T>(
+        self,
+        writes: Vec<Patch>,
+        object: &Object<T>,
+        former: &Status,
+        item: &WorkItem,
+    ) -> Vec<Patch> {
+        let status = if writes.is_empty() {
+            self.status(former)
+        } else {
+            Some(self.while_written(item).into_status())
+        };
+        let status = status.map(|it| Patch::apply_status(object, &it).force());
+        status.into_iter().chain(writes).collect()
+    }
+
+    /// What is true while what the object owns is written.
+    fn while_written(self, item: &WorkItem) -> Self {
+        let mut failures = item.failures.iter();
+        match failures.find(|it| it.step > 0) {
+            Some(it) => self.progress(Progress::InProgress, "WriteFailed", &it.failure.message),
+            None => self.progress(Progress::InProgress, "Updating", "what it owns is written"),
+        }
     }
 
     /// All conditions, in their order.
@@ -155,7 +230,7 @@ impl Conditions {
         self.list
     }
 
-    /// The conditions that were set, in their order.
+    /// The conditions that were set in this call, in their order.
     #[must_use]
     pub fn own(self) -> Vec<Condition> {
         let Self { list, own, .. } = self;
@@ -168,6 +243,7 @@ impl Conditions {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{Failure, FailureClass, ObjectRef, PlanFailure, QueueName, msgpack};
 
     fn at(seconds: i64) -> Instant {
         Instant::from_millis(seconds * 1_000)
@@ -203,6 +279,99 @@ mod tests {
         };
         assert_eq!(unknown.last_transition_time, Some(at(9).into()));
         assert_eq!(unknown.status, "Unknown");
+    }
+
+    #[test]
+    fn a_condition_that_is_set_twice_has_the_time_of_the_former_one() {
+        let first = Conditions::new(&[], 1, at(5)).set("Ready", false, "Waits", "");
+        let first = first.all();
+        let twice = Conditions::new(&first, 1, at(9))
+            .set("Ready", true, "Serves", "")
+            .set("Ready", false, "Waits", "");
+        assert_eq!(twice.all(), first);
+    }
+
+    fn object() -> Object<()> {
+        Object {
+            reference: ObjectRef::named("example.com/v1", "Site", "ns", "a"),
+            resource_version: "7".to_owned(),
+            changed_at: at(0),
+            view: (),
+        }
+    }
+
+    /// An item whose last attempt failed at these steps.
+    fn item(steps: &[u32]) -> WorkItem {
+        let failure = |step: &u32| PlanFailure {
+            uid: String::new(),
+            step: *step,
+            failure: Failure {
+                class: FailureClass::Conflict,
+                message: format!("step {step} has a conflict"),
+            },
+        };
+        WorkItem {
+            queue: QueueName::new("sites"),
+            key: String::new(),
+            attempt: 0,
+            created_at: at(0),
+            due_at: at(0),
+            failures: steps.iter().map(failure).collect(),
+            cursor: String::new(),
+        }
+    }
+
+    /// The kinds of the patches before a number of writes, and the reason and the message of
+    /// `Ready` in the first of them.
+    fn before(former: &Status, writes: usize, item: &WorkItem) -> (Vec<String>, [String; 3]) {
+        let writes = vec![Patch::apply(&crate::value!({"kind": "ConfigMap"})); writes];
+        let patches = Conditions::new(&former.conditions, 2, at(9))
+            .progress(Progress::Current, "Serves", "")
+            .before(writes, &object(), former, item);
+        let kinds = patches.iter().map(|it| it.kind.clone()).collect();
+        let bodies = patches.iter().map(|it| msgpack::decode(&it.body));
+        let first: serde_json::Value = bodies.flatten().next().unwrap_or_default();
+        let ready = &first["status"]["conditions"][0];
+        let text = |field: &str| ready[field].as_str().unwrap_or_default().to_owned();
+        (kinds, ["status", "reason", "message"].map(text))
+    }
+
+    #[test]
+    fn an_object_is_in_progress_before_what_it_owns_is_written() {
+        let none = Status::default();
+        let (kinds, ready) = before(&none, 2, &item(&[]));
+        assert_eq!(kinds, ["apply-force", "apply", "apply"]);
+        assert_eq!(ready, ["False", "Updating", "what it owns is written"]);
+        let (kinds, ready) = before(&none, 0, &item(&[]));
+        assert_eq!(kinds, ["apply-force"]);
+        assert_eq!(ready, ["True", "Serves", ""]);
+    }
+
+    #[test]
+    fn only_a_failed_write_is_reported_as_one() {
+        let none = Status::default();
+        let (_, ready) = before(&none, 1, &item(&[1]));
+        assert_eq!(ready, ["False", "WriteFailed", "step 1 has a conflict"]);
+        // The first step is the status itself.
+        let (_, ready) = before(&none, 1, &item(&[0]));
+        assert_eq!(ready, ["False", "Updating", "what it owns is written"]);
+        // Nothing is left to write.
+        let (_, ready) = before(&none, 0, &item(&[1]));
+        assert_eq!(ready, ["True", "Serves", ""]);
+    }
+
+    #[test]
+    fn a_status_that_is_as_it_was_is_written_before_other_writes_alone() {
+        let of = |progress, reason: &str, message: &str| Status {
+            observed_generation: 2,
+            conditions: Conditions::new(&[], 2, at(5))
+                .progress(progress, reason, message)
+                .all(),
+        };
+        let current = of(Progress::Current, "Serves", "");
+        assert_eq!(before(&current, 0, &item(&[])).0, [""; 0]);
+        let updating = of(Progress::InProgress, "Updating", "what it owns is written");
+        assert_eq!(before(&updating, 1, &item(&[])).0, ["apply-force", "apply"]);
     }
 
     #[test]

@@ -4,7 +4,12 @@ use crate::views::Metadata;
 use crate::{JsonPatch, Object, Patch};
 
 /// A finalizer of the controller: an object that has it is deleted only after the controller
-/// has removed it.
+/// has removed it. While the controller is disabled, in a dry run or without a grant, and after
+/// it was removed, nobody removes it: the object stays, and so does its namespace.
+///
+/// The cache may lag behind. Before the finalizer is removed, read live what has to be gone:
+/// [`Context::prove_gone`](crate::Context::prove_gone) does so for an object that this one
+/// owns. Delete nothing that should [outlive](Metadata::is_orphaning) the object.
 ///
 /// ```
 /// use davit_guest::views::Metadata;

@@ -2,13 +2,13 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::context::Cache;
+use crate::context::{Cache, Context};
 use crate::dynamic::Value;
 use crate::object::decode;
 use crate::views::OwnerReference;
 use crate::{
-    Index, IndexName, Manifest, Object, ObjectRef, Patch, QueueName, Trigger, View, Watch, msgpack,
-    value,
+    Index, IndexName, Manifest, Object, ObjectRef, Patch, QueueName, Retry, Trigger, View, Watch,
+    msgpack, value,
 };
 
 /// The path of the index that leads from an owner to its objects.
@@ -23,6 +23,14 @@ const fn by_owner<T>() -> IndexName<T> {
 struct Owned {
     #[view(path = "metadata.ownerReferences")]
     owners: Vec<OwnerReference>,
+}
+
+impl Owned {
+    /// Whether the controller of an object of this namespace is this owner.
+    fn is_controlled_by(&self, owner: &ObjectRef, namespace: &str) -> bool {
+        let mut owners = self.owners.iter();
+        owners.any(|it| it.controller == Some(true) && it.means(owner, namespace))
+    }
 }
 
 /// # Objects that own others
@@ -84,10 +92,7 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         objects.filter_map(move |object| {
             let owned: Owned = msgpack::decode(&object.data).unwrap_or_default();
             let object = decode::<T>(object);
-            let namespace = &object.reference.namespace;
-            let mut owners = owned.owners.iter();
-            let is_controlled =
-                owners.any(|it| it.controller == Some(true) && it.means(owner, namespace));
+            let is_controlled = owned.is_controlled_by(owner, &object.reference.namespace);
             is_controlled.then_some(object)
         })
     }
@@ -96,6 +101,32 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     #[must_use]
     pub fn owned_named(&self, owner: &ObjectRef, name: &str) -> Option<Object<T>> {
         self.owned_by(owner).find(|it| it.reference.name == name)
+    }
+}
+
+impl Context<'_> {
+    /// Proves that the API server has no object of this kind and name, in the owner's
+    /// namespace, that the owner controls. If it has one, the error retries the item: the
+    /// cache lags behind.
+    ///
+    /// [`owned_named`](Cache::owned_named) is no proof: the cache may not have an object that
+    /// was created a moment ago. So ask for this one before something ends that the object
+    /// needs, such as its owner with the last [`Finalizer`](crate::Finalizer). The call waits
+    /// for the answer. It needs the permission `get`: the manifest [reads the resource
+    /// live](Manifest::reads_live).
+    pub fn prove_gone(
+        &self,
+        owner: &ObjectRef,
+        api_version: &str,
+        kind: &str,
+        name: &str,
+    ) -> Result<(), Retry> {
+        let target = ObjectRef::named(api_version, kind, &owner.namespace, name);
+        let found = self.live::<Owned>(&target)?;
+        if found.is_some_and(|it| it.view.is_controlled_by(owner, &owner.namespace)) {
+            return Err(Retry::new(format!("{target} exists, but not in the cache")));
+        }
+        Ok(())
     }
 }
 

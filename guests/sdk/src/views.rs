@@ -142,6 +142,14 @@ impl Metadata {
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
+
+    /// Whether what the object owns should outlive it: `kubectl delete --cascade=orphan`. The
+    /// garbage collector first removes the object from the owners of the others, and then its
+    /// own finalizer. Until then, a controller deletes nothing that the object owns.
+    #[must_use]
+    pub fn is_orphaning(&self) -> bool {
+        self.is_deleting() && self.finalizers.iter().any(|it| it == "orphan")
+    }
 }
 
 /// When an object was created.
@@ -254,6 +262,13 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
+/// The image of a container in a pod's template.
+#[derive(Clone, Debug, Default, PartialEq, Eq, View)]
+pub struct ContainerImage {
+    /// `nginx:1.29`
+    pub image: String,
+}
+
 /// A condition's type and status, without its times: a heartbeat is not a change.
 #[derive(Clone, Debug, Default, PartialEq, Eq, View)]
 pub struct ConditionStatus {
@@ -336,6 +351,18 @@ mod tests {
         assert_eq!(age("1970-01-01T00:00:04Z"), Duration::from_secs(6));
         assert_eq!(age("1970-01-01T00:00:11Z"), Duration::ZERO);
         assert_eq!(Created::default().age(now), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_an_object_owns_outlives_it_if_its_deletion_asks_for_that() {
+        let metadata = |is_deleting: bool, finalizers: &[&str]| Metadata {
+            finalizers: finalizers.iter().map(ToString::to_string).collect(),
+            deletion_timestamp: Time::parse("2023-11-14T22:13:20Z").filter(|_| is_deleting),
+            ..Metadata::default()
+        };
+        assert!(metadata(true, &["example.com/own", "orphan"]).is_orphaning());
+        assert!(!metadata(true, &["foregroundDeletion"]).is_orphaning());
+        assert!(!metadata(false, &["orphan"]).is_orphaning());
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Default for Config {
 #[derive(Debug, Default, View)]
 struct Namespace {
     #[view(path = "metadata.labels[\"team\"]")]
-    team: String,
+    team: Option<String>,
 }
 
 /// The policy.
@@ -68,9 +68,14 @@ impl Controller for Policy {
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
         // The item names a namespace, not what has happened to it: it may be gone.
         let namespace = cx.watch(NAMESPACES).get(&item.key);
-        let without = namespace.filter(|namespace| namespace.view.team.is_empty());
+        let without = namespace.filter(|namespace| namespace.view.team.is_none());
         let plan = without.map(|namespace| {
-            let label = value!({"metadata": {"labels": {"team": (&self.config.team)}}});
+            // With its version, the patch fails if the namespace has changed meanwhile: it may
+            // have the label by now.
+            let label = value!({"metadata": {
+                "resourceVersion": (&namespace.resource_version),
+                "labels": {"team": (&self.config.team)},
+            }});
             let message = "the namespace has no label team";
             Plan::new(namespace.reference, NO_TEAM, message).patch(Patch::merge(&label))
         });

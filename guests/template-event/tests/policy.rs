@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+use std::time::Duration;
+
+use davit_guest::FailureClass;
 use davit_guest::testing::Harness;
 use event_template::Policy;
 use serde_json::{Value, json};
@@ -45,6 +48,29 @@ fn a_label_that_is_removed_comes_back() {
     harness.put(namespace("ci", &json!({})));
     harness.run();
     assert_eq!(team(&harness, "ci"), "platform");
+}
+
+#[test]
+fn an_empty_label_is_a_label() {
+    let mut harness = harness();
+    harness.put(namespace("shop", &json!({"team": ""})));
+    harness.run();
+    assert_eq!(team(&harness, "shop"), "");
+}
+
+#[test]
+fn a_label_that_somebody_sets_meanwhile_stays() {
+    let mut harness = harness();
+    harness.put(namespace("shop", &json!({})));
+    harness.put_on_server(namespace("shop", &json!({"team": "payments"})));
+    harness.run();
+    let mut executions = harness.executions().iter();
+    let refused = executions.find(|it| it.plan.target.name == "shop");
+    let (_, failure) = refused.unwrap().result.clone().unwrap_err();
+    assert_eq!(failure.class, FailureClass::Conflict);
+    harness.show("Namespace", "shop");
+    harness.advance(Duration::from_secs(60));
+    assert_eq!(team(&harness, "shop"), "payments");
 }
 
 #[test]

@@ -1,8 +1,7 @@
-//! An example of a custom resource: a `Website` owns a `ConfigMap` with its page and a
-//! Deployment that serves it.
+//! A custom resource: a `Website` owns a `ConfigMap` with its page, and a Deployment to serve it.
 
 use davit_guest::dynamic::Value;
-use davit_guest::views::{Metadata, Status};
+use davit_guest::views::{ContainerImage, Metadata, Status};
 use davit_guest::{
     Conditions, ConfigError, Context, Controller, Decision, DeleteOptions, Finalizer, Identity,
     Instant, Manifest, Object, Patch, Plan, Progress, Propagation, QueueName, QueueSpec, Reason,
@@ -42,14 +41,9 @@ struct Server {
     #[view(path = "spec.replicas")]
     replicas: i32,
     #[view(path = "spec.template.spec.containers")]
-    containers: Vec<Container>,
+    containers: Vec<ContainerImage>,
     #[view(path = "status.availableReplicas")]
     available: i32,
-}
-
-#[derive(Default, View)]
-struct Container {
-    image: String,
 }
 
 /// The controller.
@@ -76,52 +70,52 @@ impl Controller for Websites {
             .patches_status(WEBSITES)
             .applies(resources::CONFIG_MAPS)
             .applies(resources::DEPLOYMENTS)
+            .reads_live(resources::DEPLOYMENTS)
             .deletes(resources::DEPLOYMENTS)
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
-        let Some(site) = cx.watch(SITES).get_by_uid(&item.key) else {
+        let site = cx.watch(SITES).get_by_uid(&item.key);
+        let Some(site) = site.filter(|it| !it.view.metadata.is_orphaning()) else {
             return Ok(Decision::done());
         };
         let (owner, asked) = (&site.reference, &site.view);
-        let page = cx.watch(PAGES).owned_named(owner, &owner.name);
-        let server = cx.watch(SERVERS).owned_named(owner, &owner.name);
         if asked.metadata.is_deleting() {
-            return Ok(Decision::done().plans(end(&site, server)));
+            return Ok(Decision::done().plans(end(cx, &site)?));
         }
-        let mut plan = Plan::new(owner.clone(), OUT_OF_DATE, "its spec asks for this");
+        let plan = Plan::new(owner.clone(), OUT_OF_DATE, "its spec asks for this");
         if let Some(patch) = SERVERS_FIRST.ensure(&site, &asked.metadata) {
             // The change of the finalizers enqueues the site again.
             return Ok(Decision::done().plans([plan.patch(patch)]));
         }
-        let available = server.as_ref().map_or(0, |it| it.view.available);
-        let status = status(asked, available, item, cx.now());
-        plan = plan.patches(status.map(|it| Patch::apply_status(&site, &it).force()));
+        let mut writes = Vec::new();
+        let page = cx.watch(PAGES).owned_named(owner, &owner.name);
         if page.as_ref().is_none_or(|it| it.view.html != asked.html) {
             let data = value!({"index.html": (&asked.html)});
             let wanted = value!({"apiVersion": "v1", "kind": "ConfigMap", "data": data});
-            plan = plan.patch(Patch::apply_owned(owner, page.as_ref(), wanted));
+            writes.push(Patch::apply_owned(owner, page.as_ref(), wanted));
         }
-        let image = |it: &Container| it.image == IMAGE;
+        let server = cx.watch(SERVERS).owned_named(owner, &owner.name);
+        let image = |it: &ContainerImage| it.image == IMAGE;
         let serves = |it: &Server| it.replicas == asked.replicas && it.containers.iter().any(image);
         if server.as_ref().is_none_or(|it| !serves(&it.view)) {
             let wanted = deployment(&owner.name, asked.replicas);
-            plan = plan.patch(Patch::apply_owned(owner, server.as_ref(), wanted));
+            writes.push(Patch::apply_owned(owner, server.as_ref(), wanted));
         }
-        Ok(Decision::done().plans((!plan.steps.is_empty()).then_some(plan)))
+        let conditions = conditions(asked, server.map_or(0, |it| it.view.available), cx.now());
+        let patches = conditions.before(writes, &site, &asked.status, item);
+        Ok(Decision::done().plans((!patches.is_empty()).then(|| plan.patches(patches))))
     }
 }
 
-/// The status, if it is another one than the site has.
-fn status(site: &Website, available: i32, item: &WorkItem, now: Instant) -> Option<Status> {
+/// The conditions of a site with what it owns.
+fn conditions(site: &Website, available: i32, now: Instant) -> Conditions {
     let counts = format!("{available} of {} replicas are available", site.replicas);
     let former = Conditions::new(&site.status.conditions, site.metadata.generation, now);
-    let conditions = match item.failures.first() {
-        Some(it) => former.progress(Progress::InProgress, "WriteFailed", &it.failure.message),
-        None if available >= site.replicas => former.progress(Progress::Current, "Served", counts),
-        None => former.progress(Progress::InProgress, "ServersStart", counts),
-    };
-    conditions.status(&site.status)
+    if available >= site.replicas {
+        return former.progress(Progress::Current, "Served", counts);
+    }
+    former.progress(Progress::InProgress, "ServersStart", counts)
 }
 
 /// The Deployment of a site.
@@ -137,13 +131,19 @@ fn deployment(name: &str, replicas: i32) -> Value {
     }})
 }
 
-/// What ends a site that is being deleted: its Deployment, then its finalizer.
-fn end(site: &Object<Website>, server: Option<Object<Server>>) -> Option<Plan> {
-    if let Some(server) = server {
-        // It stays until its pods have ended.
-        let options = DeleteOptions::new().propagation(Propagation::Foreground);
-        return Some(Plan::new(server.reference, DELETED, "its site ends").delete(options));
-    }
-    let patch = SERVERS_FIRST.remove(&site.view.metadata)?;
-    Some(Plan::new(site.reference.clone(), DELETED, "its servers have ended").patch(patch))
+/// What ends a deleted site: its Deployment, and its finalizer once the API server has none left.
+fn end(cx: &Context<'_>, site: &Object<Website>) -> Result<Option<Plan>, Retry> {
+    let owner = &site.reference;
+    let Some(server) = cx.watch(SERVERS).owned_named(owner, &owner.name) else {
+        cx.prove_gone(owner, "apps/v1", "Deployment", &owner.name)?;
+        let plan = Plan::new(owner.clone(), DELETED, "its servers have ended");
+        let patch = SERVERS_FIRST.remove(&site.view.metadata);
+        return Ok(patch.map(|it| plan.patch(it)));
+    };
+    // It stays until its pods have ended. Another version of it may have lost its owner.
+    let options = DeleteOptions::new().propagation(Propagation::Foreground);
+    let plan = Plan::new(server.reference, DELETED, "its site ends");
+    Ok(Some(
+        plan.delete(options.only_version(&server.resource_version)),
+    ))
 }

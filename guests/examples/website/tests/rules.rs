@@ -3,16 +3,20 @@
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
+    clippy::panic,
     reason = "a test that cannot go on has failed"
 )]
 
 use std::time::Duration;
 
+use davit_guest::Step;
 use davit_guest::testing::Harness;
 use serde_json::{Value, json};
 use website::{QUEUE, Websites};
 
 const MINUTE: Duration = Duration::from_secs(60);
+const FINALIZER: &str = "example.com/servers-first";
+const OF_SOMEBODY_ELSE: &str = "example.com/of-somebody-else";
 
 /// A cluster with the site `ns/shop`.
 fn harness() -> Harness<Websites> {
@@ -46,11 +50,33 @@ fn conditions(harness: &Harness<Websites>) -> (Vec<String>, String) {
     (all.collect(), text(&conditions[0], "reason"))
 }
 
-fn serve(harness: &mut Harness<Websites>, available: i32) {
+fn put_available(harness: &mut Harness<Websites>, available: i32) {
     let mut server = object(harness, "Deployment");
     server["status"] = json!({"availableReplicas": available});
     harness.put(server);
+}
+
+fn serve(harness: &mut Harness<Websites>, available: i32) {
+    put_available(harness, available);
     harness.run();
+}
+
+/// Marks the site as deleted. It has this finalizer too.
+fn delete_site(harness: &mut Harness<Websites>, finalizer: &str) {
+    let mut deleted = object(harness, "Website");
+    let finalizers = deleted["metadata"]["finalizers"].as_array_mut().unwrap();
+    assert_eq!(finalizers, &[json!(FINALIZER)]);
+    finalizers.insert(0, json!(finalizer));
+    deleted["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z");
+    harness.put(deleted);
+}
+
+fn finalizers(harness: &Harness<Websites>) -> Value {
+    object(harness, "Website")["metadata"]["finalizers"].clone()
+}
+
+fn is_deleted(harness: &Harness<Websites>, kind: &str) -> bool {
+    object(harness, kind)["metadata"]["deletionTimestamp"].is_string()
 }
 
 #[test]
@@ -187,28 +213,113 @@ fn a_condition_of_somebody_else_stays_theirs() {
 #[test]
 fn the_deployment_of_a_deleted_site_ends_before_the_site() {
     let mut harness = harness();
-    let mut deleted = object(&harness, "Website");
-    let finalizers = deleted["metadata"]["finalizers"].as_array_mut().unwrap();
-    assert_eq!(finalizers, &[json!("example.com/servers-first")]);
-    finalizers.insert(0, json!("example.com/of-somebody-else"));
-    deleted["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:13:20Z");
-    harness.put(deleted);
+    delete_site(&mut harness, OF_SOMEBODY_ELSE);
     harness.run();
     // It waits for its pods, and the site for it.
-    let server = object(&harness, "Deployment");
-    assert!(server["metadata"]["deletionTimestamp"].is_string());
-    let finalizers = object(&harness, "Website")["metadata"]["finalizers"].clone();
-    assert_eq!(finalizers[1], "example.com/servers-first");
+    assert!(is_deleted(&harness, "Deployment"));
+    assert_eq!(finalizers(&harness), json!([OF_SOMEBODY_ELSE, FINALIZER]));
     harness.remove("Deployment", "ns/shop");
     harness.run();
-    let metadata = &object(&harness, "Website")["metadata"];
-    assert_eq!(
-        metadata["finalizers"],
-        json!(["example.com/of-somebody-else"])
-    );
+    assert_eq!(finalizers(&harness), json!([OF_SOMEBODY_ELSE]));
     let reasons = harness.executions().iter().rev().take(2);
     let targets: Vec<&str> = reasons.map(|it| it.plan.target.kind.as_str()).collect();
     assert_eq!(targets, ["Website", "Deployment"], "the last first");
+}
+
+#[test]
+fn a_deleted_site_waits_for_a_deployment_that_the_cache_does_not_have() {
+    let mut harness = harness();
+    harness.hide("Deployment", "ns/shop");
+    delete_site(&mut harness, OF_SOMEBODY_ELSE);
+    harness.advance(MINUTE);
+    assert_eq!(finalizers(&harness), json!([OF_SOMEBODY_ELSE, FINALIZER]));
+    harness.show("Deployment", "ns/shop");
+    harness.run();
+    assert!(is_deleted(&harness, "Deployment"));
+    harness.remove("Deployment", "ns/shop");
+    harness.run();
+    assert_eq!(finalizers(&harness), json!([OF_SOMEBODY_ELSE]));
+}
+
+/// `kubectl delete --cascade=orphan`: the garbage collector removes the site from the owners of
+/// the Deployment, then its own finalizer from the site.
+#[test]
+fn the_deployment_of_a_site_that_is_deleted_alone_stays() {
+    let mut harness = harness();
+    delete_site(&mut harness, "orphan");
+    harness.advance(MINUTE);
+    assert!(!is_deleted(&harness, "Deployment"));
+    assert_eq!(finalizers(&harness), json!(["orphan", FINALIZER]));
+    // The cache gets the second change first.
+    let mut server = object(&harness, "Deployment");
+    server["metadata"]["ownerReferences"] = json!([]);
+    harness.put_on_server(server);
+    let mut site = object(&harness, "Website");
+    site["metadata"]["finalizers"] = json!([FINALIZER]);
+    harness.put(site);
+    harness.run();
+    assert!(!is_deleted(&harness, "Deployment"));
+    assert_eq!(finalizers(&harness), json!([FINALIZER]));
+    harness.show("Deployment", "ns/shop");
+    harness.advance(MINUTE);
+    assert!(!is_deleted(&harness, "Deployment"));
+    assert_eq!(harness.keys("Deployment"), ["ns/shop"]);
+    assert_eq!(harness.keys("Website"), [""; 0]);
+}
+
+#[test]
+fn a_site_is_not_ready_for_a_generation_that_is_not_written_yet() {
+    let mut harness = harness();
+    serve(&mut harness, 2);
+    harness.fail_writes("ConfigMap", "ns/shop", "invalid");
+    let mut changed = object(&harness, "Website");
+    changed["spec"]["html"] = json!("new");
+    changed["metadata"]["generation"] = json!(2);
+    harness.put(changed);
+    let decision = harness.decide(QUEUE, "u-1");
+    let Step::Patch(first) = &decision.plans[0].steps[0] else {
+        panic!("{decision:?}");
+    };
+    let status = String::from_utf8_lossy(&first.body);
+    assert!(
+        status.contains("Updating") && !status.contains("Served"),
+        "{status}"
+    );
+    harness.run();
+    let status = object(&harness, "Website")["status"].clone();
+    assert_eq!(status["observedGeneration"], 2);
+    let (all, _) = conditions(&harness);
+    assert_eq!(all, ["Ready=False", "Reconciling=True"]);
+    harness.advance(10 * MINUTE);
+    let (all, reason) = conditions(&harness);
+    assert_eq!(all, ["Ready=False", "Reconciling=True"]);
+    assert_eq!(reason, "WriteFailed");
+    harness.heal();
+    harness.advance(10 * MINUTE);
+    assert_eq!(object(&harness, "ConfigMap")["data"]["index.html"], "new");
+    let (all, reason) = conditions(&harness);
+    assert_eq!(all, ["Ready=True"]);
+    assert_eq!(reason, "Served");
+}
+
+/// The status has the version that was read, so it is not written. Nothing else has failed.
+#[test]
+fn a_change_of_the_site_by_somebody_else_is_no_failed_write() {
+    let mut harness = harness();
+    put_available(&mut harness, 2);
+    harness.clear_executions();
+    harness.call_during(QUEUE, "u-1", |harness| {
+        let mut site = object(harness, "Website");
+        site["metadata"]["labels"] = json!({"tier": "web"});
+        harness.put(site);
+    });
+    harness.advance(MINUTE);
+    let executions = harness.executions().iter();
+    let results: Vec<bool> = executions.map(|it| it.result.is_ok()).collect();
+    assert_eq!(results, [false, true], "the status, and the status again");
+    let (all, reason) = conditions(&harness);
+    assert_eq!(all, ["Ready=True"]);
+    assert_eq!(reason, "Served");
 }
 
 /// The garbage collector will delete the page of the former site, whose owner is gone.

@@ -1,4 +1,4 @@
-//! The permissions of the files: what the manifest needs, and nothing else.
+//! The permissions of the files: what the manifest needs, field by field, and nothing else.
 
 use std::collections::BTreeSet;
 
@@ -8,6 +8,7 @@ use davit_guest::{Source, covers};
 use policy::Policy;
 use serde_json::{Value, json};
 
+use crate::cases;
 use crate::support::{config_of, names, resource_of};
 
 fn texts(value: &Value) -> BTreeSet<String> {
@@ -54,22 +55,51 @@ fn the_permissions_of_a_file_are_those_that_its_rules_need() {
         assert_eq!(granted, needed, "{name}");
 
         let watched: BTreeSet<String> = manifest.watches.iter().map(resource_name).collect();
-        let readable: BTreeSet<String> = entries("reads").iter().map(of_entry).collect();
-        assert_eq!(readable, watched, "{name}");
-        for watch in &manifest.watches {
-            let resource = resource_name(watch);
-            let reads = entries("reads");
-            let entries: Vec<&Value> = reads.iter().filter(|it| of_entry(it) == resource).collect();
-            if entries.iter().any(|it| it["fields"].is_null()) {
-                continue;
-            }
-            let fields: BTreeSet<String> =
-                entries.iter().flat_map(|it| texts(&it["fields"])).collect();
-            let declares = |field: &String| fields.iter().any(|it| covers(it, field));
-            let needed = watch.fields.iter();
-            let missing: Vec<_> = needed.filter(|it| !declares(it)).collect();
-            assert_eq!(missing, [""; 0], "{name}: {resource}");
+        let mut readable: Vec<String> = entries("reads").iter().map(of_entry).collect();
+        readable.sort();
+        assert!(
+            readable.iter().eq(&watched),
+            "{name}: {readable:?}, {watched:?}"
+        );
+        for entry in entries("reads") {
+            let resource = of_entry(&entry);
+            let of_resource = manifest.watches.iter();
+            let of_resource = of_resource.filter(|it| resource_name(it) == resource);
+            let read: BTreeSet<String> = of_resource.flat_map(fields).collect();
+            assert_eq!(
+                texts(&entry["fields"]),
+                reduced(&read),
+                "{name}: {resource}"
+            );
         }
+    }
+}
+
+/// The fields that a watch reads; a selector by labels reads all of them.
+fn fields(watch: &Watch) -> Vec<String> {
+    assert_eq!(watch.field_selector, "", "{}", watch.name);
+    let labels = (!watch.label_selector.is_empty()).then(|| "metadata.labels".to_owned());
+    watch.fields.iter().cloned().chain(labels).collect()
+}
+
+/// The fields without those that others contain.
+fn reduced(fields: &BTreeSet<String>) -> BTreeSet<String> {
+    let is_below_other = |field: &String| fields.iter().any(|it| it != field && covers(it, field));
+    fields
+        .iter()
+        .filter(|it| !is_below_other(it))
+        .cloned()
+        .collect()
+}
+
+/// Also for what a rule with a live proof reads.
+#[test]
+fn every_policy_does_what_its_file_says_with_its_permissions_alone() {
+    for case in cases() {
+        let mut harness = Harness::new(&config_of(case.name)).unwrap();
+        harness.grant(&resource_of(case.name)["spec"]["permissions"]);
+        let outcome = (case.story)(&mut harness);
+        assert_eq!(outcome, case.expected, "{}", case.name);
     }
 }
 

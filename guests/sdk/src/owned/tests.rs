@@ -37,6 +37,7 @@ impl Controller for Sites {
             .reconciles(Watch::of(SITES, SITE), QUEUE)
             .owns(Watch::of(PAGES, resources::CONFIG_MAPS), QUEUE)
             .applies(resources::CONFIG_MAPS)
+            .reads_live(resources::CONFIG_MAPS)
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {
@@ -115,6 +116,30 @@ fn an_owned_object_is_created_with_the_reference_of_its_controller() {
         1,
         "the own write is no reason to write"
     );
+}
+
+#[test]
+fn only_the_api_server_proves_that_an_owned_object_is_gone() {
+    let mut harness = harness();
+    let is_gone = |harness: &Harness<Sites>| {
+        harness.observe(|_, cx| {
+            let site = cx.watch(SITES).get_by_uid("u-1").unwrap().reference;
+            cx.prove_gone(&site, "v1", "ConfigMap", "a").is_ok()
+        })
+    };
+    assert!(!is_gone(&harness));
+    let owned = page(&harness);
+    harness.hide("ConfigMap", "ns/a");
+    assert!(!is_gone(&harness), "the cache alone lacks it");
+    let mut of_nobody = owned.clone();
+    of_nobody["metadata"]["ownerReferences"] = json!([]);
+    harness.put(of_nobody);
+    assert!(is_gone(&harness), "it is not the site's");
+    harness.put(owned);
+    harness.remove("ConfigMap", "ns/a");
+    assert!(is_gone(&harness));
+    harness.fail_reads("ConfigMap", "ns/a", "server");
+    assert!(!is_gone(&harness), "no answer is no proof");
 }
 
 #[test]

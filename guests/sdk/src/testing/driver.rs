@@ -9,6 +9,7 @@ use davit_core::controller::{Outcome, PlanId, Settings};
 use davit_core::desired::DesiredController;
 use davit_core::digest::ModuleDigest;
 use davit_core::gate::{Mode, Ruling};
+use davit_core::grant::{Grant, Permissions};
 use davit_core::machine::{
     Call, Effect, Execute, Input, Machine, ReadAnswer, ReadId, ReadRequest, Report,
 };
@@ -20,6 +21,7 @@ use davit_core::time::{Instant, Now};
 use davit_core::{controller, plan};
 use davit_sim::{Config, Model, Time};
 use davit_simulation::{HostIndex, Notice, Occurrence, World};
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::cluster::{self, join};
@@ -50,6 +52,8 @@ pub(super) struct Driver<C> {
     /// The live reads of single objects: the time and the object.
     pub(super) reads: Vec<(sdk::Instant, sdk::ObjectRef)>,
     pub(super) lag: Lag,
+    /// What the operator has set. [`Self::configure`] applies a change.
+    pub(super) settings: Settings,
     machine: Machine<()>,
     guest: Native<C>,
     name: String,
@@ -99,6 +103,10 @@ impl<C: Controller> Driver<C> {
             executions: BTreeMap::new(),
             reads: Vec::new(),
             lag: Lag::default(),
+            settings: Settings {
+                mode: Mode::Enforce,
+                ..Settings::default()
+            },
             machine,
             name: guest.manifest().name.clone(),
             guest,
@@ -113,13 +121,26 @@ impl<C: Controller> Driver<C> {
             moment: Instant::ZERO,
             last_id: 0,
         };
-        driver.configure(Mode::Enforce);
+        driver.configure();
         driver.discover();
         driver
     }
 
-    /// The operator runs the controller in this mode from now on.
-    pub(super) fn configure(&mut self, mode: Mode) {
+    /// The operator grants these rules alone from now on.
+    pub(super) fn grant(&mut self, permissions: &Value) {
+        let rules = Permissions::deserialize(permissions);
+        let grant = Grant::Rules {
+            rules: Arc::new(rules.unwrap_or_else(|error| panic!("the permissions: {error}"))),
+            home: Arc::from("davit-system"),
+        };
+        let missing = grant.missing(self.guest.manifest());
+        assert!(missing.is_empty(), "the permissions lack: {missing}");
+        self.settings.grant = grant;
+        self.configure();
+    }
+
+    /// The controller runs with the settings from now on.
+    pub(super) fn configure(&mut self) {
         let limits = CallLimits {
             memory_mib: 64,
             call_millis: 1000,
@@ -135,10 +156,7 @@ impl<C: Controller> Driver<C> {
         let desired = DesiredController {
             leads: true,
             name: self.name.clone(),
-            settings: Settings {
-                mode,
-                ..Settings::default()
-            },
+            settings: self.settings.clone(),
             account: None,
             stable,
             cohort: Cohort::default(),

@@ -1,12 +1,11 @@
-//! The declared fields, checked against Kubernetes' built-in kinds.
+//! The fields that a guest reads, checked against Kubernetes' built-in kinds.
 
-use davit_kinds::{Kind, UnknownField, kind, kind_at};
+use davit_kinds::{Kind, UnknownField, kind, kind_at, resource_of_kind};
 
 use crate::bindings::davit::controller::manifests::Watch;
-use crate::{Manifest, Source};
+use crate::{ApiResource, Manifest, Source};
 
 /// The first declared field that the kind of its watch does not have, as a sentence.
-/// Only built-in kinds are checked, in the watch's version.
 pub(super) fn unknown_field(manifest: &Manifest) -> Option<String> {
     let mut problems = manifest.watches.iter().filter_map(|watch| {
         let (path, unknown) = unknown(watch)?;
@@ -19,24 +18,88 @@ pub(super) fn unknown_field(manifest: &Manifest) -> Option<String> {
 }
 
 fn unknown(watch: &Watch) -> Option<(&str, UnknownField)> {
-    let kind = kind_of(&watch.source)?;
     let indexes = watch.indexes.iter();
     let indexed = indexes.flat_map(|index| std::iter::once(&index.path).chain(&index.order));
-    let mut unknown = watch.fields.iter().chain(indexed).filter_map(|path| {
-        let mut unknown = kind.check(path).err()?;
-        if let Source::EveryDeletable(_) = watch.source {
-            "an object's metadata".clone_into(&mut unknown.kind);
-        }
-        Some((path.as_str(), unknown))
-    });
-    unknown.next()
+    Objects::of_source(&watch.source).unknown(watch.fields.iter().chain(indexed))
 }
 
-fn kind_of(source: &Source) -> Option<Kind> {
-    match source {
-        Source::One(resource) => kind_at(&resource.group, &resource.version, &resource.plural),
-        // Only metadata can be read of it, and every kind has the same.
-        Source::EveryDeletable(_) => kind("", "namespaces"),
+/// The first field of a live read that none of these objects has, as a sentence. One view may
+/// be of a node and of its lease: each has some of the fields.
+pub(super) fn unknown_of_live_read(objects: &[Objects], fields: &[String]) -> Option<String> {
+    let mut problems = fields.iter().filter_map(|path| {
+        let mut unknown = objects.iter().map(|it| it.check(path));
+        let first = unknown.next()??;
+        let is_of_none = unknown.all(|it| it.is_some());
+        is_of_none.then(|| format!("a live read asks for \"{path}\", but {first}"))
+    });
+    problems.next()
+}
+
+/// The objects that a guest reads, in the version in which it reads them.
+pub(super) struct Objects {
+    /// None if the kind is not built in. Then only its metadata is known.
+    kind: Option<Kind>,
+    name: String,
+}
+
+impl Objects {
+    /// The objects of a resource.
+    pub(super) fn of_resource(resource: &ApiResource) -> Self {
+        let ApiResource {
+            group,
+            version,
+            plural,
+        } = resource;
+        let dot = if group.is_empty() { "" } else { "." };
+        Self {
+            kind: kind_at(group, version, plural),
+            name: format!("{plural}{dot}{group} ({version})"),
+        }
+    }
+
+    /// The objects of a kind.
+    pub(super) fn of_kind(api_version: &str, kind: &str) -> Self {
+        Self {
+            kind: resource_of_kind(api_version, kind),
+            name: format!("{kind} ({api_version})"),
+        }
+    }
+
+    fn of_source(source: &Source) -> Self {
+        match source {
+            Source::One(resource) => Self::of_resource(resource),
+            // Only metadata can be read of it.
+            Source::EveryDeletable(_) => Self {
+                kind: None,
+                name: "an object's metadata".to_owned(),
+            },
+        }
+    }
+
+    fn unknown<'a>(
+        &self,
+        paths: impl IntoIterator<Item = &'a String>,
+    ) -> Option<(&'a str, UnknownField)> {
+        let mut unknown = paths
+            .into_iter()
+            .filter_map(|path| Some((path.as_str(), self.check(path)?)));
+        unknown.next()
+    }
+
+    fn check(&self, path: &str) -> Option<UnknownField> {
+        if let Some(kind) = &self.kind {
+            return kind.check(path).err();
+        }
+        let below = path.strip_prefix("metadata")?;
+        if !below.is_empty() && !below.starts_with(['.', '[']) {
+            return None;
+        }
+        // Every kind has the same metadata.
+        let unknown = kind("", "namespaces")?.check(path).err()?;
+        Some(UnknownField {
+            kind: self.name.clone(),
+            ..unknown
+        })
     }
 }
 
@@ -45,8 +108,8 @@ mod tests {
     use super::*;
     use crate::testing::Harness;
     use crate::{
-        ApiResource, ConfigError, Context, Controller, Decision, Identity, Index, IndexName, Retry,
-        WatchName, WorkItem,
+        ConfigError, Context, Controller, Decision, Identity, Index, IndexName, ListRequest,
+        ObjectRef, Retry, View, WatchName, WorkItem, resources,
     };
 
     type Watch = crate::Watch<Identity>;
@@ -92,9 +155,19 @@ mod tests {
     }
 
     #[test]
-    fn only_built_in_kinds_are_checked() {
+    fn of_kinds_that_are_not_built_in_only_the_metadata_is_checked() {
         assert_eq!(problem(watch("example.com", "v1", "jobs", &["a"])), None);
         assert_eq!(problem(watch("", "v0", "pods", &["a"])), None);
+        let fields = [
+            "metadatas.a",
+            "metadata.labels[\"a\"]",
+            "metadata.finalisers",
+        ];
+        assert_eq!(
+            problem(watch("example.com", "v1", "jobs", &fields)).unwrap(),
+            "the watch \"pods\" reads \"metadata.finalisers\", but jobs.example.com (v1) has no \
+             field \"metadata.finalisers\"; did you mean \"metadata.finalizers\"?"
+        );
     }
 
     #[test]
@@ -138,5 +211,97 @@ mod tests {
     #[should_panic(expected = "did you mean \"spec.nodeName\"?")]
     fn a_harness_refuses_a_guest_that_reads_an_unknown_field() {
         drop(Harness::<Misspelled>::new(&serde_json::Value::Null));
+    }
+
+    /// It declares nothing.
+    struct Reader;
+
+    impl Controller for Reader {
+        type Config = Identity;
+
+        fn new(_: Identity) -> Result<Self, ConfigError> {
+            Ok(Self)
+        }
+
+        fn manifest(&self) -> Manifest {
+            Manifest::new("reader", "1", "Reads live.")
+        }
+
+        fn reconcile(&self, _: &Context<'_>, _: &WorkItem) -> Result<Decision, Retry> {
+            Ok(Decision::done())
+        }
+    }
+
+    #[derive(Default, View)]
+    struct Node {
+        #[view(path = "spec.unschedulabel")]
+        _cordoned: bool,
+    }
+
+    fn read(read: impl Fn(&Context<'_>)) {
+        let harness = Harness::<Reader>::new(&serde_json::Value::Null).unwrap();
+        let () = harness.observe(|_, cx| read(cx));
+    }
+
+    #[test]
+    #[should_panic(
+        expected = "a live read asks for \"spec.unschedulabel\", but nodes (v1) has no field \
+                    \"spec.unschedulabel\"; did you mean \"spec.unschedulable\"?"
+    )]
+    fn a_live_read_of_an_unknown_field_ends_the_test() {
+        read(|cx| {
+            let nodes = ["a", "b"].map(|name| ObjectRef::named("v1", "Node", "", name));
+            drop(cx.live_get::<Node>(&nodes));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "nodes (v1) has no field \"spec.unschedulabel\"")]
+    fn a_live_list_of_an_unknown_field_ends_the_test() {
+        read(|cx| {
+            drop(cx.live_list::<Node>(ListRequest {
+                resource: resources::NODES.into(),
+                namespace: String::new(),
+                label_selector: String::new(),
+                field_selector: String::new(),
+                fields: Vec::new(),
+            }));
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "Site (example.com/v1) has no field \"metadata.finalisers\"")]
+    fn a_live_read_of_unknown_metadata_ends_the_test() {
+        read(|cx| {
+            let site = ObjectRef::named("example.com/v1", "Site", "", "a");
+            let fields = ["spec.any", "metadata.finalisers"].map(str::to_owned);
+            drop(cx.live_fields::<Identity>(&site, &fields));
+        });
+    }
+
+    #[derive(Default, View)]
+    struct Signs {
+        #[view(path = "spec.unschedulable")]
+        _cordoned: bool,
+        #[view(path = "spec.renewTime")]
+        _renewed: String,
+    }
+
+    #[test]
+    fn a_live_read_of_two_kinds_may_ask_for_the_fields_of_each() {
+        read(|cx| {
+            let node = ObjectRef::named("v1", "Node", "", "a");
+            let lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", "ns", "a");
+            assert_eq!(cx.live_get::<Signs>(&[node, lease]).len(), 2);
+        });
+    }
+
+    #[test]
+    fn a_live_read_of_known_fields_is_answered() {
+        read(|cx| {
+            let fields = ["metadata.labels", "spec.unschedulable"].map(str::to_owned);
+            let node = ObjectRef::named("v1", "Node", "", "a");
+            assert!(cx.live_fields::<Identity>(&node, &fields).is_err());
+        });
     }
 }

@@ -25,7 +25,9 @@
 //! a call waits. `objects_read` returns the cost of the calls.
 //!
 //! What the host answers with a trap or a final refusal (an undeclared name, a write
-//! without a permission) panics here, with the host's own text.
+//! without a permission) panics here, with the host's own text. So does a field that a
+//! built-in kind does not have, in a watch and in a live read: the host would read it as
+//! absent.
 
 #![allow(
     clippy::panic,
@@ -347,12 +349,24 @@ impl<C: Controller> Harness<C> {
     /// From now on the host only records what the guest decides, or executes it again: the
     /// modes `DryRun` and `Enforce`.
     pub fn dry_run(&mut self, is_dry_run: bool) {
-        let mode = if is_dry_run {
+        let driver = self.driver.get_mut();
+        driver.settings.mode = if is_dry_run {
             Mode::DryRun
         } else {
             Mode::Enforce
         };
-        self.driver.get_mut().configure(mode);
+        driver.configure();
+    }
+
+    /// From now on the operator grants these rules and no others: `spec.permissions` of a
+    /// Controller. Without this call, the guest may do what it declares.
+    ///
+    /// # Panics
+    ///
+    /// If the rules are not valid, or if the guest declares more than they grant: a host does
+    /// not run it.
+    pub fn grant(&mut self, permissions: &Value) {
+        self.driver.get_mut().grant(permissions);
     }
 
     /// Breaks the watches of a kind: the cache may lack its objects. They cannot be

@@ -1,3 +1,4 @@
+mod grants;
 mod permissions;
 
 use serde_json::{Value, json};

@@ -1,6 +1,7 @@
 //! What a guest may import, answered from one call.
 
 use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::panic::resume_unwind;
 
 use crate as sdk;
@@ -17,6 +18,7 @@ use davit_core::plan::{GetRequest, ListRequest, WorkItem};
 use davit_core::store::{Entry, IndexView, Page, Place, View};
 use davit_core::time::Now;
 
+use super::super::kinds::{self, Objects};
 use super::{Probe, Suspension};
 
 /// How many objects a page holds, at most: the engine's default.
@@ -200,6 +202,10 @@ impl<G> Host for CallHost<'_, G> {
         requests: &[live::GetRequest],
     ) -> Vec<Result<types::Object, types::Failure>> {
         let now = self.call.now;
+        // The SDK asks for the same fields of each target.
+        if let Some(first) = requests.first() {
+            refuse_unknown(&objects_of(requests), &first.fields);
+        }
         let targets = requests.iter().map(|request| &request.target);
         let requests: Vec<GetRequest> = requests.iter().map(get_request).collect();
         let refusals: Vec<Option<Failure>> = requests
@@ -242,6 +248,7 @@ impl<G> Host for CallHost<'_, G> {
 
     fn live_list(&self, request: &sdk::ListRequest) -> Result<Vec<types::Object>, types::Failure> {
         let now = self.call.now;
+        refuse_unknown(&[Objects::of_resource(&request.resource)], &request.fields);
         let request = ListRequest {
             resource: resource(&request.resource),
             namespace: request.namespace.clone(),
@@ -312,6 +319,23 @@ impl<G> Host for CallHost<'_, G> {
 /// What a component is trapped for.
 fn mistake(what: &str) -> ! {
     resume_unwind(Box::new(what.to_owned()))
+}
+
+/// A view of fields that the objects do not have would be empty whatever they are.
+fn refuse_unknown(objects: &[Objects], fields: &[String]) {
+    if let Some(problem) = kinds::unknown_of_live_read(objects, fields) {
+        mistake(&problem);
+    }
+}
+
+/// The objects of each kind among the targets, of which there may be thousands.
+fn objects_of(requests: &[live::GetRequest]) -> Vec<Objects> {
+    let targets = requests.iter().map(|request| &request.target);
+    let kinds: BTreeSet<_> = targets.map(|it| (&*it.api_version, &*it.kind)).collect();
+    let kinds = kinds.into_iter();
+    kinds
+        .map(|(api_version, kind)| Objects::of_kind(api_version, kind))
+        .collect()
 }
 
 fn pages(limit: u32) -> usize {
