@@ -167,7 +167,7 @@ fn drain_of_budget(harness: &mut Harness<Policy>) -> Vec<String> {
     harness.put(node("n1", &[taint("davit.dev/drain")]));
     let budget = ("/metadata/labels/app", json!("budget"));
     harness.put(with(running("budget", "n1"), &[budget]));
-    let times = [MINUTE, 10 * MINUTE - SECOND, 10 * MINUTE + SECOND];
+    let times = [MINUTE, 599 * SECOND, 601 * SECOND];
     left_at(harness, "Pod", &times)
 }
 

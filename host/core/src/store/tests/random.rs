@@ -186,7 +186,7 @@ impl Pair {
             by_view(told.unwrap_or_default())
         );
         // Heartbeats are added when somebody reads.
-        let is_read = self.now % 3 == 0;
+        let is_read = self.now.is_multiple_of(3);
         if is_read {
             self.store.release_renewals();
         }
