@@ -209,7 +209,7 @@ fn a_node_whose_heartbeats_alone_change_is_renewed() {
 
 /// A call is repeated with what it read.
 #[test]
-fn what_is_held_back_is_there_before_somebody_reads_it() {
+fn a_heartbeat_is_there_before_somebody_reads_it() {
     let (mut store, id, _) = renewing("leases", &[("a", with_data("x"))]);
     let reader = store.views().next().unwrap();
     let other = store.add_view(ViewSpec {
