@@ -100,7 +100,20 @@ impl Kind {
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let dot = if self.group.is_empty() { "" } else { "." };
-        write!(f, "{}{dot}{} ({})", self.plural, self.group, self.version)
+        f.write_str(&in_words(self.group, self.version, self.plural))
     }
+}
+
+/// A resource as in a sentence, built in or not: `pods (v1)`, `widgets.example.com (v1)`.
+#[must_use]
+pub fn in_words(group: &str, version: &str, plural: &str) -> String {
+    let dot = if group.is_empty() { "" } else { "." };
+    format!("{plural}{dot}{group} ({version})")
+}
+
+/// Whether a path is that of an object's metadata or leads through them. Every kind has the same.
+#[must_use]
+pub fn is_of_metadata(path: &str) -> bool {
+    let rest = path.strip_prefix("metadata");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }

@@ -169,7 +169,7 @@ impl Actions {
             Some(merge) => merge.render(evaluator, &Path::default())?,
             None => Value::Null,
         };
-        let is_due = |template| differs(Some(&object.view), &merge, Some(template), &[]);
+        let is_due = |template| differs(Some(&object.view), &merge, Some(template), None);
         if !self.merge.as_ref().is_some_and(is_due) {
             merge = Value::Null;
         }
@@ -426,12 +426,12 @@ fn leaves(template: &Template, path: &Path, fields: &mut Vec<String>) {
 }
 
 /// Whether a merge patch would change a value. A value with the time in it is set once: it is
-/// another one at each moment.
+/// another one at each moment. `root` is the field of the object in which both are.
 fn differs(
     current: Option<&Value>,
     patch: &Value,
     template: Option<&Template>,
-    path: &[&str],
+    root: Option<&str>,
 ) -> bool {
     let is_set = current.is_some_and(|current| !current.is_null());
     match (patch, template) {
@@ -447,12 +447,12 @@ fn differs(
             let mut entries = entries.iter();
             entries.any(|(key, value)| {
                 let current = current.and_then(|it| it.get(key));
-                differs(current, value, below(key), &[path, &[key]].concat())
+                differs(current, value, below(key), root.or(Some(key)))
             })
         }
         (_, Some(template)) if is_set && template.reads_now() => false,
         (Value::Null, _) => is_set,
-        (value, _) => !current.is_some_and(|current| has(current, value, path)),
+        (value, _) => !current.is_some_and(|current| has(current, value, root)),
     }
 }
 

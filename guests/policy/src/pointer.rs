@@ -129,7 +129,7 @@ impl Operation {
     /// is not added again, and a value with the time in it is set once.
     fn changes(&self, object: &Value, value: &Value) -> bool {
         let keys = keys(&self.path);
-        let path: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let root = keys.first().map(String::as_str);
         let find = |keys: &[String]| {
             keys.iter().try_fold(object, |at, key| match at {
                 Value::List(elements) => elements.get(key.parse::<usize>().ok()?),
@@ -142,10 +142,10 @@ impl Operation {
             ("remove", _) => found.is_some(),
             ("add", Some((last, list))) if is_position(last) => {
                 let mut elements = find(list).into_iter().flat_map(Value::elements);
-                !elements.any(|element| has(element, value, &[]))
+                !elements.any(|element| has(element, value, None))
             }
             _ if self.value.reads_now() => found.is_none_or(Value::is_null),
-            _ => !found.is_some_and(|found| has(found, value, &path)),
+            _ => !found.is_some_and(|found| has(found, value, root)),
         }
     }
 }

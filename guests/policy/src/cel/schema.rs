@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use davit_guest::ApiResource;
-use davit_kinds::{Kind, PublishedType, Type as Known, UnknownField};
+use davit_kinds::{Kind, PublishedType, Type as Known, UnknownField, is_of_metadata};
 
 use super::Type;
 
@@ -97,7 +97,7 @@ impl Published {
         {
             return kind.check(path).map(|_| ());
         }
-        if is_below(path, METADATA)
+        if is_of_metadata(path)
             && let Some(any) = any_kind()
         {
             return any.check(path).map(|_| ()).map_err(|unknown| UnknownField {
@@ -115,7 +115,7 @@ impl Published {
     /// another way.
     pub(crate) fn check_written(&self, resource: &ApiResource, path: &str) -> Result<(), String> {
         self.check(resource, path).map_err(|unknown| {
-            let is_davits = self.published(resource).is_none() || is_below(path, METADATA);
+            let is_davits = self.published(resource).is_none() || is_of_metadata(path);
             let hint = if unknown.suggestion.is_none() && is_davits {
                 let version = davit_kinds::kubernetes_version();
                 format!("; Davit knows those of Kubernetes {version}, and writes no other")
@@ -143,12 +143,6 @@ fn any_kind() -> Option<Kind> {
     davit_kinds::kind("", "pods")
 }
 
-/// Whether a path is that of a field or leads through it.
-fn is_below(path: &str, field: &str) -> bool {
-    let rest = path.strip_prefix(field);
-    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
-}
-
 /// The metadata of every object.
 fn metadata() -> Schema {
     let known = any_kind().and_then(|kind| kind.root().field(METADATA));
@@ -163,8 +157,7 @@ fn in_words(resource: &ApiResource) -> String {
         plural,
         ..
     } = resource;
-    let dot = if group.is_empty() { "" } else { "." };
-    format!("{plural}{dot}{group} ({version})")
+    davit_kinds::in_words(group, version, plural)
 }
 
 impl Schema {

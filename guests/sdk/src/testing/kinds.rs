@@ -1,6 +1,6 @@
 //! The fields that a guest reads, checked against Kubernetes' built-in kinds.
 
-use davit_kinds::{Kind, UnknownField, kind, kind_at, resource_of_kind};
+use davit_kinds::{Kind, UnknownField, in_words, is_of_metadata, kind, kind_at, resource_of_kind};
 
 use crate::bindings::davit::controller::manifests::Watch;
 use crate::{ApiResource, Manifest, Source};
@@ -50,10 +50,9 @@ impl Objects {
             version,
             plural,
         } = resource;
-        let dot = if group.is_empty() { "" } else { "." };
         Self {
             kind: kind_at(group, version, plural),
-            name: format!("{plural}{dot}{group} ({version})"),
+            name: in_words(group, version, plural),
         }
     }
 
@@ -90,8 +89,7 @@ impl Objects {
         if let Some(kind) = &self.kind {
             return kind.check(path).err();
         }
-        let below = path.strip_prefix("metadata")?;
-        if !below.is_empty() && !below.starts_with(['.', '[']) {
+        if !is_of_metadata(path) {
             return None;
         }
         // Every kind has the same metadata.
