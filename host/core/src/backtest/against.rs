@@ -24,7 +24,9 @@ use super::report::Against;
 use super::watch_gaps::WatchGaps;
 use super::{Backtest, BacktestSettings};
 use crate::cluster_comparison::actor::{self, Evidence, Traces};
-use crate::cluster_comparison::{Counterpart, ObservedDeletion, OwnDeletions, Sighting, window};
+use crate::cluster_comparison::{
+    Counterpart, ObservedDeletion, OwnDeletions, Sighting, reference, window,
+};
 use crate::coverage::excepts;
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::{Entry, RulingEntry};
@@ -194,7 +196,7 @@ impl ClusterRun {
         }
         let sighting = Sighting {
             gap: self.gaps.before(&spec.resource, now),
-            is_selected: is_selected(spec) && !self.gone.contains(uid),
+            is_selected: spec.is_selected() && !self.gone.contains(uid),
             is_about_end: self.ending.contains(uid),
         };
         let (before, after) = (Traces::of(object), after.map(|it| Traces::of(it)));
@@ -206,7 +208,7 @@ impl ClusterRun {
         if self.counterpart.counts(deletion.actor) {
             self.known.insert(uid);
         }
-        let target = reference(spec, object);
+        let target = reference(&spec.kind, object);
         Some(SeenDeletion { target, deletion })
     }
 
@@ -215,7 +217,7 @@ impl ClusterRun {
     fn note_gone(&mut self, object: &Object, spec: &SegmentSpec, history: &History) {
         let uid = object.uid();
         let is_last = || history.with_uid(uid).count() == 1;
-        if !is_selected(spec) || (is_last() && !Traces::of(object).is_alive()) {
+        if !spec.is_selected() || (is_last() && !Traces::of(object).is_alive()) {
             self.gone.insert(uid);
         }
     }
@@ -257,11 +259,6 @@ impl ClusterRun {
     }
 }
 
-/// Whether the objects of a list may match its selector no longer.
-fn is_selected(spec: &SegmentSpec) -> bool {
-    !spec.label_selector.is_empty() || !spec.field_selector.is_empty()
-}
-
 /// Whether a watch of the policy shows an object of a list. Another list may have objects that the
 /// policy never sees.
 fn shows(watch: &WatchSpec, spec: &SegmentSpec, object: &Object) -> bool {
@@ -296,16 +293,6 @@ fn lacking(list: &RecordedList, wanted: &FieldTree) -> Vec<String> {
     let paths = paths.filter(|path| !path.starts_with(MANAGERS));
     let resource = &list.spec.resource;
     paths.map(|path| format!("{resource} {path}")).collect()
-}
-
-fn reference(spec: &SegmentSpec, object: &Object) -> ObjectRef {
-    ObjectRef {
-        api_version: spec.kind.api_version.to_string(),
-        kind: spec.kind.kind.to_string(),
-        namespace: object.namespace().to_owned(),
-        name: object.name().to_owned(),
-        uid: object.uid().to_string(),
-    }
 }
 
 /// `pod-garbage-collector-controller, by the object's state`

@@ -132,8 +132,7 @@ impl History {
             let spec = &list.spec;
             list.is_listed
                 && spec.resource == *resource
-                && spec.label_selector.is_empty()
-                && spec.field_selector.is_empty()
+                && !spec.is_selected()
                 && spec.namespace.is_empty()
         };
         self.lists().find(|(_, list)| is_whole(list))
@@ -146,8 +145,7 @@ impl History {
             list.is_listed
                 && spec.kind.group() == group
                 && *spec.kind.kind == *kind
-                && spec.label_selector.is_empty()
-                && spec.field_selector.is_empty()
+                && !spec.is_selected()
                 && (spec.namespace.is_empty() || *spec.namespace == *namespace)
         };
         self.lists.values().any(is_it)

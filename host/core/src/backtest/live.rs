@@ -319,8 +319,7 @@ impl Cluster {
             let spec = &list.spec;
             list.is_listed
                 && spec.resource == *resource
-                && spec.label_selector.is_empty()
-                && spec.field_selector.is_empty()
+                && !spec.is_selected()
                 && (spec.namespace.is_empty() || spec.namespace == namespace)
         };
         self.history.lists().any(|(_, list)| is_whole(list))

@@ -523,7 +523,8 @@ fn is_away(owner: &Uid, snapshot: &Snapshot) -> bool {
     held.is_none_or(|it| Traces::of(it).is_terminating)
 }
 
-fn reference(kind: &Kind, object: &Object) -> ObjectRef {
+/// An object of this kind.
+pub(crate) fn reference(kind: &Kind, object: &Object) -> ObjectRef {
     ObjectRef {
         api_version: kind.api_version.to_string(),
         kind: kind.kind.to_string(),

@@ -128,11 +128,9 @@ impl<G: Clone> Machine<G> {
             let mut released = Vec::new();
             for change in changes {
                 let object = change.new.as_ref().or(change.old.as_ref());
-                let (Some(object), Some(watch)) = (object, compared.watch(change.view)) else {
+                let Some(object) = object.filter(|_| compared.has_view(change.view)) else {
                     continue;
                 };
-                let is_selected =
-                    !watch.label_selector.is_empty() || !watch.field_selector.is_empty();
                 let spec = self.store.segment_spec(object.segment());
                 if let (Some(spec), Some((_, comparison))) = (spec, &mut compared.comparison) {
                     let observed = ObservedChange {
@@ -141,7 +139,7 @@ impl<G: Clone> Machine<G> {
                         new: change.new.as_ref(),
                         gap,
                         is_own: self.own_deletions.contains(object.uid(), now),
-                        is_selected,
+                        is_selected: spec.is_selected(),
                     };
                     released.extend(comparison.observed(now, observed, &snapshot));
                 }

@@ -54,9 +54,8 @@ impl ComparedController {
         })
     }
 
-    /// The watch of a view, if that is one of its own.
-    pub(super) fn watch(&self, view: ViewId) -> Option<&WatchSpec> {
-        let found = self.watches.iter().find(|(_, own)| *own == view);
-        found.map(|(watch, _)| watch)
+    /// Whether a view is that of one of its watches.
+    pub(super) fn has_view(&self, view: ViewId) -> bool {
+        self.watches.iter().any(|(_, own)| *own == view)
     }
 }

@@ -208,8 +208,7 @@ impl ChangeLog {
         if self.changes.is_none() {
             return;
         }
-        let at = object.last_changed();
-        let Some(renewal) = Renewal::of(&spec.resource, object, fields, at) else {
+        let Some(renewal) = Renewal::of(&spec.resource, object, fields) else {
             self.held.forget(slot);
             self.note_object(slot, object, spec);
             return;

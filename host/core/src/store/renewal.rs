@@ -59,7 +59,6 @@ impl Renewal {
         resource: &ApiResource,
         object: &Object,
         (before, after): (&[u8], &[u8]),
-        at: Instant,
     ) -> Option<Self> {
         let is_one = if resource.are_leases() {
             // A Lease that is deleted is no renewal.
@@ -70,7 +69,7 @@ impl Renewal {
         };
         is_one.then_some(())?;
         Some(Self {
-            at,
+            at: object.last_changed(),
             earlier: object.changed_earlier().to_vec(),
             patch: BytesPatch::between(before, after)?,
         })

@@ -30,6 +30,13 @@ pub struct SegmentSpec {
     pub field_selector: String,
 }
 
+impl SegmentSpec {
+    /// Whether an object may leave the list without being deleted, because it matches no longer.
+    pub(crate) fn is_selected(&self) -> bool {
+        !self.label_selector.is_empty() || !self.field_selector.is_empty()
+    }
+}
+
 /// The writer's side of a segment.
 #[derive(Debug)]
 pub(super) struct Segment {
