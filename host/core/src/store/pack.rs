@@ -6,10 +6,16 @@ use std::sync::Arc;
 
 use lz4_flex::block::{compress_with_dict, decompress_with_dict};
 
+use crate::object::ProjectedObject;
+
 /// Data that is shorter is not compressed. The store's tests have small objects.
 const SHORTEST: usize = if cfg!(test) { 8 } else { 64 };
 /// The most bytes of a dictionary: all of it is read for each object that is compressed.
 const LONGEST_DICTIONARY: usize = 4096;
+/// How many objects of a list are tried as dictionary, and on how many: a few hundred blocks, less
+/// than a millisecond.
+const CANDIDATES: usize = 8;
+const PROBES: usize = 32;
 
 /// What the objects of a segment have in common: the data of one of them. It lives until the
 /// segment is listed with other fields, and as long as an object that it compresses.
@@ -30,6 +36,19 @@ impl Dictionary {
     pub(super) fn of(data: &[u8]) -> Option<Arc<Self>> {
         let start = data.get(..data.len().min(LONGEST_DICTIONARY))?;
         (start.len() >= SHORTEST).then(|| Arc::new(Self(start.into())))
+    }
+
+    /// Of some objects of a list, the one that compresses some others best: the first may be the
+    /// only one of its form. None if the list is too short to choose, or its objects are.
+    pub(super) fn best_of(items: &[ProjectedObject]) -> Option<Arc<Self>> {
+        let size = |dictionary: &Arc<Self>| -> usize {
+            let probes = spread(items, PROBES);
+            let packed = probes.map(|item| Packed::new("", &item.data, Some(dictionary)));
+            packed.map(|packed| packed.bytes.len()).sum()
+        };
+        let candidates = spread(items, CANDIDATES).filter_map(|item| Self::of(&item.data));
+        let candidates = candidates.filter(|_| items.len() > 1);
+        candidates.min_by_key(size)
     }
 
     /// The data of a block that it has compressed; none if memory was damaged.
@@ -59,11 +78,42 @@ impl Packed {
     }
 }
 
+/// So many of a list, or all, as far from each other as possible.
+fn spread<T>(list: &[T], most: usize) -> impl Iterator<Item = &T> {
+    list.iter().step_by(list.len().div_ceil(most).max(1))
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::object::Uid;
+
+    fn item(data: String) -> ProjectedObject {
+        ProjectedObject {
+            namespace: "".into(),
+            name: "".into(),
+            uid: Uid::new(""),
+            resource_version: "".into(),
+            data: data.into_bytes().into(),
+        }
+    }
+
+    #[test]
+    fn the_dictionary_of_a_list_is_a_usual_object_wherever_it_is() {
+        let usual = |number: u32| item(format!("{number} has what each of them has"));
+        let odd = || item("nobody else looks like this one".to_owned());
+        for count in [2, 3, 31, 32, 33, 1_000] {
+            let mut items: Vec<_> = (0..count).map(usual).collect();
+            items.insert(0, odd());
+            let dictionary = Dictionary::best_of(&items).unwrap();
+            assert!(dictionary.0.ends_with(b"of them has"), "{count}");
+        }
+        assert!(Dictionary::best_of(&[]).is_none());
+        assert!(Dictionary::best_of(&[usual(0)]).is_none());
+        assert!(Dictionary::best_of(&[item(String::new()), item(String::new())]).is_none());
+    }
 
     /// LZ4 looks back 64 KiB at most.
     #[test]

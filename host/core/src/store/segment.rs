@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::pack::Dictionary;
 use super::{FieldsId, ViewId};
-use crate::object::{ApiResource, Kind};
+use crate::object::{ApiResource, Kind, ProjectedObject};
 use crate::path::FieldTree;
 use crate::secrets;
 
@@ -77,13 +77,26 @@ impl Segment {
         }
     }
 
-    /// The dictionary for an object with this data: the first object of a list is the
-    /// sample for the others. Secrets have none, because it outlives its sample.
+    /// Chooses the sample for the objects of a list. Secrets have none, because it outlives
+    /// its sample.
+    pub(super) fn choose_dictionary(&mut self, items: &[ProjectedObject]) {
+        self.dictionary = None;
+        if self.may_have_samples() {
+            self.dictionary = Dictionary::best_of(items);
+        }
+    }
+
+    /// The dictionary for an object with this data: without one, the object is the sample for
+    /// those after it.
     pub(super) fn dictionary_for(&mut self, data: &[u8]) -> Option<&Arc<Dictionary>> {
-        if self.dictionary.is_none() && !secrets::are_of(&self.spec.resource) {
+        if self.dictionary.is_none() && self.may_have_samples() {
             self.dictionary = Dictionary::of(data);
         }
         self.dictionary.as_ref()
+    }
+
+    fn may_have_samples(&self) -> bool {
+        !secrets::are_of(&self.spec.resource)
     }
 
     /// All fields that its views read.

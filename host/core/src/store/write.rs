@@ -80,6 +80,7 @@ impl Store {
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Result<(), MissingFields> {
+        let items: Vec<ProjectedObject> = items.into_iter().collect();
         let Some(entry) = self.segments.get_mut(&segment) else {
             return Ok(());
         };
@@ -91,7 +92,7 @@ impl Store {
         }
         if entry.listed.as_ref() != Some(&listed) {
             // An object with other fields is a worse sample.
-            entry.dictionary = None;
+            entry.choose_dictionary(&items);
         }
         entry.listed = Some(listed);
         self.note_width(segment);
