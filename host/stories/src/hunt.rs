@@ -15,8 +15,8 @@ use crate::problem::Problem;
 /// table again: `cargo test -p davit-stories --features mutants mutant -- --nocapture`.
 const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::DropExpectations, 0),
-    (Mutant::DeleteByName, 289),
-    (Mutant::PatchByName, 841),
+    (Mutant::DeleteByName, 87),
+    (Mutant::PatchByName, 1377),
     (Mutant::RepeatWrites, 3),
     (Mutant::IgnoreLeadership, 5),
     (Mutant::WithdrawNothing, 60),
@@ -33,10 +33,10 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::ForgetResync, 21),
     (Mutant::ForgetLeftPlans, 292),
     (Mutant::ActUnrecorded, 0),
-    (Mutant::CountFailedRecords, 9),
+    (Mutant::CountFailedRecords, 23),
     (Mutant::RecordStatusFirst, 0),
     (Mutant::ForgetTrips, 979),
-    (Mutant::ForgetRejections, 113),
+    (Mutant::ForgetRejections, 180),
     (Mutant::KeepRolledBack, 16),
     (Mutant::AnswerTwice, 2),
     (Mutant::RunUngranted, 46),
@@ -45,7 +45,7 @@ const HINTS: [(Mutant, u64); Mutant::ALL.len()] = [
     (Mutant::LeadForever, 9),
     (Mutant::AcquireEarly, 0),
     (Mutant::SkipRecord, 0),
-    (Mutant::ReplaceStatus, 0),
+    (Mutant::ReplaceStatus, 9),
     (Mutant::SkipCopies, 2),
     (Mutant::CountFailedCopies, 6),
 ];
