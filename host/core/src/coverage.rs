@@ -22,7 +22,7 @@ use crate::time::Instant;
 use crate::watch::Condition;
 
 /// How long a watch must be open again before the cache counts as up to date.
-const CATCH_UP: Duration = Duration::from_secs(2);
+pub(crate) const CATCH_UP: Duration = Duration::from_secs(2);
 
 /// How long the `APIService` must be deleted before its resources count as gone.
 const DEREGISTERED: Duration = Duration::from_hours(6);
@@ -164,6 +164,13 @@ impl Coverage {
         };
         let silent = failed.iter().filter(|version| !answered(version));
         self.silent = silent.map(|version| group_of(version).to_owned()).collect();
+    }
+
+    /// Whether the cache shows what happens to the objects of a segment: its watch is neither
+    /// interrupted nor catching up after that.
+    #[must_use]
+    pub fn is_current(&self, segment: SegmentId) -> bool {
+        !self.troubles.contains_key(&segment)
     }
 
     /// Whether discovery says that a segment's resource is not served any more.

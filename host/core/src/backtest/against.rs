@@ -72,11 +72,13 @@ pub(super) struct ClusterRun {
 struct SeenDeletion {
     target: ObjectRef,
     deletion: ObservedDeletion,
+    /// When it happened at the earliest.
+    earliest: Instant,
 }
 
 impl ClusterRun {
-    /// Nothing yet, for a policy with this manifest.
-    pub(super) fn new(manifest: &Manifest, settings: &BacktestSettings) -> Self {
+    /// Nothing yet, for a policy with this manifest. The watches have these gaps.
+    pub(super) fn new(manifest: &Manifest, settings: &BacktestSettings, gaps: WatchGaps) -> Self {
         let watches = actor::watches(manifest).into_iter();
         let watches = watches.map(|watch| {
             let fields = watch.fields.iter().collect();
@@ -99,7 +101,7 @@ impl ClusterRun {
             followed: BTreeSet::new(),
             gone: RecentUids::default(),
             ending: RecentUids::default(),
-            gaps: WatchGaps::default(),
+            gaps,
             lacks: BTreeSet::new(),
         }
     }
@@ -209,7 +211,11 @@ impl ClusterRun {
             self.known.insert(uid);
         }
         let target = reference(&spec.kind, object);
-        Some(SeenDeletion { target, deletion })
+        Some(SeenDeletion {
+            target,
+            deletion,
+            earliest: self.gaps.since(&spec.resource, now).unwrap_or(now),
+        })
     }
 
     /// A list shows an object no more. Without a selector, or if the object was about to go, it is
@@ -220,6 +226,19 @@ impl ClusterRun {
         if !spec.is_selected() || (is_last() && !Traces::of(object).is_alive()) {
             self.gone.insert(uid);
         }
+    }
+
+    /// Since when nobody has watched an object; none if somebody does, or if history does not have
+    /// it.
+    pub(super) fn unwatched_since(
+        &self,
+        uid: &Uid,
+        history: &History,
+        now: Instant,
+    ) -> Option<Instant> {
+        let held = history.with_uid(uid).next()?;
+        let list = history.list(held.object.segment())?;
+        self.gaps.since(&list.spec.resource, now)
     }
 
     /// Whether the journal has the fields by which it is known who deleted an object, for each
@@ -325,15 +344,19 @@ impl<G: Clone> Backtest<G> {
         let uid = Uid::new(&seen.target.uid);
         match (counts, counterpart.is_unknown(&seen.deletion)) {
             (true, false) => self.note_counted(&seen, counterpart, stay),
-            (true, true) => self.comparison.ended_unknown(&seen.target, now),
-            (false, true) => self.comparison.ended(&uid, OtherEnd::Unknown, now),
-            (false, false) => self.comparison.ended(&uid, OtherEnd::Others, now),
+            (true, true) => self.comparison.ended_unknown(&seen.target, seen.earliest),
+            (false, true) => self
+                .comparison
+                .ended(&uid, OtherEnd::Unknown, seen.earliest),
+            (false, false) => self.comparison.ended(&uid, OtherEnd::Others, seen.earliest),
         }
     }
 
     /// The other side has deleted an object, which stays for the policy for a while.
     fn note_counted(&mut self, seen: &SeenDeletion, counterpart: Counterpart, stay: Duration) {
-        let SeenDeletion { target, deletion } = seen;
+        let SeenDeletion {
+            target, deletion, ..
+        } = seen;
         let uid = Uid::new(&target.uid);
         let found = self.cluster.recorded(&uid);
         let facts = Facts::of(target, &found, &self.cluster);

@@ -180,12 +180,12 @@ impl Comparison {
         self.window = Some(window);
     }
 
-    /// An object ends otherwise than by the other side: that is no agreement, and no disagreement
-    /// either.
-    pub(super) fn ended(&mut self, uid: &Uid, end: OtherEnd, now: Instant) {
+    /// An object ends otherwise than by the other side, at this time at the earliest: that is no
+    /// agreement, and no disagreement either.
+    pub(super) fn ended(&mut self, uid: &Uid, end: OtherEnd, at: Instant) {
         let window = self.window;
         let open = self.pairs.get_mut(uid);
-        let open = open.filter(|pair| pair.candidate.is_some() && !pair.has_outlived(window, now));
+        let open = open.filter(|pair| pair.candidate.is_some() && !pair.has_outlived(window, at));
         if let Some(pair) = open {
             pair.other_end.get_or_insert(end);
         }
@@ -193,14 +193,25 @@ impl Comparison {
 
     /// The same of an object that counts whether or not the candidate deletes it, because the other
     /// side may have deleted it.
-    pub(super) fn ended_unknown(&mut self, target: &ObjectRef, now: Instant) {
+    pub(super) fn ended_unknown(&mut self, target: &ObjectRef, at: Instant) {
         let uid = Uid::new(&target.uid);
         if !self.pairs.contains_key(&uid) && !self.settled.contains(&uid) {
             let mut pair = Pair::new(target, true);
             pair.other_end = Some(OtherEnd::Unknown);
             self.pairs.insert(uid, pair);
         } else {
-            self.ended(&uid, OtherEnd::Unknown, now);
+            self.ended(&uid, OtherEnd::Unknown, at);
+        }
+    }
+
+    /// History ends before the watches of some objects continue: nobody knows whether these have
+    /// outlived the window. `since` says since when an object is not watched.
+    pub(super) fn end_unwatched(&mut self, since: impl Fn(&Uid) -> Option<Instant>) {
+        for (uid, pair) in &mut self.pairs {
+            let is_open = |at| !pair.has_outlived(self.window, at);
+            if pair.recorded.is_none() && since(uid).is_some_and(is_open) {
+                pair.other_end.get_or_insert(OtherEnd::Unknown);
+            }
         }
     }
 

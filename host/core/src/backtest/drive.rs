@@ -10,6 +10,7 @@ use super::history::ObjectChange;
 use super::recorded::{self, RecordedStep};
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Report};
+use super::watch_gaps::WatchGaps;
 use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::cluster_comparison::actor::Traces;
@@ -200,6 +201,7 @@ impl<G: Clone> Backtest<G> {
         }
         self.cluster.history.restart();
         self.recorded.restart();
+        self.gaps = WatchGaps::default();
         if let Some(run) = &mut self.cluster_run {
             run.restart();
         }
@@ -220,6 +222,8 @@ impl<G: Clone> Backtest<G> {
     fn apply_to_state(&mut self, entry: Entry) -> Result<(), Refusal> {
         if let Some(run) = &mut self.cluster_run {
             run.note(&entry, &self.cluster.history, self.now.instant);
+        } else if let Entry::Stream(stream) = &entry {
+            self.gaps.note(stream, self.now.instant);
         }
         match entry {
             Entry::Cache(change) => self.apply_change(&change)?,

@@ -77,6 +77,11 @@ impl<G: Clone> Backtest<G> {
         let against = self.settings.against;
         let cluster = &self.cluster;
         let is_there = |uid: &Uid| cluster.has_or_keeps(uid);
+        if let Some(run) = &self.cluster_run {
+            let now = self.now.instant;
+            let since = |uid: &Uid| run.unwatched_since(uid, &cluster.history, now);
+            self.comparison.end_unwatched(since);
+        }
         let mut found = self.comparison.finish(self.now.instant, against, is_there);
         let attributed = self.cluster_run.as_ref().map(ClusterRun::attributes_all);
         found.agreement.is_attribution_complete = attributed;

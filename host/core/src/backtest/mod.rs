@@ -86,6 +86,7 @@ use pace::Pace;
 use recorded::RecordedRun;
 use timeline::Timeline;
 use undecided::Undecided;
+use watch_gaps::WatchGaps;
 
 /// How long a call takes in a backtest: it computes, and virtual time stands still.
 const CALL: Duration = Duration::ZERO;
@@ -163,6 +164,8 @@ pub struct Backtest<G> {
     recorded: RecordedRun,
     /// The deletions of the cluster's controllers; none if the policy is not compared with them.
     cluster_run: Option<ClusterRun>,
+    /// The gaps in the watches before the policy starts.
+    gaps: WatchGaps,
     comparison: Comparison,
     trips: Vec<GuardrailTrip>,
     trip_count: u64,
@@ -240,6 +243,7 @@ impl<G: Clone> Backtest<G> {
             has_started: false,
             started_at: None,
             cluster_run: None,
+            gaps: WatchGaps::default(),
             comparison: Comparison::default(),
             trips: Vec::new(),
             trip_count: 0,
@@ -304,7 +308,8 @@ impl<G: Clone> Backtest<G> {
         let recorded_revision = recorded.map(|one| one.name.to_string());
         let mut stay = self.settings.tolerance;
         if self.is_against_cluster() {
-            let run = ClusterRun::new(&desired.stable.manifest, &self.settings);
+            let gaps = std::mem::take(&mut self.gaps);
+            let run = ClusterRun::new(&desired.stable.manifest, &self.settings, gaps);
             self.comparison.limit(run.window());
             stay = run.stay();
             self.cluster_run = Some(run);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use crate::coverage::CATCH_UP;
 use crate::journal::StreamEntry;
 use crate::object::ApiResource;
 use crate::time::Instant;
@@ -44,6 +45,17 @@ impl WatchGaps {
         let ended = self.ended.get(&resource).filter(|(at, _)| *at == now);
         open.or(ended.map(|(_, gap)| *gap)).unwrap_or_default()
     }
+
+    /// Since when nobody sees what happens to the objects of a resource: since the start of a
+    /// gap, which is open, or has ended so lately that the watch may still catch up. None if they
+    /// are watched.
+    pub(super) fn since(&self, resource: &ApiResource, now: Instant) -> Option<Instant> {
+        let resource = resource.to_string();
+        let ended = self.ended.get(&resource);
+        let ended = ended.filter(|(at, _)| now.since(*at) < CATCH_UP);
+        let open = self.open.get(&resource).copied();
+        open.or(ended.map(|(at, gap)| at.before(*gap)))
+    }
 }
 
 #[cfg(test)]
@@ -81,9 +93,17 @@ mod tests {
         gaps.note(&entry("v1/pods", true, false), at(5));
         assert_eq!(gaps.before(&pods, at(6)), 3 * SECOND);
         assert_eq!(gaps.before(&nodes, at(6)), Duration::ZERO);
+        assert_eq!(gaps.since(&pods, at(6)), Some(at(3)));
         gaps.note(&entry("v1/pods", true, true), at(10));
         assert_eq!(gaps.before(&pods, at(10)), 7 * SECOND);
         assert_eq!(gaps.before(&nodes, at(10)), Duration::ZERO);
         assert_eq!(gaps.before(&pods, at(11)), Duration::ZERO);
+        assert_eq!(
+            gaps.since(&pods, at(11)),
+            Some(at(3)),
+            "late events may come"
+        );
+        assert_eq!(gaps.since(&pods, at(60)), None);
+        assert_eq!(gaps.since(&nodes, at(6)), None);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::entry::{ControllerEntry, Entry, HeldEntry, Record};
+use super::entry::{ControllerEntry, Entry, HeldEntry, Record, StreamEntry};
 use crate::api::ControllerSpec;
 use crate::coverage::UnlistedResourcesByView;
 use crate::mapping::Mapping;
@@ -65,6 +65,8 @@ pub struct Keyframe {
     pub(super) specs: BTreeMap<String, ControllerSpec>,
     pub(super) held: HeldByController,
     pub(super) is_held_stripped: bool,
+    /// The streams that do not show what happens, by their resources.
+    pub(super) interrupted: BTreeMap<String, StreamEntry>,
 }
 
 impl Keyframe {
@@ -91,9 +93,12 @@ impl Keyframe {
                 is_stripped: self.is_held_stripped,
             }))
         });
+        let interrupted = self.interrupted.values().cloned();
+        let interrupted = interrupted.map(|one| Entry::Stream(Box::new(one)));
         let now = self.now;
         std::iter::once(start)
             .chain(self.store.changes().map(Entry::Cache))
+            .chain(interrupted)
             .chain(mapping)
             .chain(unlisted)
             .chain(controllers)

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::entry::{AnswerEntry, CallEntry, ControllerEntry, Entry, HeldEntry, Record};
+use super::entry::{
+    AnswerEntry, CallEntry, ControllerEntry, Entry, HeldEntry, Record, StreamEntry,
+};
 use super::keyframe::{HeldByController, JournalItem, Keyframe, spec_entry};
 use super::reads::{AnswerCopy, LiveRead};
 use super::strip;
@@ -18,6 +20,7 @@ use crate::object::Uid;
 use crate::plan::Decision;
 use crate::store::{Object, ResourceVersion, Slot, Snapshot, StateChange, StoreKeyframe};
 use crate::time::Now;
+use crate::watch::Condition;
 
 /// The entries that the driver has not taken yet.
 #[derive(Debug, Default)]
@@ -35,6 +38,9 @@ pub(crate) struct Recorder {
     held: HeldByController,
     /// Whether one of them was a Secret, whose data is left out.
     is_held_stripped: bool,
+    /// The streams that do not show what happens, by their resources: a reader may start with a
+    /// keyframe.
+    interrupted: BTreeMap<String, StreamEntry>,
 }
 
 /// A call without an answer.
@@ -56,8 +62,23 @@ impl Recorder {
     }
 
     pub(crate) fn note(&mut self, entry: Entry) {
+        if let Entry::Stream(stream) = &entry {
+            self.note_stream(stream);
+        }
         let now = self.now;
         self.items.push(JournalItem::Record(Record { now, entry }));
+    }
+
+    fn note_stream(&mut self, stream: &StreamEntry) {
+        if !stream.is_current {
+            return;
+        }
+        let resource = &stream.resource;
+        if stream.condition == Condition::Synced {
+            self.interrupted.remove(resource);
+        } else {
+            self.interrupted.insert(resource.clone(), stream.clone());
+        }
     }
 
     /// Changes of the cache, and the bytes of the objects that they replace or remove.
@@ -217,6 +238,7 @@ impl Recorder {
             specs: self.specs.clone(),
             held: self.held.clone(),
             is_held_stripped: self.is_held_stripped,
+            interrupted: self.interrupted.clone(),
         };
         self.items.push(JournalItem::Keyframe(Box::new(keyframe)));
     }

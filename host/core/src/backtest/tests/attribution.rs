@@ -179,7 +179,8 @@ fn what_others_delete_after_the_window_is_the_candidates_alone() {
     for (time, in_gap, only_candidate) in [
         (WINDOW, false, 0),
         (WINDOW + SECOND, false, 1),
-        (WINDOW, true, 1),
+        (WINDOW, true, 0),
+        (WINDOW + SECOND, true, 1),
     ] {
         let report = deleted_after(time, in_gap);
         let others = report.agreement.by_others + report.agreement.unknown;

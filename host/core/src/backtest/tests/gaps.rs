@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::against::{marked, trial};
-use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial};
+use super::bench::{EAGER, FAILED, Guest, IDLE, Recorder, SECOND, Trial};
 use crate::backtest::{Against, Report};
 
 /// A pod `a` that has failed, and goes after the host has recorded for so long and ended. The
@@ -80,4 +80,68 @@ fn what_the_cluster_deletes_and_goes_while_nobody_records_is_unknown() {
     restart_without(&mut recorder, "a");
     let found = run(IDLE, Against::Cluster, &recorder).agreement;
     assert_eq!((found.only_cluster, found.unknown), (Some(0), 1));
+}
+
+/// The candidate deletes a pod that runs, and the watches break ten seconds later. The pod goes
+/// within the window, or not at all.
+fn interrupted(goes: bool) -> Recorder {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.interrupt();
+    recorder.pass(20 * SECOND);
+    if goes {
+        recorder.remove("a");
+    }
+    // Longer than the window.
+    recorder.pass(700 * SECOND);
+    recorder
+}
+
+/// For example while a permission is missing: the window is over when the watch continues, and
+/// nobody knows whether the pod has outlived it.
+#[test]
+fn what_goes_while_a_watch_is_interrupted_for_longer_than_the_window_is_unknown() {
+    let mut recorder = interrupted(true);
+    recorder.list_again();
+    recorder.node("end", None);
+    let found = run(EAGER, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_candidate, found.unknown), (0, 1));
+    assert_eq!((found.agree, found.by_others), (0, 0));
+}
+
+/// The journal ends before the watch continues.
+#[test]
+fn what_is_not_watched_at_the_end_of_the_window_is_unknown() {
+    let mut recorder = interrupted(false);
+    recorder.keyframe();
+    let found = run(EAGER, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_candidate, found.unknown), (0, 1));
+    // Once the watch continues, it is known to have lived on.
+    recorder.list_again();
+    recorder.pass(60 * SECOND);
+    recorder.node("end", None);
+    let found = run(EAGER, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_candidate, found.unknown), (1, 0));
+}
+
+/// The keyframe says that the watch is interrupted.
+#[test]
+fn a_test_may_start_while_a_watch_is_interrupted() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.interrupt();
+    recorder.pass(10 * SECOND);
+    let start = recorder.records.len();
+    recorder.keyframe();
+    recorder.pass(10 * SECOND);
+    recorder.remove("a");
+    recorder.pass(10 * SECOND);
+    recorder.list_again();
+    recorder.pass(700 * SECOND);
+    recorder.node("end", None);
+    let records = recorder.records.get(start..).unwrap();
+    let found = trial(EAGER, false).run(records).unwrap().agreement;
+    assert_eq!((found.by_others, found.unknown), (0, 1));
 }
