@@ -342,17 +342,32 @@ impl ClusterComparison {
         listed.filter_map(|uid| self.held.release(&uid)).collect()
     }
 
-    /// Ends the windows that are over. Returns the objects that are not held any more.
-    pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) -> Vec<Arc<Object>> {
+    /// Ends the windows that are over. `is_current` says whether the watch of a segment shows what
+    /// happens: otherwise nobody knows whether the cluster has deleted an object, and the window
+    /// lasts longer. Returns the objects that are not held any more.
+    pub fn tidy(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        is_current: impl Fn(SegmentId) -> bool,
+    ) -> Vec<Arc<Object>> {
         let mut released = Vec::new();
         while self.due.first().is_some_and(|(at, _)| *at <= now) {
             let Some((_, uid)) = self.due.pop_first() else {
                 break;
             };
-            let is_there = snapshot.find(&uid).is_some();
+            let cached = snapshot.find(&uid);
+            let is_there = cached.is_some();
+            let is_unseen = cached.is_some_and(|object| !is_current(object.segment()));
             let Some(target) = self.targets.get_mut(&uid) else {
                 continue;
             };
+            let is_pending = !target.is_counted && target.deletion.is_none();
+            if is_pending && is_unseen {
+                target.due = now.after(self.window);
+                self.due.insert((target.due, uid));
+                continue;
+            }
             if target.is_counted {
                 if is_there {
                     target.due = now.after(self.window);

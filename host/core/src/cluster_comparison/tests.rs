@@ -164,7 +164,7 @@ impl Bench {
     fn pass(&mut self, time: Duration) -> usize {
         self.now = self.now.after(time);
         let snapshot = self.store.snapshot();
-        self.comparison.tidy(self.now, &snapshot).len()
+        self.comparison.tidy(self.now, &snapshot, |_| true).len()
     }
 
     /// Lets every window end.

@@ -218,7 +218,9 @@ impl<G: Clone> Machine<G> {
         let names: Vec<String> = self.controllers.keys().cloned().collect();
         for name in names {
             let comparison = comparison_of(self.controllers.get_mut(&name));
-            let released = comparison.map(|one| one.tidy(now, &snapshot));
+            let coverage = &self.streams.coverage;
+            let is_current = |segment| coverage.is_current(segment);
+            let released = comparison.map(|one| one.tidy(now, &snapshot, is_current));
             self.release_held(now, &name, released.unwrap_or_default());
         }
     }

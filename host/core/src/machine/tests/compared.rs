@@ -183,6 +183,25 @@ fn an_interruption_does_not_shorten_the_gap() {
     assert_eq!((totals.agree, totals.untimed), (1, 1));
 }
 
+/// For example while a permission is missing: the cluster may delete what the cache still has.
+#[test]
+fn a_window_lasts_for_as_long_as_a_watch_is_interrupted() {
+    let mut bench = Bench::new();
+    bench.discover(&["pods", "nodes"]);
+    bench.apply(vec![desired("one", compared())]);
+    bench.list("pods", &["gone", "left"]);
+    bench.answer_all(true);
+    let reason = "the server answered 403".to_owned();
+    bench.update("pods", Update::Status(Condition::Interrupted { reason }));
+    bench.pass(900 * SECOND);
+    assert_eq!(bench.totals("test"), Totals::default());
+    bench.list("pods", &["left"]);
+    let totals = bench.totals("test");
+    assert_eq!((totals.agree, totals.untimed), (1, 1));
+    bench.pass(600 * SECOND);
+    assert_eq!(bench.totals("test").only_davit, 1);
+}
+
 /// A watch with a selector says of an object that does not match any more that it is deleted.
 #[test]
 fn an_object_that_leaves_a_selector_is_not_known_to_be_deleted() {
