@@ -17,6 +17,8 @@
 mod bomb;
 #[path = "roles/cluster.rs"]
 mod cluster;
+#[path = "roles/compared.rs"]
+mod compared;
 #[path = "roles/compiler.rs"]
 mod compiler;
 #[path = "e2e/deploy.rs"]

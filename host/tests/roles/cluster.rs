@@ -250,10 +250,12 @@ impl Cluster {
         deploy::denied(&self.sim)
     }
 
-    /// The permissions that the program has used.
+    /// The permissions that the program has used. The requests that a test makes itself come from
+    /// no address.
     pub(crate) fn used(&self) -> BTreeSet<Permission> {
         let log = self.sim.log();
-        let resources = log.iter().filter(|served| !served.work.resource.is_empty());
+        let of_programs = log.iter().filter(|served| served.peer.is_some());
+        let resources = of_programs.filter(|served| !served.work.resource.is_empty());
         resources.flat_map(used).collect()
     }
 }

@@ -14,14 +14,14 @@ fn replica(cluster: &Cluster, name: &str, port: u16) -> Process {
 }
 
 /// The metrics of the replica at this port; empty if it does not answer.
-fn scrape(cluster: &Cluster, port: u16) -> String {
+pub(crate) fn scrape(cluster: &Cluster, port: u16) -> String {
     let token = bearer(&cluster.token("davit-viewer"));
     let answer = get(port, "/metrics", &token);
     answer.map(|(_, page)| page).unwrap_or_default()
 }
 
 /// The value of the first series that starts like this.
-fn value(page: &str, series: &str) -> Option<f64> {
+pub(crate) fn value(page: &str, series: &str) -> Option<f64> {
     let line = page.lines().find(|line| line.starts_with(series))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }

@@ -96,7 +96,7 @@ pub(crate) fn exists(sim: &Sim, kind: &str, name: &str) -> bool {
     sim.get("v1", kind, "default", name).is_ok()
 }
 
-fn node(name: &str, ready: &str, taints: Value) -> Value {
+pub(crate) fn node(name: &str, ready: &str, taints: Value) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints},
         "status": {"conditions": [{"type": "Ready", "status": ready}]},
