@@ -13,6 +13,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "roles/adoption.rs"]
+mod adoption;
 #[path = "modules/bomb.rs"]
 mod bomb;
 #[path = "roles/cluster.rs"]
