@@ -37,6 +37,8 @@ mod log;
 mod metrics;
 #[path = "roles/ports.rs"]
 mod ports;
+#[path = "roles/recorder.rs"]
+mod recorder;
 #[path = "roles/replicas/mod.rs"]
 mod replicas;
 #[path = "roles/stories.rs"]
