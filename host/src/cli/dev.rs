@@ -37,8 +37,8 @@ pub struct DevArguments {
     #[arg(long, value_name = "FILE.wasm", requires = "build")]
     pub module: Option<PathBuf>,
     /// File or directory whose changes start a build; may be repeated. Hidden files, and what is
-    /// built or fetched, do not count [default: Cargo.toml, build.rs and src; with --build, the
-    /// directory]
+    /// built or fetched, do not count [default: what the crate is built from, also what its
+    /// sources include, and the SDK; with --build, the directory]
     #[arg(long, value_name = "PATH")]
     pub watch: Vec<PathBuf>,
     #[command(flatten)]

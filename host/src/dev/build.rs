@@ -1,5 +1,6 @@
 //! The build of a guest.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 
@@ -17,6 +18,17 @@ const CARGO: [&str; 6] = [
     "--release",
     "--message-format",
     "json-render-diagnostics",
+];
+
+/// What a crate may be built from, whatever its sources name. Cargo writes `Cargo.lock`.
+const PARTS: [&str; 7] = [
+    "Cargo.toml",
+    "build.rs",
+    "src",
+    "wit",
+    "config.schema.json",
+    "rust-toolchain.toml",
+    ".cargo/config.toml",
 ];
 
 /// How a guest is built. What the tools have to say is on standard error.
@@ -59,16 +71,30 @@ impl Build {
         }
     }
 
-    /// What the component is built from. In the directory of a crate, other files are common, such
-    /// as objects to try it on, and cargo writes `Cargo.lock`.
+    /// What the component is built from, as far as it is known before the first build. In the
+    /// directory of a crate, other files are common, such as objects to try it on.
     pub(super) fn sources(&self) -> Vec<PathBuf> {
         match self {
             Self::Cargo { directory } => {
-                let parts = ["Cargo.toml", "build.rs", "src"];
-                let parts = parts.map(|part| directory.join(part)).into_iter();
+                let parts = PARTS.map(|part| directory.join(part)).into_iter();
                 parts.filter(|part| part.exists()).collect()
             }
             Self::Command { directory, .. } => vec![directory.clone()],
+        }
+    }
+
+    /// The files from which this component was built, if the build has named them: also those
+    /// that the sources include, and those of crates beside this one, such as the SDK.
+    pub(super) fn read_by(&self, component: &Path) -> Vec<PathBuf> {
+        match self {
+            Self::Cargo { directory } => {
+                // Without the list, the parts of the crate are watched.
+                let list = fs::read_to_string(component.with_extension("d"));
+                let named = list.map_or_else(|_| Vec::new(), |list| prerequisites(&list));
+                let files = named.into_iter().filter(|it| !is_built(it, component));
+                files.map(|it| within(directory, &it)).collect()
+            }
+            Self::Command { .. } => Vec::new(),
         }
     }
 
@@ -104,6 +130,33 @@ impl Build {
             }
         }
     }
+}
+
+/// The files that a rule of a makefile names behind its colon, as cargo writes one: a space in a
+/// name has a backslash before it.
+fn prerequisites(rule: &str) -> Vec<PathBuf> {
+    let Some((_, names)) = rule.lines().next().and_then(|it| it.split_once(": ")) else {
+        return Vec::new();
+    };
+    let names = names.replace("\\ ", "\0");
+    let names = names.split_whitespace();
+    names.map(|it| it.replace('\0', " ").into()).collect()
+}
+
+/// A file as the directory is named. Cargo names the files of a crate by their whole path.
+fn within(directory: &Path, file: &Path) -> PathBuf {
+    let whole = directory.canonicalize();
+    let below = whole
+        .ok()
+        .and_then(|it| Some(file.strip_prefix(it).ok()?.to_owned()));
+    directory.join(below.as_deref().unwrap_or(file))
+}
+
+/// Whether a build has written the file: what a build script generates is below the directory of
+/// the component.
+fn is_built(file: &Path, component: &Path) -> bool {
+    let release = component.parent();
+    release.is_some_and(|release| file.starts_with(release))
 }
 
 async fn finished(mut command: Command, stdout: Stdio) -> Result<(ExitStatus, String)> {
@@ -180,6 +233,28 @@ mod tests {
         let two = component(&(one + &artifact("/t/other.wasm")));
         let two = two.unwrap_err().to_string();
         assert!(two.ends_with("/t/guest.wasm, /t/other.wasm"), "{two}");
+    }
+
+    #[test]
+    fn cargo_names_the_files_from_which_a_component_was_built() {
+        let directory = tempfile::tempdir().unwrap();
+        let place = directory.path().canonicalize().unwrap();
+        let release = place.join("target/wasm32-wasip2/release");
+        fs::create_dir_all(&release).unwrap();
+        let component = release.join("guest.wasm");
+        let names = [
+            "src/lib.rs",
+            "a text.txt",
+            "target/wasm32-wasip2/release/build/out.rs",
+        ];
+        let names = names.map(|it| place.join(it).display().to_string().replace(' ', "\\ "));
+        let list = format!("{}: {} /sdk/lib.rs\n", component.display(), names.join(" "));
+        fs::write(component.with_extension("d"), list).unwrap();
+        let directory = directory.path().to_owned();
+        let expected = ["src/lib.rs", "a text.txt", "/sdk/lib.rs"].map(|it| directory.join(it));
+        let build = Build::Cargo { directory };
+        assert_eq!(build.read_by(&component), expected);
+        assert!(build.read_by(Path::new("other.wasm")).is_empty());
     }
 
     #[tokio::test]

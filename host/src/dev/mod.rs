@@ -14,7 +14,7 @@ use std::convert::Infallible;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::connect;
@@ -183,6 +183,8 @@ impl Drop for Memory {
 struct Session<'a> {
     build: Build,
     config: Option<PathBuf>,
+    /// Whether what a build has read is watched: not if the operator has named what is.
+    watches_reads: bool,
     mode: &'static str,
     /// The components that were built: the host reads one while the next is built.
     components: TempDir,
@@ -196,6 +198,7 @@ impl<'a> Session<'a> {
         Ok(Self {
             build: Build::new(arguments)?,
             config: arguments.config.clone(),
+            watches_reads: arguments.watch.is_empty(),
             mode: if arguments.enforce {
                 "Enforce"
             } else {
@@ -219,7 +222,7 @@ impl<'a> Session<'a> {
     /// Builds and runs the guest, again after each change; ends only with an error.
     async fn develop(&self, host: &Host, sources: &mut Sources) -> Result<Infallible> {
         loop {
-            if let Err(error) = self.attempt(host).await {
+            if let Err(error) = self.attempt(host, sources).await {
                 self.screen.failure(&format!("{error:#}"));
             }
             let changed = loop {
@@ -237,9 +240,13 @@ impl<'a> Session<'a> {
     }
 
     /// Builds the guest and passes it to the host. After an error, the former one runs on.
-    async fn attempt(&self, host: &Host) -> Result<()> {
+    async fn attempt(&self, host: &Host, sources: &mut Sources) -> Result<()> {
         self.screen.step(&self.build.text());
+        let started = SystemTime::now();
         let built = self.build.run().await?;
+        if self.watches_reads {
+            sources.add(self.build.read_by(&built), started);
+        }
         let config = match &self.config {
             Some(path) => inspect::configuration(path)?,
             None => Value::Null,

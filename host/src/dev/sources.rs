@@ -46,6 +46,23 @@ impl Sources {
         }
     }
 
+    /// Adds files that a build has read which started at this time. One that was written since
+    /// then has changed: the build may have read what it had before.
+    pub(super) fn add(&mut self, read: Vec<PathBuf>, started: SystemTime) {
+        for path in read {
+            if self.files.contains_key(&path) || self.roots.contains(&path) {
+                continue;
+            }
+            let found = fs::metadata(&path).ok().filter(Metadata::is_file);
+            let seen = found.and_then(|found| self.seen(&path, &found));
+            let Some(seen) = seen else { continue };
+            self.roots.push(path.clone());
+            if seen.modified.is_some_and(|it| it < started) {
+                self.files.insert(path, seen);
+            }
+        }
+    }
+
     /// Reads what is new; returns the first path whose content has changed since the last time.
     /// What is absent is an error the first time. Later it is gone, until it is back: an editor
     /// may write a file by replacing it.
@@ -168,6 +185,33 @@ mod tests {
         assert_eq!(sources.changed().unwrap(), None);
         fs::write(&path, "one").unwrap();
         assert_eq!(sources.changed().unwrap(), Some(path));
+    }
+
+    #[test]
+    fn what_a_build_has_read_is_watched_from_then_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        for name in ["lib.rs", "text.txt", "other.txt"] {
+            fs::write(path(name), name).unwrap();
+        }
+        let mut sources = Sources::new(vec![path("lib.rs")], None);
+        sources.changed().unwrap();
+        let read = || ["lib.rs", "text.txt", "absent.txt"].map(path).to_vec();
+        let later = SystemTime::now() + std::time::Duration::from_secs(1);
+        for _ in 0..2 {
+            sources.add(read(), later);
+            assert_eq!(sources.changed().unwrap(), None);
+        }
+        fs::write(path("other.txt"), "new").unwrap();
+        assert_eq!(sources.changed().unwrap(), None, "it was not read");
+        fs::write(path("text.txt"), "new").unwrap();
+        assert_eq!(sources.changed().unwrap(), Some(path("text.txt")));
+
+        // Written while the build ran.
+        let before = SystemTime::UNIX_EPOCH;
+        sources.add(vec![path("other.txt")], before);
+        assert_eq!(sources.changed().unwrap(), Some(path("other.txt")));
+        assert_eq!(sources.changed().unwrap(), None);
     }
 
     #[test]
