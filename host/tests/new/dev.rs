@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use davit_sim::{Server, kubeconfig};
 use serde_json::json;
 
-use super::{created, target, the_target};
+use super::{created, environment};
 
 /// A build, of which a busy machine may make several at once.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// `davit dev` of a crate, and the lines that it prints.
 struct Dev {
@@ -28,8 +28,7 @@ impl Dev {
             .arg("dev")
             .arg(directory)
             .args(arguments)
-            .env("CARGO_NET_OFFLINE", "true")
-            .env("CARGO_TARGET_DIR", target())
+            .envs(environment())
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -69,40 +68,69 @@ impl Drop for Dev {
     }
 }
 
-/// A crate whose guest keeps the failed pods of a namespace, with its configuration and three
-/// pods, all of which are above the threshold.
+/// A crate whose guest is developed.
 struct Crate {
     directory: PathBuf,
-    config: PathBuf,
-    pods: PathBuf,
 }
 
 impl Crate {
-    fn new(directory: &str) -> Self {
-        let directory = created("keep-failed", "periodic", directory);
-        let (config, pods) = (directory.join("config.yaml"), directory.join("pods.json"));
-        fs::write(&config, "terminatedPodThreshold: 1\n").unwrap();
-        let items: Vec<_> = ["one", "three", "two"].into_iter().map(pod).collect();
-        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
-        fs::write(&pods, list.to_string()).unwrap();
-        Self {
-            directory,
-            config,
-            pods,
-        }
+    fn new(name: &str, kind: &str) -> Self {
+        let directory = created(name, kind);
+        Self { directory }
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.directory.join(name).to_str().unwrap().to_owned()
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.path(name), text).unwrap();
     }
 
     fn start(&self, arguments: &[&str]) -> Dev {
-        let config = ["--config", self.config.to_str().unwrap()];
-        Dev::start(&self.directory, &[&config, arguments].concat())
+        Dev::start(&self.directory, arguments)
+    }
+
+    /// The same with objects in a cluster in memory.
+    fn start_with(&self, objects: &[serde_json::Value]) -> Dev {
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": objects});
+        self.write("objects.json", &list.to_string());
+        self.start(&["--load", &self.path("objects.json")])
     }
 
     /// Replaces a text of the policy.
     fn edit(&self, from: &str, to: &str) {
-        let source = self.directory.join("src/lib.rs");
-        let text = fs::read_to_string(&source).unwrap();
+        let text = fs::read_to_string(self.path("src/lib.rs")).unwrap();
         assert!(text.contains(from), "{text}");
-        fs::write(source, text.replace(from, to)).unwrap();
+        self.write("src/lib.rs", &text.replace(from, to));
+    }
+}
+
+/// A crate whose guest keeps the failed pods of a namespace, with its configuration and three
+/// pods, all of which are above the threshold.
+struct Threshold {
+    it: Crate,
+    config: String,
+    pods: String,
+}
+
+impl Threshold {
+    fn new(name: &str) -> Self {
+        let it = Crate::new(name, "periodic");
+        it.write("config.yaml", "terminatedPodThreshold: 1\n");
+        let items: Vec<_> = ["one", "three", "two"].into_iter().map(pod).collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+        it.write("pods.json", &list.to_string());
+        Self {
+            config: it.path("config.yaml"),
+            pods: it.path("pods.json"),
+            it,
+        }
+    }
+
+    fn start(&self, arguments: &[&str]) -> Dev {
+        self.it
+            .start(&[&["--config", &self.config], arguments].concat())
     }
 }
 
@@ -115,12 +143,12 @@ fn pod(name: &str) -> serde_json::Value {
 }
 
 #[test]
-fn each_change_is_built_and_runs() {
-    let one = Crate::new("new-guest-dev");
-    let _target = the_target();
-    let dev = one.start(&["--load", one.pods.to_str().unwrap()]);
+fn a_change_of_a_periodic_guest_is_built_and_compared() {
+    let threshold = Threshold::new("dev-periodic");
+    let one = &threshold.it;
+    let dev = threshold.start(&["--load", &threshold.pods]);
     dev.until("dry run on a cluster in memory: kubectl --kubeconfig ");
-    dev.until("keep-failed 0.1.0 runs: build 1");
+    dev.until("dev-periodic 0.1.0 runs: build 1");
     dev.until("would   v1 Pod ci/");
     let deletes = dev.until("would   v1 Pod ci/");
     assert!(
@@ -129,13 +157,13 @@ fn each_change_is_built_and_runs() {
     );
     dev.until("build 1: plans for 2 objects");
 
-    fs::write(&one.config, "terminatedPodThreshold: -5\n").unwrap();
+    one.write("config.yaml", "terminatedPodThreshold: -5\n");
     dev.until("config.yaml has changed");
     dev.until("terminatedPodThreshold");
 
     // The threshold admits all but one.
-    fs::write(&one.config, "terminatedPodThreshold: 2\n").unwrap();
-    dev.until("keep-failed 0.1.0 runs: build 2");
+    one.write("config.yaml", "terminatedPodThreshold: 2\n");
+    dev.until("dev-periodic 0.1.0 runs: build 2");
     dev.until("the threshold is 2");
     let differences = dev.until("compared with build 1");
     let line = differences.last().unwrap();
@@ -166,11 +194,108 @@ fn each_change_is_built_and_runs() {
     );
 }
 
+fn namespace(name: &str, labels: &serde_json::Value) -> serde_json::Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}})
+}
+
+#[test]
+fn an_event_driven_guest_is_built_again_after_a_change_of_whatever_it_is_built_from() {
+    let one = Crate::new("dev-event", "event-driven");
+    one.write("summary.txt", "Labels namespaces.");
+    let summary = "\"Gives each namespace without the label team a default one.\"";
+    one.edit(summary, "include_str!(\"../summary.txt\")");
+    let team = json!({"team": "build"});
+    let dev = one.start_with(&[namespace("shop", &json!({})), namespace("ci", &team)]);
+    dev.until("dev-event 0.1.0 runs: build 1");
+    dev.until("would   v1 Namespace shop  no-team: the namespace has no label team");
+    let step = dev.until("\"labels\":{\"team\":\"unassigned\"}");
+    assert!(step[0].contains("(merge)"), "{step:#?}");
+    let first = dev.until("build 1: plans for ");
+    let is_of_ci = |line: &&String| line.contains("Namespace ci");
+    assert_eq!(first.iter().find(is_of_ci), None);
+
+    let condition = "namespace.view.team.is_none()";
+    one.edit(
+        condition,
+        &format!("{condition} && namespace.reference.name != \"shop\""),
+    );
+    dev.until("src/lib.rs has changed");
+    dev.until("dev-event 0.1.0 runs: build 2");
+    let differences = dev.until("compared with build 1");
+    let line = differences.last().unwrap();
+    assert!(line.contains("v1 Namespace: 1 fewer (shop), "), "{line}");
+
+    // The schema is a part of the component, and so is what the sources include.
+    let schema = fs::read_to_string(one.path("config.schema.json")).unwrap();
+    one.write(
+        "config.schema.json",
+        &schema.replace("that has none", "of its own"),
+    );
+    dev.until("config.schema.json has changed");
+    dev.until("dev-event 0.1.0 runs: build 3");
+    dev.until("compared with build 2: nothing differs");
+    one.write("summary.txt", "Gives namespaces a label.");
+    dev.until("summary.txt has changed");
+    dev.until("dev-event 0.1.0 runs: build 4");
+    // No file that a build has written starts another one.
+    let calm = dev.until("compared with build 3: nothing differs");
+    assert!(
+        !calm.iter().any(|line| line.contains("has changed")),
+        "{calm:#?}"
+    );
+}
+
+/// A site, which has a finalizer once the guest has seen it.
+fn site(name: &str, finalizers: &[&str]) -> serde_json::Value {
+    json!({
+        "apiVersion": "example.com/v1", "kind": "Website",
+        "metadata": {"namespace": "default", "name": name, "finalizers": finalizers},
+        "spec": {"html": "<h1>Hello</h1>", "replicas": 1},
+    })
+}
+
+#[test]
+fn a_guest_of_a_custom_resource_is_built_and_compared_after_a_change() {
+    let one = Crate::new("dev-site", "custom-resource");
+    let definition = include_str!("../../../guests/examples/website/crd.yaml");
+    let definition = serde_saphyr::from_str(definition).unwrap();
+    let seen = site("blog", &["example.com/servers-first"]);
+    let dev = one.start_with(&[definition, seen, site("shop", &[])]);
+    dev.until("dev-site 0.1.0 runs: build 1");
+    let first = dev.until("build 1: plans for 2 objects");
+    let after = |text: &str| {
+        let place = first.iter().position(|line| line.contains(text));
+        place.map(|place| &first[place + 1..]).unwrap()
+    };
+    let reason = "out-of-date: its spec asks for this";
+    let steps = after(&format!(
+        "would   example.com/v1 Website default/blog  {reason}"
+    ));
+    for (step, kind) in steps
+        .iter()
+        .skip(1)
+        .zip(["\"ConfigMap\"", "\"Deployment\""])
+    {
+        assert!(step.contains("apply") && step.contains(kind), "{step}");
+    }
+    let steps = after(&format!(
+        "would   example.com/v1 Website default/shop  {reason}"
+    ));
+    assert!(steps[0].contains("example.com/servers-first"), "{steps:#?}");
+
+    one.edit("nginx:1.29", "nginx:1.31");
+    dev.until("src/lib.rs has changed");
+    dev.until("nginx:1.31");
+    let differences = dev.until("compared with build 1");
+    let line = differences.last().unwrap();
+    let expected = "example.com/v1 Website: 1 different (default/blog), 1 as before";
+    assert!(line.ends_with(expected), "{line}");
+}
+
 #[test]
 fn a_cluster_in_memory_is_changed_if_asked_to_and_another_never() {
-    let one = Crate::new("new-guest-dev-enforce");
-    let _target = the_target();
-    let dev = one.start(&["--load", one.pods.to_str().unwrap(), "--enforce"]);
+    let one = Threshold::new("dev-enforced");
+    let dev = one.start(&["--load", &one.pods, "--enforce"]);
     dev.until("enforced on a cluster in memory");
     dev.until("done    v1 Pod ci/");
     dev.until("done    v1 Pod ci/");
@@ -184,10 +309,9 @@ fn a_cluster_in_memory_is_changed_if_asked_to_and_another_never() {
     let server = runtime
         .block_on(Server::start(loopback, sim.clone()))
         .unwrap();
-    let file = one.directory.join("kubeconfig");
-    fs::write(&file, kubeconfig(&server.url())).unwrap();
-    let file = file.to_str().unwrap();
-    let dev = one.start(&["--cluster", "--kubeconfig", file]);
+    one.it.write("kubeconfig", &kubeconfig(&server.url()));
+    let file = one.it.path("kubeconfig");
+    let dev = one.start(&["--cluster", "--kubeconfig", &file]);
     dev.until("dry run on the cluster of the kubeconfig: nothing is changed");
     dev.until("would   v1 Pod ci/");
     dev.until("would   v1 Pod ci/");
