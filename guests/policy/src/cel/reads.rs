@@ -15,8 +15,8 @@ use super::text;
 /// The fields that a text reads of objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
-    /// As they stand in an expression: `object.metadata.labels["app"]`. One that a `has()`
-    /// guards is not among them: the `has()` is a part of an `&&` in which the field is read.
+    /// As they stand in an expression: `object.metadata.labels["app"]`. One that a `has()` or an
+    /// `in` guards is not among them: that is a part of an `&&` in which the field is read.
     pub fields: BTreeSet<String>,
     /// Those that it tests with `has()`.
     pub tested: BTreeSet<String>,
@@ -100,7 +100,7 @@ fn is_unknown_key(call: &CallExpr) -> bool {
     call.func_name == operators::INDEX && !call.args.get(1).is_some_and(is_place)
 }
 
-/// Adds the fields that parts of an `&&` test with `has()`.
+/// Adds the fields that parts of an `&&` test with `has()`, or with `in`.
 fn tests_of(call: &CallExpr, found: &mut Vec<String>) {
     if call.func_name != operators::LOGICAL_AND {
         return;
@@ -108,9 +108,27 @@ fn tests_of(call: &CallExpr, found: &mut Vec<String>) {
     for part in &call.args {
         match &part.expr {
             Expr::Select(select) if select.test => found.extend(tested(select)),
-            Expr::Call(call) => tests_of(call, found),
+            Expr::Call(call) => {
+                found.extend(sought(call));
+                tests_of(call, found);
+            }
             _ => {}
         }
+    }
+}
+
+/// The field whose key an `in` looks for, if it is one below an object: `'app' in
+/// object.metadata.labels`.
+fn sought(call: &CallExpr) -> Option<String> {
+    let [key, map] = call.args.as_slice() else {
+        return None;
+    };
+    match &key.expr {
+        Expr::Literal(LiteralValue::String(key)) if call.func_name == operators::IN => {
+            let (root, path) = path_of(map)?;
+            Some(written(root, &path.key(key.inner())))
+        }
+        _ => None,
     }
 }
 
@@ -201,6 +219,8 @@ mod tests {
             "!(has(object.spec.a) && object.spec.a == 'x')",
             "has(object.spec.a) && !(object.spec.a == 'x')",
             "!has(object.spec.a)",
+            "!('a' in object.spec && object.spec['a'] == 'x')",
+            "'a' in object.spec && object.spec.b == 'y' && object.spec.a != 'x'",
         ] {
             assert!(is_guarded(source), "{source}");
         }
@@ -208,6 +228,11 @@ mod tests {
             "!has(object.spec.a) && object.spec.a != 'x'",
             "!(has(object.spec.a) && object.spec.b == 'x') && object.spec.a != 'x'",
             "has(object.spec.a.b) && object.spec.a != 'x'",
+            "!('a' in object.spec) && object.spec.a != 'x'",
+            "('a' in object.spec || object.spec.b == 'x') && object.spec.a != 'x'",
+            "'b' in object.spec && object.spec.a != 'x'",
+            "'a' in object.metadata.labels && object.spec.a != 'x'",
+            "object.spec.b in ['a'] && object.spec.a != 'x'",
         ] {
             assert!(!is_guarded(source), "{source}");
         }
@@ -236,6 +261,9 @@ mod tests {
             assert!(reads(source).reads_elements, "{source}");
         }
         assert!(!reads("object.metadata.finalizers[0] == 'a'").reads_elements);
+        // A test of the key is none of what it is in.
+        let reads = reads("'a' in object.spec && object.spec.a == 'x'");
+        assert!(reads.fields.contains("object.spec"));
     }
 
     #[test]

@@ -231,7 +231,7 @@ fn check(reads: &Reads) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Demands the fields that no `has()` guards: where the API server's CEL fails because one is
+/// Demands the fields that neither a `has()` nor an `in` guards: where the API server's CEL fails because one is
 /// missing, the object stays.
 fn demand(reads: &Reads, rule: &mut RuleDraft, notes: &mut Vec<String>) {
     let is_in_namespace = rule.resource.is_namespaced == Some(true);

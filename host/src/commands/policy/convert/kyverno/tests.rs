@@ -218,6 +218,48 @@ fn a_has_guards_only_what_is_read_beside_it() {
     }
 }
 
+/// Where the labels are missing, `in` fails. Where the key is, an `&&` with it is false.
+#[test]
+fn an_in_guards_the_key_that_is_read_beside_it() {
+    let keep = |value: &str| json!({"metadata.labels.keep": value});
+    let objects = json!([
+        pod("bare", &json!({})),
+        pod("labelled", &json!({"metadata.labels.other": "a"})),
+        pod("keep", &keep("yes")),
+        pod("lose", &keep("no")),
+    ]);
+    for (expression, expected) in [
+        (
+            "!('keep' in object.metadata.labels && object.metadata.labels['keep'] == 'yes')",
+            &["labelled", "lose"][..],
+        ),
+        (
+            "!(object.metadata.labels.keep == 'yes' && 'keep' in object.metadata.labels)",
+            &["labelled", "lose"],
+        ),
+        (
+            "'keep' in object.metadata.labels && object.metadata.labels['keep'] != 'yes'",
+            &["lose"],
+        ),
+        (
+            "!('keep' in object.metadata.labels) && object.metadata.labels['keep'] != 'yes'",
+            &[],
+        ),
+        (
+            "!('other' in object.metadata.labels && object.metadata.labels['keep'] == 'yes')",
+            &["keep", "lose"],
+        ),
+        (
+            "!(has(object.metadata.labels) && 'keep' in object.metadata.labels && \
+             object.metadata.labels['keep'] == 'yes')",
+            &["bare", "labelled", "lose"],
+        ),
+    ] {
+        let config = config(&with_condition(expression));
+        assert_eq!(deleted(&config, &objects), expected, "{expression}");
+    }
+}
+
 /// The key may be missing, which is an error there, and `null` here.
 #[test]
 fn a_key_that_is_computed_has_no_translation() {
