@@ -38,7 +38,29 @@ pub(super) fn text(operands: &[Value]) -> Result<Value, ExecutionError> {
         return Err(wrong("string", "it takes one value"));
     };
     budget::made(value)?;
+    if let Value::Float(number) = value {
+        return Ok(Value::from(short_text_of_number(*number)));
+    }
     Ok(text_of(value)?.map_or_else(|| value.clone(), Value::from))
+}
+
+/// A number as `string` has it, and `format` has not: as Go's `%g` prints it, with an exponent if
+/// that is less than -4 or more than 5.
+fn short_text_of_number(number: f64) -> String {
+    if number.is_infinite() {
+        let sign = if number < 0.0 { '-' } else { '+' };
+        return format!("{sign}Inf");
+    }
+    let text = format!("{number:e}");
+    let parts = text.split_once('e');
+    let parts = parts.and_then(|(digits, power)| Some((digits, power.parse::<i32>().ok()?)));
+    match parts {
+        Some((digits, power @ (..-4 | 6..))) => {
+            let sign = if power < 0 { '-' } else { '+' };
+            format!("{digits}e{sign}{:02}", power.unsigned_abs())
+        }
+        _ => number.to_string(),
+    }
 }
 
 fn out_of_range(function: &str) -> ExecutionError {

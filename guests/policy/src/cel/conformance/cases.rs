@@ -32,6 +32,12 @@ pub(crate) const TRUE: &[&str] = &[
     "string(5) == '5' && string(1.5) == '1.5'",
     "string(true) == 'true' && string(-456) == '-456' && string(9876u) == '9876'",
     "string(-4.5e-3) == '-0.0045' && string(bytes('abc')) == 'abc' && string('a') == 'a'",
+    "string(1e20) == '1e+20' && string(-1.5e-7) == '-1.5e-07' && string(1e100) == '1e+100'",
+    "string(999999.5) == '999999.5' && string(1000000.0) == '1e+06' && string(0.0) == '0'",
+    "string(123456789.0) == '1.23456789e+08' && string(0.0001) == '0.0001' && string(0.00001) == '1e-05'",
+    "string(double('NaN')) == 'NaN' && string(double('Infinity')) == '+Inf' \
+     && string(double('-Infinity')) == '-Inf'",
+    "'%s %d %s'.format([1e20, 1e20, [1e6]]) == '100000000000000000000 100000000000000000000 [1000000]'",
     "string(ip('10.0.0.1')) == '10.0.0.1' && cidr('10.0.0.0/8').string() == '10.0.0.0/8'",
     "r'\\d' == '\\\\d'",
     "size(bytes('abc')) == 3",
