@@ -26,8 +26,8 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
-    SyncErrors, Trigger, Watch, WorkItem, resources,
+    ConfigError, Context, Controller, Decision, Index, LiveFields, Manifest, QueueName, QueueSpec,
+    Retry, SyncErrors, Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::{Config, GroupResource};
@@ -96,6 +96,10 @@ impl Controller for GarbageCollector {
             .records_events()
             .metric(SYNC_ERRORS)
             .config_schema(include_str!("../config.schema.json"))
+    }
+
+    fn live_reads(&self) -> Vec<LiveFields> {
+        vec![LiveFields::of::<view::Meta>(resources::ALL)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -24,8 +24,8 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Identity, Index, Manifest, QueueName, QueueSpec,
-    Retry, Trigger, Watch, WorkItem, resources,
+    ConfigError, Context, Controller, Decision, Identity, Index, LiveFields, Manifest, QueueName,
+    QueueSpec, Retry, Trigger, Watch, WorkItem, resources,
 };
 
 pub use config::Config;
@@ -81,6 +81,10 @@ impl Controller for PodGc {
             .metric(deletion::DELETIONS)
             .metric(deletion::ERRORS)
             .config_schema(include_str!("../config.schema.json"))
+    }
+
+    fn live_reads(&self) -> Vec<LiveFields> {
+        vec![LiveFields::of::<Identity>(resources::NODES)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

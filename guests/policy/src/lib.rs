@@ -33,7 +33,7 @@ mod written;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Manifest, QueueName, Retry, WorkItem,
+    ConfigError, Context, Controller, Decision, LiveFields, Manifest, QueueName, Retry, WorkItem,
 };
 
 pub use config::{
@@ -134,6 +134,10 @@ impl Controller for Policy {
 
     fn manifest(&self) -> Manifest {
         sources::manifest(&self.rules, &self.counts, &self.sources, self.every)
+    }
+
+    fn live_reads(&self) -> Vec<LiveFields> {
+        sources::live_reads(&self.rules)
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use davit_guest::dynamic::Value;
 use davit_guest::{
-    ApiResource, Counter, Index, IndexName, Manifest, Permission, QueueName, QueueSpec, Trigger,
-    Watch, WatchName, covers,
+    ApiResource, Counter, Index, IndexName, LiveFields, Manifest, Permission, QueueName, QueueSpec,
+    Trigger, Watch, WatchName, covers,
 };
 
 use crate::action::permission;
@@ -291,6 +291,35 @@ fn reduced(fields: &BTreeSet<String>) -> Vec<String> {
                 .any(|other| other != *field && covers(other, field))
         })
         .cloned()
+        .collect()
+}
+
+/// What the proofs of rules read of the API server.
+pub(crate) fn live_reads(rules: &[Rule]) -> Vec<LiveFields> {
+    let mut read: Vec<(&ApiResource, BTreeSet<String>)> = Vec::new();
+    let mut add = |resource, fields: BTreeSet<String>| match read
+        .iter_mut()
+        .find(|(known, _)| *known == resource)
+    {
+        Some((_, known)) => known.extend(fields),
+        None => read.push((resource, fields)),
+    };
+    for rule in rules.iter().filter(|it| it.proof == Proof::Live) {
+        add(&rule.resource, rule.fields());
+        for related in &rule.related {
+            let mut fields: BTreeSet<String> = rule.fields_of(related).collect();
+            if let Link::Field { by, .. } = &related.link {
+                fields.insert(by.clone());
+            }
+            add(&related.resource, fields);
+        }
+        if let Some(selector) = &rule.matches.namespace_selector {
+            let labels = BTreeSet::from([NamespaceSelector::FIELD.to_owned()]);
+            add(&selector.namespace.resource, labels);
+        }
+    }
+    let read = read.into_iter();
+    read.map(|(resource, fields)| LiveFields::new(resource, reduced(&fields)))
         .collect()
 }
 

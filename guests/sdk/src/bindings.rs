@@ -13,7 +13,7 @@
 
 wit_bindgen::generate!({
     path: "../../wit/davit-controller-0.1.0",
-    world: "controller-with-conditions",
+    world: "controller-with-reads",
     additional_derives: [PartialEq],
     pub_export_macro: true,
     export_macro_name: "export_component",

@@ -9,13 +9,15 @@ use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
 use crate::{
-    ConfigError, Controller, Decision, Instant, Manifest, TriggerCondition, WorkItem, config, pages,
+    ConfigError, Controller, Decision, Instant, LiveFields, Manifest, TriggerCondition, WorkItem,
+    config, pages,
 };
 
 #[doc(hidden)]
 pub use crate::bindings::{
     export_component, exports::davit::controller::conditions::Guest as ExportedConditions,
     exports::davit::controller::decide::Guest as ExportedGuest,
+    exports::davit::controller::reads::Guest as ExportedReads,
 };
 
 /// Exports a [`Controller`] as the crate's component:
@@ -58,6 +60,12 @@ macro_rules! export {
                 }
             }
 
+            impl $crate::component::ExportedReads for Component {
+                fn live_reads() -> ::std::vec::Vec<$crate::LiveFields> {
+                    INSTANCE.with(|instance| instance.live_reads())
+                }
+            }
+
     $crate::component::export_component!(Component with_types_in $crate::bindings);
         };
     };
@@ -90,6 +98,12 @@ impl<C: Controller> Instance<C> {
     pub fn trigger_conditions(&self) -> Vec<TriggerCondition> {
         let controller = self.0.get();
         controller.map_or_else(Vec::new, Controller::trigger_conditions)
+    }
+
+    /// The fields of live reads; none before `describe`.
+    pub fn live_reads(&self) -> Vec<LiveFields> {
+        let controller = self.0.get();
+        controller.map_or_else(Vec::new, Controller::live_reads)
     }
 
     /// Decides about the items of one call. A decision too long for one answer

@@ -70,6 +70,7 @@ pub use bindings::davit::controller::manifests::{
 pub use bindings::davit::controller::mapping::ResourceMapping;
 pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
 pub use bindings::exports::davit::controller::conditions::TriggerCondition;
+pub use bindings::exports::davit::controller::reads::LiveFields;
 pub use conditions::{Conditions, Progress};
 pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
@@ -159,6 +160,12 @@ pub trait Controller: Sized {
     /// When a related object changes, nothing is enqueued for the objects that it is related
     /// to: that needs a trigger of its own.
     fn trigger_conditions(&self) -> Vec<TriggerCondition> {
+        Vec::new()
+    }
+
+    /// The fields that [live reads](Context::live_get) ask for. They are what an operator is asked
+    /// to grant: of a resource that is not named here, every field.
+    fn live_reads(&self) -> Vec<LiveFields> {
         Vec::new()
     }
 

@@ -1,7 +1,9 @@
 //! What a controller may do, named by what its plans do. Each becomes an RBAC rule that an
 //! operator grants. Watches need no permission here.
 
-use crate::{ApiResource, Manifest, Permission};
+use serde::de::DeserializeOwned;
+
+use crate::{ApiResource, LiveFields, Manifest, Permission, fields_of};
 
 /// The permissions of a controller.
 ///
@@ -82,6 +84,33 @@ impl Manifest {
             resource: format!("{}{subresource}", resource.plural),
         });
         self
+    }
+}
+
+/// What the live reads of a resource ask for.
+///
+/// ```
+/// use davit_guest::{Identity, LiveFields, resources};
+///
+/// // The identity alone: whether a node exists.
+/// let nodes = LiveFields::of::<Identity>(resources::NODES);
+/// assert!(nodes.fields.is_empty());
+/// ```
+impl LiveFields {
+    /// The fields of a view.
+    #[must_use]
+    pub fn of<T: DeserializeOwned>(resource: impl Into<ApiResource>) -> Self {
+        Self::new(&resource.into(), fields_of::<T>())
+    }
+
+    /// These fields, as a watch declares them.
+    #[must_use]
+    pub fn new(resource: &ApiResource, fields: Vec<String>) -> Self {
+        Self {
+            group: resource.group.clone(),
+            resource: resource.plural.clone(),
+            fields,
+        }
     }
 }
 

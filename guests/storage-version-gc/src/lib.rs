@@ -22,8 +22,8 @@ use std::slice;
 use std::time::Duration;
 
 use davit_guest::{
-    Command, ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec,
-    Retry, Trigger, Watch, WorkItem, resources,
+    Command, ConfigError, Context, Controller, Decision, Index, LiveFields, Manifest, QueueName,
+    QueueSpec, Retry, Trigger, Watch, WorkItem, resources,
 };
 use serde::Deserialize;
 
@@ -74,6 +74,10 @@ impl Controller for StorageVersionGc {
             .patches_status(view::STORAGE_VERSIONS)
             .deletes(view::STORAGE_VERSIONS)
             .config_schema(include_str!("../config.schema.json"))
+    }
+
+    fn live_reads(&self) -> Vec<LiveFields> {
+        vec![LiveFields::of::<view::Lease>(resources::LEASES)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -31,8 +31,8 @@ use std::time::Duration;
 
 use davit_guest::toleration::NO_EXECUTE;
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, Manifest, QueueName, QueueSpec, Retry,
-    Trigger, TriggerCondition, Watch, WorkItem, resources,
+    ConfigError, Context, Controller, Decision, Index, LiveFields, Manifest, QueueName, QueueSpec,
+    Retry, Trigger, TriggerCondition, Watch, WorkItem, resources,
 };
 
 pub use config::{Config, CountFrom, Deletion, Reschedule};
@@ -114,6 +114,10 @@ impl Controller for TaintEviction {
         let of_tainted_node =
             TriggerCondition::new((view::PODS, PODS), view::BY_NODE, tainted, NO_EXECUTE);
         vec![of_tainted_node.or_noted(record::NOTE_PREFIX)]
+    }
+
+    fn live_reads(&self) -> Vec<LiveFields> {
+        vec![LiveFields::of::<view::Node>(resources::NODES)]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use self::rules::{Permissions, ReadRule, WRITE_VERBS, WriteRule};
 use crate::coverage::excepts;
 use crate::failure::{Failure, FailureClass};
-use crate::manifest::{Manifest, Permission, Source, WatchSpec};
+use crate::manifest::{LiveFields, Manifest, Permission, Source, WatchSpec};
 use crate::object::ApiResource;
 use crate::path::{FieldPath, Segment};
 use crate::plan::ListRequest;
@@ -83,7 +83,7 @@ impl Grant {
             group: asked.group.clone(),
             resource: asked.resource.clone(),
             namespaces: Vec::new(),
-            fields: Vec::new(),
+            fields: live_fields(manifest, asked),
         });
         let written = writes.into_iter().filter(|asked| !self.writes_some(asked));
         let written = written.map(|asked| WriteRule {
@@ -246,6 +246,17 @@ impl Grant {
 /// Whether a permission is one of live reads.
 fn is_read(asked: &Permission) -> bool {
     matches!(asked.verb.as_str(), "get" | "list")
+}
+
+/// The fields that live reads with a permission ask for; none, which stands for all, if the guest
+/// does not say so.
+fn live_fields(manifest: &Manifest, asked: &Permission) -> Vec<FieldPath> {
+    let is_asked = |it: &&LiveFields| (&it.group, &it.resource) == (&asked.group, &asked.resource);
+    match manifest.live_fields.iter().find(is_asked) {
+        None => Vec::new(),
+        Some(reads) if reads.fields.is_empty() => identity(),
+        Some(reads) => reads.fields.clone(),
+    }
 }
 
 /// The field that a watch without fields keeps.

@@ -15,7 +15,7 @@ use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
 use crate::limits::Limits;
 use crate::log::LoggedCall;
-use crate::program::{ConditionsFunction, Exports, Program, StartError};
+use crate::program::{ConditionsFunction, Exports, Program, ReadsFunction, StartError};
 use crate::state::{CallView, State};
 use crate::ticker::Ticker;
 use crate::usage::InstanceCount;
@@ -26,6 +26,7 @@ pub(crate) struct Instance {
     store: Store<State>,
     controller: Controller,
     conditions: Option<ConditionsFunction>,
+    reads: Option<ReadsFunction>,
     ticker: Ticker,
 }
 
@@ -56,12 +57,14 @@ impl Instance {
             controller,
             encoding,
             conditions,
+            reads,
         } = exports;
         store.data_mut().encoding = encoding;
         let mut instance = Self {
             store,
             controller,
             conditions,
+            reads,
             ticker: ticker.clone(),
         };
         let manifest = instance.describe(config).await?;
@@ -77,10 +80,15 @@ impl Instance {
             (Some(conditions), Ok(Ok(_))) => conditions.call_async(&mut self.store, ()).await,
             _ => Ok((Vec::new(),)),
         };
+        let reads = match (&self.reads, &answer, &conditions) {
+            (Some(reads), Ok(Ok(_)), Ok(_)) => reads.call_async(&mut self.store, ()).await,
+            _ => Ok((Vec::new(),)),
+        };
         self.store.data().log.end();
         let (conditions,) = conditions.map_err(|error| failed(&self.store, &error))?;
+        let (reads,) = reads.map_err(|error| failed(&self.store, &error))?;
         match answer {
-            Ok(Ok(manifest)) => Ok(convert::manifest(manifest, conditions)?),
+            Ok(Ok(manifest)) => Ok(convert::manifest(manifest, conditions, reads)?),
             Ok(Err(manifests::ConfigError { field, message })) => {
                 Err(DescribeError::Config { field, message })
             }

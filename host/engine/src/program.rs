@@ -6,7 +6,7 @@ use wasmtime::component::{Component, ComponentExportIndex, InstancePre, Type, Ty
 
 use crate::convert::Encoding;
 use crate::state::State;
-use crate::wit::{Controller, ControllerIndices, TriggerCondition};
+use crate::wit::{Controller, ControllerIndices, LiveFields, TriggerCondition};
 
 /// The optional interface in which a guest names its encoding, and its one function.
 const PAYLOADS: &str = "davit:controller/payloads@0.1.0";
@@ -15,8 +15,13 @@ const ENCODING: &str = "encoding";
 const CONDITIONS: &str = "davit:controller/conditions@0.1.0";
 const TRIGGER_CONDITIONS: &str = "trigger-conditions";
 
-/// The function of that interface.
+/// The optional interface in which a guest names the fields of its live reads.
+const READS: &str = "davit:controller/reads@0.1.0";
+const LIVE_READS: &str = "live-reads";
+
+/// The functions of these interfaces.
 pub(crate) type ConditionsFunction = TypedFunc<(), (Vec<TriggerCondition>,)>;
+pub(crate) type ReadsFunction = TypedFunc<(), (Vec<LiveFields>,)>;
 
 /// A component that is checked and linked. Clones are the same component.
 #[derive(Clone)]
@@ -27,6 +32,8 @@ pub(crate) struct Program {
     encoding: Option<ComponentExportIndex>,
     /// The function that returns the conditions of triggers; none in a guest without any.
     conditions: Option<ComponentExportIndex>,
+    /// The function that returns the fields of live reads; none in a guest that names none.
+    reads: Option<ComponentExportIndex>,
 }
 
 /// What an instance exports.
@@ -34,6 +41,7 @@ pub(crate) struct Exports {
     pub(crate) controller: Controller,
     pub(crate) encoding: Encoding,
     pub(crate) conditions: Option<ConditionsFunction>,
+    pub(crate) reads: Option<ReadsFunction>,
 }
 
 /// Why an instance has no encoding.
@@ -50,12 +58,14 @@ impl Program {
     pub(crate) fn new(pre: InstancePre<State>) -> wasmtime::Result<Self> {
         let indices = ControllerIndices::new(&pre)?;
         let encoding = encoding(pre.component())?;
-        let conditions = conditions(pre.component())?;
+        let conditions = function_of(pre.component(), CONDITIONS, TRIGGER_CONDITIONS)?;
+        let reads = function_of(pre.component(), READS, LIVE_READS)?;
         Ok(Self {
             pre,
             indices,
             encoding,
             conditions,
+            reads,
         })
     }
 
@@ -91,10 +101,21 @@ impl Program {
                 },
             )?),
         };
+        let reads = match &self.reads {
+            None => None,
+            Some(export) => Some(instance.get_typed_func(&mut *store, export).map_err(
+                |error| {
+                    error.context(format!(
+                        "{READS} has no function {LIVE_READS} that returns fields"
+                    ))
+                },
+            )?),
+        };
         Ok(Exports {
             controller: self.indices.load(store, &instance)?,
             encoding,
             conditions,
+            reads,
         })
     }
 }
@@ -122,13 +143,17 @@ fn encoding(component: &Component) -> wasmtime::Result<Option<ComponentExportInd
     )))
 }
 
-/// The function that returns the conditions, if the component exports the interface.
-fn conditions(component: &Component) -> wasmtime::Result<Option<ComponentExportIndex>> {
-    let Some(interface) = component.get_export_index(None, CONDITIONS) else {
+/// The function of an interface, if the component exports the interface.
+fn function_of(
+    component: &Component,
+    interface: &str,
+    function: &str,
+) -> wasmtime::Result<Option<ComponentExportIndex>> {
+    let Some(exported) = component.get_export_index(None, interface) else {
         return Ok(None);
     };
-    let found = component.get_export_index(Some(&interface), TRIGGER_CONDITIONS);
-    found.map(Some).ok_or_else(|| {
-        wasmtime::Error::msg(format!("{CONDITIONS} has no function {TRIGGER_CONDITIONS}"))
-    })
+    let found = component.get_export_index(Some(&exported), function);
+    found
+        .map(Some)
+        .ok_or_else(|| wasmtime::Error::msg(format!("{interface} has no function {function}")))
 }

@@ -33,6 +33,15 @@ pub(crate) struct TriggerCondition {
     pub(crate) note_prefix: Option<String>,
 }
 
+/// The fields of live reads, of the interface `reads`, which a guest may export.
+#[derive(Clone, Debug, ComponentType, Lift)]
+#[component(record)]
+pub(crate) struct LiveFields {
+    pub(crate) group: String,
+    pub(crate) resource: String,
+    pub(crate) fields: Vec<String>,
+}
+
 pub(crate) use generated::davit::controller::{
     cache, decisions, live, log, manifests, mapping, notes, queue, types,
 };

@@ -143,6 +143,7 @@ fn manifest(bytes: &mut Bytes<'_>) -> Manifest {
         }),
         metrics: bytes.list(2, metric),
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 

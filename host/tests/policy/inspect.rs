@@ -72,6 +72,25 @@ fn each_form_of_a_controller_is_tested_and_inspected() {
     }
 }
 
+/// The object itself and its node are read again before the rule acts.
+#[test]
+fn what_is_granted_for_live_reads_are_the_fields_that_the_rules_read() {
+    let site = Site::new(
+        "module: {builtin: policy}\nconfig: {rules: [{name: old, match: {resource: pods}, \
+         when: \"object.status.phase == 'Failed' && node.spec.unschedulable == true\", \
+         proof: live, do: {delete: {}}}]}\n",
+    );
+    let facts = site.inspect("--config @rules.yaml -o json").success();
+    let facts: serde_json::Value = serde_json::from_str(&facts).unwrap();
+    let expected = serde_json::json!([
+        {"resource": "nodes", "fields": ["spec.unschedulable"]},
+        {"resource": "pods", "fields": [
+            "metadata.deletionTimestamp", "spec.nodeName", "status.phase",
+        ]},
+    ]);
+    assert_eq!(facts["grant"]["reads"], expected, "{facts}");
+}
+
 /// A host's file has controllers of other guests too.
 #[test]
 fn of_several_controllers_the_guest_or_the_name_selects_one() {

@@ -227,6 +227,7 @@ fn revision(ticks: usize, config: u8) -> LoadedRevision<()> {
         }],
         metrics: Vec::new(),
         config_schema: String::new(),
+        live_fields: Vec::new(),
     };
     let limits = CallLimits {
         memory_mib: 64,

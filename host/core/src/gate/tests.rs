@@ -22,6 +22,7 @@ fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
             .collect(),
         metrics: vec![],
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 

@@ -110,8 +110,21 @@ impl Permissions {
         Self { reads, writes }
     }
 
-    /// Sorts the rules and their fields, and drops repetitions.
+    /// Sorts the rules and their fields, and drops repetitions. Fields of the same objects are in
+    /// one rule.
     pub(super) fn tidy(&mut self) {
+        let (named, whole): (Vec<ReadRule>, Vec<ReadRule>) = std::mem::take(&mut self.reads)
+            .into_iter()
+            .partition(|rule| !rule.fields.is_empty());
+        self.reads = whole;
+        let whole = self.reads.len();
+        for rule in named {
+            let mut same = self.reads.iter_mut().skip(whole);
+            match same.find(|one| one.is_like(&rule)) {
+                Some(one) => one.fields.extend(rule.fields),
+                None => self.reads.push(rule),
+            }
+        }
         self.reads.iter_mut().for_each(ReadRule::tidy);
         self.reads.sort();
         self.reads.dedup();

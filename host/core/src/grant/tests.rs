@@ -41,6 +41,7 @@ fn manifest(watches: Vec<WatchSpec>, permissions: &[(&str, &str, &str)]) -> Mani
         permissions: permissions.iter().map(|it| permission(*it)).collect(),
         metrics: Vec::new(),
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 
@@ -72,6 +73,34 @@ fn without_rules_everything_declared_is_missing() {
     let rules = serde_json::to_value(&missing).unwrap();
     assert!(grant(rules).missing(&declared).is_empty());
     assert!(Grant::Declared.missing(&declared).is_empty());
+}
+
+#[test]
+fn a_live_read_lacks_the_fields_that_the_guest_names() {
+    let pods = watch(one("", "pods"), "", &["spec.nodeName"]);
+    let asks = [
+        ("get", "", "nodes"),
+        ("get", "", "jobs"),
+        ("list", "", "pods"),
+    ];
+    let mut declared = manifest(vec![pods], &asks);
+    let live = |resource: &str, fields: &[&str]| LiveFields {
+        group: String::new(),
+        resource: resource.into(),
+        fields: paths(fields),
+    };
+    declared.live_fields = vec![
+        live("nodes", &[]),
+        live("pods", &["spec.volumes", "status.phase"]),
+    ];
+    let missing = grant(json!({})).missing(&declared);
+    let expected = "read jobs; read nodes (metadata.name); \
+                    read pods (spec.nodeName, spec.volumes, status.phase)";
+    assert_eq!(missing.to_string(), expected);
+    let rules = grant(serde_json::to_value(&missing).unwrap());
+    assert!(rules.missing(&declared).is_empty());
+    let nodes = ApiResource::new("", "v1", "nodes");
+    rules.allows_read(&nodes, "", &[]).unwrap();
 }
 
 #[test]

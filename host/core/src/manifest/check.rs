@@ -363,6 +363,7 @@ mod tests {
             permissions: vec![],
             metrics: vec![],
             config_schema: String::new(),
+            live_fields: Vec::new(),
         }
     }
 

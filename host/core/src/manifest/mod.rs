@@ -36,6 +36,8 @@ pub struct Manifest {
     pub metrics: Vec<MetricSpec>,
     /// The JSON Schema of its configuration.
     pub config_schema: String,
+    /// What its live reads ask for, by resource, as far as it says so.
+    pub live_fields: Vec<LiveFields>,
 }
 
 /// The resources of a watch.
@@ -226,6 +228,17 @@ pub struct Permission {
     pub group: String,
     /// The plural, with its subresource if it has one; `*` for all.
     pub resource: String,
+}
+
+/// The fields of the live reads of a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveFields {
+    /// The group of the permission; `*` for all.
+    pub group: String,
+    /// The plural; `*` for all.
+    pub resource: String,
+    /// The fields; none if the reads ask for the identity alone.
+    pub fields: Vec<FieldPath>,
 }
 
 impl Permission {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    IndexFilter, IndexSpec, Manifest, ManifestError, MetricSpec, QueueSpec, Source, WatchSpec,
+    IndexFilter, IndexSpec, LiveFields, Manifest, ManifestError, MetricSpec, QueueSpec, Source,
+    WatchSpec,
 };
 
 /// The most watches, queues, ticks or metrics.
@@ -44,6 +45,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
         ("metrics", manifest.metrics.len(), MOST_DECLARED),
         ("triggers", manifest.triggers.len(), MOST_RULES),
         ("permissions", manifest.permissions.len(), MOST_RULES),
+        ("live fields", manifest.live_fields.len(), MOST_RULES),
     ] {
         at_most(item, "", found, most)?;
     }
@@ -71,6 +73,10 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), ManifestError> {
             });
         }
     }
+    manifest
+        .live_fields
+        .iter()
+        .try_for_each(check_live_fields)?;
     for permission in &manifest.permissions {
         text("bytes of the group", &permission.group, LONGEST_NAME)?;
         text("bytes of the resource", &permission.resource, LONGEST_NAME)?;
@@ -105,6 +111,22 @@ fn check_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
         }
     }
     Ok(())
+}
+
+fn check_live_fields(read: &LiveFields) -> Result<(), ManifestError> {
+    let name = &read.resource;
+    text("bytes of the group", &read.group, LONGEST_NAME)?;
+    text("bytes of the resource", name, LONGEST_NAME)?;
+    at_most("fields", name, read.fields.len(), MOST_FIELDS)?;
+    let mut paths = read.fields.iter();
+    paths.try_for_each(|path| {
+        at_most(
+            "bytes of a path",
+            name,
+            path.to_string().len(),
+            LONGEST_NAME,
+        )
+    })
 }
 
 fn check_queue(queue: &QueueSpec) -> Result<(), ManifestError> {
@@ -168,6 +190,7 @@ mod tests {
             permissions: vec![],
             metrics: vec![metric("m")],
             config_schema: String::new(),
+            live_fields: Vec::new(),
         }
     }
 

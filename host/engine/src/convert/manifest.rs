@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use davit_core::manifest::{
-    IndexFilter, IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec,
-    Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey, WatchSpec,
+    IndexFilter, IndexSpec, LiveFields, Manifest, ManifestError, MetricKind, MetricSpec,
+    Permission, QueueSpec, Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey,
+    WatchSpec,
 };
 use davit_core::path::FieldPath;
 
@@ -15,6 +16,7 @@ use crate::wit::manifests as wit;
 pub(crate) fn manifest(
     manifest: wit::Manifest,
     conditions: Vec<crate::wit::TriggerCondition>,
+    reads: Vec<crate::wit::LiveFields>,
 ) -> Result<Manifest, ManifestError> {
     let mut manifest = Manifest {
         name: manifest.name,
@@ -27,6 +29,7 @@ pub(crate) fn manifest(
         permissions: manifest.permissions.into_iter().map(permission).collect(),
         metrics: all(manifest.metrics, metric)?,
         config_schema: manifest.config_schema,
+        live_fields: all(reads, live_fields)?,
     };
     for condition in conditions {
         let crate::wit::TriggerCondition { watch, queue, .. } = &condition;
@@ -140,6 +143,20 @@ fn permission(permission: wit::Permission) -> Permission {
         group: permission.group,
         resource: permission.resource,
     }
+}
+
+fn live_fields(reads: crate::wit::LiveFields) -> Result<LiveFields, ManifestError> {
+    let path = |text: String| -> Result<FieldPath, ManifestError> {
+        text.parse().map_err(|source| ManifestError::Path {
+            watch: format!("live reads of {}", reads.resource),
+            source,
+        })
+    };
+    Ok(LiveFields {
+        fields: all(reads.fields, path)?,
+        group: reads.group,
+        resource: reads.resource,
+    })
 }
 
 fn metric(metric: wit::Metric) -> Result<MetricSpec, ManifestError> {

@@ -1,4 +1,4 @@
-//! The conditions of triggers, which a guest exports if it has any.
+//! The conditions of triggers, and the fields of live reads, which a guest exports if it has any.
 
 use davit_core::manifest::{Manifest, TriggerCondition};
 use davit_engine::Guest;
@@ -43,19 +43,46 @@ async fn the_conditions_of_a_guest_are_those_of_its_triggers() {
 }
 
 #[tokio::test]
+async fn a_guest_names_the_fields_of_its_live_reads() {
+    for (guest, resource, fields) in [
+        ("podgc", "nodes", &[][..]),
+        ("taint-eviction", "nodes", &["spec.taints"]),
+    ] {
+        let manifest = manifest(artifacts::guest(guest)).await.unwrap();
+        let [live] = manifest.live_fields.as_slice() else {
+            panic!("{:?}", manifest.live_fields);
+        };
+        assert_eq!((&*live.group, &*live.resource), ("", resource), "{guest}");
+        let named: Vec<String> = live.fields.iter().map(ToString::to_string).collect();
+        let lacks = |field: &&&str| !named.iter().any(|it| it.starts_with(**field));
+        assert_eq!(fields.iter().find(lacks), None, "{named:?}");
+        assert_eq!(fields.is_empty(), named.is_empty(), "{named:?}");
+    }
+}
+
+#[tokio::test]
 async fn another_function_in_the_interface_is_refused_by_name() {
-    let name = b"trigger-conditions";
+    for (interface, function) in [
+        ("conditions", "trigger-conditions"),
+        ("reads", "live-reads"),
+    ] {
+        let error = manifest(renamed(function.as_bytes())).await.unwrap_err();
+        let expected = format!("davit:controller/{interface}@0.1.0 has no function {function}");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
+/// A guest whose function has another name.
+fn renamed(name: &[u8]) -> Vec<u8> {
     let mut wasm = artifacts::guest("taint-eviction");
     let places = wasm.windows(name.len()).enumerate();
     let places: Vec<usize> = places
-        .filter(|(_, window)| window == name)
+        .filter(|(_, window)| *window == name)
         .map(|(place, _)| place)
         .collect();
     assert!(!places.is_empty());
     for place in places {
         wasm[place + name.len() - 1] = b'z';
     }
-    let error = manifest(wasm).await.unwrap_err();
-    let expected = "davit:controller/conditions@0.1.0 has no function trigger-conditions";
-    assert!(error.contains(expected), "{error}");
+    wasm
 }

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use crate::bindings::davit::controller::manifests as wit;
 use davit_core::manifest::{
-    IndexFilter, IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec,
-    Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey, WatchSpec,
+    IndexFilter, IndexSpec, LiveFields, Manifest, ManifestError, MetricKind, MetricSpec,
+    Permission, QueueSpec, Rate, Source, TickSpec, Trigger, TriggerCondition, TriggerKey,
+    WatchSpec,
 };
 use davit_core::path::FieldPath;
 
@@ -53,6 +54,15 @@ pub(super) fn manifest(manifest: wit::Manifest) -> Result<Manifest, String> {
             .collect(),
         metrics: all(manifest.metrics, metric)?,
         config_schema: manifest.config_schema,
+        live_fields: Vec::new(),
+    })
+}
+
+pub(super) fn live_fields(fields: crate::LiveFields) -> Result<LiveFields, String> {
+    Ok(LiveFields {
+        group: fields.group,
+        resource: fields.resource,
+        fields: all(fields.fields, |text| path(&text))?,
     })
 }
 

@@ -58,6 +58,9 @@ impl<C: Controller> Native<C> {
         for condition in instance.trigger_conditions() {
             manifest::set_condition(&mut manifest, condition).map_err(|error| error.to_string())?;
         }
+        let fields = instance.live_reads().into_iter();
+        let fields = fields.map(manifest::live_fields);
+        manifest.live_fields = fields.collect::<Result<_, _>>()?;
         manifest.validate().map_err(|error| error.to_string())?;
         Ok(Self { instance, manifest })
     }

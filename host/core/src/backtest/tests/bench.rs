@@ -193,6 +193,7 @@ pub(super) fn manifest(fields: &[&str]) -> Manifest {
         ],
         metrics: vec![],
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 

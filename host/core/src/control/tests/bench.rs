@@ -158,6 +158,7 @@ fn manifest(spec: &ControllerSpec) -> Manifest {
         permissions,
         metrics: Vec::new(),
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 

@@ -106,6 +106,7 @@ fn manifest() -> Manifest {
         }],
         metrics: vec![],
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 

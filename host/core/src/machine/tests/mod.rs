@@ -349,6 +349,7 @@ pub(crate) fn manifest() -> Manifest {
         }],
         metrics: vec![],
         config_schema: String::new(),
+        live_fields: Vec::new(),
     }
 }
 
