@@ -9,7 +9,7 @@ use tokio::sync::Semaphore;
 
 use super::{MOST_BYTES, blocking};
 
-/// How many files are looked at in the same moment. A thousand controllers do it together every few
+/// How many files are checked in the same moment. A thousand controllers do it together every few
 /// seconds, and each of them would start a thread. A disk that hangs has some of these turns until
 /// the callers give up; nothing else waits for them.
 const TURNS: usize = 16;
