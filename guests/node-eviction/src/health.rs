@@ -218,7 +218,7 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
 /// The fields of a node or of its lease that show whether it is alive: one view
 /// for both, to read them together.
 #[derive(Debug, Default, View)]
-pub(crate) struct Signs {
+struct Signs {
     #[view(path = "spec.renewTime")]
     renew_time: String,
     #[view(path = "status.conditions")]

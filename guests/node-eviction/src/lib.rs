@@ -22,8 +22,8 @@ mod view;
 mod zone;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, LiveFields, Manifest, Object, QueueName,
-    QueueSpec, Retry, Watch, WorkItem, resources,
+    ConfigError, Context, Controller, Decision, Index, Manifest, Object, QueueName, QueueSpec,
+    Retry, Watch, WorkItem, resources,
 };
 
 pub use config::Config;
@@ -89,15 +89,6 @@ impl Controller for NodeEviction {
             .metric(zone::UNHEALTHY)
             .metric(zone::EVICTIONS)
             .config_schema(include_str!("../config.schema.json"))
-    }
-
-    fn live_reads(&self) -> Vec<LiveFields> {
-        // The signs of a node are read of both with one view.
-        vec![
-            LiveFields::of::<health::Signs>(resources::NODES),
-            LiveFields::of::<health::Signs>(resources::LEASES),
-            LiveFields::of::<view::Pod>(resources::PODS),
-        ]
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Result<Decision, Retry> {

@@ -99,12 +99,14 @@ impl Manifest {
 impl LiveFields {
     /// The fields of a view.
     #[must_use]
+    #[inline(never)]
     pub fn of<T: DeserializeOwned>(resource: impl Into<ApiResource>) -> Self {
         Self::new(&resource.into(), fields_of::<T>())
     }
 
     /// These fields, as a watch declares them.
     #[must_use]
+    #[inline(never)]
     pub fn new(resource: &ApiResource, fields: Vec<String>) -> Self {
         Self {
             group: resource.group.clone(),
