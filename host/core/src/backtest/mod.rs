@@ -148,6 +148,9 @@ pub struct Backtest<G> {
     feeds: BTreeMap<StreamId, Feed>,
     timeline: Timeline,
     now: Now,
+    /// The time of the last entry. The wall clock between two entries is relative to it: relative
+    /// to the last wake, it would lose a part of a millisecond with each.
+    anchor: Now,
     /// The entry that is due next, with its time on the timeline.
     next: Option<(Now, Entry)>,
     /// Inputs that the machine gets before its next effect.
@@ -234,6 +237,7 @@ impl<G: Clone> Backtest<G> {
             feeds: BTreeMap::new(),
             timeline: Timeline::default(),
             now: Now::default(),
+            anchor: Now::default(),
             next: None,
             inputs: VecDeque::new(),
             awaits_mapping: false,
@@ -414,10 +418,11 @@ impl<G: Clone> Backtest<G> {
                 let wake = wake.max(self.now.instant);
                 self.pass(Now {
                     instant: wake,
-                    wall: self.now.wall_at(wake),
+                    wall: self.anchor.wall_at(wake),
                 })?;
                 continue;
             }
+            self.anchor = at;
             self.pass(at)?;
             self.pace.entry();
             self.apply(entry)?;

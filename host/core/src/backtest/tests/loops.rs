@@ -5,7 +5,8 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::bench::{
-    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, delete, nothing, plan,
+    ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, START, Trial, delete, nothing,
+    plan,
 };
 use crate::backtest::{Difference, Report};
 use crate::gate::Mode;
@@ -332,4 +333,38 @@ fn timers_fire_between_two_entries() {
     let report = Trial::of(PATIENT).run(&recorder.records).unwrap();
     let ended = report.candidate.worst_minute_ends.unwrap();
     assert_eq!(ended, "2026-11-20T12:00:41.000Z");
+}
+
+/// Deletes pods that have failed a millisecond after twenty seconds, by the wall clock.
+const PUNCTUAL: Guest = Guest {
+    name: "punctual",
+    policy: |key, pod, call| {
+        let rest = u64::try_from(START + 20_001 - call.now.wall.0).unwrap_or_default();
+        match (pod["status"]["phase"].as_str(), rest) {
+            (Some("Failed"), 0) => delete(key, pod),
+            (Some("Failed"), _) => Decision {
+                verdict: Verdict::RequeueAfter(Duration::from_millis(rest)),
+                ..nothing()
+            },
+            _ => nothing(),
+        }
+    },
+};
+
+/// The wall clock has milliseconds, and the timers of two items wake in between.
+#[test]
+fn the_wall_clock_advances_with_wakes_that_are_less_than_a_millisecond_apart() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pass(9 * SECOND);
+    for name in ["a", "b"] {
+        recorder.now.instant = recorder.now.instant.after(Duration::from_micros(300));
+        recorder.pod(name, name, "Failed");
+    }
+    recorder.pass(100 * SECOND);
+    recorder.node("n1", None);
+    let report = Trial::of(PUNCTUAL).run(&recorder.records).unwrap();
+    assert_eq!(report.candidate.deletions, 2);
+    let last = report.candidate.worst_minute_ends.unwrap();
+    assert_eq!(last, "2026-11-20T12:00:20.001Z");
+    assert!(report.activity.calls < 10, "{:?}", report.activity);
 }
