@@ -160,7 +160,8 @@ impl<G: Clone> Backtest<G> {
         let mapping = mapping.unwrap_or(&nothing);
         let late = self.feeds.values();
         let mut late = late.filter(|feed| feed.is_fed() || feed.waits_since.after(GRACE) <= now);
-        let refusal = late.find_map(|feed| feed.refusal(&self.cluster.history, mapping));
+        let is_end = now == Instant::FAR_FUTURE;
+        let refusal = late.find_map(|feed| feed.refusal(&self.cluster.history, mapping, is_end));
         refusal.map_or(Ok(()), Err)
     }
 

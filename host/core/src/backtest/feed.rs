@@ -156,8 +156,14 @@ impl Feed {
         !source.filters || *object.namespace == *self.spec.namespace
     }
 
-    /// Why nothing feeds it, if the journal cannot do it. Nothing if it may only need time.
-    pub(super) fn refusal(&self, history: &History, mapping: &Mapping) -> Option<Refusal> {
+    /// Why nothing feeds it, if the journal cannot do it. Nothing if it may only need time:
+    /// controllers that come later list more. At the end of history, nothing comes.
+    pub(super) fn refusal(
+        &self,
+        history: &History,
+        mapping: &Mapping,
+        is_end: bool,
+    ) -> Option<Refusal> {
         let resource = &self.spec.resource;
         let name = resource.to_string();
         if secrets::are_of(resource)
@@ -178,6 +184,9 @@ impl Feed {
             .filter(|list| list.spec.resource == *resource)
             .collect();
         if of_it.is_empty() {
+            if !is_end {
+                return None;
+            }
             mapping.by_resource(resource)?;
             return Some(Refusal::Resource { resource: name });
         }
@@ -233,4 +242,35 @@ pub(super) fn overlaps_secrets(fields: &FieldTree) -> Option<&'static str> {
 fn tree(paths: &[&str]) -> FieldTree {
     let paths: Vec<FieldPath> = paths.iter().filter_map(|path| path.parse().ok()).collect();
     paths.iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::ServedResource;
+    use crate::object::ApiResource;
+
+    /// A host may have listed nothing yet when a policy starts that waits for no controller.
+    #[test]
+    fn a_resource_without_a_list_is_refused_at_the_end_of_history() {
+        let resource = ApiResource::new("", "v1", "pods");
+        let spec = StreamSpec {
+            resource: resource.clone(),
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: FieldTree::All,
+        };
+        let mapping = Mapping::new([ServedResource {
+            resource,
+            kind: "Pod".into(),
+            namespaced: true,
+            verbs: ["list", "watch"].map(str::to_owned).into(),
+            preferred: true,
+        }]);
+        let (feed, history) = (Feed::new(spec, Instant::ZERO), History::default());
+        assert!(feed.refusal(&history, &mapping, false).is_none());
+        let refusal = feed.refusal(&history, &mapping, true);
+        assert!(matches!(refusal, Some(Refusal::Resource { resource }) if resource == "v1/pods"));
+    }
 }
