@@ -268,7 +268,8 @@ fn a_later_guest_is_compared_with_what_the_cluster_has_deleted() {
 }
 
 /// The manifest is the one that `docs/adoption.md` starts with. The backtest does not compare it a
-/// second time, which would need fields that no profile has, nor keep what the cluster deletes.
+/// second time, which would need fields that no profile has. Like the dry run, it keeps what the
+/// cluster deletes first.
 fn a_dry_run_is_tested_in_an_open_loop(bench: &Bench) {
     let spec = SPEC.replace("mode: Enforce", "mode: DryRun\n  compareWith: Cluster");
     std::fs::write(bench.path("controller.yaml"), spec).unwrap();
@@ -277,10 +278,9 @@ fn a_dry_run_is_tested_in_an_open_loop(bench: &Bench) {
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
     let (policy, agreement) = (&report["policy"], &report["agreement"]);
     assert_eq!(policy["closedLoop"], false, "{report:#}");
-    assert_eq!(policy["toleranceSeconds"], 0.0, "{report:#}");
+    assert_eq!(policy["toleranceSeconds"], 300.0, "{report:#}");
     assert_eq!(agreement["agree"], 1, "{report:#}");
     assert_eq!(agreement["onlyCluster"], 1, "{report:#}");
-    assert_eq!(agreement["later"]["count"], 0, "{report:#}");
     assert_eq!(report["activity"]["executedPlans"], 0, "{report:#}");
 }
 

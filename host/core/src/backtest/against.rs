@@ -4,17 +4,17 @@
 //! The journal has objects, and nobody's requests. An object that is marked for its deletion,
 //! gets a deletion timestamp, or is gone, was deleted by somebody;
 //! [`actor`](crate::cluster_comparison::actor) says by whom, as far as the object shows it.
-//! Deletions of the actor that the policy replaces are the other side of the comparison. In a
-//! closed loop, the policy has these objects for a window of time as they were before, because
-//! that actor would not run beside it. What others delete goes when history says so, and proves
-//! nothing about the policy. The rules are those of [`crate::cluster_comparison`], which does it
-//! beside a cluster.
+//! Deletions of the actor that the policy replaces are the other side of the comparison. The
+//! policy has these objects for a window of time as they were before, because that actor would
+//! not run beside it. What others delete goes when history says so, and proves nothing about the
+//! policy. The rules are those of [`crate::cluster_comparison`], which does it beside a cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::comparison::{Author, Deletion, OtherEnd};
+use super::cluster::ListedObject;
+use super::comparison::{Author, Deletion};
 use super::facts::Facts;
 use super::feed::missing;
 use super::history::{History, RecordedList};
@@ -25,7 +25,7 @@ use super::watch_gaps::WatchGaps;
 use super::{Backtest, BacktestSettings};
 use crate::cluster_comparison::actor::{self, Evidence, Traces};
 use crate::cluster_comparison::{
-    Counterpart, ObservedDeletion, OwnDeletions, Sighting, reference, window,
+    Counterpart, End, ObservedDeletion, OwnDeletions, Sighting, Windows, reference, window,
 };
 use crate::coverage::excepts;
 use crate::gate::{Mode, Ruling, WaitReason};
@@ -47,8 +47,7 @@ pub(super) struct ClusterRun {
     /// What the policy watches of the objects that it may delete, each with the fields by which it
     /// is known who has deleted one.
     watches: Vec<(WatchSpec, FieldTree)>,
-    /// How long after the policy the other side may delete an object.
-    window: Duration,
+    windows: Windows,
     /// How long an object stays for the policy that the other side has deleted.
     stay: Duration,
     /// The objects whose deletion is compared.
@@ -84,16 +83,17 @@ impl ClusterRun {
             let fields = watch.fields.iter().collect();
             (watch, fields)
         });
-        let window = window(manifest).max(settings.tolerance);
-        let keeps_nothing = settings.open_loop || settings.tolerance.is_zero();
+        // A longer tolerance lets the policy be later, and nobody else.
+        let plan = window(manifest);
+        let deletion = plan.max(settings.tolerance);
         Self {
             counterpart: Counterpart::of(&manifest.name),
             watches: watches.collect(),
-            window,
-            stay: if keeps_nothing {
+            windows: Windows { plan, deletion },
+            stay: if settings.tolerance.is_zero() {
                 Duration::ZERO
             } else {
-                window
+                deletion
             },
             known: RecentUids::default(),
             runs: BTreeMap::new(),
@@ -106,9 +106,9 @@ impl ClusterRun {
         }
     }
 
-    /// How long after the policy the other side may delete an object.
-    pub(super) const fn window(&self) -> Duration {
-        self.window
+    /// How long the policy and the other side wait for each other.
+    pub(super) const fn windows(&self) -> Windows {
+        self.windows
     }
 
     /// How long an object stays for the policy that the other side has deleted.
@@ -164,6 +164,11 @@ impl ClusterRun {
         }
     }
 
+    /// Whether the policy has deleted an object when that was terminating.
+    pub(super) fn is_about_end(&self, uid: &Uid) -> bool {
+        self.ending.contains(uid)
+    }
+
     /// Another host records: its identifiers are others.
     pub(super) fn restart(&mut self) {
         self.runs.clear();
@@ -199,7 +204,7 @@ impl ClusterRun {
         let sighting = Sighting {
             gap: self.gaps.before(&spec.resource, now),
             is_selected: spec.is_selected() && !self.gone.contains(uid),
-            is_about_end: self.ending.contains(uid),
+            is_about_end: self.is_about_end(uid),
         };
         let (before, after) = (Traces::of(object), after.map(|it| Traces::of(it)));
         let mut deletion = ObservedDeletion::of(now, before, after, sighting)?;
@@ -207,7 +212,8 @@ impl ClusterRun {
         let is_gone = |owner: &Uid| is_gone(owner, history, &self.gone);
         deletion.attribute(&spec.kind.kind, is_own, is_gone);
         self.lacks.extend(lacking(list, wanted));
-        if self.counterpart.counts(deletion.actor) {
+        // What may have left its selector may return.
+        if self.counterpart.counts(deletion.actor) && !deletion.may_have_left {
             self.known.insert(uid);
         }
         let target = reference(&spec.kind, object);
@@ -340,27 +346,34 @@ impl<G: Clone> Backtest<G> {
             return;
         };
         let (counterpart, stay) = (run.counterpart, run.stay);
-        let counts = counterpart.counts(seen.deletion.actor);
-        let uid = Uid::new(&seen.target.uid);
-        match (counts, counterpart.is_unknown(&seen.deletion)) {
-            (true, false) => self.note_counted(&seen, counterpart, stay),
-            (true, true) => self.comparison.ended_unknown(&seen.target, seen.earliest),
-            (false, true) => self
-                .comparison
-                .ended(&uid, OtherEnd::Unknown, seen.earliest),
-            (false, false) => self.comparison.ended(&uid, OtherEnd::Others, seen.earliest),
+        let SeenDeletion {
+            target,
+            deletion,
+            earliest,
+        } = &seen;
+        match counterpart.end(deletion, *earliest, true) {
+            End::Counterpart { at, is_proof } => self.note_counted(&seen, at, is_proof, stay),
+            End::Left { at } => self.comparison.left(target, at),
+            end => self.comparison.ended(&Uid::new(&target.uid), end),
         }
     }
 
     /// The other side has deleted an object, which stays for the policy for a while.
-    fn note_counted(&mut self, seen: &SeenDeletion, counterpart: Counterpart, stay: Duration) {
+    fn note_counted(
+        &mut self,
+        seen: &SeenDeletion,
+        earliest: Instant,
+        is_proof: bool,
+        stay: Duration,
+    ) {
         let SeenDeletion {
             target, deletion, ..
         } = seen;
         let uid = Uid::new(&target.uid);
         let found = self.cluster.recorded(&uid);
         let facts = Facts::of(target, &found, &self.cluster);
-        if !stay.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
+        let is_kept = !stay.is_zero() && self.may_be_kept(&uid, &found);
+        if is_kept {
             let until = self.now.instant.after(stay);
             self.cluster.overlay.doom(uid.clone(), found, until);
             self.cluster.overlay.accept(&uid);
@@ -372,9 +385,40 @@ impl<G: Clone> Backtest<G> {
             facts,
             is_there: self.cluster.has_or_keeps(&uid),
             saw: None,
-            // A Job, its owner or a user may have deleted a pod that has ended.
-            is_certain: counterpart.has_author(deletion),
+            // What does not stay, the policy had no time to decide about.
+            is_certain: is_proof && is_kept,
+            earliest,
         };
         self.comparison.note(Author::Recorded, deletion, self.now);
+    }
+
+    /// Whether an object may stay that the other side has deleted in these states: the policy has
+    /// not decided about it, and it is no pod that has ended. A policy that counts such pods would
+    /// count it, and delete another one.
+    fn may_be_kept(&self, uid: &Uid, found: &[ListedObject]) -> bool {
+        let mut states = found.iter().map(|(_, held)| Traces::of(&held.object));
+        !self.cluster.overlay.is_deleted(uid)
+            && !self.comparison.is_planned(uid)
+            && !states.any(|state| state.has_ended())
+    }
+
+    /// History has an object in a list for the first time, or again.
+    pub(super) fn note_return(&mut self, object: &Object) {
+        let uid = object.uid();
+        let run = self.cluster_run.as_ref();
+        // That it terminates is no news if the plan was about its end.
+        let is_no_news = run.is_some_and(|run| run.is_about_end(uid));
+        let is_alive = || Traces::of(object).is_alive();
+        if self.comparison.is_unseen(uid) {
+            self.comparison.returned(uid, is_no_news || is_alive());
+        }
+    }
+
+    /// The policy has decided about an object in a dry run: it does not stay any longer. In a
+    /// closed loop it is deleted.
+    pub(super) fn release(&mut self, uid: &Uid) {
+        if self.is_against_cluster() {
+            self.end_stay(uid);
+        }
     }
 }

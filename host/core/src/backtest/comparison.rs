@@ -9,6 +9,7 @@ use super::facts::{Counts, Facts};
 use super::recent::RecentUids;
 use super::regret::{Regret, UnknownRegret};
 use super::report::{Against, Agreement, Difference, Side, Spread, SpreadBucket, Surprise};
+use crate::cluster_comparison::{End, Outcome, Windows, outcome};
 use crate::object::{Kind, ObjectRef, Uid};
 use crate::time::{Instant, Now, Wall};
 use crate::times;
@@ -51,8 +52,10 @@ pub(super) struct Deletion<'a> {
     pub(super) is_there: bool,
     /// The object as the guest saw it.
     pub(super) saw: Option<Value>,
-    /// Whether it is certain who deletes it, and that it exists.
+    /// Whether it is certain who deletes it, and that it exists, although nobody else deletes it.
     pub(super) is_certain: bool,
+    /// When it happens at the earliest.
+    pub(super) earliest: Instant,
 }
 
 /// Both sides, object by object.
@@ -72,8 +75,8 @@ pub(super) struct Comparison {
     later: Distances,
     only_candidate: u64,
     only_recorded: u64,
-    /// How long after the candidate somebody else may delete an object; none for any time.
-    window: Option<Duration>,
+    /// How long one side waits for the other; none for any time.
+    windows: Option<Windows>,
     by_others: u64,
     unknown: u64,
     surprises: Vec<(Rank, Surprise)>,
@@ -88,24 +91,15 @@ struct Pair {
     candidate: Option<Now>,
     recorded: Option<Now>,
     saw: Option<Value>,
-    /// Whether the other side has deleted it for certain, and it exists for certain.
-    is_certain: bool,
-    /// How it ended otherwise than by the other side.
-    other_end: Option<OtherEnd>,
+    /// Whether a recorded list had its kind, so that it exists for certain.
+    is_known: bool,
+    /// How it ended; none if nothing says so.
+    end: Option<End>,
     /// Whether history has removed it. What is not there and was not removed went while nobody
     /// recorded.
     was_removed: bool,
-    /// Whether it was there at the end of the window after the candidate's deletion.
-    is_over: bool,
-}
-
-/// How an object ends, other than by the other side's deletion.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OtherEnd {
-    /// Somebody else has deleted it.
-    Others,
-    /// Nobody knows whether it was deleted, or by whom.
-    Unknown,
+    /// When nobody recorded any more who would have seen it go; none if history has it again.
+    unseen_since: Option<Instant>,
 }
 
 impl Pair {
@@ -117,22 +111,34 @@ impl Pair {
             candidate: None,
             recorded: None,
             saw: None,
-            is_certain: true,
-            other_end: None,
+            is_known: true,
+            end: None,
             was_removed: !is_there,
-            is_over: false,
+            unseen_since: None,
         }
     }
 
-    /// Whether the window after the candidate's deletion is over.
-    fn has_outlived(&self, window: Option<Duration>, now: Instant) -> bool {
-        let ends = self.candidate.zip(window);
-        ends.is_some_and(|(at, window)| at.instant.after(window) < now)
+    /// Whether neither side is known to have deleted it.
+    const fn is_of_nobody(&self) -> bool {
+        self.candidate.is_none() && self.recorded.is_none()
     }
 
-    /// Whether it went while nobody recorded, so that the journal does not say who was first.
-    const fn went_unseen(&self, is_there: bool) -> bool {
-        !is_there && !self.was_removed && !self.is_over
+    /// How it ended, as far as the journal says so.
+    fn end(&self, is_there: bool) -> End {
+        let went_unseen = !is_there && !self.was_removed;
+        match self.end {
+            // The policy may have had no time to decide about it.
+            Some(End::Counterpart { at, is_proof }) => End::Counterpart {
+                at,
+                is_proof: is_proof && !went_unseen,
+            },
+            Some(end) => end,
+            None if !self.is_known => End::Unknown { at: Instant::ZERO },
+            None if went_unseen => End::Unknown {
+                at: self.unseen_since.unwrap_or_default(),
+            },
+            None => End::NotDeleted,
+        }
     }
 }
 
@@ -153,6 +159,10 @@ impl Comparison {
         }
         let new = || Pair::new(deletion.target, deletion.is_there);
         let pair = self.pairs.entry(uid).or_insert_with(new);
+        if pair.is_of_nobody() && deletion.is_there {
+            // It has returned to the selector that it had left.
+            pair.end = None;
+        }
         let (time, tally) = match author {
             Author::Candidate => (&mut pair.candidate, &mut self.candidate),
             Author::Recorded => (&mut pair.recorded, &mut self.recorded),
@@ -161,7 +171,18 @@ impl Comparison {
             return;
         }
         *time = Some(now);
-        pair.is_certain &= deletion.is_certain;
+        match author {
+            Author::Candidate => pair.is_known = deletion.is_certain,
+            Author::Recorded => {
+                let end = End::Counterpart {
+                    at: deletion.earliest,
+                    is_proof: deletion.is_certain,
+                };
+                // What the recorded controller has done is certain, whatever its object shows.
+                let first = pair.end.filter(|_| self.windows.is_some());
+                pair.end = Some(first.unwrap_or(end));
+            }
+        }
         // The candidate's reason stays.
         if author == Author::Candidate || pair.candidate.is_none() {
             deletion.reason.clone_into(&mut pair.reason);
@@ -174,43 +195,73 @@ impl Comparison {
         tally.note(deletion.target, deletion.reason, &deletion.facts, now);
     }
 
-    /// From now on, what ends later than this after the candidate's deletion is the candidate's
-    /// alone, unless the other side has deleted it.
-    pub(super) const fn limit(&mut self, window: Duration) {
-        self.window = Some(window);
+    /// From now on, each side waits so long for the other.
+    pub(super) const fn limit(&mut self, windows: Windows) {
+        self.windows = Some(windows);
     }
 
-    /// An object ends otherwise than by the other side, at this time at the earliest: that is no
-    /// agreement, and no disagreement either.
-    pub(super) fn ended(&mut self, uid: &Uid, end: OtherEnd, at: Instant) {
-        let window = self.window;
-        let open = self.pairs.get_mut(uid);
-        let open = open.filter(|pair| pair.candidate.is_some() && !pair.has_outlived(window, at));
-        if let Some(pair) = open {
-            pair.other_end.get_or_insert(end);
+    /// Whether the candidate has deleted an object whose end is not settled.
+    pub(super) fn is_planned(&self, uid: &Uid) -> bool {
+        let pair = self.pairs.get(uid);
+        pair.is_some_and(|pair| pair.candidate.is_some())
+    }
+
+    /// An object ends otherwise than by the other side. Its first end counts.
+    pub(super) fn ended(&mut self, uid: &Uid, end: End) {
+        let pair = self.pairs.get_mut(uid);
+        if let Some(pair) = pair.filter(|pair| pair.candidate.is_some()) {
+            pair.end.get_or_insert(end);
         }
     }
 
-    /// The same of an object that counts whether or not the candidate deletes it, because the other
-    /// side may have deleted it.
-    pub(super) fn ended_unknown(&mut self, target: &ObjectRef, at: Instant) {
-        let uid = Uid::new(&target.uid);
+    /// The other side has deleted an object, or it has left its selector. It counts whether or not
+    /// the candidate deletes it.
+    pub(super) fn left(&mut self, target: &ObjectRef, at: Instant) {
+        let (uid, end) = (Uid::new(&target.uid), End::Left { at });
         if !self.pairs.contains_key(&uid) && !self.settled.contains(&uid) {
             let mut pair = Pair::new(target, true);
-            pair.other_end = Some(OtherEnd::Unknown);
+            pair.end = Some(end);
             self.pairs.insert(uid, pair);
         } else {
-            self.ended(&uid, OtherEnd::Unknown, at);
+            self.ended(&uid, end);
         }
     }
 
-    /// History ends before the watches of some objects continue: nobody knows whether these have
-    /// outlived the window. `since` says since when an object is not watched.
+    /// The candidate does not have an object any more that the other side has deleted: if it has
+    /// not decided and its window is open, nobody knows what it would have decided.
+    pub(super) fn released(&mut self, uid: &Uid, now: Instant) {
+        let Some(windows) = self.windows else {
+            return;
+        };
+        let end = self.pairs.get_mut(uid).and_then(|pair| pair.end.as_mut());
+        if let Some(End::Counterpart { at, is_proof }) = end {
+            *is_proof &= at.after(windows.deletion) < now;
+        }
+    }
+
+    /// Whether nobody has recorded an object for a while that one side has deleted.
+    pub(super) fn is_unseen(&self, uid: &Uid) -> bool {
+        let pair = self.pairs.get(uid);
+        pair.is_some_and(|pair| pair.unseen_since.is_some())
+    }
+
+    /// History has an object again that it may not have had for a while. If it is about to go,
+    /// somebody has deleted it while nobody recorded.
+    pub(super) fn returned(&mut self, uid: &Uid, is_alive: bool) {
+        let pair = self.pairs.get_mut(uid);
+        let since = pair.and_then(|pair| pair.unseen_since.take());
+        if let Some(at) = since.filter(|_| !is_alive) {
+            self.ended(uid, End::Unknown { at });
+            self.released(uid, at);
+        }
+    }
+
+    /// History ends before the watches of some objects continue: nobody knows what has become of
+    /// them. `since` says since when an object is not watched.
     pub(super) fn end_unwatched(&mut self, since: impl Fn(&Uid) -> Option<Instant>) {
         for (uid, pair) in &mut self.pairs {
-            let is_open = |at| !pair.has_outlived(self.window, at);
-            if pair.recorded.is_none() && since(uid).is_some_and(is_open) {
-                pair.other_end.get_or_insert(OtherEnd::Unknown);
+            if let Some(at) = since(uid) {
+                pair.end.get_or_insert(End::Unknown { at });
             }
         }
     }
@@ -227,7 +278,9 @@ impl Comparison {
     /// whether history has an object before it. What is not listed again is gone.
     pub(super) fn interrupt(&mut self, now: Instant, is_there: impl Fn(&Uid) -> bool) {
         for (uid, pair) in &mut self.pairs {
-            pair.is_over |= is_there(uid) && pair.has_outlived(self.window, now);
+            if is_there(uid) {
+                pair.unseen_since = Some(now);
+            }
             self.leaving.insert((now.after(RELIST), uid.clone()));
         }
     }
@@ -251,60 +304,64 @@ impl Comparison {
                 return;
             };
             if is_there(&uid) {
-                if let Some(pair) = self.pairs.get_mut(&uid) {
-                    pair.was_removed = false;
-                }
+                self.stays(&uid);
             } else if let Some(pair) = self.pairs.remove(&uid) {
-                self.settled.insert(&uid);
+                // What may only have left its selector counts when it returns.
+                if !pair.is_of_nobody() {
+                    self.settled.insert(&uid);
+                }
                 self.end(uid, pair, false, now);
             }
         }
     }
 
+    /// An object is there that may have gone.
+    fn stays(&mut self, uid: &Uid) {
+        let pair = self.pairs.get_mut(uid);
+        let is_of_nobody = pair.is_some_and(|pair| {
+            pair.was_removed = false;
+            pair.is_of_nobody()
+        });
+        if is_of_nobody {
+            self.pairs.remove(uid);
+        }
+    }
+
     fn end(&mut self, uid: Uid, pair: Pair, is_there: bool, now: Instant) {
         self.seen = self.seen.saturating_sub(usize::from(pair.saw.is_some()));
-        let is_known = pair.is_certain && !pair.went_unseen(is_there);
-        let (rank, difference) = match (pair.candidate, pair.recorded) {
-            _ if pair.other_end == Some(OtherEnd::Others) => {
+        if pair.is_of_nobody() && is_there {
+            return;
+        }
+        let plan = pair.candidate.map(|at| at.instant);
+        let deletion = pair.recorded.map(|at| at.instant);
+        let (plan_at, deletion_at) = (plan.unwrap_or_default(), deletion.unwrap_or_default());
+        let windows = self.windows.unwrap_or(Windows::ENDLESS);
+        let (rank, difference) = match outcome(plan, pair.end(is_there), windows) {
+            Some(Outcome::Agree) => {
+                let Some((distance, difference)) = self.agree(plan_at, deletion_at) else {
+                    return;
+                };
+                ((2, distance, plan_at), difference)
+            }
+            Some(Outcome::OnlyPlan) => {
+                self.only_candidate += 1;
+                let rank = (0, now.since(plan_at), plan_at);
+                (rank, Difference::OnlyCandidate)
+            }
+            Some(Outcome::OnlyDeletion) => {
+                self.only_recorded += 1;
+                let rank = (1, Duration::ZERO, deletion_at);
+                (rank, Difference::OnlyRecorded)
+            }
+            Some(Outcome::Others) => {
                 self.by_others += 1;
                 return;
             }
-            _ if pair.other_end == Some(OtherEnd::Unknown) => {
+            Some(Outcome::Unknown) => {
                 self.unknown += 1;
                 return;
             }
-            (Some(candidate), Some(recorded)) => {
-                self.agree += 1;
-                let ahead = recorded.instant.since(candidate.instant);
-                let behind = candidate.instant.since(recorded.instant);
-                let distance = ahead.max(behind);
-                if distance <= SAME_TIME {
-                    self.same_time += 1;
-                    return;
-                }
-                let (distances, difference) = if ahead > behind {
-                    (&mut self.earlier, Difference::Earlier)
-                } else {
-                    (&mut self.later, Difference::Later)
-                };
-                distances.add(distance);
-                ((2, distance, candidate.instant), difference)
-            }
-            (Some(_), None) | (None, Some(_)) if !is_known => {
-                self.unknown += 1;
-                return;
-            }
-            (Some(candidate), None) => {
-                self.only_candidate += 1;
-                let lived = now.since(candidate.instant);
-                ((0, lived, candidate.instant), Difference::OnlyCandidate)
-            }
-            (None, Some(recorded)) => {
-                self.only_recorded += 1;
-                let rank = (1, Duration::ZERO, recorded.instant);
-                (rank, Difference::OnlyRecorded)
-            }
-            (None, None) => return,
+            None => return,
         };
         let (class, distance, at) = rank;
         let rank = (class, std::cmp::Reverse(distance), at, uid);
@@ -314,6 +371,25 @@ impl Comparison {
             self.surprises.insert(place, (rank, surprise));
             self.surprises.truncate(MOST_SURPRISES);
         }
+    }
+
+    /// Both sides delete an object. Returns how far apart, and which one is earlier, unless they do
+    /// at the same time.
+    fn agree(&mut self, plan: Instant, deletion: Instant) -> Option<(Duration, Difference)> {
+        self.agree += 1;
+        let (ahead, behind) = (deletion.since(plan), plan.since(deletion));
+        let distance = ahead.max(behind);
+        if distance <= SAME_TIME {
+            self.same_time += 1;
+            return None;
+        }
+        let (distances, difference) = if ahead > behind {
+            (&mut self.earlier, Difference::Earlier)
+        } else {
+            (&mut self.later, Difference::Later)
+        };
+        distances.add(distance);
+        Some((distance, difference))
     }
 
     /// History ends: everything is settled.

@@ -313,6 +313,9 @@ impl<G: Clone> Backtest<G> {
         };
         let object = &held.object;
         self.note_object(object, is_new);
+        if is_new {
+            self.note_return(object);
+        }
         if self.cluster.overlay.is_doomed(object.uid()) {
             return;
         }
@@ -357,6 +360,7 @@ impl<G: Clone> Backtest<G> {
         };
         if let Some(uid) = self.cluster.overlay.replace(&spec, object.key()) {
             self.cluster.overlay.forget(&uid);
+            self.comparison.released(&uid, self.now.instant);
             self.comparison.gone(&uid, self.now.instant);
         }
     }
@@ -455,6 +459,7 @@ impl<G: Clone> Backtest<G> {
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
                         is_certain: self.cluster.has_recorded_kind_of(&target),
+                        earliest: self.now.instant,
                     };
                     self.comparison.note(Author::Recorded, deletion, self.now);
                 }
@@ -465,7 +470,7 @@ impl<G: Clone> Backtest<G> {
 
     /// An object that the recorded controller has deleted stays no longer: the policy sees
     /// what history has of it.
-    fn end_stay(&mut self, uid: &Uid) {
+    pub(super) fn end_stay(&mut self, uid: &Uid) {
         if self.cluster.overlay.keeps(uid) {
             self.drop_kept(uid);
         } else {
@@ -516,6 +521,7 @@ impl<G: Clone> Backtest<G> {
             is_there: self.cluster.has_or_keeps(&uid),
             saw: seen(),
             is_certain: self.cluster.has_recorded_kind_of(target),
+            earliest: self.now.instant,
         };
         self.comparison.note(Author::Candidate, deletion, self.now);
     }
@@ -524,7 +530,10 @@ impl<G: Clone> Backtest<G> {
         match report {
             machine::Report::Started { .. } => self.has_started = true,
             machine::Report::Ruled { plan, ruling, .. } => match ruling {
-                Ruling::DryRun if recorded::deletes(plan) => self.note_deletion(plan),
+                Ruling::DryRun if recorded::deletes(plan) => {
+                    self.note_deletion(plan);
+                    self.release(&Uid::new(&plan.target.uid));
+                }
                 Ruling::Wait(WaitReason::Tripped(trip)) => self.note_trip(trip),
                 Ruling::Refuse(_) => self.activity.refused_plans += 1,
                 _ => {}

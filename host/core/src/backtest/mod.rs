@@ -104,7 +104,7 @@ pub struct BacktestSettings {
     /// its name is taken again: [`Duration::MAX`] until the policy deletes it. Passes of both
     /// are not in step. Without a tolerance, the policy would never decide about an object that
     /// the recorded controller deletes a moment earlier. Against the cluster, it is the window of
-    /// the comparison at least, and nothing stays in an open loop.
+    /// the comparison at least, unless it is zero. A pod that has ended does not stay there.
     pub tolerance: Duration,
     /// What the policy is compared with.
     pub against: Against,
@@ -314,7 +314,7 @@ impl<G: Clone> Backtest<G> {
         if self.is_against_cluster() {
             let gaps = std::mem::take(&mut self.gaps);
             let run = ClusterRun::new(&desired.stable.manifest, &self.settings, gaps);
-            self.comparison.limit(run.window());
+            self.comparison.limit(run.windows());
             stay = run.stay();
             self.cluster_run = Some(run);
         }

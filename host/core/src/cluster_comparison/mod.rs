@@ -23,6 +23,7 @@ pub mod actor;
 mod delays;
 mod deletion;
 mod held;
+mod outcome;
 mod own;
 mod totals;
 
@@ -42,6 +43,7 @@ use actor::{Actor, Traces};
 pub use delays::Delays;
 pub use deletion::{Counterpart, ObservedDeletion, Sighting};
 use held::HeldObjects;
+pub use outcome::{End, Outcome, Windows, outcome};
 pub use own::OwnDeletions;
 pub use totals::{Difference, Finding, Totals};
 
@@ -395,57 +397,63 @@ impl ClusterComparison {
         }
     }
 
-    /// The window of a target is over.
+    /// The window of a target is over, or both sides have decided. `was_held` says whether the
+    /// controller had the object for the whole window.
     fn end(&mut self, now: Instant, uid: &Uid, is_there: bool, was_held: bool) {
         let Some(target) = self.targets.get(uid) else {
             return;
         };
-        let deletion = target.deletion.as_ref();
-        let counterpart = self.counterpart;
-        let has_author = deletion.is_some_and(|it| was_held && counterpart.has_author(it));
-        match (&target.plan, deletion.map(|deletion| deletion.actor)) {
-            (Some(_), Some(_)) => return self.compare(now, uid),
-            (Some(_), None) if is_there => {
+        let end = match &target.deletion {
+            Some(deletion) => self.counterpart.end(deletion, deletion.at, was_held),
+            None if is_there => End::NotDeleted,
+            None => End::Unknown { at: now },
+        };
+        let plan = target.plan.as_ref().map(|plan| plan.at);
+        let are_both = plan.is_some() && target.deletion.is_some();
+        // What comes after the window finds a target that is counted.
+        match outcome(plan, end, Windows::ENDLESS) {
+            Some(Outcome::Agree) => self.agree(uid),
+            Some(Outcome::OnlyPlan) => {
                 self.find(uid, Difference::OnlyDavit);
                 self.totals_of(uid).only_davit += 1;
             }
-            (None, Some(actor)) if !counterpart.counts(actor) => {}
-            (None, Some(_)) if has_author => {
+            Some(Outcome::OnlyDeletion) => {
                 self.find(uid, Difference::OnlyCluster);
                 self.totals_of(uid).only_cluster += 1;
             }
-            _ => self.totals_of(uid).unknown += 1,
+            Some(Outcome::Others) => self.totals_of(uid).other += 1,
+            Some(Outcome::Unknown) => self.totals_of(uid).unknown += 1,
+            None => {}
         }
-        self.count(now, uid, is_there);
+        self.count(now, uid, is_there || are_both);
     }
 
-    /// Both sides have deleted a target, or somebody else has.
+    /// Counts a target that both sides have decided on.
     fn compare(&mut self, now: Instant, uid: &Uid) {
+        let target = self.targets.get(uid);
+        if target.is_some_and(|it| it.plan.is_some() && it.deletion.is_some()) {
+            self.end(now, uid, true, false);
+        }
+    }
+
+    /// Both sides delete a target, one of them a while before the other.
+    fn agree(&mut self, uid: &Uid) {
         let Some(target) = self.targets.get(uid) else {
             return;
         };
         let (Some(plan), Some(deletion)) = (&target.plan, &target.deletion) else {
             return;
         };
-        let counts = self.counterpart.counts(deletion.actor);
         let is_timed = deletion.gap <= TIMED_WITHIN;
         let ahead = deletion.at.since(plan.at);
         let behind = plan.at.since(deletion.at);
-        let is_unknown = self.counterpart.is_unknown(deletion);
         let totals = self.totals_of(uid);
-        match (is_unknown, counts, is_timed) {
-            (true, _, _) => totals.unknown += 1,
-            (false, false, _) => totals.other += 1,
-            (false, true, true) => {
-                totals.agree += 1;
-                totals.delays.add(ahead, behind);
-            }
-            (false, true, false) => {
-                totals.agree += 1;
-                totals.untimed += 1;
-            }
+        totals.agree += 1;
+        if is_timed {
+            totals.delays.add(ahead, behind);
+        } else {
+            totals.untimed += 1;
         }
-        self.count(now, uid, true);
     }
 
     /// The results that a target counts with.

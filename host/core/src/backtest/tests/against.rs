@@ -5,12 +5,38 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::bench::{
-    FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, desired, nothing, plan,
+    EAGER, FAILED, FIELDS, Guest, IDLE, Recorder, SECOND, START, Trial, delete, desired, nothing,
+    plan,
 };
 use crate::backtest::{Against, BacktestSettings, Difference, Report, Threshold};
+use crate::machine::Call;
 use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::{Patch, PatchKind, Step};
+use crate::plan::{Decision, Patch, PatchKind, Step, Verdict};
+
+/// Deletes a pod so long after the start of the recording host.
+fn delete_after(time: Duration, key: &str, pod: &Value, call: &Call<Guest>) -> Decision {
+    let since = u64::try_from(call.now.wall.0 - START).unwrap();
+    match time.saturating_sub(Duration::from_millis(since)) {
+        Duration::ZERO => delete(key, pod),
+        rest => Decision {
+            verdict: Verdict::RequeueAfter(rest),
+            ..nothing()
+        },
+    }
+}
+
+/// Deletes every pod half a minute after the start.
+const LATE: Guest = Guest {
+    name: "late",
+    policy: |key, pod, call| delete_after(30 * SECOND, key, pod, call),
+};
+
+/// Deletes every pod later than the window after the start.
+const TOO_LATE: Guest = Guest {
+    name: "too late",
+    policy: |key, pod, call| delete_after(500 * SECOND, key, pod, call),
+};
 
 /// A running pod that a controller has marked for this reason.
 pub(super) fn marked(name: &str, phase: &str, reason: &str) -> Value {
@@ -114,22 +140,108 @@ fn a_policy_is_compared_with_the_controller_of_the_cluster_that_it_replaces() {
     }
 }
 
-/// They stay for it, as they were before the cluster marked and deleted them.
+/// PodGC marks a pod that runs, ten seconds after the start, and deletes it so long afterwards.
+fn orphaned(terminates: Duration) -> Recorder {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(9 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Running", "DeletionByPodGC"));
+    recorder.pass(terminates);
+    recorder.remove("a");
+    recorder.pass(1_000 * SECOND);
+    recorder.node("end", None);
+    recorder
+}
+
+/// What both, only the candidate and only the cluster delete, and what is unknown.
+fn results(guest: Guest, open_loop: bool, tolerance: Duration, recorder: &Recorder) -> [u64; 4] {
+    let mut trial = trial(guest, open_loop);
+    trial.settings.tolerance = tolerance;
+    let found = trial.run(&recorder.records).unwrap().agreement;
+    let only_cluster = found.only_cluster.unwrap();
+    [
+        found.agree,
+        found.only_candidate,
+        only_cluster,
+        found.unknown,
+    ]
+}
+
+/// It stays for it, as it was before the cluster marked and deleted it, whether or not what the
+/// policy deletes is gone for the policy. A dry run in a cluster holds it too.
 #[test]
 fn a_policy_that_waits_longer_than_the_cluster_deletes_later() {
-    let report = tested(PATIENT, false);
-    let (agree, _, only_cluster, _) = counts(&report);
-    assert_eq!((agree, only_cluster), (2, Some(1)));
-    assert_eq!(report.agreement.same_time, 1);
-    let later = report.agreement.later;
-    assert_eq!(later.count, 1);
-    assert!((later.max_seconds - 20.0).abs() < 1.5, "{later:?}");
-    // They stay for the window of the comparison, whatever the tolerance.
-    assert!((report.policy.tolerance_seconds - 300.0).abs() < f64::EPSILON);
-    // Without them, it cannot.
-    let report = tested(PATIENT, true);
-    assert_eq!(report.agreement.later.count, 0);
-    assert!(report.policy.tolerance_seconds.abs() < f64::EPSILON);
+    for open_loop in [false, true] {
+        let report = trial(LATE, open_loop).run(&orphaned(SECOND).records);
+        let report = report.unwrap();
+        assert_eq!(counts(&report), (1, 0, Some(0), 0), "{open_loop}");
+        let later = report.agreement.later;
+        assert_eq!(later.count, 1);
+        assert!((later.max_seconds - 20.0).abs() < 1.5, "{later:?}");
+        // It stays for the window of the comparison, whatever the tolerance.
+        assert!((report.policy.tolerance_seconds - 300.0).abs() < f64::EPSILON);
+        assert_eq!(report.candidate.deletions, 1, "it counts once");
+    }
+}
+
+/// The policy had no time to decide about it.
+#[test]
+fn what_does_not_stay_and_the_policy_has_not_deleted_is_unknown() {
+    let recorder = orphaned(SECOND);
+    for (guest, tolerance, expected) in [
+        (LATE, Duration::ZERO, [0, 0, 0, 1]),
+        (IDLE, Duration::ZERO, [0, 0, 0, 1]),
+        (EAGER, Duration::ZERO, [1, 0, 0, 0]),
+        (IDLE, SECOND, [0, 0, 1, 0]),
+    ] {
+        for open_loop in [false, true] {
+            let found = results(guest, open_loop, tolerance, &recorder);
+            assert_eq!(found, expected, "{} {tolerance:?} {open_loop}", guest.name);
+        }
+    }
+    // Another pod has taken its name before the policy deletes it.
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(9 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Running", "DeletionByPodGC"));
+    recorder.remove("a");
+    recorder.pass(SECOND);
+    recorder.pod("a", "b", "Running");
+    recorder.pass(1_000 * SECOND);
+    recorder.node("end", None);
+    let found = results(IDLE, false, SECOND, &recorder);
+    assert_eq!(found, [0, 0, 0, 1]);
+}
+
+/// Every pod goes at some time. A longer tolerance lets the policy be later, and not the cluster.
+#[test]
+fn deletions_agree_within_the_window() {
+    const AT_ONCE: Duration = SECOND;
+    let deleted_after = |time| {
+        let mut recorder = Recorder::start(IDLE);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(time);
+        recorder.remove("a");
+        recorder.pass(1_000 * SECOND);
+        recorder.node("end", None);
+        recorder
+    };
+    let slow = || orphaned(900 * SECOND);
+    for (guest, tolerance, recorder, expected) in [
+        (FAILED, AT_ONCE, deleted_after(295 * SECOND), [1, 0, 0, 0]),
+        (FAILED, AT_ONCE, deleted_after(335 * SECOND), [0, 1, 0, 0]),
+        (
+            FAILED,
+            Duration::MAX,
+            deleted_after(335 * SECOND),
+            [0, 1, 0, 0],
+        ),
+        (TOO_LATE, AT_ONCE, slow(), [0, 0, 1, 0]),
+        (TOO_LATE, 600 * SECOND, slow(), [1, 0, 0, 0]),
+    ] {
+        let found = results(guest, false, tolerance, &recorder);
+        assert_eq!(found, expected, "{} {tolerance:?}", guest.name);
+    }
 }
 
 #[test]
@@ -227,18 +339,51 @@ fn it_is_unknown_who_deleted_a_pod_that_has_ended_and_that_the_policy_keeps() {
 /// Otherwise what others delete would heap up for it.
 #[test]
 fn an_object_stays_for_a_window_of_time_after_the_cluster_has_deleted_it() {
-    let mut recorder = Recorder::start(IDLE);
-    recorder.pod("a", "a", "Succeeded");
-    recorder.pass(10 * SECOND);
-    recorder.remove("a");
-    recorder.pass(250 * SECOND);
-    recorder.node("n1", None);
     let sees = |recorder: &Recorder| {
         let backtest = trial(IDLE, false).drive(&recorder.records).unwrap();
         backtest.cluster.has_or_keeps(&Uid::new("a"))
     };
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Running", "DeletionByPodGC"));
+    recorder.remove("a");
+    recorder.pass(250 * SECOND);
+    recorder.node("n1", None);
     assert!(sees(&recorder));
     recorder.pass(60 * SECOND);
     recorder.node("n2", None);
     assert!(!sees(&recorder));
+}
+
+/// Deletes a pod that has ended if there are more than two pods.
+const COUNTING: Guest = Guest {
+    name: "counting",
+    policy: |key, pod, call| {
+        let view = call.snapshot.view(call.views["pods"]).unwrap();
+        match pod["status"]["phase"].as_str() {
+            Some("Succeeded") if view.len() > 2 => delete(key, pod),
+            _ => nothing(),
+        }
+    },
+};
+
+/// A user deletes pods that have ended, and others end. The policy would count those that stay,
+/// and delete others in their place.
+#[test]
+fn a_pod_that_has_ended_does_not_stay() {
+    let mut recorder = Recorder::start(IDLE);
+    for name in ["a", "b"] {
+        recorder.pod(name, name, "Succeeded");
+    }
+    for (gone, new) in [("b", "c"), ("c", "d")] {
+        recorder.pass(10 * SECOND);
+        recorder.remove(gone);
+        recorder.pass(SECOND);
+        recorder.pod(new, new, "Succeeded");
+    }
+    recorder.pass(1_000 * SECOND);
+    recorder.node("end", None);
+    let found = results(COUNTING, false, SECOND, &recorder);
+    assert_eq!(found, [0, 0, 0, 2]);
 }

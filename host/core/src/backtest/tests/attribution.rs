@@ -31,7 +31,7 @@ fn end(recorder: &mut Recorder) {
     recorder.node("end", None);
 }
 
-fn terminating(name: &str, phase: &str) -> Value {
+pub(super) fn terminating(name: &str, phase: &str) -> Value {
     json!({
         "metadata": {"name": name, "namespace": "ns", "uid": name,
             "deletionTimestamp": "2026-11-20T12:00:00Z"},
@@ -70,7 +70,8 @@ fn what_another_replica_of_davit_deletes_is_not_the_clusters() {
         let is_noted = notes.contains("another replica led test");
         assert_eq!(is_noted, mode == Mode::Enforce, "{notes}");
         let idle = trial(IDLE, false).run(&recorder.records).unwrap();
-        assert_eq!(counts(&idle), (0, 0, Some(agree), 0), "{mode:?}");
+        assert_eq!(counts(&idle), (0, 0, Some(0), 0), "{mode:?}");
+        assert_eq!(idle.agreement.unknown, agree, "it had ended: {mode:?}");
     }
 }
 
@@ -122,6 +123,34 @@ fn an_object_that_leaves_a_selector_is_not_known_to_be_deleted() {
     }
     // The policy does not have it any more half a minute later.
     assert_eq!(run(PATIENT).candidate.deletions, 0);
+}
+
+/// A user removes a label of a pod and sets it again. What both sides delete later counts.
+#[test]
+fn an_object_that_returns_to_its_selector_is_compared() {
+    for (away, unknown) in [(30 * SECOND, 0), (70 * SECOND, 1)] {
+        let mut controller = desired(IDLE, &FIELDS);
+        selecting(&mut controller);
+        let mut recorder = Recorder::start_as(controller);
+        recorder.pod("a", "a", "Running");
+        recorder.pass(10 * SECOND);
+        recorder.remove("a");
+        recorder.pass(away);
+        recorder.pod("a", "a", "Running");
+        recorder.pass(10 * SECOND);
+        recorder.pod("a", "a", "Failed");
+        recorder.pass(SECOND);
+        recorder.put("pods", "ns/a", terminating("a", "Failed"));
+        recorder.pass(SECOND);
+        recorder.remove("a");
+        end(&mut recorder);
+        let report = own_policy(FAILED, selecting).run(&recorder.records);
+        let report = report.unwrap();
+        assert_eq!(counts(&report), (1, 0, Some(0), 0), "{away:?}");
+        assert_eq!(report.agreement.unknown, unknown, "{away:?}");
+        let deletions = (report.candidate.deletions, report.recorded.deletions);
+        assert_eq!(deletions, (1, 1), "{away:?}");
+    }
 }
 
 #[test]

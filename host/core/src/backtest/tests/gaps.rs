@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::against::{marked, trial};
+use super::attribution::terminating;
 use super::bench::{EAGER, FAILED, Guest, IDLE, Recorder, SECOND, Trial};
 use crate::backtest::{Against, Report};
 
@@ -78,6 +79,62 @@ fn what_the_cluster_deletes_and_goes_while_nobody_records_is_unknown() {
     recorder.put("pods", "ns/a", marked("a", "Failed", "DeletionByPodGC"));
     recorder.pass(SECOND);
     restart_without(&mut recorder, "a");
+    let found = run(IDLE, Against::Cluster, &recorder).agreement;
+    assert_eq!((found.only_cluster, found.unknown), (Some(0), 1));
+}
+
+/// A pod is terminating when the next host lists, and goes then.
+fn terminated_unseen(time: Duration) -> Recorder {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(time);
+    recorder.node("n1", None);
+    recorder.stop();
+    recorder.put("pods", "ns/a", terminating("a", "Running"));
+    recorder.now.wall.0 += 20_000;
+    recorder.restart();
+    recorder.pass(7 * SECOND);
+    recorder.remove("a");
+    recorder.pass(700 * SECOND);
+    recorder.node("end", None);
+    recorder
+}
+
+/// The other side has deleted it then, or somebody else.
+#[test]
+fn what_is_terminating_in_the_next_list_was_deleted_while_nobody_recorded() {
+    let within = terminated_unseen(10 * SECOND);
+    let after = terminated_unseen(400 * SECOND);
+    for (against, recorder, only_candidate) in [
+        (Against::Recorded, &within, 0),
+        (Against::Cluster, &within, 0),
+        (Against::Recorded, &after, 0),
+        (Against::Cluster, &after, 1),
+    ] {
+        let found = run(EAGER, against, recorder).agreement;
+        let unknown = 1 - only_candidate;
+        assert_eq!(
+            (found.only_candidate, found.unknown),
+            (only_candidate, unknown)
+        );
+        assert_eq!((found.agree, found.by_others), (0, 0), "{against:?}");
+    }
+}
+
+/// It stays no longer for the policy when another host records.
+#[test]
+fn what_the_cluster_has_deleted_and_the_next_host_lists_is_unknown_without_a_plan() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    recorder.put("pods", "ns/a", marked("a", "Running", "DeletionByPodGC"));
+    recorder.pass(SECOND);
+    recorder.stop();
+    recorder.restart();
+    recorder.pass(7 * SECOND);
+    recorder.remove("a");
+    recorder.pass(700 * SECOND);
+    recorder.node("end", None);
     let found = run(IDLE, Against::Cluster, &recorder).agreement;
     assert_eq!((found.only_cluster, found.unknown), (Some(0), 1));
 }
