@@ -30,12 +30,15 @@ impl GuestReads {
         }
     }
 
-    /// A line for each item, note and live read. `now` is the time of the call.
+    /// A line for each item and note that the guest found, and for each live read. `now` is the
+    /// time of the call.
     pub(super) fn lines(&self, now: Now) -> Vec<String> {
+        // What it did not find is not in a journal of today.
         let pending = self.snapshot.pending.iter();
-        let pending = pending.map(|(key, item)| pending_line(key, item.as_ref(), now));
+        let pending =
+            pending.filter_map(|(key, item)| Some(pending_line(key, item.as_ref()?, now)));
         let notes = self.snapshot.notes.iter();
-        let notes = notes.map(|(key, value)| note_line(key, value.as_deref()));
+        let notes = notes.filter_map(|(key, value)| Some(note_line(key, value.as_deref()?)));
         let live = self.live.iter().flat_map(reported_reads);
         let live = live.map(|read| read_live(&read));
         let mut lines: Vec<String> = pending.chain(notes).chain(live).collect();
@@ -55,27 +58,17 @@ pub(super) fn snapshot_reads(entry: &Entry) -> SnapshotReads {
     }
 }
 
-fn pending_line(key: &QueueKey, item: Option<&PendingItem>, now: Now) -> String {
+fn pending_line(key: &QueueKey, item: &PendingItem, now: Now) -> String {
     let time = |at: Instant| Timestamp::from_millisecond(now.wall_at(at).0).unwrap_or_default();
-    let state = match item {
-        Some(item) => format!(
-            "pending since {}, due at {}",
-            time(item.created_at),
-            time(item.due_at)
-        ),
-        None => "not pending".to_owned(),
-    };
+    let (since, due) = (time(item.created_at), time(item.due_at));
     let (queue, key) = (line(&key.queue, LONGEST), line(&key.key, LONGEST));
-    format!("read item {queue} {key}: {state}")
+    format!("read item {queue} {key}: pending since {since}, due at {due}")
 }
 
-fn note_line(key: &str, value: Option<&[u8]>) -> String {
-    let text = match value {
-        Some(bytes) => match decoded(bytes) {
-            Some(value) => line(&value.to_string(), LONGEST),
-            None => format!("{} bytes", bytes.len()),
-        },
-        None => "not set".to_owned(),
+fn note_line(key: &str, value: &[u8]) -> String {
+    let text = match decoded(value) {
+        Some(value) => line(&value.to_string(), LONGEST),
+        None => format!("{} bytes", value.len()),
     };
     format!("read note {}: {text}", line(key, LONGEST))
 }
@@ -146,11 +139,10 @@ mod tests {
     fn a_note_is_printed_as_its_value_if_it_has_one() {
         let value = rmp_serde::to_vec_named(&serde_json::json!({"uids": ["u"]})).unwrap();
         for (value, text) in [
-            (Some(&*value), "read note n: {\"uids\":[\"u\"]}"),
-            (Some(b"text".as_slice()), "read note n: 4 bytes"),
-            (Some(&[0xc4, 1, 7][..]), "read note n: 3 bytes"),
-            (Some(&[][..]), "read note n: 0 bytes"),
-            (None, "read note n: not set"),
+            (&*value, "read note n: {\"uids\":[\"u\"]}"),
+            (b"text".as_slice(), "read note n: 4 bytes"),
+            (&[0xc4, 1, 7][..], "read note n: 3 bytes"),
+            (&[][..], "read note n: 0 bytes"),
         ] {
             assert_eq!(note_line("n", value), text);
         }

@@ -25,7 +25,8 @@ fn web() -> Value {
     })
 }
 
-/// What the guest read: an item that is pending and one that is not, and a note.
+/// What the guest read: an item that is pending and one that is not, which only a former journal
+/// has, and a note.
 fn recorded_reads() -> SnapshotReads {
     let item = |key: &str| QueueKey {
         queue: "pods".to_owned(),
@@ -95,7 +96,6 @@ fn the_first_difference_has_what_the_guest_saw_and_what_both_read_once() {
     let expected = "    node Node n2: not in its watches
   both:
     read item pods default/later: pending since 1970-01-01T00:00:01Z, due at 1970-01-01T00:01:00Z
-    read item pods default/web: not pending
     read note seen: {\"count\":3}
     read live: get v1 Node n2: not found
   recorded:
@@ -110,9 +110,10 @@ fn what_only_one_of_the_calls_read_is_listed_with_its_decision() {
     let found = json!({"metadata": {"name": "n2"}});
     let mut now = with_live(node_read([("n2", Ok(found.clone()))]));
     now.snapshot.notes.clear();
-    now.snapshot.notes.insert("other".to_owned(), None);
+    let other: Arc<[u8]> = rmp_serde::to_vec_named(&json!(4)).unwrap().into();
+    now.snapshot.notes.insert("other".to_owned(), Some(other));
     let text = reported("default/web", now);
-    let (_, rest) = text.split_once("default/web: not pending\n").unwrap();
+    let (_, rest) = text.split_once("due at 1970-01-01T00:01:00Z\n").unwrap();
     let expected = format!(
         "  recorded:
     done
@@ -120,7 +121,7 @@ fn what_only_one_of_the_calls_read_is_listed_with_its_decision() {
     read live: get v1 Node n2: not found
   now:
     retry: no node
-    read note other: not set
+    read note other: 4
     read live: get v1 Node n2: found {found}"
     );
     assert_eq!(rest, expected);
