@@ -31,6 +31,7 @@ fn parse_anywhere(source: &str) -> Result<IdedExpr, Mistake> {
     if source.trim().is_empty() {
         return Err(Mistake::whole("it is empty"));
     }
+    check_comments(source)?;
     check_nesting(source)?;
     check_signs(source)?;
     let parser = Parser::new().max_recursion_depth(MAX_DEPTH);
@@ -44,6 +45,23 @@ fn parse_anywhere(source: &str) -> Result<IdedExpr, Mistake> {
             Mistake::at_column(column, hint::in_words(&error.msg))
         })
     })
+}
+
+/// Refuses a comment that may hide a part of the expression. Lines that YAML folds (`>-`) are one,
+/// with a line break at the end or at a blank line: a comment has the next line in it too.
+fn check_comments(source: &str) -> Result<(), Mistake> {
+    let is_one_line = !source.trim().contains('\n');
+    let mut tokens = Tokens::new(source);
+    while let Some(piece) = tokens.piece() {
+        let hides = |sign: &str| piece.text.contains(sign);
+        let is_last = piece.start + piece.text.len() == source.len();
+        if piece.is_comment() && (is_one_line || is_last || hides("&&") || hides("||")) {
+            let message = "a comment hides what stands behind it, and ends with its line: write \
+                           it above the field, behind a #";
+            return Err(Mistake::at_column(piece.column, message));
+        }
+    }
+    Ok(())
 }
 
 /// Nesting is bounded before the parser sees the text: its own bound comes too late for the
@@ -156,23 +174,29 @@ fn enclosed(source: &str) -> Option<&str> {
 
 fn conjuncts(source: &str) -> Vec<&str> {
     let mut depth = 0_i32;
-    let mut cuts = Vec::new();
+    let mut clauses = Vec::new();
+    // Where the clause starts and ends, without the comments around it.
+    let mut clause: Option<(usize, usize)> = None;
+    let text_of = |clause: Option<(usize, usize)>| {
+        clause.map_or("", |(start, end)| {
+            source.get(start..end).unwrap_or_default()
+        })
+    };
     for token in Tokens::new(source) {
         match token.text {
             "(" | "[" | "{" => depth += 1,
             ")" | "]" | "}" => depth -= 1,
-            "&&" if depth == 0 => cuts.push(token.start),
             "||" | "?" if depth == 0 => return vec![source.trim()],
+            "&&" if depth == 0 => {
+                clauses.push(text_of(clause.take()));
+                continue;
+            }
             _ => {}
         }
+        let start = clause.map_or(token.start, |(start, _)| start);
+        clause = Some((start, token.start + token.text.len()));
     }
-    let mut from = 0;
-    let mut clauses = Vec::new();
-    for cut in cuts {
-        clauses.push(source[from..cut].trim());
-        from = cut + 2;
-    }
-    clauses.push(source[from..].trim());
+    clauses.push(text_of(clause));
     clauses
 }
 
@@ -193,6 +217,7 @@ mod tests {
         assert_eq!(clauses("a && b || c"), ["a && b || c"]);
         assert_eq!(clauses("a ? b : c && d"), ["a ? b : c && d"]);
         assert_eq!(clauses("a.exists(x, x && y)"), ["a.exists(x, x && y)"]);
+        assert_eq!(clauses("// x\na // y\n && b // z\n"), ["a", "b"]);
     }
 
     #[test]

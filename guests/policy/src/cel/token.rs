@@ -15,9 +15,31 @@ pub(super) struct Tokens<'a> {
     at: usize,
 }
 
+impl Token<'_> {
+    pub(super) fn is_comment(&self) -> bool {
+        self.text.starts_with("//")
+    }
+}
+
 impl<'a> Tokens<'a> {
     pub(super) fn new(source: &'a str) -> Self {
         Self { source, at: 0 }
+    }
+
+    /// The next piece, which may be a comment.
+    pub(super) fn piece(&mut self) -> Option<Token<'a>> {
+        let rest = &self.source[self.at..];
+        let start = self.at + rest.len() - rest.trim_start().len();
+        let rest = &self.source[start..];
+        if rest.is_empty() {
+            return None;
+        }
+        self.at = start + Self::length(rest);
+        Some(Token {
+            text: &self.source[start..self.at],
+            start,
+            column: self.source[..start].chars().count() + 1,
+        })
     }
 
     fn length(rest: &str) -> usize {
@@ -111,24 +133,9 @@ impl<'a> Iterator for Tokens<'a> {
 
     fn next(&mut self) -> Option<Token<'a>> {
         loop {
-            let rest = &self.source[self.at..];
-            let space = rest.len() - rest.trim_start().len();
-            self.at += space;
-            let rest = &self.source[self.at..];
-            if rest.is_empty() {
-                return None;
-            }
-            let length = Self::length(rest);
-            let start = self.at;
-            self.at += length;
-            let text = &self.source[start..self.at];
-            if !text.starts_with("//") {
-                let column = self.source[..start].chars().count() + 1;
-                return Some(Token {
-                    text,
-                    start,
-                    column,
-                });
+            let piece = self.piece()?;
+            if !piece.is_comment() {
+                return Some(piece);
             }
         }
     }

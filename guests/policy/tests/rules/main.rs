@@ -21,4 +21,5 @@ mod published;
 mod related;
 mod selecting;
 mod support;
+mod unexpected;
 mod writes;
