@@ -33,10 +33,14 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
-    /// Its value; an error that names it, and the place of the text.
+    /// Its value; an error that names it, and the place of the text. A patch takes a field away by
+    /// null: only one that the author has written does so, and none that an object leads to.
     fn value(&self, evaluator: &Evaluator<'_>, place: &Path) -> Result<Value, String> {
-        let value = evaluator.value(&self.expression);
-        value.map_err(|message| self.failed(place, &message))
+        match evaluator.value(&self.expression) {
+            Err(message) => Err(self.failed(place, &message)),
+            Ok(Value::Null) => Err(self.failed(place, "it is not set")),
+            Ok(value) => Ok(value),
+        }
     }
 
     fn failed(&self, place: &Path, message: &str) -> String {
@@ -154,16 +158,20 @@ impl Template {
     pub(crate) fn render(&self, evaluator: &Evaluator<'_>, place: &Path) -> Result<Value, String> {
         Ok(match self {
             Self::Fixed(value) => value.clone(),
-            Self::Expression(it) => it.value(evaluator, place)?,
+            Self::Expression(it) => match it.value(evaluator, place)? {
+                value if has_null(&value) => {
+                    return Err(it.failed(place, "a part of it is not set"));
+                }
+                value => value,
+            },
             Self::Text(parts) => {
                 let mut text = String::new();
                 for part in parts {
                     match part {
                         Part::Text(part) => text.push_str(part),
-                        Part::Expression(it) => match it.value(evaluator, place)? {
-                            Value::Null => return Err(it.failed(place, "it is not set")),
-                            value => text.push_str(&in_text(&value)),
-                        },
+                        Part::Expression(it) => {
+                            text.push_str(&in_text(&it.value(evaluator, place)?));
+                        }
                     }
                 }
                 Value::Text(text)
@@ -203,6 +211,16 @@ impl Template {
             // A message is a text.
             Self::List(_) | Self::Map(_) => String::new(),
         }
+    }
+}
+
+/// Whether something in a value is null.
+fn has_null(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::List(elements) => elements.iter().any(has_null),
+        Value::Map(entries) => entries.iter().any(|(_, value)| has_null(value)),
+        _ => false,
     }
 }
 

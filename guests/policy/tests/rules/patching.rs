@@ -214,3 +214,47 @@ fn a_taint_is_taken_away() {
     );
     assert_eq!(harness.executions().len(), 1);
 }
+
+/// In a merge patch, null takes a field away: an object that lacks an annotation would lose all of
+/// its finalizers.
+#[test]
+fn an_expression_that_is_null_takes_nothing_away() {
+    for action in [
+        json!({"mergePatch": {"metadata": {"finalizers": "${object.metadata.annotations.keep}"}}}),
+        json!({"mergePatch": {"metadata": {"labels": "${object.metadata.annotations.keep}"}}}),
+        json!({"mergePatch": {"metadata": {"labels": "${{'app': object.metadata.annotations.keep}}"}}}),
+        json!({"label": {"app": "${object.metadata.annotations.keep}"}}),
+        json!({"annotate": {"other": "${object.metadata.annotations.keep}"}}),
+        json!({"jsonPatch": [
+            {"op": "replace", "path": "/data/a", "value": "${object.metadata.annotations.keep}"},
+        ]}),
+        json!({"jsonPatch": [
+            {"op": "test", "path": "/data/none", "value": "${object.metadata.annotations.keep}"},
+            {"op": "remove", "path": "/data/a"},
+        ]}),
+    ] {
+        let mut harness = rules(json!([{
+            "name": "copy", "match": {"resource": "configmaps"}, "when": "true", "do": action,
+        }]));
+        let mut object = config_map();
+        object["metadata"]["finalizers"] = json!(["example.com/a"]);
+        object["metadata"]["labels"] = json!({"app": "a"});
+        object["metadata"]["annotations"] = json!({"other": "x"});
+        harness.put(object);
+        harness.advance(HOUR);
+        assert_eq!(harness.executions().len(), 0, "{action}");
+    }
+    // Who writes null means it.
+    let mut harness = rules(json!([{
+        "name": "release",
+        "match": {"resource": "configmaps"},
+        "when": "true",
+        "do": {"mergePatch": {"metadata": {"finalizers": null}}},
+    }]));
+    let mut object = config_map();
+    object["metadata"]["finalizers"] = json!(["example.com/a"]);
+    harness.put(object);
+    harness.advance(HOUR);
+    let object = harness.object("ConfigMap", "ci/a").unwrap();
+    assert_eq!(object["metadata"]["finalizers"], json!(null));
+}
