@@ -80,15 +80,19 @@ impl Operation {
     ) -> Result<Self, ConfigError> {
         let list = list_of(config);
         if let Some(list) = list {
-            // The cache may lag behind: without a test, an element could be added twice.
+            // The cache may lag behind: without a test, an element could be added twice, and the
+            // element behind a removed one has its place.
             let below = format!("{list}/");
             let is_test = |it: &PatchConfig| {
                 it.op == "test" && (it.path == list || it.path.starts_with(&below))
             };
             if !before.iter().any(is_test) {
+                let danger = match config.op.as_str() {
+                    "remove" => "another element could be removed",
+                    _ => "an element could be added again",
+                };
                 let message = format!(
-                    "an element could be added again: put a \"test\" of {list}, or of an element \
-                     of it, before it"
+                    "{danger}: put a \"test\" of {list}, or of an element of it, before it"
                 );
                 return Err(error(format!("{path}.path"), message));
             }
@@ -150,10 +154,11 @@ impl Operation {
     }
 }
 
-/// The list that an operation adds an element to; none if it does not.
+/// The list that an operation adds an element to, or removes one from; none if it does neither.
 fn list_of(config: &PatchConfig) -> Option<&str> {
     let (list, last) = config.path.rsplit_once('/')?;
-    (config.op == "add" && is_position(last)).then_some(list)
+    let moves = matches!(config.op.as_str(), "add" | "remove");
+    (moves && is_position(last)).then_some(list)
 }
 
 fn keys(pointer: &str) -> Vec<String> {

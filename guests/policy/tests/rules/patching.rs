@@ -258,3 +258,30 @@ fn an_expression_that_is_null_takes_nothing_away() {
     let object = harness.object("ConfigMap", "ci/a").unwrap();
     assert_eq!(object["metadata"]["finalizers"], json!(null));
 }
+
+/// The next element has the place of one that was removed.
+#[test]
+fn an_element_is_removed_only_behind_a_test() {
+    let remove = json!({"op": "remove", "path": "/metadata/finalizers/0"});
+    let (field, message) = refused(json!({"jsonPatch": [remove]}));
+    assert_eq!(field, "rules[0].do.jsonPatch[0].path");
+    assert!(
+        message
+            .contains("another element could be removed: put a \"test\" of /metadata/finalizers"),
+        "{message}"
+    );
+    let test = json!({"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/a"});
+    let mut harness = rules(json!([{
+        "name": "release",
+        "match": {"resource": "configmaps"},
+        "when": "object.metadata.finalizers.exists(it, it == 'example.com/a')",
+        "do": {"jsonPatch": [test, remove]},
+    }]));
+    let mut object = config_map();
+    object["metadata"]["finalizers"] = json!(["example.com/a", "example.com/b"]);
+    harness.put(object);
+    harness.advance(HOUR);
+    let object = harness.object("ConfigMap", "ci/a").unwrap();
+    assert_eq!(object["metadata"]["finalizers"], json!(["example.com/b"]));
+    assert_eq!(harness.executions().len(), 1);
+}
