@@ -80,7 +80,9 @@ impl Lowering<'_> {
         element: &IdedExpr,
         list: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
-        let (element, sought) = self.value(element)?;
+        let operand = self.lower(element)?;
+        let is_quantity = operand.is_quantity();
+        let (element, sought) = self.read(operand, element)?;
         let within = match &list.expr {
             Expr::List(of) => {
                 let (within, types) = self.list(&of.elements)?;
@@ -94,6 +96,7 @@ impl Lowering<'_> {
             _ => self.lower(list)?,
         };
         let elements = within.elements();
+        self.check_quantity(is_quantity, elements)?;
         let (within, result) = self.read(within, list)?;
         let result = operator_result(operators::IN, &[sought, result])
             .map_err(|misfit| self.misfit(misfit, &[list, list]))?;

@@ -64,6 +64,12 @@ impl Lowered {
         }
     }
 
+    /// Whether it is a field that Kubernetes declares as a quantity.
+    pub(super) fn is_quantity(&self) -> bool {
+        let origin = self.origin.as_ref();
+        origin.is_some_and(|origin| origin.schema.is_quantity())
+    }
+
     /// The type of the elements of a list, or of the keys of a map.
     pub(super) fn elements(&self) -> Type {
         match &self.origin {
@@ -424,7 +430,10 @@ impl Lowering<'_> {
         other: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
         let left = self.lower(one)?;
-        let (right, right_type) = self.value(other)?;
+        let right = self.lower(other)?;
+        self.check_quantity(left.is_quantity(), right.result)?;
+        self.check_quantity(right.is_quantity(), left.result)?;
+        let (right, right_type) = self.read(right, other)?;
         let is_object = left.origin.as_ref().is_some_and(|it| it.path.is_root());
         let (left, left_type) = if is_object && right_type == Type::Null {
             self.materialized(left)
@@ -445,6 +454,18 @@ impl Lowering<'_> {
         Ok(Lowered::of(equal, Type::Bool))
     }
 
+    /// Refuses a comparison of a quantity with anything but null: it has many texts, and as a
+    /// text 9Mi is more than 10Gi.
+    pub(super) fn check_quantity(&self, is_quantity: bool, with: Type) -> Result<(), Mistake> {
+        if !is_quantity || with == Type::Null {
+            return Ok(());
+        }
+        Err(self.mistake(
+            "it compares the text of a quantity: write quantity(…).isGreaterThan(quantity('1Gi')), \
+             isLessThan, or quantity(…) == quantity('1Gi')",
+        ))
+    }
+
     fn comparison(
         &mut self,
         name: &str,
@@ -457,8 +478,11 @@ impl Lowering<'_> {
         if let Some(terms) = self.terms_of_now(right) {
             return self.clock(swapped(name), &terms, left);
         }
-        let (left, left_type) = self.value(left)?;
-        let (right, right_type) = self.value(right)?;
+        let (one, other) = (self.lower(left)?, self.lower(right)?);
+        self.check_quantity(one.is_quantity(), other.result)?;
+        self.check_quantity(other.is_quantity(), one.result)?;
+        let (left, left_type) = self.read(one, left)?;
+        let (right, right_type) = self.read(other, right)?;
         let is_ordered = left_type.is_ordered() && right_type.is_ordered();
         if !left_type.meets(right_type) || !is_ordered {
             return Err(self.mistake(format!("it compares {left_type} with {right_type}")));

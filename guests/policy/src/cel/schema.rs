@@ -251,6 +251,11 @@ impl Schema {
         matches!(self.known(), Some(Known::Time))
     }
 
+    /// Whether its texts are quantities.
+    pub(crate) fn is_quantity(&self) -> bool {
+        matches!(self.known(), Some(Known::Quantity))
+    }
+
     /// What Davit knows of it.
     fn known(&self) -> Option<&Known> {
         match self {

@@ -324,12 +324,44 @@ fn types_that_never_meet_are_refused() {
     }
     // What is not known may be anything.
     for source in [
-        "object.spec.containers[0].resources.limits['cpu'] in ['1', 2]",
+        "object.metadata.annotations['a'] in ['1', null]",
         "object.spec.containers[0].resources.limits['cpu'].startsWith('1')",
         "object.spec.priority in [1, null]",
         "object.metadata.name.split('-').exists(part, part == 'a')",
     ] {
         assert!(compile(source).is_ok(), "{source}");
+    }
+}
+
+/// As a text, 900Mi is more than 5Gi.
+#[test]
+fn the_text_of_a_quantity_is_not_compared() {
+    let limit = "object.spec.containers[0].resources.limits['memory']";
+    let volume = "object.spec.volumes[0].emptyDir.sizeLimit";
+    for (source, column) in [
+        (format!("{limit} > '5Gi'"), 54),
+        (format!("'5Gi' <= {limit}"), 7),
+        (format!("true && {limit} == '1Gi'"), 62),
+        (format!("{volume} != '1Gi'"), 43),
+        (format!("{volume} == {limit}"), 43),
+        (format!("{limit} in ['1Gi', '2Gi']"), 54),
+        (
+            "object.spec.containers.exists(c, c.resources.requests.cpu < '1')".to_owned(),
+            59,
+        ),
+    ] {
+        let mistake = compile(&source).unwrap_err();
+        assert_eq!(mistake.column, column, "{source}: {mistake}");
+        let words = "it compares the text of a quantity: write quantity(";
+        assert!(mistake.message.starts_with(words), "{source}: {mistake}");
+    }
+    for source in [
+        format!("{limit} == null || null != {volume}"),
+        format!("quantity({limit}).isGreaterThan(quantity('5Gi'))"),
+        format!("quantity({limit}) == quantity('1Gi')"),
+        format!("{limit} in [null]"),
+    ] {
+        assert!(compile(&source).is_ok(), "{source}");
     }
 }
 
