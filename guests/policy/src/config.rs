@@ -88,7 +88,7 @@ pub enum Proof {
 pub struct MatchConfig {
     /// `pods`, `jobs.batch`, `widgets.v1.example.com`.
     pub resource: String,
-    /// Their namespaces; empty for all.
+    /// Their namespaces; all of them by default.
     pub namespaces: Vec<String>,
     /// The labels of their namespaces.
     #[cfg_attr(test, schemars(with = "Option<tests::Selector>"))]

@@ -55,7 +55,7 @@ impl Explainer {
 /// that objects do not have as far as an API server publishes them. The guest alone knows only
 /// Kubernetes' own kinds.
 pub fn check(config: &[u8], published: &Published) -> Result<(), ConfigError> {
-    let config = component::read_config(config)?;
+    let config = component::read_config::<Policy>(config)?;
     crate::rule::compile(&config, published).map(|_| ())
 }
 

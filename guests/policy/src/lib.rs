@@ -9,6 +9,7 @@
 //! not act.
 
 mod action;
+mod blank;
 mod call;
 mod cel;
 mod completed;
@@ -34,6 +35,7 @@ use std::time::Duration;
 
 use davit_guest::{
     ConfigError, Context, Controller, Decision, LiveFields, Manifest, QueueName, Retry, WorkItem,
+    WrittenConfig,
 };
 
 pub use config::{
@@ -121,6 +123,10 @@ impl Policy {
 
 impl Controller for Policy {
     type Config = Config;
+
+    fn check_written(config: &WrittenConfig<'_>) -> Result<(), ConfigError> {
+        blank::check(&config.value()?)
+    }
 
     fn new(config: Config) -> Result<Self, ConfigError> {
         let (rules, counts) = rule::compile(&config, &Published::default())?;

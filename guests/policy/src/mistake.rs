@@ -12,6 +12,11 @@ pub(crate) fn error(field: impl Into<String>, message: impl Into<String>) -> Con
     }
 }
 
+/// A mistake in a rule, with the name that an operator knows it by.
+pub(crate) fn in_rule(name: &str, mistake: ConfigError) -> ConfigError {
+    error(mistake.field, format!("rule {name}: {}", mistake.message))
+}
+
 /// A mistake in an expression, with the path of the expression, or of the rule's variable in
 /// which it is.
 pub(crate) fn at<T>(field: &str, result: Result<T, Mistake>) -> Result<T, ConfigError> {

@@ -11,13 +11,14 @@ use davit_guest::dynamic::Value;
 use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
+use crate::blank::ALL_NAMESPACES;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::{Published, Schema};
 use crate::cel::{Expression, Mistake, Scope, Type, text, whole};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
-use crate::mistake::{at, error, typed};
+use crate::mistake::{at, error, in_rule, typed};
 use crate::related::Related;
 use crate::resource;
 use crate::template::Template;
@@ -133,11 +134,6 @@ pub(crate) fn compile(
         .map(|(name, it)| count(name, it, published))
         .collect::<Result<_, _>>()?;
     Ok((rules, counts))
-}
-
-/// A mistake in a rule, with the name that an operator knows it by.
-fn in_rule(name: &str, mistake: ConfigError) -> ConfigError {
-    error(mistake.field, format!("rule {name}: {}", mistake.message))
 }
 
 fn is_name(name: &str) -> bool {
@@ -284,6 +280,10 @@ impl Compiler<'_> {
         if let Some(mistake) = labels.mistake() {
             return Err(error(self.field("match.namespaceSelector"), mistake));
         }
+        if labels.is_empty() {
+            let message = format!("it is empty: {ALL_NAMESPACES}");
+            return Err(error(self.field("match.namespaceSelector"), message));
+        }
         Ok(NamespaceSelector {
             labels: labels.clone(),
             namespace: Related::namespace(),
@@ -382,7 +382,7 @@ impl NamespaceSelector {
                 .collect(),
             _ => BTreeMap::new(),
         };
-        self.labels.is_empty() || self.labels.selects(&labels)
+        self.labels.selects(&labels)
     }
 }
 

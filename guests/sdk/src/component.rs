@@ -2,15 +2,13 @@
 
 use std::cell::OnceCell;
 
-use serde::de::DeserializeOwned;
-
 use crate::bindings::davit::controller::{decisions, types};
 use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
 use crate::{
     ConfigError, Controller, Decision, Instant, LiveFields, Manifest, TriggerCondition, WorkItem,
-    config, pages,
+    WrittenConfig, config, pages,
 };
 
 #[doc(hidden)]
@@ -141,13 +139,15 @@ impl<C: Controller> Instance<C> {
 /// A controller with a configuration (MessagePack), outside of a component.
 #[doc(hidden)]
 pub fn configured<C: Controller>(config: &[u8]) -> Result<C, ConfigError> {
-    C::new(read_config(config)?)
+    C::new(read_config::<C>(config)?)
 }
 
-/// Reads a configuration (MessagePack), outside of a component.
+/// Reads a configuration (MessagePack) of a controller, outside of a component.
 #[doc(hidden)]
-pub fn read_config<T: DeserializeOwned>(config: &[u8]) -> Result<T, ConfigError> {
-    config::read(config)
+pub fn read_config<C: Controller>(config: &[u8]) -> Result<C::Config, ConfigError> {
+    let read = config::read(config)?;
+    C::check_written(&WrittenConfig(config))?;
+    Ok(read)
 }
 
 /// Reads with a context of this time (milliseconds since the epoch), outside of a component.

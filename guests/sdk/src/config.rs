@@ -2,7 +2,7 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::{ConfigError, msgpack};
+use crate::{ConfigError, dynamic, msgpack};
 
 /// MessagePack's empty map.
 const EMPTY: &[u8] = &[0x80];
@@ -19,6 +19,17 @@ pub(crate) fn read<T: DeserializeOwned>(config: &[u8]) -> Result<T, ConfigError>
         field: error.path,
         message: error.message,
     })
+}
+
+/// The configuration as it was written.
+#[derive(Debug)]
+pub struct WrittenConfig<'a>(pub(crate) &'a [u8]);
+
+impl WrittenConfig<'_> {
+    /// The whole of it. A field that is null is an entry of its map.
+    pub fn value(&self) -> Result<dynamic::Value, ConfigError> {
+        read(self.0)
+    }
 }
 
 impl ConfigError {

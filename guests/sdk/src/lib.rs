@@ -72,6 +72,7 @@ pub use bindings::davit::controller::types::{ApiResource, ObjectRef};
 pub use bindings::exports::davit::controller::conditions::TriggerCondition;
 pub use bindings::exports::davit::controller::reads::LiveFields;
 pub use conditions::{Conditions, Progress};
+pub use config::WrittenConfig;
 pub use context::{Cache, Context};
 pub use davit_guest_derive::View;
 pub use decision::{Propagation, Report, When};
@@ -146,6 +147,13 @@ pub trait Controller: Sized {
     /// (`#[serde(default, rename_all = "camelCase")]`). The SDK refuses unknown
     /// fields by name, at every depth.
     type Config: DeserializeOwned;
+
+    /// Checks the configuration as it was written, before [`new`](Self::new). In
+    /// [`Config`](Self::Config), a field that is null has its default, as one that is absent: a
+    /// controller for which that is a mistake refuses it here.
+    fn check_written(_config: &WrittenConfig<'_>) -> Result<(), ConfigError> {
+        Ok(())
+    }
 
     /// Checks the configuration. An error names the wrong field.
     fn new(config: Self::Config) -> Result<Self, ConfigError>;

@@ -111,7 +111,7 @@ fn mistakes_are_refused_by_name() {
         (json!({"do": {}}), "rules[0].do", "say what is done"),
         (
             json!({"do": {"delete": null}}),
-            "rules[0].do",
+            "rules[0].do.delete",
             "without options, write delete: {}",
         ),
         (

@@ -12,7 +12,7 @@ fn the_first_rule_acts_on_an_object_that_another_selector_selects_too() {
         let rule = |name: &str, selector: &str| {
             json!({
                 "name": name,
-                "match": {"resource": "pods", "labelSelector": selector},
+                "match": pods(selector),
                 "when": "object.status.phase == 'Failed'",
                 "do": {"delete": {}},
             })
@@ -30,6 +30,14 @@ fn the_first_rule_acts_on_an_object_that_another_selector_selects_too() {
             .map(|it| it.plan.reason.clone())
             .collect();
         assert_eq!(reasons, ["first"], "{selectors:?}");
+    }
+}
+
+/// Pods with these labels; all of them without a selector.
+fn pods(selector: &str) -> Value {
+    match selector {
+        "" => json!({"resource": "pods"}),
+        _ => json!({"resource": "pods", "labelSelector": selector}),
     }
 }
 
@@ -56,7 +64,7 @@ fn reasons(first: &Value) -> Vec<(String, Vec<String>)> {
         for (way, later) in later_rules() {
             let mut second = json!({
                 "name": "second",
-                "match": {"resource": "pods", "labelSelector": selector},
+                "match": pods(selector),
                 "when": "object.status.phase == 'Failed'",
             });
             let fields = second.as_object_mut().unwrap();
@@ -75,13 +83,16 @@ fn reasons(first: &Value) -> Vec<(String, Vec<String>)> {
 }
 
 fn first(action: Value, hold: &str) -> Value {
-    json!({
+    let mut rule = json!({
         "name": "first",
         "match": {"resource": "pods", "labelSelector": "app=build"},
         "when": "object.status.phase == 'Failed'",
-        "hold": hold,
         "do": action,
-    })
+    });
+    if !hold.is_empty() {
+        rule["hold"] = json!(hold);
+    }
+    rule
 }
 
 #[test]

@@ -73,3 +73,154 @@ fn a_comment_that_swallows_the_next_clause_is_refused() {
         rules(json!([rule(json!({"when": accepted}))]));
     }
 }
+
+#[test]
+fn an_empty_part_of_a_rule_is_refused_by_name() {
+    let of_match = |name: &str, value: Value| json!({"match": {"resource": "pods", name: value}});
+    for (changes, field, words) in [
+        (
+            of_match("namespaces", json!([])),
+            "match.namespaces",
+            "it is empty: leave it out for all namespaces",
+        ),
+        (
+            of_match("namespaces", json!(["ci", " "])),
+            "match.namespaces[1]",
+            "it is empty",
+        ),
+        (
+            of_match("namespaces", json!(null)),
+            "match.namespaces",
+            "it is null: leave it out for all namespaces",
+        ),
+        (
+            of_match("namespaceSelector", json!(null)),
+            "match.namespaceSelector",
+            "it is null: leave it out for all namespaces",
+        ),
+        (
+            of_match("namespaceSelector", json!({})),
+            "match.namespaceSelector",
+            "it is empty: leave it out for all namespaces",
+        ),
+        (
+            of_match("namespaceSelector", json!({"matchLabels": null})),
+            "match.namespaceSelector.matchLabels",
+            "it is null",
+        ),
+        (
+            of_match("labelSelector", json!("  ")),
+            "match.labelSelector",
+            "it is empty: leave it out for all objects",
+        ),
+        (
+            of_match("labelSelector", json!(null)),
+            "match.labelSelector",
+            "it is null: leave it out for all objects",
+        ),
+        (
+            of_match("fieldSelector", json!("")),
+            "match.fieldSelector",
+            "it is empty: leave it out for all objects",
+        ),
+        (
+            json!({"match": null}),
+            "match",
+            "it is null: say which objects",
+        ),
+        (json!({"when": null}), "when", "it is null: say when"),
+        (
+            json!({"unless": null}),
+            "unless",
+            "it is null: leave it out if the rule spares no object",
+        ),
+        (
+            json!({"unless": "\n"}),
+            "unless",
+            "it is empty: leave it out if the rule spares no object",
+        ),
+        (
+            json!({"hold": ""}),
+            "hold",
+            "it is empty: leave it out if the rule never waits",
+        ),
+        (
+            json!({"hold": null}),
+            "hold",
+            "it is null: leave it out if the rule never waits",
+        ),
+        (
+            json!({"keep": null}),
+            "keep",
+            "it is null: leave it out if the rule spares no object",
+        ),
+        (
+            json!({"keep": {"newest": 1, "per": ""}}),
+            "keep.per",
+            "it is empty: leave it out to count all objects together",
+        ),
+        (
+            json!({"keep": {"newest": 1, "above": null}}),
+            "keep.above",
+            "it is null",
+        ),
+        (
+            json!({"do": {"delete": {"propagationPolicy": null}}}),
+            "do.delete.propagationPolicy",
+            "it is null: leave it out",
+        ),
+        (
+            json!({"do": {"evict": {"thenDeleteAfter": null}}}),
+            "do.evict.thenDeleteAfter",
+            "it is null: leave it out",
+        ),
+        (json!({"proof": null}), "proof", "it is null"),
+    ] {
+        let (found, message) = refusal(json!([rule(changes.clone())]));
+        assert_eq!(found, format!("rules[0].{field}"), "{changes}: {message}");
+        let start = format!("rule a: {words}");
+        assert!(message.starts_with(&start), "{changes}: {message}");
+    }
+}
+
+#[test]
+fn an_empty_part_of_a_count_is_refused_by_name() {
+    for (name, value, words) in [
+        ("labelSelector", json!(""), "leave it out for all objects"),
+        (
+            "when",
+            json!(null),
+            "leave it out for all objects of the count",
+        ),
+        (
+            "when",
+            json!(" "),
+            "leave it out for all objects of the count",
+        ),
+    ] {
+        let (found, message) = refusal_of(&json!({
+            "counts": {"nodes": {"resource": "nodes", name: value}},
+            "rules": [rule(json!({}))],
+        }));
+        assert_eq!(found, format!("counts.nodes.{name}"), "{message}");
+        assert!(message.contains(words), "{name}: {message}");
+    }
+    let nothing = json!({"counts": null, "rules": [rule(json!({}))]});
+    assert_eq!(refusal_of(&nothing).0, "counts");
+}
+
+/// What takes something away is no empty part.
+#[test]
+fn a_null_in_what_is_written_takes_a_field_away() {
+    for action in [
+        json!({"label": {"a": null, "b": ""}}),
+        json!({"annotate": {"a": null}}),
+        json!({"mergePatch": {"metadata": {"labels": null}, "spec": {"nodeSelector": {}}}}),
+        json!({"jsonPatch": [
+            {"op": "test", "path": "/metadata/labels", "value": null},
+            {"op": "add", "path": "/metadata/labels", "value": {"a": ""}},
+        ]}),
+    ] {
+        rules(json!([rule(json!({"do": action}))]));
+    }
+}
