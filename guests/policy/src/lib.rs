@@ -26,6 +26,7 @@ mod related;
 mod report;
 mod resource;
 mod rule;
+mod selector;
 mod simple;
 mod sources;
 mod template;

@@ -21,6 +21,7 @@ use crate::keep::Keep;
 use crate::mistake::{at, error, in_rule, typed};
 use crate::related::Related;
 use crate::resource;
+use crate::selector;
 use crate::template::Template;
 use crate::written::WriteCheck;
 
@@ -154,6 +155,10 @@ fn count(name: &str, config: &CountConfig, published: &Published) -> Result<Coun
         "" => Vec::new(),
         source => clause::compile(&format!("{path}.when"), source, &scope)?,
     };
+    at(
+        &format!("{path}.labelSelector"),
+        selector::labels::check(&config.label_selector),
+    )?;
     Ok(Count {
         name: name.to_owned(),
         watch: WatchName::named(&format!("count-{name}")),
@@ -265,6 +270,7 @@ impl Compiler<'_> {
             let message = format!("{} are in no namespace", resource.plural);
             return Err(error(self.field("match"), message));
         }
+        self.check_selectors(resource)?;
         Ok(Match {
             namespaces: matches.namespaces.iter().cloned().collect(),
             namespace_selector: match &matches.namespace_selector {
@@ -274,6 +280,18 @@ impl Compiler<'_> {
             label_selector: matches.label_selector.clone(),
             field_selector: matches.field_selector.clone(),
         })
+    }
+
+    fn check_selectors(&self, resource: &ApiResource) -> Result<(), ConfigError> {
+        let matches = &self.rule.matches;
+        at(
+            &self.field("match.labelSelector"),
+            selector::labels::check(&matches.label_selector),
+        )?;
+        at(
+            &self.field("match.fieldSelector"),
+            selector::fields::check(resource, &matches.field_selector),
+        )
     }
 
     fn namespace_selector(&self, labels: &LabelSelector) -> Result<NamespaceSelector, ConfigError> {

@@ -224,3 +224,105 @@ fn a_null_in_what_is_written_takes_a_field_away() {
         rules(json!([rule(json!({"do": action}))]));
     }
 }
+
+#[test]
+fn a_selector_that_the_api_server_would_refuse_is_refused() {
+    for (selector, column, words) in [
+        ("app in web", 8, "values in brackets: app in (web)"),
+        ("app in (web", 12, "\",\" or \")\""),
+        ("app in (web api)", 13, "\",\" or \")\""),
+        ("app = web api", 11, "\",\""),
+        ("app,", 5, "a label"),
+        ("=web", 1, "a label"),
+        ("app ~ web", 5, "in, notin, =, ==, !=, > or <"),
+        ("app = a b", 9, "\",\""),
+        ("app=-web", 5, "\"-web\" is no value of a label"),
+        ("a//b=c", 1, "\"a//b\" is no key"),
+        ("generation>many", 12, "a whole number"),
+        ("!app=web", 5, "\",\""),
+    ] {
+        let labels = json!({"match": {"resource": "pods", "labelSelector": selector}});
+        let (field, message) = refusal(json!([rule(labels)]));
+        assert_eq!(field, "rules[0].match.labelSelector", "{message}");
+        let start = format!("rule a: column {column}: ");
+        assert!(message.starts_with(&start), "{selector}: {message}");
+        assert!(message.contains(words), "{selector}: {message}");
+        let config = json!({
+            "counts": {"pods": {"resource": "pods", "labelSelector": selector}},
+            "rules": [rule(json!({}))],
+        });
+        assert_eq!(refusal_of(&config).0, "counts.pods.labelSelector");
+    }
+    for accepted in [
+        "app",
+        "!app",
+        "app=web,tier!=a",
+        "app == web",
+        "example.com/app in (web, api),tier notin (a,b), x",
+        "app=",
+        "app in (,a)",
+        "generation > 4",
+        "in notin (in)",
+    ] {
+        let labels = json!({"match": {"resource": "pods", "labelSelector": accepted}});
+        rules(json!([rule(labels)]));
+    }
+}
+
+#[test]
+fn a_field_selector_names_fields_that_objects_are_selected_by() {
+    for (resource, selector, column, words) in [
+        (
+            "pods",
+            "status.reason=Evicted",
+            1,
+            "pods are not selected by \"status.reason\": write \
+             when: object.status.reason == 'Evicted'",
+        ),
+        (
+            "pods",
+            "status.phase=Failed,status.fase!=x",
+            21,
+            "metadata.name, metadata.namespace, spec.nodeName",
+        ),
+        (
+            "configmaps",
+            "data.a=b",
+            1,
+            "configmaps are not selected by \"data.a\"",
+        ),
+        ("pods", "status.phase", 1, "write status.phase=VALUE"),
+        (
+            "pods",
+            "status.phase in (Failed)",
+            1,
+            "write status.phase=VALUE",
+        ),
+        ("pods", "metadata.name=a=b", 16, "write \\= for \"=\""),
+        ("widgets.v1.example.com", "spec.size", 1, "=VALUE"),
+    ] {
+        let fields = json!({
+            "match": {"resource": resource, "fieldSelector": selector},
+            "when": "true",
+        });
+        let (field, message) = refusal(json!([rule(fields)]));
+        assert_eq!(field, "rules[0].match.fieldSelector", "{message}");
+        let start = format!("rule a: column {column}: ");
+        assert!(message.starts_with(&start), "{selector}: {message}");
+        assert!(message.contains(words), "{selector}: {message}");
+    }
+    for (resource, accepted) in [
+        ("pods", "spec.nodeName=n1,status.phase!=Running"),
+        ("pods", "metadata.name==a,"),
+        ("configmaps", "metadata.namespace!=a\\,b"),
+        ("nodes", "spec.unschedulable=true"),
+        ("jobs.batch", "status.successful=1"),
+        ("events", "involvedObject.kind=Pod"),
+    ] {
+        let fields = json!({
+            "match": {"resource": resource, "fieldSelector": accepted},
+            "when": "true",
+        });
+        rules(json!([rule(fields)]));
+    }
+}
