@@ -54,9 +54,20 @@ impl PublishedType {
         fields.into_iter().flatten().map(|(name, _)| name.as_str())
     }
 
-    /// Checks a path of the objects of this type, as [`Kind::check`](crate::Kind::check) does.
-    /// `kind` is the name of the resource in the error.
-    pub fn check(self: &Arc<Self>, kind: &str, path: &str) -> Result<(), UnknownField> {
+    /// What its values are, as [`Type::compound`](crate::Type::compound) says.
+    #[must_use]
+    pub fn compound(&self) -> Option<&'static str> {
+        match self {
+            Self::Any | Self::Scalar => None,
+            Self::List(_) => Some("a list"),
+            Self::Object { fields, .. } if fields.is_empty() => Some("a map"),
+            Self::Object { .. } => Some("an object"),
+        }
+    }
+
+    /// The type at a path of the objects of this type, as [`Kind::check`](crate::Kind::check)
+    /// finds it. `kind` is the name of the resource in the error.
+    pub fn check(self: &Arc<Self>, kind: &str, path: &str) -> Result<Arc<Self>, UnknownField> {
         let mut found = Arc::clone(self);
         let mut so_far = 0;
         while so_far < path.len() {
@@ -78,7 +89,7 @@ impl PublishedType {
             found = next;
             so_far = step.end;
         }
-        Ok(())
+        Ok(found)
     }
 
     /// The path that was probably meant: a field of another name, or of the elements of a list.
@@ -119,15 +130,20 @@ mod tests {
             ],
             None,
         ));
-        let check = |path: &str| site.check("sites.example.com (v1)", path);
-        for known in [
-            "size",
-            "hosts[*].name",
-            "labels[\"a/b\"]",
-            "free.any[*].thing",
-            "hosts",
+        let check = |path: &str| {
+            let found = site.check("sites.example.com (v1)", path);
+            found.map(|it| it.compound())
+        };
+        for (known, compound) in [
+            ("size", None),
+            ("hosts[*].name", None),
+            ("labels[\"a/b\"]", None),
+            ("free.any[*].thing", None),
+            ("hosts", Some("a list")),
+            ("hosts[*]", Some("an object")),
+            ("labels", Some("a map")),
         ] {
-            assert_eq!(check(known), Ok(()), "{known}");
+            assert_eq!(check(known), Ok(compound), "{known}");
         }
         for (path, expected, column) in [
             (

@@ -90,6 +90,18 @@ impl Type {
         }
     }
 
+    /// What its values are, if they are no texts, numbers or booleans: what an index finds
+    /// nothing by. None also if nothing is known of them.
+    #[must_use]
+    pub fn compound(&self) -> Option<&'static str> {
+        match self {
+            Self::Object(_) => Some("an object"),
+            Self::Map(_) => Some("a map"),
+            Self::List(_) => Some("a list"),
+            _ => None,
+        }
+    }
+
     /// A type that is spelled within a package. What is not known counts as
     /// [`Any`](Self::Any): the tests hold that the data has nothing of that sort.
     fn parse(spelling: &'static str, package: &'static str) -> Self {

@@ -106,7 +106,8 @@ pub struct MatchConfig {
 pub struct RelatedConfig {
     /// Their resource.
     pub resource: String,
-    /// The path of a field of theirs; without it, the owner that controls the object.
+    /// The path of a text, a number or a boolean of theirs; without it, the owner that controls the
+    /// object.
     pub by: String,
     /// What that field has to be: a field of the object. They are in the object's namespace, if
     /// both have one.

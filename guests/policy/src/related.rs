@@ -30,6 +30,8 @@ pub(crate) enum Link {
     Field {
         /// The path of their field, as a watch declares it.
         by: String,
+        /// Whether the field is known to be a text, a number or a boolean.
+        is_known: bool,
         /// The object's field.
         is: Path,
     },
@@ -79,17 +81,16 @@ impl Related {
             ("", "") => Link::Owner,
             ("", _) => return Err(error(format!("{path}.by"), "name a field of theirs")),
             (_, "") => return Err(error(format!("{path}.is"), "name a field of the object")),
-            (by, is) => Link::Field {
-                by: by.to_owned(),
-                is: own_field(&format!("{path}.is"), is, of)?,
-            },
+            (by, is) => {
+                let is = own_field(&format!("{path}.is"), is, of)?;
+                let found = their_field(&format!("{path}.by"), by, &resource, published)?;
+                Link::Field {
+                    by: by.to_owned(),
+                    is_known: !found.is_unknown(),
+                    is,
+                }
+            }
         };
-        if let Link::Field { by, .. } = &link {
-            published.check(&resource, by).map_err(|unknown| {
-                let message = format!("column {}: {unknown}", unknown.column());
-                error(format!("{path}.by"), message)
-            })?;
-        }
         Ok(Self {
             name: name.to_owned(),
             resource,
@@ -238,31 +239,110 @@ fn own_field(path: &str, source: &str, of: &Schema) -> Result<Path, ConfigError>
         .ok_or_else(|| error(path, "name one field, such as object.metadata.name"))
 }
 
-/// The texts at a path that a watch declares, also through lists: `spec.volumes[*].name`.
-pub(crate) fn values_at(value: &dynamic::Value, path: &str, found: &mut Vec<String>) {
-    if path.is_empty() {
-        match value {
-            dynamic::Value::Text(text) => found.push(text.clone()),
-            dynamic::Value::Int(number) => found.push(number.to_string()),
-            dynamic::Value::Bool(value) => found.push(value.to_string()),
-            _ => {}
-        }
-        return;
-    }
-    if let Some(rest) = path.strip_prefix("[*]") {
-        for element in value.elements() {
-            values_at(element, rest, found);
-        }
-        return;
-    }
-    let path = path.strip_prefix('.').unwrap_or(path);
-    let (key, rest) = if let Some(quoted) = path.strip_prefix("[\"") {
-        quoted.split_once("\"]").unwrap_or((quoted, ""))
-    } else {
-        let end = path.find(['.', '[']).unwrap_or(path.len());
-        path.split_at(end)
+/// A field of theirs. An index finds nothing by an object or a list, and nothing found would pass
+/// for nothing there.
+fn their_field(
+    path: &str,
+    by: &str,
+    resource: &ApiResource,
+    published: &Published,
+) -> Result<Schema, ConfigError> {
+    let found = published.at(resource, by).map_err(|unknown| {
+        let message = format!("column {}: {unknown}", unknown.column());
+        error(path, message)
+    })?;
+    let Some(compound) = found.compound() else {
+        return Ok(found);
     };
-    if let Some(below) = value.get(key) {
-        values_at(below, rest, found);
+    let hint = match meant(by, found) {
+        Some(meant) => format!("; did you mean \"{meant}\"?"),
+        None => String::new(),
+    };
+    let message = format!(
+        "{by} is {compound}, by which nothing is found: name a text, a number or a boolean{hint}"
+    );
+    Err(error(path, message))
+}
+
+/// The text in an object or a list by which others refer to it.
+fn meant(by: &str, mut schema: Schema) -> Option<String> {
+    let mut path = by.to_owned();
+    while schema.is_list() {
+        path.push_str("[*]");
+        schema = schema.element();
+    }
+    match schema.compound() {
+        None => Some(path),
+        Some("a map") => None,
+        Some(_) => {
+            let is_text = |name: &&str| {
+                let field = schema.field(name);
+                field.is_ok_and(|it| it.compound().is_none())
+            };
+            let name = ["name", "uid", "key"].into_iter().find(is_text)?;
+            Some(format!("{path}.{name}"))
+        }
+    }
+}
+
+/// The values at a path.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Values {
+    /// Those that an index finds: texts, numbers and booleans, as texts.
+    pub(crate) texts: Vec<String>,
+    /// What one of the others is.
+    pub(crate) compound: Option<&'static str>,
+}
+
+impl Values {
+    /// Those at a path that a watch declares, also through lists: `spec.volumes[*].name`.
+    pub(crate) fn at(value: &dynamic::Value, path: &str) -> Self {
+        let mut found = Self::default();
+        found.collect(value, path);
+        found
+    }
+
+    fn collect(&mut self, value: &dynamic::Value, path: &str) {
+        if path.is_empty() {
+            self.add(value);
+            return;
+        }
+        if let Some(rest) = path.strip_prefix("[*]") {
+            for element in value.elements() {
+                self.collect(element, rest);
+            }
+            return;
+        }
+        let path = path.strip_prefix('.').unwrap_or(path);
+        let (key, rest) = if let Some(quoted) = path.strip_prefix("[\"") {
+            quoted.split_once("\"]").unwrap_or((quoted, ""))
+        } else {
+            let end = path.find(['.', '[']).unwrap_or(path.len());
+            path.split_at(end)
+        };
+        if let Some(below) = value.get(key) {
+            self.collect(below, rest);
+        }
+    }
+
+    fn add(&mut self, value: &dynamic::Value) {
+        match value {
+            dynamic::Value::Text(text) => self.texts.push(text.clone()),
+            dynamic::Value::Int(number) => self.texts.push(number.to_string()),
+            dynamic::Value::Float(number) => self.texts.push(number.to_string()),
+            dynamic::Value::Bool(value) => self.texts.push(value.to_string()),
+            dynamic::Value::Null => {}
+            dynamic::Value::List(_) => self.compound = Some("a list"),
+            dynamic::Value::Map(_) => self.compound = Some("a map"),
+        }
+    }
+
+    /// Why nothing is found by these values, if they are of the wrong shape.
+    pub(crate) fn mistake(&self, by: &str, plural: &str) -> Option<String> {
+        let compound = self.compound?;
+        Some(format!(
+            "{by} of {plural} is {compound}, by which nothing is found: name a text, a number or a \
+             boolean"
+        ))
     }
 }

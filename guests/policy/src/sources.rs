@@ -30,6 +30,9 @@ pub(crate) const FAILURES: Counter<1> = Counter::new(
     ["rule"],
 );
 
+/// The value under which an index has the objects with any value.
+pub(crate) const PRESENT: &str = "true";
+
 /// The first back-off after a failure.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// The longest: an eviction that a budget refuses is retried this often.
@@ -251,9 +254,26 @@ impl RelatedWatch {
     fn watch(&self) -> Watch<Value> {
         let fields = reduced(&self.fields);
         let watch = Watch::of_fields(self.name, self.related.resource.clone(), fields);
+        let Link::Field { by, .. } = &self.related.link else {
+            return watch;
+        };
+        let watch = watch.index(Index::new(IndexName::named(by), by));
+        match self.presence() {
+            Some(name) => watch.index(Index::new(name, by).presence()),
+            None => watch,
+        }
+    }
+
+    /// The index of the objects whose field has any value, if nobody knows whether that is a
+    /// text.
+    pub(crate) fn presence(&self) -> Option<IndexName<Value>> {
         match &self.related.link {
-            Link::Field { by, .. } => watch.index(Index::new(IndexName::named(by), by)),
-            Link::Name(_) | Link::Owner => watch,
+            Link::Field {
+                by,
+                is_known: false,
+                ..
+            } => Some(IndexName::named(&format!("any {by}"))),
+            _ => None,
         }
     }
 

@@ -228,7 +228,8 @@ pub struct Index<T> {
 
 impl<T> Index<T> {
     /// An index over the values at a path, also through lists
-    /// (`spec.taints[*].key`). Objects without a value are not in it.
+    /// (`spec.taints[*].key`). Objects without a value are not in it, nor are those whose
+    /// value is an object or a list: nothing is found by one.
     #[must_use]
     #[inline(never)]
     pub fn new(name: IndexName<T>, path: &str) -> Self {

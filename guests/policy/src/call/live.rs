@@ -10,7 +10,7 @@ use super::Call;
 use crate::cel::schema;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
-use crate::related::{Link, Related, Unrelated};
+use crate::related::{Link, Related, Unrelated, Values};
 use crate::rule::{NamespaceSelector, Rule};
 
 /// An object that a rule selects, as the API server has it.
@@ -122,12 +122,17 @@ fn read(
             };
             let objects = call.cx.live_list_fields::<Value>(&request);
             let objects = objects.map_err(|failure| failure.to_string())?;
-            let linked = objects.into_iter().map(|it| it.view).filter(|it| {
-                let mut found = Vec::new();
-                crate::related::values_at(it, by, &mut found);
-                found.contains(&value)
-            });
-            Ok(Some(Value::List(linked.collect())))
+            let mut linked = Vec::new();
+            for object in objects {
+                let found = Values::at(&object.view, by);
+                if let Some(mistake) = found.mistake(by, &related.resource.plural) {
+                    return Err(mistake);
+                }
+                if found.texts.contains(&value) {
+                    linked.push(object.view);
+                }
+            }
+            Ok(Some(Value::List(linked)))
         }
     }
 }

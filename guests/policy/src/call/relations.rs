@@ -7,9 +7,9 @@ use davit_guest::{IndexName, Object};
 
 use super::Call;
 use crate::judge::{Evaluation, Outcome};
-use crate::related::{Link, Related, Unrelated};
+use crate::related::{Link, Related, Unrelated, Values};
 use crate::rule::Rule;
-use crate::sources::RelatedWatch;
+use crate::sources::{PRESENT, RelatedWatch};
 
 impl Call<'_> {
     pub(super) fn load<'r>(
@@ -106,6 +106,22 @@ impl Call<'_> {
                 "{plural} are not known: {reason}"
             )));
         }
+        if let Some(mistake) = self.mistaken(watch) {
+            return Err(Unrelated::Unknown(mistake));
+        }
         Ok(found.map(Rc::new))
+    }
+
+    /// Why objects of a custom resource cannot be found by their field: it is a map or a list.
+    /// The first of those that have it says so for all.
+    fn mistaken(&self, watch: &RelatedWatch) -> Option<String> {
+        let Link::Field { by, .. } = &watch.related.link else {
+            return None;
+        };
+        let presence = watch.presence()?;
+        let cache = self.cx.watch(watch.name);
+        let (first, _) = cache.index_page(presence, PRESENT, 0, 1);
+        let values = first.first().map(|it| Values::at(&it.view, by))?;
+        values.mistake(by, &watch.related.resource.plural)
     }
 }

@@ -91,24 +91,36 @@ impl Published {
 
     /// Checks the path of a field of a resource, as far as its fields are known.
     pub(crate) fn check(&self, resource: &ApiResource, path: &str) -> Result<(), UnknownField> {
+        self.at(resource, path).map(|_| ())
+    }
+
+    /// What is known of the values at a path of a resource.
+    pub(crate) fn at(&self, resource: &ApiResource, path: &str) -> Result<Schema, UnknownField> {
         let published = self.published(resource);
-        if let Some(kind) = kind_of(resource)
+        let kind = kind_of(resource);
+        if let Some(kind) = &kind
             && published.is_none()
         {
-            return kind.check(path).map(|_| ());
+            return kind.check(path).map(Schema::Known);
         }
         if is_of_metadata(path)
             && let Some(any) = any_kind()
         {
-            return any.check(path).map(|_| ()).map_err(|unknown| UnknownField {
+            let known = any.check(path).map(Schema::Known);
+            return known.map_err(|unknown| UnknownField {
                 kind: in_words(resource),
                 ..unknown
             });
         }
-        match published {
-            Some(objects) => objects.check(&in_words(resource), path),
-            None => Ok(()),
-        }
+        let Some(objects) = published else {
+            return Ok(Schema::Any);
+        };
+        let found = objects.check(&in_words(resource), path)?;
+        let known = kind.and_then(|kind| kind.check(path).ok());
+        Ok(match known {
+            Some(known) => served(known, found),
+            None => Schema::Published(found),
+        })
     }
 
     /// The same for a field that is written. One that Davit does not know cannot be named in
@@ -243,6 +255,29 @@ impl Schema {
             },
             Self::List(element) => (**element).clone(),
             Self::Any | Self::Custom(_) | Self::Counts => Self::Any,
+        }
+    }
+
+    /// What it is, if it is no text, number or boolean.
+    pub(crate) fn compound(&self) -> Option<&'static str> {
+        match self {
+            Self::Known(known) => known.compound(),
+            Self::Published(published) => published.compound(),
+            Self::Served(known, published) => known.compound().or_else(|| published.compound()),
+            Self::List(_) => Some("a list"),
+            Self::Custom(_) => Some("an object"),
+            Self::Counts => Some("a map"),
+            Self::Any => None,
+        }
+    }
+
+    /// Whether nothing says what it is.
+    pub(crate) fn is_unknown(&self) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Known(known) => *known == Known::Any,
+            Self::Published(published) => **published == PublishedType::Any,
+            _ => false,
         }
     }
 

@@ -102,6 +102,13 @@ fn an_unknown_field_is_refused_with_rule_column_and_suggestion() {
              \"spec.hosts[*].nam\"; did you mean \"spec.hosts[*].name\"?",
         ),
         (
+            json!({"match": {"resource": "pods"}, "when": "size(sites) == 0", "related": {"sites": {
+                "resource": "sites.v1.example.com", "by": "spec.hosts",
+                "is": "object.metadata.name"}}}),
+            "rules[0].related.sites.by: rule small: spec.hosts is a list, by which nothing is found: \
+             name a text, a number or a boolean; did you mean \"spec.hosts[*].name\"?",
+        ),
+        (
             json!({"related": {"pods": {"resource": "pods", "by": "metadata.name",
                 "is": "object.spec.sizes"}}, "when": "size(pods) == 0"}),
             "rules[0].related.pods.is: rule small: column 13: object.spec has no field \"sizes\"; \

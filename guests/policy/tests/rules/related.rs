@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::support::{HOUR, failed, rules};
+use crate::support::{HOUR, failed, refusal, rules};
 
 fn node(labels: Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1", "labels": labels}})
@@ -324,6 +324,108 @@ fn objects_that_refer_to_an_object_are_counted() {
     harness.remove("Pod", "ci/uses-used");
     harness.run();
     assert_eq!(harness.keys("ConfigMap"), [""; 0]);
+}
+
+/// ConfigMaps without users, which are found by this.
+fn unused(by: &str) -> Value {
+    json!([{
+        "name": "unused",
+        "match": {"resource": "configmaps"},
+        "related": {"users": {"resource": "pods", "by": by, "is": "object.metadata.name"}},
+        "when": "size(users) == 0",
+        "do": {"delete": {}},
+    }])
+}
+
+/// Nothing is found by an object or a list: everything would be unused.
+#[test]
+fn objects_are_not_found_by_an_object_or_a_list() {
+    for (by, compound, meant) in [
+        (
+            "spec.volumes[*].configMap",
+            "an object",
+            "; did you mean \"spec.volumes[*].configMap.name\"?",
+        ),
+        (
+            "spec.volumes",
+            "a list",
+            "; did you mean \"spec.volumes[*].name\"?",
+        ),
+        (
+            "metadata.ownerReferences[*]",
+            "an object",
+            "; did you mean \"metadata.ownerReferences[*].name\"?",
+        ),
+        (
+            "metadata.finalizers",
+            "a list",
+            "; did you mean \"metadata.finalizers[*]\"?",
+        ),
+        ("metadata.labels", "a map", ""),
+        ("spec", "an object", ""),
+    ] {
+        let (field, message) = refusal(unused(by));
+        assert_eq!(field, "rules[0].related.users.by", "{by}");
+        assert_eq!(
+            message,
+            format!(
+                "rule unused: {by} is {compound}, by which nothing is found: name a text, a number \
+                 or a boolean{meant}"
+            )
+        );
+    }
+    for by in [
+        "spec.hostNetwork",
+        "spec.priority",
+        "metadata.finalizers[*]",
+    ] {
+        drop(rules(unused(by)));
+    }
+}
+
+/// The types of custom resources are not known to the guest: what it finds decides.
+#[test]
+fn a_field_of_a_custom_resource_that_is_no_text_makes_no_rule_act() {
+    let site = |reference: Value| {
+        json!({"apiVersion": "example.com/v1", "kind": "Site",
+            "metadata": {"namespace": "ci", "name": "s"}, "spec": {"ref": reference}})
+    };
+    let config_map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "ci", "name": "a"}});
+    for (reference, left, what) in [
+        (json!({"name": "a"}), 1, "a map"),
+        (json!(["a"]), 1, "a list"),
+        (json!("a"), 1, ""),
+        (json!("b"), 0, ""),
+        (Value::Null, 0, ""),
+        (json!(1.5), 0, ""),
+    ] {
+        for proof in ["cache", "live"] {
+            // With a live proof, the cache need not have it.
+            for is_cached in [true, false] {
+                if proof == "cache" && !is_cached {
+                    continue;
+                }
+                let mut rule = unused("spec.ref");
+                rule[0]["related"]["users"]["resource"] = json!("sites.v1.example.com");
+                rule[0]["proof"] = json!(proof);
+                let mut harness = rules(rule);
+                if is_cached {
+                    harness.put(site(reference.clone()));
+                } else {
+                    harness.put_on_server(site(reference.clone()));
+                }
+                harness.put(config_map.clone());
+                harness.advance(HOUR);
+                let keys = harness.keys("ConfigMap");
+                assert_eq!(keys.len(), left, "{reference} {proof} {is_cached}");
+                let report = harness.report("unused").map(|it| it.message);
+                let report = report.unwrap_or_default();
+                let expected = format!("spec.ref of sites is {what}");
+                assert_eq!(report.contains(&expected), !what.is_empty(), "{report}");
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,9 +1,34 @@
 //! The fields that a guest reads, checked against Kubernetes' built-in kinds.
 
-use davit_kinds::{Kind, UnknownField, in_words, is_of_metadata, kind, kind_at, resource_of_kind};
+use davit_kinds::{
+    Kind, Type, UnknownField, in_words, is_of_metadata, kind, kind_at, resource_of_kind,
+};
 
 use crate::bindings::davit::controller::manifests::Watch;
 use crate::{ApiResource, Manifest, Source};
+
+/// The first index by which nothing is ever found, as a sentence: it is over an object or a list.
+pub(super) fn empty_index(manifest: &Manifest) -> Option<String> {
+    let mut problems = manifest.watches.iter().filter_map(|watch| {
+        let (path, compound) = compound(watch)?;
+        let name = &watch.name;
+        Some(format!(
+            "an index of the watch \"{name}\" is over \"{path}\", which is {compound}: it finds \
+             nothing by one. Name a text, a number or a boolean in it"
+        ))
+    });
+    problems.next()
+}
+
+/// Whether there is a value, and whether there is none, an index also knows of objects and lists.
+fn compound(watch: &Watch) -> Option<(&str, &'static str)> {
+    let objects = Objects::of_source(&watch.source);
+    let indexes = watch.indexes.iter();
+    let by_value = indexes.filter(|index| !index.presence && !index.unset);
+    let mut found =
+        by_value.filter_map(|index| Some((index.path.as_str(), objects.compound(&index.path)?)));
+    found.next()
+}
 
 /// The first declared field that the kind of its watch does not have, as a sentence.
 pub(super) fn unknown_field(manifest: &Manifest) -> Option<String> {
@@ -86,18 +111,29 @@ impl Objects {
     }
 
     fn check(&self, path: &str) -> Option<UnknownField> {
+        let unknown = self.at(path)?.err()?;
+        let kind = match &self.kind {
+            Some(_) => unknown.kind,
+            None => self.name.clone(),
+        };
+        Some(UnknownField { kind, ..unknown })
+    }
+
+    /// What the values at a path are, if they are no texts, numbers or booleans.
+    fn compound(&self, path: &str) -> Option<&'static str> {
+        self.at(path)?.ok()?.compound()
+    }
+
+    /// The type at a path; none if nothing is known of it.
+    fn at(&self, path: &str) -> Option<Result<Type, UnknownField>> {
         if let Some(kind) = &self.kind {
-            return kind.check(path).err();
+            return Some(kind.check(path));
         }
         if !is_of_metadata(path) {
             return None;
         }
         // Every kind has the same metadata.
-        let unknown = kind("", "namespaces")?.check(path).err()?;
-        Some(UnknownField {
-            kind: self.name.clone(),
-            ..unknown
-        })
+        Some(kind("", "namespaces")?.check(path))
     }
 }
 
@@ -135,6 +171,35 @@ mod tests {
         let indexed = watch("", "v1", "pods", &[]).index(index);
         let problem = problem(indexed).unwrap();
         assert!(problem.contains("no field \"metadata.ages\""), "{problem}");
+    }
+
+    #[test]
+    fn an_index_over_an_object_or_a_list_is_reported() {
+        let problem = |watch| empty_index(&Manifest::new("a", "1", "A guest.").watch(watch));
+        let over = |path: &str| Index::new(IndexName::new("a"), path);
+        let of_pods = |index| problem(watch("", "v1", "pods", &[]).index(index));
+        for path in [
+            "spec.volumes[*].configMap.name",
+            "spec.hostNetwork",
+            "spec.priority",
+            "metadata.labels[\"app\"]",
+        ] {
+            assert_eq!(of_pods(over(path)), None, "{path}");
+        }
+        assert_eq!(
+            of_pods(over("spec.volumes[*].configMap")).unwrap(),
+            "an index of the watch \"pods\" is over \"spec.volumes[*].configMap\", which is an \
+             object: it finds nothing by one. Name a text, a number or a boolean in it"
+        );
+        for path in ["metadata.ownerReferences", "metadata.labels"] {
+            assert!(of_pods(over(path)).is_some(), "{path}");
+            assert_eq!(of_pods(over(path).presence()), None, "{path}");
+            assert_eq!(of_pods(over(path).unset()), None, "{path}");
+            let custom = watch("example.com", "v1", "jobs", &[]).index(over(path));
+            assert!(problem(custom).is_some(), "{path}");
+        }
+        let free = watch("example.com", "v1", "jobs", &[]).index(over("spec"));
+        assert_eq!(problem(free), None);
     }
 
     #[test]

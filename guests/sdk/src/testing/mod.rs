@@ -97,13 +97,14 @@ impl<C: Controller> Harness<C> {
     /// # Panics
     ///
     /// If the manifest is not valid, or if a watch of a built-in kind reads a field that
-    /// the kind does not have.
+    /// the kind does not have, or has an index over an object or a list.
     pub fn new(config: &Value) -> Result<Self, ConfigError> {
         let instance = Instance::new();
         let manifest = instance.describe(&msgpack::encode(config))?;
         let guest = Native::of(instance, manifest.clone());
         let guest = guest.unwrap_or_else(|problem| panic!("the manifest is not valid: {problem}"));
-        if let Some(problem) = kinds::unknown_field(&manifest) {
+        let problem = kinds::unknown_field(&manifest).or_else(|| kinds::empty_index(&manifest));
+        if let Some(problem) = problem {
             panic!("{problem}");
         }
         Ok(Self {
