@@ -188,61 +188,94 @@ impl Call<'_> {
     }
 
     /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
-    /// is that of the item: it counts from the first refusal on, and starts again whenever the
-    /// last attempt had another end.
+    /// counts from the first refusal on, and starts again whenever the last attempt had another
+    /// end.
     pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
+        let note = refusal_note(item);
+        let refused_at: Option<i64> = self.cx.note(&note);
+        let first = match (self.was_refused(item), refused_at) {
+            (true, Some(at)) => Some(at),
+            (true, None) => Some(self.now()),
+            (false, _) => None,
+        };
+        let (decision, is_refused) = self.next_eviction(item, first);
+        let first = first.filter(|_| is_refused);
+        if first == refused_at {
+            return decision;
+        }
+        decision.commands([Command::set_note(&note, first.as_ref())])
+    }
+
+    /// Whether a budget refused the pod of an item in the last attempt.
+    fn was_refused(&self, item: &WorkItem) -> bool {
+        let uid = self.parse(&item.key).and_then(|it| it.2.split_once('|'));
+        uid.is_some_and(|(uid, _)| {
+            let mut failures = item.failures.iter();
+            failures.any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget)
+        })
+    }
+
+    /// What is done about a pod that a budget has refused since this time, and whether it is
+    /// another attempt: the time does not count on without one.
+    fn next_eviction(&self, item: &WorkItem, refused_at: Option<i64>) -> (Decision, bool) {
+        let done = (Decision::done(), false);
         let Some((rule, source, rest)) = self.parse(&item.key) else {
-            return Decision::done();
+            return done;
         };
         let Some((uid, key)) = rest.split_once('|') else {
-            return Decision::done();
+            return done;
         };
         let object = self.cx.watch(source.name).get(key);
         let Some(object) = object.filter(|it| it.reference.uid == uid) else {
-            return Decision::done();
+            return done;
         };
         let Some(deadline) = rule.actions.eviction_deadline() else {
-            return Decision::done();
+            return done;
         };
         if !may_end(rule, &object) {
-            return Decision::done();
+            return done;
         }
         let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
         if evaluation.outcome != Outcome::Selected {
             // Nothing else may announce that what is related to the pod is known again.
             return match evaluation.next {
-                Some(next) => Decision::requeue_after(self.until(next)),
-                None => Decision::done(),
+                Some(next) => (Decision::requeue_after(self.until(next)), false),
+                None => done,
             };
         }
         if self.claim(rule, source, &object).is_some() {
             // What claims it may let it go, and nothing else may announce it.
-            return evict_later(item, self.every());
+            return (evict_later(item, self.every()), false);
         }
-        let was_refused = item
-            .failures
-            .iter()
-            .any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget);
-        if !was_refused && item.due_at > item.created_at {
-            // It is older than its first attempt: it waited, a dry run executed nothing, or the
-            // attempt failed in another way. A new item has a time of its own.
-            let pause = if item.failures.is_empty() {
-                Duration::ZERO
-            } else {
-                sources::EVICT_AGAIN.min(self.every())
-            };
-            return evict_later(item, pause);
+        if refused_at.is_none() && !item.failures.is_empty() {
+            // The attempt failed in another way: the next one is no faster than after a refusal.
+            return (
+                evict_later(item, sources::EVICT_AGAIN.min(self.every())),
+                false,
+            );
         }
-        let is_overdue = was_refused && self.cx.since(item.created_at) >= deadline;
+        let is_overdue = refused_at.is_some_and(|at| self.since(at) >= deadline);
         match self.act(rule, &object, is_overdue) {
             Act::Plan(plan) => {
                 let again = sources::EVICT_AGAIN.min(self.every());
-                Decision::requeue_after(again).plans([*plan])
+                (Decision::requeue_after(again).plans([*plan]), true)
             }
-            Act::Nothing => Decision::done(),
-            Act::Later(_) => evict_later(item, self.every()),
+            Act::Nothing => done,
+            Act::Later(_) => (evict_later(item, self.every()), false),
         }
     }
+
+    /// How long a time was ago.
+    fn since(&self, at: i64) -> Duration {
+        let millis = u64::try_from(self.now().saturating_sub(at));
+        Duration::from_millis(millis.unwrap_or_default())
+    }
+}
+
+/// The note of the first time that a budget refused the pod of an item: milliseconds since the
+/// epoch. The item is older: it may have waited before its first attempt.
+fn refusal_note(item: &WorkItem) -> String {
+    format!("refused/{}", item.key)
 }
 
 /// The time by which a rule that keeps some orders an object; an error if it fails or is not

@@ -1,7 +1,7 @@
 //! Evictions that become deletions.
 
-use davit_guest::Step;
 use davit_guest::testing::Harness;
+use davit_guest::{QueueName, Step};
 use policy::Policy;
 use serde_json::{Value, json};
 
@@ -46,6 +46,40 @@ fn web(uid: &str) -> Value {
 fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
     let mut harness = drain();
     harness.put(web("one"));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// The item of a pod may be older than its first attempt: others were before it, the guest did not
+/// run, or the API server was slow to answer.
+#[test]
+fn the_time_of_an_eviction_counts_from_its_first_refusal() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    // The host has the decision of the first call after nine minutes.
+    let (queue, key) = (QueueName::named("evictions"), "drain|one|shop/web");
+    harness.call_during(queue, key, |harness| harness.advance(9 * MINUTE));
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    assert_eq!(harness.notes(), ["refused/drain|one|shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+    harness.advance(MINUTE);
+    assert_eq!(harness.notes(), [""; 0]);
+}
+
+/// What is refused again after another end has a time of its own.
+#[test]
+fn the_time_of_an_eviction_starts_again_after_another_failure() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    harness.advance(8 * MINUTE);
+    harness.fail_writes("Pod", "shop/web", "throttled");
+    harness.advance(MINUTE + MINUTE / 2);
+    assert_eq!(harness.notes(), [""; 0]);
+    harness.heal();
     harness.advance(9 * MINUTE);
     assert_eq!(harness.keys("Pod"), ["shop/web"]);
     harness.advance(2 * MINUTE);
