@@ -63,7 +63,8 @@ pub struct RuleConfig {
     #[serde(rename = "do")]
     pub actions: ActionsConfig,
     /// What has to agree before the rule acts: the cache, or the API server. By default `live`
-    /// for a rule that deletes or evicts and reads other objects, else `cache`.
+    /// for a rule that deletes or evicts and reads other objects, else `cache`. What `keep` spares
+    /// is read from the API server by default too, before others are deleted or evicted.
     pub proof: Option<Proof>,
     /// A sentence for an operator, with `${expression}` in it; by default what `when` says.
     pub message: String,
@@ -77,7 +78,8 @@ pub enum Proof {
     /// The cache. The object's version is a precondition of its deletion, but what is related
     /// to it may be newer.
     Cache,
-    /// The object, its namespace and what is related to it, read from the API server.
+    /// The object, its namespace, what is related to it and what `keep` spares, read from the API
+    /// server.
     Live,
 }
 

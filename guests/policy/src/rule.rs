@@ -12,6 +12,7 @@ use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
 use crate::blank::ALL_NAMESPACES;
+use crate::call::MAX_ACTS;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::{Published, Schema};
@@ -24,6 +25,9 @@ use crate::resource;
 use crate::selector;
 use crate::template::Template;
 use crate::written::WriteCheck;
+
+/// How many objects a rule may keep that are read from the API server.
+const MAX_PROVEN: usize = 2000;
 
 /// How many rules a configuration may have.
 const MAX_RULES: usize = 100;
@@ -45,6 +49,8 @@ pub(crate) struct Rule {
     pub(crate) actions: Actions,
     pub(crate) related: Vec<Related>,
     pub(crate) proof: Proof,
+    /// Whether the API server has to have what `keep` spares.
+    pub(crate) proves_kept: bool,
     pub(crate) message: Template,
     pub(crate) texts: Texts,
 }
@@ -246,6 +252,7 @@ impl Compiler<'_> {
             actions,
             related: Vec::new(),
             proof: Proof::Cache,
+            proves_kept: false,
             message,
         };
         // What no expression reads need not be watched.
@@ -259,6 +266,19 @@ impl Compiler<'_> {
             .collect();
         rule.related = used;
         rule.proof = self.rule.proof.unwrap_or_else(|| rule.default_proof());
+        rule.proves_kept = rule.keep.is_some()
+            && match self.rule.proof {
+                Some(proof) => proof == Proof::Live,
+                None => rule.actions.ends(),
+            };
+        let kept = rule.keep.as_ref().map_or(0, |keep| keep.count);
+        if rule.proves_kept && kept > MAX_PROVEN {
+            let message = format!(
+                "each object that is kept is read from the API server: keep {MAX_PROVEN} at most, \
+                 or write proof: cache"
+            );
+            return Err(error(self.field("keep"), message));
+        }
         Ok(rule)
     }
 
@@ -406,7 +426,8 @@ impl NamespaceSelector {
 
 impl Rule {
     /// A watch that lags is not taken for absent: what ends objects because of other objects
-    /// asks the API server for them.
+    /// asks the API server for them. With `keep` alone, these others are the ones that it
+    /// spares.
     fn default_proof(&self) -> Proof {
         let reads_others = !self.related.is_empty() || self.matches.namespace_selector.is_some();
         if self.actions.ends() && reads_others {
@@ -414,6 +435,23 @@ impl Rule {
         } else {
             Proof::Cache
         }
+    }
+
+    /// Whether it reads its objects, and what is related to them, from the API server.
+    pub(crate) fn reads_live(&self) -> bool {
+        self.proof == Proof::Live || self.proves_kept
+    }
+
+    /// How many live reads a call about one of its groups may have.
+    pub(crate) fn reads_of_group(&self) -> usize {
+        let kept = self.keep.as_ref().filter(|_| self.proves_kept);
+        let kept = kept.map_or(0, |keep| keep.count);
+        let acts = match (&self.keep, self.proof) {
+            (Some(_), Proof::Live) => MAX_ACTS,
+            _ => 0,
+        };
+        let selector = usize::from(self.matches.namespace_selector.is_some());
+        (kept + acts) * (1 + self.related.len() + selector)
     }
 
     /// What an object does not lead to, by name, with the field that is not set.

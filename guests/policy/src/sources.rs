@@ -11,7 +11,6 @@ use davit_guest::{
 
 use crate::action::permission;
 use crate::cel::OBJECT;
-use crate::config::Proof;
 use crate::keep::Keep;
 use crate::related::{Link, Related};
 use crate::resource;
@@ -41,6 +40,8 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(10);
 /// How many objects one page of a pass has.
 pub(crate) const PAGE: u32 = 2000;
+/// How many live reads a call may have: the host's limit is 10,000.
+const LIVE_READS: usize = 9000;
 /// How many objects one call judges. An object takes some microseconds.
 const BATCH: u32 = 500;
 
@@ -202,7 +203,7 @@ pub(crate) fn manifest(
     }
     .config_schema(include_str!("../config.schema.json"))
     .metric(FAILURES)
-    .queue(queue(GROUPS, 50))
+    .queue(queue(GROUPS, groups_of_call(rules)))
     .queue(queue(EVICTIONS, 50))
     .queue(queue(PASSES, 1).retry(every, every));
     for source in &sources.matched {
@@ -224,6 +225,13 @@ pub(crate) fn manifest(
         manifest = manifest.watch(watch_of_count(count));
     }
     manifest
+}
+
+/// How many groups one call decides: the host fails a call that reads too much.
+fn groups_of_call(rules: &[Rule]) -> u32 {
+    let most = rules.iter().map(Rule::reads_of_group).max();
+    let groups = LIVE_READS / most.unwrap_or_default().max(1);
+    u32::try_from(groups.clamp(1, 50)).unwrap_or(1)
 }
 
 fn queue(name: QueueName, batch: u32) -> QueueSpec {
@@ -324,7 +332,7 @@ pub(crate) fn live_reads(rules: &[Rule]) -> Vec<LiveFields> {
         Some((_, known)) => known.extend(fields),
         None => read.push((resource, fields)),
     };
-    for rule in rules.iter().filter(|it| it.proof == Proof::Live) {
+    for rule in rules.iter().filter(|it| it.reads_live()) {
         add(&rule.resource, rule.fields());
         for related in &rule.related {
             let mut fields: BTreeSet<String> = rule.fields_of(related).collect();
@@ -353,7 +361,7 @@ fn permissions(rules: &[Rule]) -> Vec<Permission> {
         for permission in rule.actions.permissions(&rule.resource) {
             add(permission);
         }
-        if rule.proof == Proof::Live {
+        if rule.reads_live() {
             let own = std::iter::once((&rule.resource, "get"));
             let related = rule.related.iter().map(|it| match it.link {
                 Link::Field { .. } => (&it.resource, "list"),

@@ -112,7 +112,7 @@ impl<'a> Context<'a> {
         &self,
         targets: &[ObjectRef],
     ) -> Vec<Result<Object<T>, Failure>> {
-        self.read(targets, &fields_of::<T>())
+        self.live_get_fields(targets, &fields_of::<T>())
     }
 
     /// Reads one object from the API server; none if it does not exist. The call waits
@@ -142,7 +142,8 @@ impl<'a> Context<'a> {
         target: &ObjectRef,
         fields: &[String],
     ) -> Result<Option<Object<T>>, Retry> {
-        match self.read(std::slice::from_ref(target), fields).pop() {
+        let targets = std::slice::from_ref(target);
+        match self.live_get_fields(targets, fields).pop() {
             Some(Ok(object)) => Ok(Some(object)),
             Some(Err(failure)) if failure.is_gone() => Ok(None),
             Some(Err(failure)) => Err(failure.of_read(target)),
@@ -150,7 +151,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn read<T: DeserializeOwned>(
+    /// Reads these fields of objects from the API server, like [`live_get`](Self::live_get).
+    #[must_use]
+    pub fn live_get_fields<T: DeserializeOwned>(
         &self,
         targets: &[ObjectRef],
         fields: &[String],

@@ -8,7 +8,6 @@ use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
 
 use super::{Act, Call, led, live, may_end};
-use crate::config::Proof;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
 use crate::keep::{Keep, Ordered};
@@ -16,7 +15,7 @@ use crate::rule::Rule;
 use crate::sources::{self, EVICTIONS, Source};
 
 /// How many objects of a group one call acts on.
-pub(super) const MAX_ACTS: usize = 1000;
+pub(crate) const MAX_ACTS: usize = 1000;
 
 /// The name of the expression that orders objects.
 pub(super) const ORDER: &str = "keep.by";
@@ -109,8 +108,9 @@ impl Call<'_> {
     /// The objects of a group, divided into those that a rule spares and those that it does not.
     pub(super) fn divided(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Group {
         let mut group = self.divided_by_cache(rule, keep, source, group);
-        let needs_proof = !group.excess.is_empty() && rule.proof == Proof::Live;
-        group.is_unproven = needs_proof && !self.are_there(rule, source, &group.spared);
+        let may_act = !group.excess.is_empty() && self.hold(rule).is_none();
+        group.is_unproven =
+            may_act && rule.proves_kept && !self.are_there(rule, source, &group.spared);
         group
     }
 
@@ -181,10 +181,8 @@ impl Call<'_> {
     /// few.
     fn are_there(&self, rule: &Rule, source: &Source, spared: &[Ordered]) -> bool {
         let cache = self.cx.watch(source.name);
-        spared.iter().all(|it| {
-            let object = cache.get(&it.key);
-            object.is_some_and(|object| matches!(live::prove(self, rule, &object), Ok(Some(_))))
-        })
+        let spared: Option<Vec<_>> = spared.iter().map(|it| cache.get(&it.key)).collect();
+        spared.is_some_and(|objects| live::prove_all(self, rule, &objects))
     }
 
     /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time

@@ -48,8 +48,32 @@ pub(crate) fn prove<'r>(
     object: &Object<Value>,
 ) -> Result<Option<Proven<'r>>, String> {
     let fields: Vec<String> = rule.fields().into_iter().collect();
-    let cached = &object.resource_version;
     let found = get(call, &object.reference, &fields)?;
+    judge(call, rule, object, found)
+}
+
+/// Whether the API server has these objects as the cache has them, and the rule selects them all.
+pub(crate) fn prove_all(call: &Call<'_>, rule: &Rule, objects: &[Object<Value>]) -> bool {
+    let fields: Vec<String> = rule.fields().into_iter().collect();
+    let targets: Vec<ObjectRef> = objects.iter().map(|it| it.reference.clone()).collect();
+    let found = call.cx.live_get_fields(&targets, &fields);
+    let is_complete = found.len() == objects.len();
+    let mut pairs = objects.iter().zip(found);
+    is_complete
+        && pairs.all(|(object, found)| {
+            let proven = judge(call, rule, object, found.ok());
+            matches!(proven, Ok(Some(_)))
+        })
+}
+
+/// Judges an object as the API server has it.
+fn judge<'r>(
+    call: &Call<'_>,
+    rule: &'r Rule,
+    object: &Object<Value>,
+    found: Option<Object<Value>>,
+) -> Result<Option<Proven<'r>>, String> {
+    let cached = &object.resource_version;
     // Another version may have other labels, and be in another group: the cache has to see it
     // first.
     let Some(object) = found.filter(|it| it.resource_version == *cached) else {

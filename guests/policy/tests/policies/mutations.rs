@@ -75,7 +75,11 @@ fn proofs(config: &Value) -> Vec<(String, Change)> {
             let expression = rule[field].as_str().unwrap_or_default();
             expression.contains("node.") || expression.contains("namespaceObject")
         });
-        let reads_others = reads_node || rule["related"].is_object();
+        let ends = ["delete", "evict"]
+            .iter()
+            .any(|it| rule["do"][it].is_object());
+        let keeps = ends && rule["keep"].is_object();
+        let reads_others = reads_node || rule["related"].is_object() || keeps;
         reads_others && rule["proof"].is_null()
     });
     let proofs = of_others.map(|(index, _)| {

@@ -1,10 +1,12 @@
 //! How many of the objects that a rule selects it spares, and when it waits.
 
+use std::collections::BTreeSet;
+
 use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
 
-use crate::support::{HOUR, failed, rules};
+use crate::support::{HOUR, failed, refusal, rules};
 
 fn pod(namespace: &str, name: &str, minute: u32, owner: &str) -> Value {
     let mut pod = failed(namespace, name);
@@ -69,6 +71,101 @@ fn the_newest_of_each_node_or_of_each_value_of_a_label_are_kept() {
         assert_eq!(harness.keys("Pod"), ["ci/b", "ci/c", "ci/d"], "{per}");
         assert_eq!(harness.executions().len(), 1, "{per}");
     }
+}
+
+/// What is kept has to be there: what the cache still has may be deleted.
+#[test]
+fn what_is_kept_is_asked_of_the_api_server() {
+    for (proof, left) in [(Some("cache"), 0), (Some("live"), 1), (None, 1)] {
+        for action in [
+            json!({"delete": {"gracePeriodSeconds": 0}}),
+            json!({"evict": {"gracePeriodSeconds": 0}}),
+        ] {
+            let mut rule = json!({
+                "name": "keep", "match": {"resource": "pods"},
+                "when": "object.status.phase == 'Failed'", "keep": {"newest": 1}, "do": action,
+            });
+            if let Some(proof) = proof {
+                rule["proof"] = json!(proof);
+            }
+            let mut harness = rules(json!([rule]));
+            harness.put(pod("ci", "new", 2, "x"));
+            harness.remove_from_server("Pod", "ci/new");
+            harness.put(pod("ci", "old", 1, "x"));
+            harness.advance(HOUR);
+            assert_eq!(harness.keys("Pod").len(), left, "{rule}");
+        }
+    }
+}
+
+/// A deletion is of the version that was judged: only what is kept is read, once for all that go.
+#[test]
+fn a_rule_that_keeps_some_reads_these_alone() {
+    let verbs = |harness: &Harness<Policy>| {
+        let permissions = harness.manifest().permissions.iter();
+        let permissions = permissions.map(|it| format!("{} {}", it.verb, it.resource));
+        permissions.collect::<Vec<_>>()
+    };
+    let mut harness = keep(json!({"newest": 2}));
+    assert_eq!(verbs(&harness), ["delete pods", "get pods"]);
+    for minute in 0..20 {
+        harness.put(pod("ci", &format!("p{minute:02}"), minute, "x"));
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/p18", "ci/p19"]);
+    let read: BTreeSet<String> = harness
+        .live_reads()
+        .iter()
+        .map(|(_, it)| it.name.clone())
+        .collect();
+    assert_eq!(read, BTreeSet::from(["p18", "p19"].map(str::to_owned)));
+    let changing = rules(json!([{
+        "name": "keep", "match": {"resource": "pods"}, "when": "true",
+        "keep": {"newest": 1}, "do": {"label": {"old": "yes"}},
+    }]));
+    assert_eq!(verbs(&changing), ["patch pods"], "it can change them back");
+}
+
+/// The host fails a call with more than 10,000 live reads.
+#[test]
+fn what_is_read_of_the_kept_in_one_call_is_bounded() {
+    let rule = |count: u32, proof: Value| {
+        json!([{
+            "name": "keep", "match": {"resource": "pods"}, "when": "true", "proof": proof,
+            "keep": {"newest": count, "per": "namespace"}, "do": {"delete": {}},
+        }])
+    };
+    let batch = |count: u32, proof: Value| {
+        let harness = rules(rule(count, proof));
+        let queues = harness.manifest().queues.iter();
+        let mut groups = queues.filter(|it| it.name == "groups");
+        groups.next().unwrap().batch
+    };
+    assert_eq!(batch(3, Value::Null), 50);
+    assert_eq!(batch(500, Value::Null), 18);
+    assert_eq!(batch(500, json!("live")), 6);
+    assert_eq!(batch(50_000, json!("cache")), 50);
+    let (field, message) = refusal(rule(2001, Value::Null));
+    assert_eq!(field, "rules[0].keep");
+    assert!(
+        message.contains("keep 2000 at most, or write proof: cache"),
+        "{message}"
+    );
+}
+
+/// A rule that waits asks nothing.
+#[test]
+fn nothing_is_read_of_what_is_kept_while_the_rule_waits() {
+    let mut harness = rules(json!([{
+        "name": "keep", "match": {"resource": "pods"}, "when": "true", "keep": {"newest": 1},
+        "hold": "now < timestamp('2030-01-01T00:00:00Z')", "do": {"delete": {}},
+    }]));
+    for minute in 0..3 {
+        harness.put(pod("ci", &format!("p{minute}"), minute, "x"));
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod").len(), 3);
+    assert!(harness.live_reads().is_empty());
 }
 
 #[test]
