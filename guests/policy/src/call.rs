@@ -418,7 +418,7 @@ fn note_of(rule: &Rule, key: &str) -> String {
 /// What is decided for a group of objects is an item of its own. An object without a group is
 /// spared.
 fn group_item(rule: &Rule, object: &Object<Value>) -> Option<Command> {
-    let group = rule.keep.as_ref()?.group_of(&object.view)?;
+    let group = rule.keep.as_ref()?.group_of(object)?;
     let key = format!("{}|{group}", rule.name);
     Some(Command::enqueue(GROUPS, &key, MOMENT))
 }

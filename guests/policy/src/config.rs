@@ -127,7 +127,8 @@ pub struct KeepConfig {
     pub oldest: Option<u32>,
     /// Does nothing until there are more than this many; then as many as above are spared.
     pub above: Option<u32>,
-    /// `namespace`, `owner`, `node`, or the path of a field: as many of each.
+    /// `namespace`, `owner`, `node`, or the path of a field: as many of each. A field counts in
+    /// each namespace by itself.
     pub per: String,
     /// The time by which they are ordered; the creation by default.
     pub by: String,

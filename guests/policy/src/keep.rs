@@ -1,10 +1,11 @@
 //! How many of the objects that a rule selects it spares.
 
-use davit_guest::{ConfigError, dynamic};
+use davit_guest::{ApiResource, ConfigError, Object, dynamic};
 
 use crate::cel::OBJECT;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
+use crate::cel::schema::is_namespaced;
 use crate::cel::{Expression, Mistake, Scope, Type};
 use crate::config::KeepConfig;
 use crate::mistake::{at, error, typed};
@@ -34,13 +35,18 @@ pub(crate) enum Per {
     /// The owner that controls them.
     Owner,
     /// The value of a field.
-    Field(Path),
+    Field {
+        path: Path,
+        /// Whether the objects of each namespace are counted by themselves.
+        is_of_namespace: bool,
+    },
 }
 
 impl Keep {
     pub(crate) fn compile(
         path: &str,
         config: &KeepConfig,
+        resource: &ApiResource,
         scope: &Scope<'_>,
     ) -> Result<Self, ConfigError> {
         let (count, is_newest) = match (config.newest, config.oldest) {
@@ -53,13 +59,21 @@ impl Keep {
             let message = format!("it must not be less than the {count} that are kept");
             return Err(error(format!("{path}.above"), message));
         }
-        let metadata = Path::default().key("metadata");
+        let of_cluster = |path: Path| Per::Field {
+            path,
+            is_of_namespace: false,
+        };
+        let root = Path::default();
         let per = match config.per.as_str() {
             "" => Per::Cluster,
             "owner" => Per::Owner,
-            "namespace" => Per::Field(metadata.key("namespace")),
-            "node" => Per::Field(Path::default().key("spec").key("nodeName")),
-            field => Per::Field(field_of(&format!("{path}.per"), field, scope)?),
+            "namespace" => of_cluster(root.key("metadata").key("namespace")),
+            "node" => of_cluster(root.key("spec").key("nodeName")),
+            // The same label in another namespace is another team's.
+            field => Per::Field {
+                path: field_of(&format!("{path}.per"), field, scope)?,
+                is_of_namespace: is_namespaced(resource) != Some(false),
+            },
         };
         let by = match config.by.as_str() {
             "" => None,
@@ -82,7 +96,7 @@ impl Keep {
             Per::Owner => fields.extend(
                 ["controller", "uid"].map(|it| format!("metadata.ownerReferences[*].{it}")),
             ),
-            Per::Field(path) => fields.push(path.declared()),
+            Per::Field { path, .. } => fields.push(path.declared()),
         }
         fields
     }
@@ -92,22 +106,46 @@ impl Keep {
         match &self.per {
             Per::Cluster => None,
             Per::Owner => Some("metadata.ownerReferences[*].uid".to_owned()),
-            Per::Field(path) => Some(path.declared()),
+            Per::Field { path, .. } => Some(path.declared()),
         }
     }
 
     /// The group of an object; none if it is in none, so that the rule spares it. A value that
     /// is too long for the key of an item is no group.
-    pub(crate) fn group_of(&self, object: &dynamic::Value) -> Option<String> {
+    pub(crate) fn group_of(&self, object: &Object<dynamic::Value>) -> Option<String> {
         let group = match &self.per {
             Per::Cluster => Some(String::new()),
             Per::Owner => {
-                let uid = controller_of(object)?.get("uid")?;
+                let uid = controller_of(&object.view)?.get("uid")?;
                 uid.as_text().map(str::to_owned)
             }
-            Per::Field(path) => text_at(object, path),
+            Per::Field {
+                path,
+                is_of_namespace,
+            } => {
+                let value = text_at(&object.view, path);
+                let namespace = &object.reference.namespace;
+                value.map(|it| {
+                    if *is_of_namespace {
+                        format!("{namespace}/{it}")
+                    } else {
+                        it
+                    }
+                })
+            }
         };
         group.filter(|group| group.len() <= MAX_GROUP)
+    }
+
+    /// The value under which the index has the objects of a group, and maybe those of others.
+    pub(crate) fn indexed<'g>(&self, group: &'g str) -> &'g str {
+        match &self.per {
+            Per::Field {
+                is_of_namespace: true,
+                ..
+            } => group.split_once('/').map_or(group, |(_, value)| value),
+            _ => group,
+        }
     }
 
     /// Divides a group's objects into those that the rule spares and those that it does not;

@@ -210,7 +210,7 @@ impl Compiler<'_> {
         let unless = self.optional("unless", &rule.unless, &scope)?;
         let hold = self.hold(&variables)?;
         let keep = match &rule.keep {
-            Some(keep) => Some(Keep::compile(&self.field("keep"), keep, &scope)?),
+            Some(keep) => Some(Keep::compile(&self.field("keep"), keep, &resource, &scope)?),
             None => None,
         };
         let written = WriteCheck {

@@ -131,7 +131,7 @@ impl<'a> Call<'a> {
     /// Whether a rule does not spare an object that it selects, by the cache. What it cannot
     /// know or order, it does not spare either.
     fn is_excess(&self, rule: &Rule, keep: &Keep, source: &Source, object: &Object<Value>) -> bool {
-        let Some(group) = keep.group_of(&object.view) else {
+        let Some(group) = keep.group_of(object) else {
             return false;
         };
         let Some(keys) = self.excess_of(rule, keep, source, group) else {

@@ -113,7 +113,7 @@ impl Call<'_> {
         let Some(keep) = &rule.keep else {
             return Verdict::NoGroup;
         };
-        let Some(name) = keep.group_of(&object.view) else {
+        let Some(name) = keep.group_of(object) else {
             return Verdict::NoGroup;
         };
         let group = groups

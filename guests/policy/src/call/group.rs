@@ -126,7 +126,7 @@ impl Call<'_> {
         let mut left_out = BTreeMap::new();
         let mut is_unknown = false;
         let mut consider = |object: Object<Value>| {
-            let is_member = keep.group_of(&object.view).as_deref() == Some(group);
+            let is_member = keep.group_of(&object).as_deref() == Some(group);
             if !is_member || !may_end(rule, &object) {
                 return;
             }
@@ -154,7 +154,7 @@ impl Call<'_> {
         };
         match keep.index_path() {
             Some(index) => cache
-                .by_index(IndexName::named(&index), group)
+                .by_index(IndexName::named(&index), keep.indexed(group))
                 .for_each(&mut consider),
             None => led(&cache, rule.lead.as_ref()).for_each(&mut consider),
         }

@@ -73,6 +73,46 @@ fn the_newest_of_each_node_or_of_each_value_of_a_label_are_kept() {
     }
 }
 
+/// The same label in another namespace may be another team's. A node is one of the cluster.
+#[test]
+fn a_field_counts_in_each_namespace_by_itself() {
+    for (per, left) in [
+        ("metadata.labels[\"app\"]", &["ci/new", "shop/only"][..]),
+        ("spec.nodeName", &["ci/new", "shop/only"]),
+        ("node", &["ci/new"]),
+        ("", &["ci/new"]),
+    ] {
+        let mut harness = keep(json!({"newest": 1, "per": per}));
+        for (namespace, name, minute) in [("ci", "old", 2), ("ci", "new", 3), ("shop", "only", 1)] {
+            let mut pod = pod(namespace, name, minute, "x");
+            pod["spec"] = json!({"nodeName": "n"});
+            harness.put(pod);
+        }
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), left, "{per}");
+    }
+}
+
+/// What is in no namespace is counted by the value alone, whatever it has in it.
+#[test]
+fn a_field_of_what_is_in_no_namespace_counts_in_the_cluster() {
+    let mut harness = rules(json!([{
+        "name": "keep",
+        "match": {"resource": "nodes"},
+        "when": "true",
+        "keep": {"newest": 1, "per": "spec.providerID"},
+        "do": {"delete": {}},
+    }]));
+    for (name, minute, id) in [("a", 1, "x/y"), ("b", 2, "x/y"), ("c", 0, "z/y")] {
+        harness.put(json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name,
+                "creationTimestamp": format!("2023-11-14T22:{minute:02}:00Z")},
+            "spec": {"providerID": id}}));
+    }
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Node"), ["b", "c"]);
+}
+
 /// What is kept has to be there: what the cache still has may be deleted.
 #[test]
 fn what_is_kept_is_asked_of_the_api_server() {
