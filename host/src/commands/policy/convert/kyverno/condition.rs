@@ -345,7 +345,7 @@ fn member(operand: &Operand, word: &str, value: &Value) -> Result<String, String
         FieldType::Text | FieldType::Unknown if !operand.is_span => {
             let one = one_of(cel)?;
             Ok(if word.contains("not") {
-                format!("!({one})")
+                none_of(cel, &one)
             } else {
                 one
             })
@@ -355,13 +355,22 @@ fn member(operand: &Operand, word: &str, value: &Value) -> Result<String, String
             match word {
                 "anyin" => Ok(format!("{cel}.exists(element, {one})")),
                 "allin" => Ok(format!("{cel}.all(element, {one})")),
-                "anynotin" => Ok(format!("{cel}.exists(element, !({one}))")),
-                "allnotin" => Ok(format!("{cel}.all(element, !({one}))")),
+                "anynotin" => Ok(format!(
+                    "{cel}.exists(element, {})",
+                    none_of("element", &one)
+                )),
+                "allnotin" => Ok(format!("{cel}.all(element, {})", none_of("element", &one))),
                 _ => Err("In and NotIn of a list are not clear: use AnyIn or AllIn".to_owned()),
             }
         }
         _ => Err(format!("{cel} in a list has no translation")),
     }
+}
+
+/// Kyverno takes the text of the object for a pattern of the values too. One with a wildcard may
+/// match any of them, and is then not "not in".
+fn none_of(text: &str, one: &str) -> String {
+    format!("!({one}) && !({text}.contains('*') || {text}.contains('?'))")
 }
 
 fn ordered(operand: &Operand, operator: &str, value: &Value) -> Result<String, String> {

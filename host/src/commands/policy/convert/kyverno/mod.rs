@@ -19,7 +19,7 @@ pub(super) use deleting::deleting;
 /// What Kyverno spares by default, in its `ConfigMap`'s resourceFilters.
 const FILTERED: &str = "in ['kube-system', 'kube-public', 'kube-node-lease', 'kyverno']";
 /// The kinds of which it spares every object.
-const FILTERED_KINDS: [&str; 3] = ["events", "nodes", "replicasets"];
+const FILTERED_KINDS: [&str; 4] = ["apiservices", "events", "nodes", "replicasets"];
 
 /// A `CleanupPolicy` or `ClusterCleanupPolicy` of kyverno.io.
 pub(super) fn cleanup(policy: &Value, kinds: &Kinds, conversion: &mut Conversion) {

@@ -309,3 +309,66 @@ fn a_wildcard_stands_for_line_ends_too() {
     ]);
     assert_eq!(deleted(&config, &objects), ["bare", "other"]);
 }
+
+/// Kyverno compares in both directions.
+#[test]
+fn a_text_with_a_wildcard_is_not_taken_for_one_that_is_not_in_a_list() {
+    let noted = |name: &str, note: &str| pod(name, &json!({"metadata.annotations.note": note}));
+    let finalized =
+        |name: &str, finalizers: Value| pod(name, &json!({"metadata.finalizers": finalizers}));
+    let note = "{{ target.metadata.annotations.note }}";
+    let finalizers = "{{ target.metadata.finalizers }}";
+    let objects = json!([
+        noted("other", "*/5 2 * * 1"),
+        noted("any", "*"),
+        noted("one", "??"),
+        noted("plain", "no"),
+        noted("value", "ab"),
+        finalized("f-plain", json!(["no"])),
+        finalized("f-any", json!(["*"])),
+        finalized("f-value", json!(["ab"])),
+        finalized("f-both", json!(["a*", "no"])),
+    ]);
+    for (key, operator, values, expected) in [
+        (note, "NotIn", json!(["ab"]), &["plain"][..]),
+        (note, "AnyNotIn", json!(["ab"]), &["plain"]),
+        (note, "AllNotIn", json!(["a*"]), &["plain"]),
+        (note, "AnyIn", json!(["ab"]), &["value"]),
+        (
+            finalizers,
+            "AnyNotIn",
+            json!(["ab"]),
+            &["f-both", "f-plain"],
+        ),
+        (finalizers, "AllNotIn", json!(["ab"]), &["f-plain"]),
+        (finalizers, "AnyIn", json!(["ab"]), &["f-value"]),
+    ] {
+        let condition = json!({"key": key, "operator": operator, "value": values});
+        for block in ["all", "any"] {
+            let policy = cleanup(&json!({"/conditions": {block: [condition]}}));
+            let config = config(&policy);
+            assert_eq!(
+                deleted(&config, &objects),
+                expected,
+                "{key} {operator} {block}"
+            );
+        }
+    }
+}
+
+/// The `resourceFilters` that Kyverno ships with have them.
+#[test]
+fn kinds_that_kyverno_spares_by_default_become_no_rule() {
+    for (kind, group, plural) in [
+        ("APIService", "apiregistration.k8s.io", "apiservices"),
+        ("Node", "", "nodes"),
+    ] {
+        let expected = format!("spare all {plural} by default");
+        let resources = json!({"kinds": [kind]});
+        let policy = cleanup(&json!({"/match/any": [{"resources": resources}]}));
+        assert_refused(&policy, &expected);
+        let rules = json!([{"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural]}]);
+        let policy = deleting(&json!({"/matchConstraints/resourceRules": rules}));
+        assert_refused(&policy, &expected);
+    }
+}
