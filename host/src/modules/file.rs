@@ -5,14 +5,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use tokio::sync::Semaphore;
-
 use super::{MOST_BYTES, blocking};
-
-/// How many files are checked in the same moment. A thousand controllers do it together every few
-/// seconds, and each of them would start a thread. A disk that hangs has some of these turns until
-/// the callers give up; nothing else waits for them.
-const TURNS: usize = 16;
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -49,11 +42,7 @@ pub(super) async fn read(purpose: &'static str, path: &Path) -> Result<Vec<u8>, 
 /// Identifies a file's content without reading it. A file that is written or replaced
 /// has another version, also through the links by which a mounted `ConfigMap` changes.
 pub(super) async fn version(purpose: &'static str, path: &Path) -> Result<String, FileError> {
-    static TURN: Semaphore = Semaphore::const_new(TURNS);
-    // It is never closed.
-    let turn = TURN.acquire().await;
     let found = about(purpose, path, regular).await?;
-    drop(turn);
     Ok(format!(
         "{}/{}/{}/{}.{}",
         found.dev(),
@@ -99,39 +88,5 @@ fn regular(path: &Path) -> Result<Metadata, FileProblem> {
         Ok(found)
     } else {
         Err(FileProblem::NotRegular)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// The threads of this name. One that ends meanwhile has none.
-    fn threads(name: &str) -> usize {
-        let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let names = tasks.map(|task| fs::read_to_string(task.unwrap().path().join("comm")));
-        names.flatten().filter(|it| it.trim() == name).count()
-    }
-
-    #[test]
-    fn a_thousand_controllers_that_look_after_their_files_start_few_threads() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("look-after")
-            .build();
-        let runtime = runtime.unwrap();
-        let versions = runtime.block_on(async {
-            let version = || version("the module", file.path());
-            futures::future::join_all(std::iter::repeat_with(version).take(1_000)).await
-        });
-        // Threads that have nothing to do wait ten seconds for more.
-        let started = threads("look-after");
-        runtime.shutdown_timeout(Duration::from_secs(1));
-        let versions: Vec<String> = versions.into_iter().map(Result::unwrap).collect();
-        assert!(versions.iter().all(|version| *version == versions[0]));
-        assert!((2..=TURNS + 1).contains(&started), "{started} threads");
     }
 }
