@@ -1,4 +1,4 @@
-//! The page on the way from DryRun to Enforce, as an operator follows it beside a PodGC of
+//! The page on the way from `DryRun` to Enforce, as an operator follows it beside a PodGC of
 //! kube-controller-manager, which the test plays.
 
 use std::collections::BTreeSet;

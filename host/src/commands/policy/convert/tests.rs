@@ -342,17 +342,23 @@ fn a_deleting_policy_with_libraries_of_kyverno_is_left_out() {
     assert_eq!(config["rules"][0]["match"]["namespaces"], json!(["shop"]));
 }
 
+/// A comment that ends with its line hides nothing. Another one may hide a clause.
 #[test]
-fn a_comment_in_an_expression_ends_with_its_line() {
-    let config = config(
-        "apiVersion: policies.kyverno.io/v1\nkind: DeletingPolicy\nmetadata: {name: p}\nspec:\n  \
-         schedule: '* * * * *'\n  \
-         matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], resources: [pods]}]}\n  \
-         conditions:\n  - {name: a, expression: \"object.metadata.name == 'a' // or b\"}\n  \
-         - {name: b, expression: \"object.metadata.namespace == 'other'\"}\n",
-    );
+fn a_comment_in_an_expression_hides_no_clause() {
+    let policy = |expression: &str| {
+        format!(
+            "apiVersion: policies.kyverno.io/v1\nkind: DeletingPolicy\nmetadata: {{name: p}}\n\
+             spec:\n  schedule: '* * * * *'\n  matchConstraints: {{resourceRules: \
+             [{{apiGroups: [''], apiVersions: [v1], resources: [pods]}}]}}\n  \
+             conditions:\n  - {{name: a, expression: \"{expression}\"}}\n  \
+             - {{name: b, expression: \"object.metadata.namespace == 'other'\"}}\n",
+        )
+    };
+    let config = config(&policy("// or b\\nobject.metadata.name == 'a'"));
     let objects = json!([object("v1", "Pod", "a", &json!({}))]);
     assert!(deleted(&config, &objects).is_empty());
+    let left_out = problems(&policy("object.metadata.name == 'a' // or b"));
+    assert!(left_out[0].contains("a comment hides what stands behind it"));
 }
 
 #[test]
