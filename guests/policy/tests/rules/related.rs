@@ -326,7 +326,7 @@ fn objects_that_refer_to_an_object_are_counted() {
     assert_eq!(harness.keys("ConfigMap"), [""; 0]);
 }
 
-/// ConfigMaps without users, which are found by this.
+/// The `ConfigMaps` without users, which are found by this.
 fn unused(by: &str) -> Value {
     json!([{
         "name": "unused",

@@ -74,10 +74,20 @@ fn a_comment_that_swallows_the_next_clause_is_refused() {
     }
 }
 
+/// A rule with each of these changes is refused: its field, and how the message starts.
+fn refuses(cases: &[(Value, &str, &str)]) {
+    for (changes, field, words) in cases {
+        let (found, message) = refusal(json!([rule(changes.clone())]));
+        assert_eq!(found, format!("rules[0].{field}"), "{changes}: {message}");
+        let start = format!("rule a: {words}");
+        assert!(message.starts_with(&start), "{changes}: {message}");
+    }
+}
+
 #[test]
-fn an_empty_part_of_a_rule_is_refused_by_name() {
+fn an_empty_part_of_a_match_is_refused_by_name() {
     let of_match = |name: &str, value: Value| json!({"match": {"resource": "pods", name: value}});
-    for (changes, field, words) in [
+    refuses(&[
         (
             of_match("namespaces", json!([])),
             "match.namespaces",
@@ -128,6 +138,12 @@ fn an_empty_part_of_a_rule_is_refused_by_name() {
             "match",
             "it is null: say which objects",
         ),
+    ]);
+}
+
+#[test]
+fn an_empty_part_of_a_rule_is_refused_by_name() {
+    refuses(&[
         (json!({"when": null}), "when", "it is null: say when"),
         (
             json!({"unless": null}),
@@ -175,12 +191,7 @@ fn an_empty_part_of_a_rule_is_refused_by_name() {
             "it is null: leave it out",
         ),
         (json!({"proof": null}), "proof", "it is null"),
-    ] {
-        let (found, message) = refusal(json!([rule(changes.clone())]));
-        assert_eq!(found, format!("rules[0].{field}"), "{changes}: {message}");
-        let start = format!("rule a: {words}");
-        assert!(message.starts_with(&start), "{changes}: {message}");
-    }
+    ]);
 }
 
 #[test]
