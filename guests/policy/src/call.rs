@@ -7,7 +7,6 @@ mod hold;
 mod live;
 mod relations;
 
-pub(crate) use group::MAX_ACTS;
 pub(crate) use hold::Hold;
 
 use std::cell::RefCell;

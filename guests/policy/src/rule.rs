@@ -12,7 +12,6 @@ use davit_guest::{ApiResource, ConfigError, LabelSelector, Reason, WatchName};
 
 use crate::action::Actions;
 use crate::blank::ALL_NAMESPACES;
-use crate::call::MAX_ACTS;
 use crate::cel::OBJECT;
 use crate::cel::expand::Variables;
 use crate::cel::schema::{Published, Schema};
@@ -25,6 +24,9 @@ use crate::resource;
 use crate::selector;
 use crate::template::Template;
 use crate::written::WriteCheck;
+
+/// How many objects of a group one call acts on.
+pub(crate) const MAX_ACTS: usize = 1000;
 
 /// How many objects a rule may keep that are read from the API server.
 const MAX_PROVEN: usize = 2000;

@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use davit_guest::Object;
 use davit_guest::dynamic::Value;
 
-use super::group::{ExcessAct, Exclusion, Group, MAX_ACTS, ORDER};
+use super::group::{ExcessAct, Exclusion, Group, ORDER};
 use super::{Act, Call, Turn, Wait};
 use crate::cel::Expression;
 use crate::evaluate::Evaluator;
 use crate::explanation::{Finding, ObjectExplanation, Verdict};
 use crate::judge::{Outcome, RELATED};
 use crate::keep::{Keep, Ordered};
-use crate::rule::Rule;
+use crate::rule::{MAX_ACTS, Rule};
 use crate::sources::Source;
 
 /// The groups of one source that were divided already, by rule and what their objects have in

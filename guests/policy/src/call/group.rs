@@ -11,11 +11,8 @@ use super::{Act, Call, led, live, may_end};
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
 use crate::keep::{Keep, Ordered};
-use crate::rule::Rule;
+use crate::rule::{MAX_ACTS, Rule};
 use crate::sources::{self, EVICTIONS, Source};
-
-/// How many objects of a group one call acts on.
-pub(crate) const MAX_ACTS: usize = 1000;
 
 /// The name of the expression that orders objects.
 pub(super) const ORDER: &str = "keep.by";
