@@ -258,10 +258,13 @@ fn their_field(
         Some(meant) => format!("; did you mean \"{meant}\"?"),
         None => String::new(),
     };
-    let message = format!(
-        "{by} is {compound}, by which nothing is found: name a text, a number or a boolean{hint}"
-    );
-    Err(error(path, message))
+    let message = nothing_found(by, compound);
+    Err(error(path, format!("{message}{hint}")))
+}
+
+/// That a field is no text, number or boolean.
+fn nothing_found(field: &str, compound: &str) -> String {
+    format!("{field} is {compound}, by which nothing is found: name a text, a number or a boolean")
 }
 
 /// The text in an object or a list by which others refer to it.
@@ -340,9 +343,6 @@ impl Values {
     /// Why nothing is found by these values, if they are of the wrong shape.
     pub(crate) fn mistake(&self, by: &str, plural: &str) -> Option<String> {
         let compound = self.compound?;
-        Some(format!(
-            "{by} of {plural} is {compound}, by which nothing is found: name a text, a number or a \
-             boolean"
-        ))
+        Some(nothing_found(&format!("{by} of {plural}"), compound))
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Decision, FailureClass, IndexName, Object, WorkItem};
+use davit_guest::{Command, Decision, FailureClass, IndexName, Instant, Object, WorkItem};
 
 use super::{Act, Call, led, live, may_end};
 use crate::evaluate::Evaluator;
@@ -188,11 +188,8 @@ impl Call<'_> {
     pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
         let note = refusal_note(item);
         let refused_at: Option<i64> = self.cx.note(&note);
-        let first = match (self.was_refused(item), refused_at) {
-            (true, Some(at)) => Some(at),
-            (true, None) => Some(self.now()),
-            (false, _) => None,
-        };
+        let was_refused = self.was_refused(item);
+        let first = was_refused.then(|| refused_at.unwrap_or_else(|| self.now()));
         let (decision, is_refused) = self.next_eviction(item, first);
         let first = first.filter(|_| is_refused);
         if first == refused_at {
@@ -249,7 +246,8 @@ impl Call<'_> {
                 false,
             );
         }
-        let is_overdue = refused_at.is_some_and(|at| self.since(at) >= deadline);
+        let is_overdue =
+            refused_at.is_some_and(|at| self.cx.since(Instant::from_millis(at)) >= deadline);
         match self.act(rule, &object, is_overdue) {
             Act::Plan(plan) => {
                 let again = sources::EVICT_AGAIN.min(self.every());
@@ -258,12 +256,6 @@ impl Call<'_> {
             Act::Nothing => done,
             Act::Later(_) => (evict_later(item, self.every()), false),
         }
-    }
-
-    /// How long a time was ago.
-    fn since(&self, at: i64) -> Duration {
-        let millis = u64::try_from(self.now().saturating_sub(at));
-        Duration::from_millis(millis.unwrap_or_default())
     }
 }
 
