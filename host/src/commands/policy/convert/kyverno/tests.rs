@@ -185,9 +185,8 @@ fn with_condition(expression: &str) -> String {
     deleting(&json!({"/conditions": [{"name": "a", "expression": expression}]}))
 }
 
-/// The API server's CEL fails for a field or a key that is missing.
-#[test]
-fn a_has_guards_only_what_is_read_beside_it() {
+/// Which of four pods a condition deletes: without labels, without the label, and with it.
+fn assert_deletes_of_labelled(cases: &[(&str, &[&str])]) {
     let keep = |value: &str| json!({"metadata.labels.keep": value});
     let objects = json!([
         pod("bare", &json!({})),
@@ -195,7 +194,16 @@ fn a_has_guards_only_what_is_read_beside_it() {
         pod("keep", &keep("yes")),
         pod("lose", &keep("no")),
     ]);
-    for (expression, expected) in [
+    for (expression, expected) in cases {
+        let config = config(&with_condition(expression));
+        assert_eq!(deleted(&config, &objects), *expected, "{expression}");
+    }
+}
+
+/// The API server's CEL fails for a field or a key that is missing.
+#[test]
+fn a_has_guards_only_what_is_read_beside_it() {
+    assert_deletes_of_labelled(&[
         ("!has(object.metadata.labels.keep)", &["labelled"][..]),
         (
             "!has(object.metadata.labels.keep) && object.metadata.labels.keep != 'yes'",
@@ -212,23 +220,13 @@ fn a_has_guards_only_what_is_read_beside_it() {
         ("object.metadata.labels.keep != 'yes'", &["lose"]),
         // A key with a dash is no difference.
         ("object.metadata.labels['other-name'] != 'yes'", &[]),
-    ] {
-        let config = config(&with_condition(expression));
-        assert_eq!(deleted(&config, &objects), expected, "{expression}");
-    }
+    ]);
 }
 
 /// Where the labels are missing, `in` fails. Where the key is, an `&&` with it is false.
 #[test]
 fn an_in_guards_the_key_that_is_read_beside_it() {
-    let keep = |value: &str| json!({"metadata.labels.keep": value});
-    let objects = json!([
-        pod("bare", &json!({})),
-        pod("labelled", &json!({"metadata.labels.other": "a"})),
-        pod("keep", &keep("yes")),
-        pod("lose", &keep("no")),
-    ]);
-    for (expression, expected) in [
+    assert_deletes_of_labelled(&[
         (
             "!('keep' in object.metadata.labels && object.metadata.labels['keep'] == 'yes')",
             &["labelled", "lose"][..],
@@ -254,10 +252,7 @@ fn an_in_guards_the_key_that_is_read_beside_it() {
              object.metadata.labels['keep'] == 'yes')",
             &["bare", "labelled", "lose"],
         ),
-    ] {
-        let config = config(&with_condition(expression));
-        assert_eq!(deleted(&config, &objects), expected, "{expression}");
-    }
+    ]);
 }
 
 /// The key may be missing, which is an error there, and `null` here.
