@@ -15,7 +15,7 @@ use davit_core::time::{Instant, Now};
 use davit_core::watch::Settings;
 use davit_engine::Guest;
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 use tokio::time::sleep_until;
 
 use super::DriverOptions;
@@ -162,10 +162,14 @@ impl Task {
         while !self.host.is_stopped() {
             let clock = self.api.clock();
             let wake = clock.deadline(self.host.next_wake(clock.now()));
+            // A timer that is due ends with the millisecond. The machine works in slices: each
+            // would wait so long.
+            let is_due = wake <= tokio::time::Instant::now();
             let event = tokio::select! {
                 Some(message) = messages.recv() => Event::Message(message),
                 Some(batch) = self.batches.recv() => Event::Batch(batch),
-                () = sleep_until(wake) => Event::Due,
+                () = yield_now(), if is_due => Event::Due,
+                () = sleep_until(wake), if !is_due => Event::Due,
             };
             self.update_reachability();
             self.update_journal();
