@@ -13,7 +13,10 @@ use crate::memory::{Fact, Lesson, Source};
 use crate::view::{BY_OWNER, Item, OBJECTS};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
-/// How many dependents one call enqueues at most.
+/// How many dependents the first call enqueues at most: they are decided about while the next
+/// call reads the rest.
+const FIRST_PAGE: u32 = 50;
+/// How many dependents each further call enqueues at most.
 const PAGE: u32 = 2_000;
 
 /// Enqueues every dependent of an owner that is not terminating. With the
@@ -22,7 +25,8 @@ const PAGE: u32 = 2_000;
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decision {
     let (uid, cursor) = parse(key);
     let objects = cx.watch(OBJECTS);
-    let (dependents, next) = objects.index_page(BY_OWNER, uid, cursor, PAGE);
+    let page = if cursor == 0 { FIRST_PAGE } else { PAGE };
+    let (dependents, next) = objects.index_page(BY_OWNER, uid, cursor, page);
     let staying = dependents
         .iter()
         .filter(|it| !it.view.metadata.is_terminating());
