@@ -36,13 +36,14 @@ pub enum FileProblem {
 
 /// The content of a file; `purpose` names its purpose in the error.
 pub(super) async fn read(purpose: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
-    about(purpose, path, read_whole).await
+    let path = path.to_owned();
+    blocking(move || read_whole(&path).map_err(|problem| error(purpose, &path, problem))).await
 }
 
 /// Identifies a file's content without reading it. A file that is written or replaced
 /// has another version, also through the links by which a mounted `ConfigMap` changes.
-pub(super) async fn version(purpose: &'static str, path: &Path) -> Result<String, FileError> {
-    let found = about(purpose, path, regular).await?;
+pub(super) fn version(purpose: &'static str, path: &Path) -> Result<String, FileError> {
+    let found = regular(path).map_err(|problem| error(purpose, path, problem))?;
     Ok(format!(
         "{}/{}/{}/{}.{}",
         found.dev(),
@@ -53,20 +54,12 @@ pub(super) async fn version(purpose: &'static str, path: &Path) -> Result<String
     ))
 }
 
-async fn about<T: Send + 'static>(
-    purpose: &'static str,
-    path: &Path,
-    learn: fn(&Path) -> Result<T, FileProblem>,
-) -> Result<T, FileError> {
-    let path = path.to_owned();
-    let learnt = move || {
-        learn(&path).map_err(|problem| FileError {
-            purpose,
-            path,
-            problem,
-        })
-    };
-    blocking(learnt).await
+fn error(purpose: &'static str, path: &Path, problem: FileProblem) -> FileError {
+    FileError {
+        purpose,
+        path: path.to_owned(),
+        problem,
+    }
 }
 
 /// The content of a regular file that is no larger than the largest module.

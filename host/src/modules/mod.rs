@@ -13,6 +13,7 @@ mod objects;
 mod oci;
 mod pull_secret;
 mod signature;
+mod versions;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -50,6 +51,7 @@ use copy_thread::CopyThread;
 use objects::Cluster;
 use oci::Artefact;
 use signature::{Policy, Requirement};
+use versions::FileVersions;
 
 /// The largest module, in bytes: the engine compiles no larger one.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -80,6 +82,7 @@ pub struct Modules {
     cache: Option<Cache>,
     copies: Option<Arc<CopyThread>>,
     cluster: Cluster,
+    versions: FileVersions,
 }
 
 /// Why a module cannot be fetched.
@@ -171,6 +174,7 @@ impl Modules {
             cache: options.cache.map(Cache::open).transpose()?,
             copies: None,
             cluster: Cluster(options.client),
+            versions: FileVersions::default(),
         })
     }
 
@@ -266,14 +270,18 @@ impl Modules {
 
     async fn version(&self, source: &ModuleSource) -> Result<String, ModuleError> {
         Ok(match source {
-            ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
-            ModuleSource::File(path) => file::version(MODULE, path).await?,
+            ModuleSource::Builtin(name) => self.file_version(self.builtin.find(name)?).await?,
+            ModuleSource::File(path) => self.file_version(path.clone()).await?,
             ModuleSource::ConfigMap(at) => self.cluster.version(at).await?,
             ModuleSource::Oci(oci) => {
                 let artefact = self.artefact(oci).await?;
                 bounded(oci, artefact.manifest_digest()).await?
             }
         })
+    }
+
+    async fn file_version(&self, path: PathBuf) -> Result<String, ModuleError> {
+        Ok(self.versions.of(MODULE, path).await?)
     }
 
     /// The module with this digest, from the cache or among the built-in guests.
