@@ -156,7 +156,9 @@ impl<G: Clone> Host<G> {
                 }
                 Some(Output::Effect(effect)) => return Some(Effect::Control(effect)),
                 None if self.control.next_wake() <= now.instant => {
-                    let observed = self.machine.observe(now);
+                    self.control.start_round();
+                    let observes = |name: &str| self.control.observes(name);
+                    let observed = self.machine.observe(now, observes);
                     self.control.advance(now, &observed);
                 }
                 None if self.give_leases_away(now.instant) => {}

@@ -35,8 +35,10 @@ impl Telemetry {
         let report = match report {
             // No log line is about it.
             Report::State(state) => {
-                self.state(State::clone(&state));
-                return self.observe(Report::State(state));
+                if self.listener.is_some() {
+                    self.observe(Report::State(state.clone()));
+                }
+                return self.state(*state);
             }
             report => report,
         };

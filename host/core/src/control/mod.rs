@@ -80,6 +80,9 @@ use reviews::Reviews;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
+/// How many controllers at rest one period observes: with a thousand, what changes in one without an
+/// input, such as a report of its guest, is in its status after eight seconds at most.
+const OBSERVED_AT_REST: usize = 128;
 /// The pause between two checks of a source of a module, for each controller: a thousand files are
 /// checked a hundred times a second, all together.
 const CHECK_PACE: Duration = Duration::from_millis(10);
@@ -119,6 +122,8 @@ pub struct Control<G> {
     reconciled_at: Instant,
     /// When they are reconciled next.
     due: Instant,
+    /// The number of rounds of observations.
+    rounds: usize,
     last_id: u64,
 }
 
@@ -156,6 +161,7 @@ impl<G: Clone> Control<G> {
             failures: Throttle::default(),
             reconciled_at: now.instant,
             due: now.instant,
+            rounds: 0,
             last_id: 0,
         }
     }
@@ -195,7 +201,25 @@ impl<G: Clone> Control<G> {
         self.due
     }
 
-    /// Reconciles every controller with its observation.
+    /// Starts a round: chooses the controllers that [`Self::advance`] observes. Of those at
+    /// rest, each has its turn.
+    pub(crate) fn start_round(&mut self) {
+        self.rounds = self.rounds.wrapping_add(1);
+        let resting = known(&mut self.controllers).filter(|(_, one)| one.rest.is_complete());
+        let turns = resting.count().div_ceil(OBSERVED_AT_REST).max(1);
+        let turn = self.rounds % turns;
+        for (place, (_, controller)) in known(&mut self.controllers).enumerate() {
+            controller.rest.start_round(place % turns == turn);
+        }
+    }
+
+    /// Whether this round observes a controller.
+    pub(crate) fn observes(&self, name: &str) -> bool {
+        let known = self.controllers.get(name).and_then(Entry::known);
+        known.is_none_or(|one| !one.rest.is_passed_over())
+    }
+
+    /// Reconciles every controller with its observation, but those that the round passes over.
     pub fn advance(&mut self, now: Now, observed: &BTreeMap<String, Observation>) {
         self.due = now.instant.after(PERIOD);
         let passed = now.instant.since(self.reconciled_at).min(MOST_PASSED);
@@ -206,6 +230,12 @@ impl<G: Clone> Control<G> {
         self.review(now.instant, observed);
         for (name, controller) in known(&mut self.controllers) {
             controller.note_journal(self.journal);
+            if controller.rest.is_passed_over() {
+                if !controller.rest.is_complete() {
+                    self.due = now.instant;
+                }
+                continue;
+            }
             let seen = observed.get(name);
             if controller.rest.is_for(seen) {
                 continue;
@@ -230,7 +260,7 @@ impl<G: Clone> Control<G> {
         }
         // A candidate that is rolled back loses its share before anything else.
         for (name, controller) in known(&mut self.controllers) {
-            if !controller.rest.is_complete() {
+            if !controller.rest.is_complete() && !controller.rest.is_passed_over() {
                 controller.apply_at_once(observed.get(name));
             }
         }
@@ -494,11 +524,10 @@ impl<G: Clone> Control<G> {
             LoadId(*last_id)
         };
         for (name, controller) in known(&mut self.controllers) {
-            let owner = Owner::of(name, controller.object.as_ref());
             let desired = controller.next_load(now, &mut id);
             let recorded = controller.next_recorded_load(now, &mut id);
             for (id, target) in desired.into_iter().chain(recorded) {
-                let owner = owner.clone();
+                let owner = Owner::of(name, controller.object.as_ref());
                 let load = ControlEffect::Load(Load { id, owner, target });
                 self.outputs.push_back(load.into());
             }

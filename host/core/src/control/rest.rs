@@ -13,6 +13,8 @@ pub(super) struct Rest {
     seen: Option<Observation>,
     /// The number of reconciles in a row that changed nothing.
     unchanged: u8,
+    /// Whether the present round passes the controller over.
+    is_passed_over: bool,
 }
 
 impl Rest {
@@ -35,6 +37,16 @@ impl Rest {
     /// Whether a reconcile with this observation would change nothing.
     pub(super) fn is_for(&self, seen: Option<&Observation>) -> bool {
         self.is_complete() && is_same(self.seen.as_ref(), seen)
+    }
+
+    /// A round of observations starts. It may pass a controller over that is at rest.
+    pub(super) fn start_round(&mut self, is_its_turn: bool) {
+        self.is_passed_over = self.is_complete() && !is_its_turn;
+    }
+
+    /// Whether the present round has no observation of the controller.
+    pub(super) fn is_passed_over(&self) -> bool {
+        self.is_passed_over
     }
 
     /// Whether the last reconciles changed nothing.

@@ -16,7 +16,8 @@ impl<G: Clone> Control<G> {
         for (name, controller) in known(&mut self.controllers) {
             count += 1;
             have_changed |= controller.take_changed_needs();
-            if controller.note_forbidden(observed.get(name))
+            if !controller.rest.is_passed_over()
+                && controller.note_forbidden(observed.get(name))
                 && let Some(account) = controller.account()
             {
                 self.reviews.doubt(&account);

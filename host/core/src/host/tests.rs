@@ -5,6 +5,7 @@ mod guardrails;
 mod leases;
 mod recorded;
 mod replaced;
+mod resting;
 mod trust;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

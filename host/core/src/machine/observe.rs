@@ -16,11 +16,16 @@ use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Machine<G> {
-    /// The observation of each controller.
+    /// The observation of each controller that is to be observed.
     #[must_use]
-    pub fn observe(&self, now: Now) -> BTreeMap<String, Observation> {
+    pub fn observe(
+        &self,
+        now: Now,
+        is_observed: impl Fn(&str) -> bool,
+    ) -> BTreeMap<String, Observation> {
         let controllers = self.controllers.iter();
-        let observed = controllers.map(|(name, hosted)| {
+        let observed = controllers.filter(|(name, _)| is_observed(name));
+        let observed = observed.map(|(name, hosted)| {
             let controller = hosted.controller.as_ref();
             let tripped = controller.map(|one| one.tripped(now.instant).copied());
             let observation = Observation {

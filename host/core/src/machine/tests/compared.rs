@@ -23,7 +23,7 @@ fn running() -> Bench {
 
 impl Bench {
     fn totals(&self, controller: &str) -> Totals {
-        let observed = self.machine.observe(self.now);
+        let observed = self.machine.observe(self.now, |_| true);
         let cluster = observed[controller].cluster.as_ref();
         let cluster = cluster.expect("it is compared");
         let mut totals = cluster.totals.clone();
@@ -144,7 +144,11 @@ fn a_comparison_has_views_of_its_own() {
         ..compared()
     };
     bench.apply(vec![desired("one", stopped)]);
-    assert!(bench.machine.observe(bench.now)["test"].cluster.is_none());
+    assert!(
+        bench.machine.observe(bench.now, |_| true)["test"]
+            .cluster
+            .is_none()
+    );
     assert_eq!(bench.machine.store.views().count(), 1);
 }
 

@@ -13,12 +13,18 @@ fn a_controller_starts_once_its_watches_are_synced() {
     bench.discover(&["pods"]);
     assert!(!bench.has_started());
     assert_eq!(bench.waiting().unwrap(), "test: v1/pods is being listed");
-    assert!(bench.machine.observe(bench.now)["test"].stable.is_none());
+    assert!(
+        bench.machine.observe(bench.now, |_| true)["test"]
+            .stable
+            .is_none()
+    );
     bench.list("pods", &["a", "b"]);
     assert!(bench.has_started());
     assert_eq!(bench.called(), [("one", "ns/a"), ("one", "ns/b")].into());
     assert_eq!(bench.waiting(), None);
-    let stable = bench.machine.observe(bench.now)["test"].stable.clone();
+    let stable = bench.machine.observe(bench.now, |_| true)["test"]
+        .stable
+        .clone();
     assert_eq!(stable, Some(revision("one", manifest()).identity));
 }
 
@@ -40,15 +46,23 @@ fn a_revision_waits_thirty_seconds_for_resources_that_it_can_do_without() {
     assert!(!bench.has_started());
     bench.pass(2 * SECOND);
     assert!(bench.has_started());
-    assert_eq!(bench.machine.observe(bench.now)["test"].pending, None);
+    assert_eq!(
+        bench.machine.observe(bench.now, |_| true)["test"].pending,
+        None
+    );
     // The status says what the collector does without.
     let reason = "nodes is forbidden".to_owned();
     bench.update("nodes", Update::Status(Condition::Interrupted { reason }));
-    let pending = bench.machine.observe(bench.now)["test"].pending.clone();
+    let pending = bench.machine.observe(bench.now, |_| true)["test"]
+        .pending
+        .clone();
     let expected = "v1/nodes cannot be listed: nodes is forbidden";
     assert_eq!(pending.unwrap().to_string(), expected);
     bench.list("nodes", &[]);
-    assert_eq!(bench.machine.observe(bench.now)["test"].pending, None);
+    assert_eq!(
+        bench.machine.observe(bench.now, |_| true)["test"].pending,
+        None
+    );
     // With all of them, nothing is left to wait for.
     let mut bench = Bench::new();
     bench.discover(&["pods", "nodes"]);
@@ -144,7 +158,7 @@ fn a_candidate_starts_after_the_stable_revision() {
     assert!(!bench.has_started_candidate(), "its own watches are synced");
     bench.list("nodes", &[]);
     assert!(bench.has_started_candidate());
-    let observed = &bench.machine.observe(bench.now)["test"];
+    let observed = &bench.machine.observe(bench.now, |_| true)["test"];
     let candidate = observed.candidate.as_ref().unwrap();
     assert_eq!(candidate.identity, revision("three", manifest()).identity);
 }

@@ -30,7 +30,7 @@ fn deleting(settings: Settings) -> Bench {
 }
 
 fn deferred_deletions(bench: &Bench) -> Option<String> {
-    let observed = bench.machine.observe(bench.now);
+    let observed = bench.machine.observe(bench.now, |_| true);
     observed["test"].deferred_deletions.clone()
 }
 
@@ -132,7 +132,7 @@ fn a_deletion_that_is_deferred_is_not_observed_once_the_cache_lacks_its_target()
 fn kinds_that_keep_nothing_are_observed() {
     let idle = |resource: &str| {
         let bench = deleting(keeping(resource));
-        bench.machine.observe(bench.now)["test"]
+        bench.machine.observe(bench.now, |_| true)["test"]
             .idle_undo_kinds
             .clone()
     };
@@ -140,7 +140,7 @@ fn kinds_that_keep_nothing_are_observed() {
     assert_eq!(idle("pod").unwrap().not_served, ["pod"]);
     assert_eq!(idle("nodes").unwrap().not_deleted, ["nodes"]);
     let bench = deleting(enforce());
-    let observed = bench.machine.observe(bench.now);
+    let observed = bench.machine.observe(bench.now, |_| true);
     assert_eq!(observed["test"].idle_undo_kinds, None, "without undo");
 }
 

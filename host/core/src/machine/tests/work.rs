@@ -179,7 +179,7 @@ fn a_guest_that_fails_opens_its_circuit() {
         });
         let opened = |report: &Report| matches!(report, Report::CircuitOpened { .. });
         if bench.reports.iter().any(opened) {
-            let observed = &bench.machine.observe(bench.now)["test"];
+            let observed = &bench.machine.observe(bench.now, |_| true)["test"];
             assert!(observed.circuit_open.is_some());
             return;
         }
@@ -287,7 +287,10 @@ fn a_live_read_is_made_by_the_controllers_account() {
         matches!(report, Report::ReadForbidden { failure, .. } if failure.message == expected)
     });
     assert!(reported, "{:?}", bench.reports);
-    assert_eq!(bench.machine.observe(bench.now)["test"].forbidden, 1);
+    assert_eq!(
+        bench.machine.observe(bench.now, |_| true)["test"].forbidden,
+        1
+    );
 }
 
 #[test]
@@ -306,7 +309,10 @@ fn a_forbidden_write_is_counted_and_names_the_account() {
             .message
             .contains("grant this to the ServiceAccount davit/gc")
     );
-    assert_eq!(bench.machine.observe(bench.now)["test"].forbidden, 1);
+    assert_eq!(
+        bench.machine.observe(bench.now, |_| true)["test"].forbidden,
+        1
+    );
 }
 
 /// For two minutes: the write is retried after thirty seconds.
@@ -319,7 +325,11 @@ fn a_refused_permission_is_observed_until_it_is_refused_no_more() {
         bench.forbid(&execute, message);
         bench
     };
-    let observed = |bench: &Bench| bench.machine.observe(bench.now)["test"].refused.clone();
+    let observed = |bench: &Bench| {
+        bench.machine.observe(bench.now, |_| true)["test"]
+            .refused
+            .clone()
+    };
     let message = "delete v1 Pod ns/a: pods \"a\" is forbidden: User \"gc\" cannot delete resource";
     let mut bench = refused(message);
     let named = observed(&bench).expect("it was refused");
