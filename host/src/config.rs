@@ -11,6 +11,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::loader::ControllerLoadError;
+use crate::yaml;
 use davit_core::api::{ControllerSpec, HumanDuration, SpecError, is_dns_label, strict};
 use davit_core::manifest::Rate;
 use davit_core::startup::{ControllerOrigin, FileChange, StartSettings};
@@ -174,9 +175,9 @@ pub fn read(path: &Path) -> Result<String, ConfigError> {
 /// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
     // As kubectl reads it: an unquoted Off is a boolean.
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {
+    let value: Value = yaml::one(text).map_err(|error| ConfigError::NotYaml {
         path: path.to_owned(),
-        reason: first_line(&error.to_string()),
+        reason: error.to_string(),
     })?;
     read_config(&value).map_err(|error| ConfigError::Field {
         path: path.to_owned(),
@@ -327,17 +328,6 @@ fn read_journal(value: &Value) -> Result<JournalConfig, SpecError> {
         }
     }
     Ok(journal)
-}
-
-/// The parser's message, without its excerpt of the file and its advice for
-/// programmers.
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    let line = line.strip_prefix("error: ").unwrap_or(line);
-    let advice = line.find(", set DuplicateKeyPolicy");
-    line.get(..advice.unwrap_or(line.len()))
-        .unwrap_or(line)
-        .to_owned()
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use serde_json::Value;
 use crate::cli::JournalArguments;
 use crate::config::JournalConfig;
 use crate::journal::JournalSettings;
+use crate::yaml;
 
 /// After this time, an entry may be removed.
 const MAX_AGE: Duration = Duration::from_hours(168);
@@ -75,7 +76,7 @@ fn first_set(flags: &JournalArguments, file: &JournalConfig) -> Option<&'static 
 fn read_profile(path: &Path) -> Result<Profile> {
     let attempt = || format!("the profile {}", path.display());
     let text = std::fs::read_to_string(path).with_context(attempt)?;
-    let value: Value = serde_saphyr::from_str(&text).with_context(attempt)?;
+    let value: Value = yaml::one(&text).with_context(attempt)?;
     Profile::read(&value).with_context(attempt)
 }
 

@@ -34,3 +34,4 @@ mod tasks;
 pub mod telemetry;
 mod terminal;
 pub mod traces;
+mod yaml;

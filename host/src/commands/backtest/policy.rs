@@ -25,6 +25,7 @@ use crate::commands::replay::guests::Guests;
 use crate::engine;
 use crate::loader::Loader;
 use crate::modules::{Modules, ModulesOptions};
+use crate::yaml;
 
 /// The namespace of Davit that the rules of a manifest refer to.
 const HOME: &str = "davit-system";
@@ -182,7 +183,7 @@ fn recorded_spec(spec: &str) -> Result<ControllerSpec> {
 fn config(path: &Path) -> Result<Arc<[u8]>> {
     let attempt = || format!("--config {}", path.display());
     let text = std::fs::read_to_string(path).with_context(attempt)?;
-    let value: Value = serde_saphyr::from_str(&text).with_context(attempt)?;
+    let value: Value = yaml::one(&text).with_context(attempt)?;
     if !matches!(value, Value::Null | Value::Object(_)) {
         bail!("--config {}: expected a map", path.display());
     }
@@ -193,7 +194,7 @@ fn config(path: &Path) -> Result<Arc<[u8]>> {
 fn manifest(path: &Path, controller: &str) -> Result<ControllerSpec> {
     let attempt = || format!("--spec {}", path.display());
     let text = std::fs::read_to_string(path).with_context(attempt)?;
-    let documents = serde_saphyr::from_multiple::<Value>(&text).with_context(attempt)?;
+    let documents = yaml::all(&text).with_context(attempt)?;
     let controllers = documents.iter();
     let mut controllers: Vec<&Value> = controllers
         .filter(|document| text_at(document, "/kind") == "Controller")

@@ -10,6 +10,7 @@ use super::{Findings, Level, Subject};
 use crate::commands::print::{part, text_at};
 use crate::config;
 use crate::resource::{controllers, describe};
+use crate::yaml;
 use davit_core::api::ControllerSpec;
 use davit_core::trust::TrustPolicy;
 
@@ -101,13 +102,7 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
     let name = path.display();
     let documents = std::fs::read_to_string(path)
         .map_err(|error| format!("{name} cannot be read: {error}"))
-        .and_then(|text| {
-            serde_saphyr::from_multiple::<Value>(&text).map_err(|error| {
-                let error = error.to_string();
-                let reason = error.lines().next().unwrap_or_default();
-                format!("{name} is not YAML: {reason}")
-            })
-        });
+        .and_then(|text| yaml::all(&text).map_err(|error| format!("{name} is not YAML: {error}")));
     let documents = match documents {
         Ok(documents) => documents,
         Err(message) => {

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
+use crate::yaml;
+
 /// The documents of a file, in their order. Lists (`kind: List`, `PodList`) are split.
 pub(super) fn documents(path: &Path) -> Result<Vec<Value>> {
     let attempt = || format!("{} cannot be read", path.display());
@@ -22,9 +24,9 @@ fn parsed(text: &str) -> Result<Vec<Value>> {
         let values = serde_json::Deserializer::from_str(text).into_iter();
         let values: Result<Vec<Value>, _> = values.collect();
         // A map of YAML may have the same brackets.
-        return values.or_else(|error| serde_saphyr::from_multiple(text).map_err(|_| error.into()));
+        return values.or_else(|error| yaml::all(text).map_err(|_| error.into()));
     }
-    Ok(serde_saphyr::from_multiple(text)?)
+    Ok(yaml::all(text)?)
 }
 
 /// Splits lists. The items of a typed list may leave out their type.

@@ -11,6 +11,7 @@ use super::draft::{ControllerDraft, RuleDraft};
 use super::kinds::{Kinds, Resource};
 use super::{Conversion, Problem, ttl};
 use crate::commands::print::{part, text_at};
+use crate::yaml;
 use condition::Condition;
 
 /// What kube-janitor leaves alone by default.
@@ -41,7 +42,7 @@ pub(super) fn config_map(
 ) -> Result<()> {
     let name = text_at(config_map, "/metadata/name");
     for text in rule_texts(config_map) {
-        let document: Value = serde_saphyr::from_str(text)?;
+        let document: Value = yaml::one(text)?;
         rules(name, &document, kinds, conversion);
     }
     Ok(())
