@@ -14,8 +14,9 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "fenced-node-pods",
             story: fenced,
             expected: vec![
-                "ci/healthy ci/labelled ci/no-longer ci/stays ci/tainted",
-                "ci/healthy ci/no-longer ci/stays",
+                "ci/labelled ci/no-condition ci/no-longer ci/not-fenced ci/ready-again ci/stays \
+                 ci/tainted",
+                "ci/no-condition ci/no-longer ci/not-fenced ci/ready-again ci/stays",
                 "true",
             ],
         },
@@ -27,6 +28,13 @@ pub(crate) fn cases() -> Vec<Case> {
                 "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful",
                 "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful ci/web-2",
                 "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful",
+            ],
+        },
+        Case {
+            name: "unreachable-node-pods",
+            story: tolerating,
+            expected: vec![
+                "ci/empty ci/empty-operator ci/equal ci/exists ci/no-operator ci/tolerates",
             ],
         },
         marking(),
@@ -80,15 +88,32 @@ fn taint(key: &str) -> (&'static str, Value) {
 
 fn fenced(harness: &mut Harness<Policy>) -> Vec<String> {
     let label = || ("/metadata/labels/davit.dev~1fenced", json!("true"));
-    harness.put(node("labelled", &[label()]));
+    let ready = |status: &str| {
+        let conditions = json!([
+            {"type": "DiskPressure", "status": "False"},
+            {"type": "Ready", "status": status},
+        ]);
+        ("/status/conditions", conditions)
+    };
+    harness.put(node("labelled", &[label(), ready("Unknown")]));
     harness.put(node(
         "tainted",
-        &[taint("node.kubernetes.io/out-of-service")],
+        &[taint("node.kubernetes.io/out-of-service"), ready("False")],
     ));
-    harness.put(node("healthy", &[]));
-    harness.put(node("no-longer", &[label()]));
-    harness.put_on_server(node("no-longer", &[]));
-    for name in ["labelled", "tainted", "healthy", "no-longer"] {
+    harness.put(node("not-fenced", &[ready("Unknown")]));
+    // Somebody forgot to remove the fence.
+    harness.put(node("ready-again", &[label(), ready("True")]));
+    harness.put(node("no-condition", &[label()]));
+    harness.put(node("no-longer", &[label(), ready("Unknown")]));
+    harness.put_on_server(node("no-longer", &[ready("Unknown")]));
+    for name in [
+        "labelled",
+        "tainted",
+        "not-fenced",
+        "ready-again",
+        "no-condition",
+        "no-longer",
+    ] {
         let terminating = [
             ("/metadata/deletionTimestamp", json!(START)),
             ("/metadata/deletionGracePeriodSeconds", json!(30)),
@@ -199,6 +224,48 @@ fn unreachable(harness: &mut Harness<Policy>) -> Vec<String> {
     advance(harness, 2 * MINUTE);
     outcome.push(left(harness, "Pod"));
     outcome
+}
+
+/// Pods of ReplicaSets on a node that has been unreachable for long, of which some tolerate that.
+fn tolerating(harness: &mut Harness<Policy>) -> Vec<String> {
+    unreachable_nodes(harness);
+    let of_replica_set = |name, node| owned_by(running(name, node), "apps/v1", "ReplicaSet", "r");
+    let key = "node.kubernetes.io/unreachable";
+    for (name, toleration) in [
+        ("tolerates", json!({"operator": "Exists"})),
+        (
+            "empty",
+            json!({"key": "", "operator": "Exists", "effect": ""}),
+        ),
+        (
+            "exists",
+            json!({"key": key, "operator": "Exists", "effect": "NoExecute"}),
+        ),
+        (
+            "equal",
+            json!({"key": key, "operator": "Equal", "value": ""}),
+        ),
+        ("no-operator", json!({"key": key})),
+        ("empty-operator", json!({"key": key, "operator": ""})),
+        (
+            "for-a-time",
+            json!({"key": key, "operator": "Exists", "tolerationSeconds": 300}),
+        ),
+        ("other-key", json!({"key": "x", "operator": "Exists"})),
+        (
+            "other-value",
+            json!({"key": key, "operator": "Equal", "value": "x"}),
+        ),
+        ("greater", json!({"key": key, "operator": "Gt"})),
+        (
+            "other-effect",
+            json!({"key": key, "operator": "Exists", "effect": "NoSchedule"}),
+        ),
+    ] {
+        let tolerations = ("/spec/tolerations", json!([toleration]));
+        harness.put(with(of_replica_set(name, "n1"), &[tolerations]));
+    }
+    left_at(harness, "Pod", &[2 * MINUTE])
 }
 
 /// Ten nodes, of which n1, n2 and n3 are unreachable in the cache, and n1 and n2 on the API
