@@ -61,6 +61,21 @@ pub fn resource_of_kind(api_version: &str, kind: &str) -> Option<Kind> {
     kinds().find(|one| (one.group, one.version, one.kind) == (group, version, kind))
 }
 
+/// The kind of the objects of a type; none for a type of something else.
+///
+/// ```
+/// let pods = davit_kinds::kind("", "pods").unwrap();
+/// assert_eq!(davit_kinds::kind_of_type(pods.root()).unwrap().kind, "Pod");
+/// assert!(davit_kinds::kind_of_type(pods.root().field("spec").unwrap()).is_none());
+/// ```
+#[must_use]
+pub fn kind_of_type(found: Type) -> Option<Kind> {
+    let Type::Object(object) = found else {
+        return None;
+    };
+    kinds().find(|kind| kind.root == object.name())
+}
+
 /// Every kind in each of its versions, in the order of group, plural and version. Of the
 /// versions the newest stable one is first.
 pub fn kinds() -> impl Iterator<Item = Kind> {

@@ -29,7 +29,9 @@ mod suggestion;
 mod types;
 
 pub use check::UnknownField;
-pub use kind::{Kind, in_words, is_of_metadata, kind, kind_at, kinds, resource_of_kind};
+pub use kind::{
+    Kind, in_words, is_of_metadata, kind, kind_at, kind_of_type, kinds, resource_of_kind,
+};
 pub use published::PublishedType;
 pub use suggestion::nearest;
 pub use types::{ElementType, Field, ObjectType, Type, object_types};

@@ -103,9 +103,7 @@ impl Actions {
     /// After how long a refused eviction becomes a deletion, if ever.
     pub(crate) fn eviction_deadline(&self) -> Option<Duration> {
         match &self.end {
-            Some(End::Evict(evict)) if !evict.then_delete_after.is_zero() => {
-                Some(evict.then_delete_after)
-            }
+            Some(End::Evict(evict)) => evict.then_delete_after,
             _ => None,
         }
     }
@@ -145,7 +143,7 @@ impl Actions {
             Some(End::Delete(_)) => permissions.push(permission("delete", group, plural)),
             Some(End::Evict(evict)) => {
                 permissions.push(permission("create", "", "pods/eviction"));
-                if !evict.then_delete_after.is_zero() {
+                if evict.then_delete_after.is_some() {
                     permissions.push(permission("delete", "", "pods"));
                 }
             }
@@ -397,6 +395,11 @@ fn end(
                 return Err(error(format!("{path}.evict"), "only pods can be evicted"));
             }
             check_grace(&format!("{path}.evict"), evict.grace_period_seconds)?;
+            if evict.then_delete_after == Some(Duration::ZERO) {
+                let path = format!("{path}.evict.thenDeleteAfter");
+                let message = "with no time at all no budget could refuse: use delete";
+                return Err(error(path, message));
+            }
             Ok(Some(End::Evict(evict.clone())))
         }
     }

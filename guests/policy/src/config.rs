@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_guest::{LabelSelector, dynamic};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 /// The rules, and what they count.
 #[derive(Clone, Debug, Deserialize)]
@@ -186,8 +186,13 @@ pub struct EvictConfig {
         test,
         schemars(with = "String", extend("pattern" = davit_guest::duration::PATTERN))
     )]
-    #[serde(with = "davit_guest::duration")]
-    pub then_delete_after: Duration,
+    #[serde(deserialize_with = "some_duration")]
+    pub then_delete_after: Option<Duration>,
+}
+
+/// What is written is a duration; only what is left out is none.
+fn some_duration<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    davit_guest::duration::deserialize(deserializer).map(Some)
 }
 
 /// A taint of a node.

@@ -67,8 +67,12 @@ impl Keep {
         let per = match config.per.as_str() {
             "" => Per::Cluster,
             "owner" => Per::Owner,
+            "namespace" if is_namespaced(resource) == Some(false) => {
+                let message = format!("{} are in no namespace", resource.plural);
+                return Err(error(format!("{path}.per"), message));
+            }
             "namespace" => of_cluster(root.key("metadata").key("namespace")),
-            "node" => of_cluster(root.key("spec").key("nodeName")),
+            "node" => of_cluster(field_of(&format!("{path}.per"), "spec.nodeName", scope)?),
             // The same label in another namespace is another team's.
             field => Per::Field {
                 path: field_of(&format!("{path}.per"), field, scope)?,
@@ -184,10 +188,15 @@ fn field_of(path: &str, source: &str, scope: &Scope<'_>) -> Result<Path, ConfigE
         column: mistake.column.saturating_sub(PREFIX.len()),
         ..mistake
     });
-    at(path, field)?.ok_or_else(|| {
-        error(
-            path,
-            "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]",
-        )
-    })
+    let Some(field) = at(path, field)? else {
+        let message = "it is namespace, owner, node, or a field such as metadata.labels[\"app\"]";
+        return Err(error(path, message));
+    };
+    match field.schema.compound() {
+        None => Ok(field.path),
+        Some(compound) => {
+            let message = format!("\"{source}\" is {compound}: no two objects would be in a group");
+            Err(error(path, message))
+        }
+    }
 }

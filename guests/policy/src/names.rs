@@ -30,6 +30,22 @@ pub(crate) fn annotation_key(text: &str) -> Result<(), String> {
     }
 }
 
+/// Checks the name of a namespace, which is a DNS label.
+pub(crate) fn check_namespace(name: &str) -> Result<(), String> {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_name = (1..=MAX_NAME).contains(&name.len())
+        && name.bytes().all(is_inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-');
+    if is_name {
+        return Ok(());
+    }
+    Err(format!(
+        "\"{name}\" is no name of a namespace: it has small letters, digits and \"-\"; to choose by a \
+         part of the name, write object.metadata.namespace.startsWith('…') in when"
+    ))
+}
+
 /// Checks the value of a label or a taint.
 pub(crate) fn value(value: &str) -> Result<(), String> {
     if value.is_empty() || is_name(value) {

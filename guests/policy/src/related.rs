@@ -235,8 +235,13 @@ pub(crate) fn controller_of(object: &dynamic::Value) -> Option<&dynamic::Value> 
 
 /// A field of the object: `object.metadata.name`.
 fn own_field(path: &str, source: &str, of: &Schema) -> Result<Path, ConfigError> {
-    at(path, Expression::field(source, of.clone()))?
-        .ok_or_else(|| error(path, "name one field, such as object.metadata.name"))
+    let Some(field) = at(path, Expression::field(source, of.clone()))? else {
+        return Err(error(path, "name one field, such as object.metadata.name"));
+    };
+    match field.schema.compound() {
+        None => Ok(field.path),
+        Some(compound) => Err(error(path, nothing_found(source, compound))),
+    }
 }
 
 /// A field of theirs. An index finds nothing by an object or a list, and nothing found would pass

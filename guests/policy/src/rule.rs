@@ -19,6 +19,7 @@ use crate::cel::{Expression, Mistake, Scope, Type, text, whole};
 use crate::config::{Config, CountConfig, Proof, RuleConfig};
 use crate::keep::Keep;
 use crate::mistake::{at, error, in_rule, typed};
+use crate::names;
 use crate::related::Related;
 use crate::resource;
 use crate::selector;
@@ -208,6 +209,7 @@ impl Compiler<'_> {
             bindings,
             variables: &variables,
         };
+        self.check_variables(&scope)?;
         let clauses = self.clauses(&scope)?;
         let unless = self.optional("unless", &rule.unless, &scope)?;
         let hold = self.hold(&variables)?;
@@ -292,6 +294,10 @@ impl Compiler<'_> {
             let message = format!("{} are in no namespace", resource.plural);
             return Err(error(self.field("match"), message));
         }
+        for name in &matches.namespaces {
+            names::check_namespace(name)
+                .map_err(|message| error(self.field("match.namespaces"), message))?;
+        }
         self.check_selectors(resource)?;
         Ok(Match {
             namespaces: matches.namespaces.iter().cloned().collect(),
@@ -351,6 +357,21 @@ impl Compiler<'_> {
             variables.insert(name.clone(), parsed);
         }
         Ok(variables)
+    }
+
+    /// Checks also those that nothing uses. One may be meant for `hold`.
+    fn check_variables(&self, scope: &Scope<'_>) -> Result<(), ConfigError> {
+        let counts = Scope {
+            bindings: BTreeMap::from([(COUNTS, Schema::Counts)]),
+            variables: scope.variables,
+        };
+        for (name, source) in &self.rule.variables {
+            let of_object = Expression::check(source, scope);
+            if of_object.is_err() && Expression::check(source, &counts).is_err() {
+                at(&self.field(&format!("variables.{name}")), of_object)?;
+            }
+        }
+        Ok(())
     }
 
     fn clauses(&self, scope: &Scope<'_>) -> Result<Vec<Clause>, ConfigError> {

@@ -50,8 +50,6 @@ impl WriteCheck<'_> {
                 .to_owned(),
             ),
             [name @ ("apiVersion" | "kind")] => Err(format!("{name} is fixed")),
-            // A precondition.
-            ["metadata", "resourceVersion"] => Ok(()),
             ["spec", "finalizers", ..] if is_core(self.resource, "namespaces") => Err(
                 "the API server takes spec.finalizers only as a subresource: leave it out"
                     .to_owned(),

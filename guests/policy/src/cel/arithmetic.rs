@@ -30,6 +30,9 @@ fn parse_duration(text: &str) -> Option<Duration> {
     if rest == "0" {
         return Some(Duration::zero());
     }
+    if rest.is_empty() {
+        return None;
+    }
     let mut nanos: i64 = 0;
     while !rest.is_empty() {
         let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
@@ -51,7 +54,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
         rest = after;
     }
     let nanos = if is_negative { -nanos } else { nanos };
-    (!text.is_empty()).then(|| Duration::nanoseconds(nanos))
+    Some(Duration::nanoseconds(nanos))
 }
 
 /// A decimal number of units in nanoseconds.

@@ -286,12 +286,28 @@ pub(super) fn split(
         }
         _ => return Err(wrong("split", "it takes a text")),
     };
-    let mut parts = Vec::new();
-    for part in text.splitn(most, separator.as_str()) {
+    let parts: Box<dyn Iterator<Item = &str>> = if separator.is_empty() {
+        Box::new(characters(&text, most))
+    } else {
+        Box::new(text.splitn(most, separator.as_str()))
+    };
+    let mut made = Vec::new();
+    for part in parts {
         made_text(part.len())?;
-        parts.push(Value::from(part));
+        made.push(Value::from(part));
     }
-    Ok(Value::List(Arc::new(parts)))
+    Ok(Value::List(Arc::new(made)))
+}
+
+/// The characters of a text; of so many parts, the last has the rest.
+fn characters(text: &str, most: usize) -> impl Iterator<Item = &str> {
+    let mut rest = text;
+    (1..=most).map_while(move |part| {
+        let end = rest.chars().next()?.len_utf8();
+        let (first, after) = rest.split_at(if part == most { rest.len() } else { end });
+        rest = after;
+        Some(first)
+    })
 }
 
 #[cfg(test)]

@@ -218,6 +218,8 @@ fn count(name: &str, call: &mut CallExpr) {
         "string" => wrap(first, lowered::TEXT),
         "quantity" => wrap(first, lowered::QUANTITY),
         "isQuantity" => wrap(first, lowered::IS_QUANTITY),
+        "cidr" => wrap(first, lowered::NETWORK),
+        "isCIDR" => wrap(first, lowered::IS_NETWORK),
         "semver" | "isSemver" => wrap(first, lowered::VERSION),
         // The length of the list is bounded as what a loop visits.
         "lists.range" => wrap(first, lowered::LENGTH),

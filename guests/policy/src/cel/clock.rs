@@ -10,6 +10,7 @@ use chrono::{DateTime, Duration, FixedOffset};
 use kube_cel::cel::{ExecutionError, Value};
 
 use super::at;
+use super::times::parsed;
 
 thread_local! {
     static NOW: Cell<i64> = const { Cell::new(0) };
@@ -90,7 +91,7 @@ fn note(moment: &DateTime<FixedOffset>) {
 pub(super) fn time(value: &Value) -> Result<DateTime<FixedOffset>, ExecutionError> {
     match value {
         Value::Timestamp(time) => Ok(*time),
-        Value::String(text) => DateTime::parse_from_rfc3339(text).map_err(|_| {
+        Value::String(text) => parsed(text).ok_or_else(|| {
             ExecutionError::function_error("now", format!("\"{text}\" is not a time"))
         }),
         _ => Err(mixed()),

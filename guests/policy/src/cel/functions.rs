@@ -10,11 +10,11 @@ use kube_cel::cel::objects::{Key, Map};
 use kube_cel::cel::{Context, ExecutionError, FunctionContext, IdedExpr, Value};
 
 use super::arguments::{operands, wrong};
-use super::expand::node;
+use super::expand::{call_of, ident, node};
 use super::schema::did_you_mean;
 use super::{
-    arithmetic, budget, clock, conversions, format, lists, loops, lowered, quantities, search,
-    signature, times, urls, versions,
+    arithmetic, budget, clock, conversions, format, lists, loops, lowered, networks, quantities,
+    search, signature, times, urls, versions,
 };
 
 /// What else may be called, and how: with other arguments, it is no call of these.
@@ -83,12 +83,15 @@ const FUNCTIONS: &[(&str, Function)] = &[
     (lowered::QUANTITY, quantities::bounded),
     (lowered::IS_QUANTITY, quantities::candidate),
     (lowered::VERSION, versions::without_build),
+    (lowered::NETWORK, networks::strict),
+    (lowered::IS_NETWORK, networks::candidate),
     // The library's own accept more than they should, or have another result than CEL.
     ("duration", arithmetic::duration),
     ("timestamp", times::timestamp),
     ("int", conversions::int),
     ("uint", conversions::uint),
     ("bool", conversions::boolean),
+    ("isInteger", is_integer),
     ("format", format::format),
     ("contains", contains),
     ("indexOf", lists::index_of),
@@ -251,6 +254,17 @@ fn is_in(args: &[Value]) -> Result<Value, ExecutionError> {
         }
         _ => Err(wrong("in", "only lists and maps have elements")),
     }
+}
+
+/// Whether a quantity is a whole number of 64 bits: the library's own has one of any size.
+fn is_integer(args: &[Value]) -> Result<Value, ExecutionError> {
+    let [Value::Opaque(quantity)] = args else {
+        return Err(wrong("isInteger", "it takes a quantity"));
+    };
+    let mut context = ALL.new_inner_scope();
+    context.add_variable_from_value("it", Value::Opaque(Arc::clone(quantity)));
+    let whole = Value::resolve(&call_of("asInteger", vec![ident("it")]), &context);
+    Ok(Value::Bool(whole.is_ok()))
 }
 
 fn end_of(

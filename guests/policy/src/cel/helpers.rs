@@ -44,12 +44,13 @@ impl Lowering<'_> {
     ) -> Result<Lowered, Mistake> {
         let signs: String = terms.iter().map(|(sign, _)| *sign).collect();
         let (right, right_type) = self.value(right)?;
-        let mut is_duration = false;
+        let (mut is_duration, mut may_be_duration) = (false, false);
         let mut args = vec![string(operator.trim_matches('_')), string(&signs), right];
         for (sign, term) in terms {
             let (arg, result) = self.value(term)?;
             match (sign, result) {
                 ('-', Type::Time | Type::Text) if !is_duration => is_duration = true,
+                ('-', Type::Any | Type::Null) => may_be_duration = true,
                 (_, Type::Any | Type::Duration | Type::Null) => {}
                 _ => {
                     let message = format!(
@@ -62,7 +63,7 @@ impl Lowering<'_> {
         }
         let fits = match right_type {
             Type::Any | Type::Null => true,
-            Type::Duration => is_duration || !terms.is_empty(),
+            Type::Duration => is_duration || may_be_duration,
             Type::Time | Type::Text => !is_duration,
             _ => false,
         };

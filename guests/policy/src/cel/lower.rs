@@ -17,6 +17,9 @@ use super::path::Path;
 use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, place};
 
+/// A field that the host gives nobody.
+const VERSION: &str = "metadata.resourceVersion";
+
 /// What an expression may read.
 pub(crate) struct Scope<'a> {
     /// The objects by name, with what is known of them.
@@ -97,14 +100,7 @@ pub(super) fn lower(
     start: usize,
     scope: &Scope<'_>,
 ) -> Result<Expression, Mistake> {
-    let mut lowering = Lowering {
-        place: expr.id,
-        scope,
-        locals: Vec::new(),
-        slots: Vec::new(),
-        fields: BTreeMap::new(),
-        is_periodic: false,
-    };
+    let mut lowering = Lowering::new(expr, scope);
     let (ast, result) = lowering.value(expr)?;
     Ok(Expression {
         ast,
@@ -116,6 +112,11 @@ pub(super) fn lower(
     })
 }
 
+/// Checks an expression that may be a whole object.
+pub(super) fn check(expr: &IdedExpr, scope: &Scope<'_>) -> Result<(), Mistake> {
+    Lowering::new(expr, scope).lower(expr).map(|_| ())
+}
+
 pub(super) struct Lowering<'a> {
     /// Where the expression stands that is being lowered.
     place: u64,
@@ -125,6 +126,19 @@ pub(super) struct Lowering<'a> {
     slots: Vec<Slot>,
     pub(super) fields: BTreeMap<String, BTreeSet<String>>,
     is_periodic: bool,
+}
+
+impl<'a> Lowering<'a> {
+    fn new(expr: &IdedExpr, scope: &'a Scope<'a>) -> Self {
+        Self {
+            place: expr.id,
+            scope,
+            locals: Vec::new(),
+            slots: Vec::new(),
+            fields: BTreeMap::new(),
+            is_periodic: false,
+        }
+    }
 }
 
 impl Lowering<'_> {
@@ -341,6 +355,9 @@ impl Lowering<'_> {
                 Type::Any,
             ));
         };
+        if let Some(text) = origin.schema.of_every_object(name) {
+            return self.same_of_all(&origin, text);
+        }
         let schema = find(&origin.schema, name).map_err(|suggestion| {
             let of = if origin.path.is_root() {
                 origin.binding.clone()
@@ -355,10 +372,27 @@ impl Lowering<'_> {
             path: origin.path.key(name),
             schema,
         };
+        if origin.path.declared() == VERSION {
+            return Err(
+                self.mistake("the resource version changes with each write: rules do not read it")
+            );
+        }
         let expr = operand
             .expr
             .map(|expr| call_of(lowered::FIELD, vec![expr, key()]));
         Ok(Lowered::with(expr, Some(origin), result))
+    }
+
+    /// What is the same of all objects of a resource: its kind, and its version. The objects of a
+    /// list do not have it.
+    fn same_of_all(&self, origin: &Origin, text: String) -> Result<Lowered, Mistake> {
+        let (name, is_related) = (&origin.binding, origin.path.is_root());
+        if is_related && name != super::OBJECT {
+            return Err(self.mistake(format!(
+                "it is always \"{text}\": to find out whether there is one, compare {name} with null"
+            )));
+        }
+        Ok(Lowered::of(string(&text), Type::Text))
     }
 
     /// An element of a list, or the value of a key that an expression computes.

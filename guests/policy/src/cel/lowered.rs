@@ -47,6 +47,10 @@ pub(crate) const TEXT: &str = "@text";
 pub(crate) const QUANTITY: &str = "@quantity";
 /// The text of what may be one.
 pub(crate) const IS_QUANTITY: &str = "@isQuantity";
+/// The text of a network.
+pub(crate) const NETWORK: &str = "@network";
+/// The text of what may be a network.
+pub(crate) const IS_NETWORK: &str = "@isNetwork";
 /// The text of a version, without what it is not compared by.
 pub(crate) const VERSION: &str = "@version";
 /// When a pod or a job ended.

@@ -25,6 +25,7 @@ mod lists;
 mod loops;
 mod lower;
 pub(crate) mod lowered;
+mod networks;
 mod operators;
 pub(crate) mod path;
 mod pattern;
@@ -220,19 +221,23 @@ impl Expression {
         Ok(expression)
     }
 
-    /// The path of a field that a text names, and nothing else than that: `object.metadata.name`.
+    /// The field that a text names, and nothing else than that: `object.metadata.name`.
     /// None if it is another expression.
-    pub(crate) fn field(source: &str, object: Schema) -> Result<Option<Path>, Mistake> {
+    pub(crate) fn field(source: &str, object: Schema) -> Result<Option<Slot>, Mistake> {
         let variables = BTreeMap::new();
         let scope = Scope {
             bindings: BTreeMap::from([(OBJECT, object)]),
             variables: &variables,
         };
-        let expression = Self::compile(source, &scope)?;
-        Ok(match (expression.slots(), expression.is_a_field()) {
-            ([slot], true) => Some(slot.path.clone()),
-            _ => None,
-        })
+        let mut expression = Self::compile(source, &scope)?;
+        let is_a_field = expression.is_a_field() && expression.slots.len() == 1;
+        Ok(expression.slots.pop().filter(|_| is_a_field))
+    }
+
+    /// Checks a text that may be about a whole object, such as a variable.
+    pub(crate) fn check(source: &str, scope: &Scope<'_>) -> Result<(), Mistake> {
+        let expanded = expand::expand(text::parse(source)?, scope.variables)?;
+        lower::check(&expanded, scope)
     }
 
     /// Evaluates it at a time (milliseconds since the epoch). Also returns when the result can

@@ -33,6 +33,7 @@ pub(super) fn translated(pattern: &str) -> Result<Pattern, String> {
         text: String::new(),
         groups: vec![0],
         last: 0,
+        before: Before::Part,
     };
     while let Some(c) = translation.rest.next() {
         translation.part(c)?;
@@ -55,6 +56,18 @@ struct Translation<'p> {
     groups: Vec<usize>,
     /// Those of the part before.
     last: usize,
+    before: Before,
+}
+
+/// What stands before a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Before {
+    /// No repetition.
+    Part,
+    /// One that a question mark may make lazy.
+    Repetition,
+    /// One that is lazy.
+    Lazy,
 }
 
 impl Translation<'_> {
@@ -77,6 +90,7 @@ impl Translation<'_> {
     }
 
     fn part(&mut self, c: char) -> Result<(), String> {
+        self.before = self.repeated(c)?;
         let added = match c {
             '(' => return self.group(),
             '{' => self.repetition(),
@@ -94,6 +108,21 @@ impl Translation<'_> {
             *group = group.saturating_add(added);
         }
         Ok(())
+    }
+
+    /// What stands before the next part. RE2 repeats no repetition.
+    fn repeated(&self, c: char) -> Result<Before, String> {
+        let repeats = match c {
+            '*' | '+' | '?' => true,
+            '{' => repetitions(self.rest.as_str()).is_some(),
+            _ => false,
+        };
+        match (repeats, self.before, c) {
+            (false, ..) => Ok(Before::Part),
+            (true, Before::Part, _) => Ok(Before::Repetition),
+            (true, Before::Repetition, '?') => Ok(Before::Lazy),
+            _ => Err(not_supported(&format!("a repetition, {c}"))),
+        }
     }
 
     /// The characters of a part that others may repeat.
@@ -306,7 +335,7 @@ mod tests {
             ("[0-9]{4}-[0-9]{2}", 3 * 4 + 1 + 3 * 2),
             ("(ab{2}){3}", 9),
             ("((a{10}){10}){10}", 1000),
-            ("(a{10})+{10}", 101),
+            ("((a{10})+){10}", 110),
             (r"\w\.", 5),
             (r"^pr-\d+\n\b", 11),
             (r".[^a]\D", 60),
@@ -363,6 +392,11 @@ mod tests {
             "[[:foo:]]",
             "(?x)a",
             "(?i-u:a)",
+            "a**",
+            "a+*?",
+            "a??+",
+            "a{2}{3}",
+            "(a)*{2}",
         ] {
             let refused = translated(pattern).unwrap_err();
             assert!(refused.contains("is not supported"), "{pattern}: {refused}");

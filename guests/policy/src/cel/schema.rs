@@ -181,6 +181,20 @@ impl Schema {
         }
     }
 
+    /// The kind or the version of the objects of a built-in resource, by the name of the field;
+    /// none for another field, and what is no such object.
+    pub(crate) fn of_every_object(&self, name: &str) -> Option<String> {
+        let (Self::Known(known) | Self::Served(known, _)) = self else {
+            return None;
+        };
+        let of: fn(&Kind) -> String = match name {
+            "kind" => |kind| kind.kind.to_owned(),
+            "apiVersion" => Kind::api_version,
+            _ => return None,
+        };
+        davit_kinds::kind_of_type(*known).as_ref().map(of)
+    }
+
     /// A field. An unknown one is refused, with the name that was meant, if there is one.
     pub(crate) fn field(&self, name: &str) -> Result<Self, String> {
         match self {

@@ -69,6 +69,32 @@ fn what_an_object_lacks_is_null() {
     }
 }
 
+/// The objects of a list do not have their kind, and those of a watch have it.
+#[test]
+fn the_kind_of_an_object_is_that_of_its_resource() {
+    for object in [json!({}), json!({"kind": "Pod", "apiVersion": "v1"})] {
+        for source in [
+            "object.kind == 'Pod' && object.apiVersion == 'v1' && has(object.kind)",
+            "object['kind'] in ['Pod', 'Job'] && object.kind != null",
+            "!(object.kind != 'Pod')",
+        ] {
+            assert!(holds(source, object.clone()), "{source}: {object}");
+            assert!(compile(source).unwrap().fields.is_empty(), "{source}");
+        }
+    }
+    // There may be no node, and an owner reference has a kind of its own.
+    let mistake = compile("node.kind == 'Node'").unwrap_err().to_string();
+    assert!(mistake.contains("it is always \"Node\""), "{mistake}");
+    let owners = json!({"metadata": {"ownerReferences": [{"kind": "Job"}]}});
+    let source = "object.metadata.ownerReferences.exists(o, o.kind == 'Job')";
+    assert!(holds(source, owners));
+    let mistake = compile("object.metadata.resourceVersion == null").unwrap_err();
+    assert!(
+        mistake.message.contains("changes with each write"),
+        "{mistake}"
+    );
+}
+
 #[test]
 fn anything_else_that_is_done_with_what_an_object_lacks_fails() {
     let (result, _) = evaluate("object.spec.priority > 3", json!({}));

@@ -129,16 +129,22 @@ pub(super) fn duration_in_range(duration: Duration) -> Option<Value> {
         .map(|_| Value::Duration(duration))
 }
 
+/// The time of a text as Kubernetes and CEL write it. The library's parser also reads a small `t`,
+/// a space or another minus sign, and leap seconds.
+pub(crate) fn parsed(text: &str) -> Option<DateTime<FixedOffset>> {
+    let is_usual = |c: char| c.is_ascii_digit() || "TZ:.+-".contains(c);
+    let time = DateTime::parse_from_rfc3339(text).ok()?;
+    (text.chars().all(is_usual) && time.timestamp_subsec_nanos() < 1_000_000_000).then_some(time)
+}
+
 /// `timestamp(…)` of a text, or of the seconds since the epoch.
 pub(super) fn timestamp(operands: &[Value]) -> Result<Value, ExecutionError> {
     let time = match operands {
         [Value::Timestamp(time)] => Some(*time),
         [Value::Int(seconds)] => DateTime::from_timestamp(*seconds, 0).map(|it| it.fixed_offset()),
         [Value::String(text)] => {
-            let time = DateTime::parse_from_rfc3339(text)
-                .map_err(|_| wrong("timestamp", format!("\"{text}\" is no time")))?;
-            // A leap second is none of CEL's times.
-            (time.timestamp_subsec_nanos() < 1_000_000_000).then_some(time)
+            let time = parsed(text);
+            Some(time.ok_or_else(|| wrong("timestamp", format!("\"{text}\" is no time")))?)
         }
         _ => return Err(wrong("timestamp", "it takes a text, or seconds")),
     };

@@ -3,13 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::DateTime;
 use davit_guest::dynamic;
 use kube_cel::cel::Value;
 use kube_cel::cel::objects::{Key, Map};
 
 use super::schema::Schema;
-use super::times::text_of_duration;
+use super::times::{parsed, text_of_duration};
 
 /// A value of the API as one of CEL: a text that the schema calls a time is a time.
 pub(crate) fn to_cel(value: &dynamic::Value, schema: &Schema) -> Value {
@@ -18,12 +17,10 @@ pub(crate) fn to_cel(value: &dynamic::Value, schema: &Schema) -> Value {
         dynamic::Value::Bool(value) => Value::Bool(*value),
         dynamic::Value::Int(value) => Value::Int(*value),
         dynamic::Value::Float(value) => Value::Float(*value),
-        dynamic::Value::Text(text) if schema.is_time() => {
-            match DateTime::parse_from_rfc3339(text) {
-                Ok(time) => Value::Timestamp(time),
-                Err(_) => Value::String(Arc::new(text.clone())),
-            }
-        }
+        dynamic::Value::Text(text) if schema.is_time() => match parsed(text) {
+            Some(time) => Value::Timestamp(time),
+            None => Value::String(Arc::new(text.clone())),
+        },
         dynamic::Value::Text(text) => Value::String(Arc::new(text.clone())),
         dynamic::Value::List(elements) => {
             let schema = schema.element();

@@ -12,6 +12,7 @@ mod acting;
 mod ends;
 mod evicting;
 mod failing;
+mod ineffective;
 mod keeping;
 mod loops;
 mod mistakes;

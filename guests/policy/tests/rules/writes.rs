@@ -14,7 +14,7 @@ fn refused(resource: &str, action: &Value, field: &str, words: &str) {
 
 /// The API server would take the patch and change nothing, at each pause again.
 #[test]
-fn what_the_api_server_ignores_is_refused_and_preconditions_are_not() {
+fn what_the_api_server_ignores_is_refused() {
     refused(
         "namespaces",
         &json!({"mergePatch": {"spec": {"finalizers": []}}}),
@@ -27,14 +27,18 @@ fn what_the_api_server_ignores_is_refused_and_preconditions_are_not() {
         "mergePatch",
         "stores it as data",
     );
-    for (resource, patch) in [
-        (
+    let version = json!({"metadata": {"resourceVersion": "${object.metadata.resourceVersion}"}});
+    for patch in [version, json!({"metadata": {"resourceVersion": "7"}})] {
+        let actions = json!({"mergePatch": patch});
+        refused(
             "deployments.apps",
-            json!({
-                "metadata": {"resourceVersion": "${object.metadata.resourceVersion}"},
-                "spec": {"paused": true},
-            }),
-        ),
+            &actions,
+            "mergePatch",
+            "metadata.resourceVersion",
+        );
+    }
+    for (resource, patch) in [
+        ("deployments.apps", json!({"spec": {"paused": true}})),
         (
             "widgets.v1.example.com",
             json!({"status": {"phase": "Expired"}}),
