@@ -8,7 +8,7 @@ use serde_json::Value;
 
 /// Why a text is not read.
 #[derive(Debug, thiserror::Error)]
-pub enum YamlError {
+pub(crate) enum YamlError {
     /// It is no YAML.
     #[error("{0}")]
     Syntax(String),

@@ -356,7 +356,7 @@ impl Lowering<'_> {
             ));
         };
         if let Some(text) = origin.schema.of_every_object(name) {
-            return self.same_of_all(&origin, text);
+            return self.same_of_all(&origin, &text);
         }
         let schema = find(&origin.schema, name).map_err(|suggestion| {
             let of = if origin.path.is_root() {
@@ -385,14 +385,14 @@ impl Lowering<'_> {
 
     /// What is the same of all objects of a resource: its kind, and its version. The objects of a
     /// list do not have it.
-    fn same_of_all(&self, origin: &Origin, text: String) -> Result<Lowered, Mistake> {
+    fn same_of_all(&self, origin: &Origin, text: &str) -> Result<Lowered, Mistake> {
         let (name, is_related) = (&origin.binding, origin.path.is_root());
         if is_related && name != super::OBJECT {
             return Err(self.mistake(format!(
                 "it is always \"{text}\": to find out whether there is one, compare {name} with null"
             )));
         }
-        Ok(Lowered::of(string(&text), Type::Text))
+        Ok(Lowered::of(string(text), Type::Text))
     }
 
     /// An element of a list, or the value of a key that an expression computes.

@@ -226,7 +226,7 @@ fn unreachable(harness: &mut Harness<Policy>) -> Vec<String> {
     outcome
 }
 
-/// Pods of ReplicaSets on a node that has been unreachable for long, of which some tolerate that.
+/// Pods of a `ReplicaSet` on a node that has been unreachable for long, of which some tolerate that.
 fn tolerating(harness: &mut Harness<Policy>) -> Vec<String> {
     unreachable_nodes(harness);
     let of_replica_set = |name, node| owned_by(running(name, node), "apps/v1", "ReplicaSet", "r");
