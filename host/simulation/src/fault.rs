@@ -111,7 +111,7 @@ impl FaultKind {
 
     pub(crate) fn of_request(action: &Action) -> Option<Self> {
         Some(match action {
-            Action::Delay(_) => Self::LateAnswer,
+            Action::Delay(_) | Action::Busy(_) => Self::LateAnswer,
             Action::CloseBefore => Self::CloseBefore,
             Action::CloseAfter => Self::CloseAfter,
             Action::CutBody(_) => Self::CutBody,

@@ -87,7 +87,8 @@ impl Server {
         for action in &actions {
             arrival.faults.extend(FaultKind::of_request(action));
             match action {
-                Action::Delay(delay) => arrival.delay += *delay,
+                // No story has requests that wait for each other.
+                Action::Delay(delay) | Action::Busy(delay) => arrival.delay += *delay,
                 Action::CloseBefore => return arrival,
                 Action::Refuse(refusal) => {
                     let response = Response::failed(&refusal.status(&arrival.work));

@@ -7,7 +7,7 @@
 //! RESOURCE = PLURAL | PLURAL/SUBRESOURCE | any
 //! WHERE  = namespace=NAME | name=NAME
 //! WHEN   = always | P% | first=N | nth=N | every=N
-//! EFFECT = delay=DURATION | 403 | 409 | 422 | 429[=SECONDS] | 500 | 503
+//! EFFECT = delay=DURATION | busy=DURATION | 403 | 409 | 422 | 429[=SECONDS] | 500 | 503
 //!        | close-before | close-after | cut=BYTES
 //!        | end[=N] | abort[=N] | silence[=N] | no-bookmarks[=N] | expire[=N]
 //!        | late=DURATION
@@ -41,7 +41,7 @@ pub enum FaultSyntax {
     Repeated(String),
     /// The last word.
     #[error(
-        "{0:?} is not an effect: expected one of delay=DURATION, 403, 409, 422, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each with an optional number of events: abort=3), late=DURATION"
+        "{0:?} is not an effect: expected one of delay=DURATION, busy=DURATION, 403, 409, 422, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each with an optional number of events: abort=3), late=DURATION"
     )]
     Effect(String),
     /// An effect on watches, for another verb.
@@ -161,6 +161,7 @@ fn action(word: &str) -> Result<Action, FaultSyntax> {
     }
     Ok(match (name, value) {
         ("delay", Some(value)) => Action::Delay(duration(word, value)?),
+        ("busy", Some(value)) => Action::Busy(duration(word, value)?),
         ("late", Some(value)) => Action::Watch(0, WatchFault::Delay(duration(word, value)?)),
         ("403", None) => Action::Refuse(Refusal::Forbidden),
         ("409", None) => Action::Refuse(Refusal::Conflict),
@@ -254,6 +255,7 @@ mod tests {
     fn every_effect() {
         for (effect, action) in [
             ("delay=1.5s", Action::Delay(Duration::from_millis(1500))),
+            ("busy=1ms", Action::Busy(Duration::from_millis(1))),
             ("403", Action::Refuse(Refusal::Forbidden)),
             ("422", Action::Refuse(Refusal::Invalid)),
             ("429", Action::Refuse(Refusal::TooManyRequests(1))),

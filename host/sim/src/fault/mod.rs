@@ -83,6 +83,8 @@ pub enum FaultTiming {
 pub enum Action {
     /// The request takes this much longer.
     Delay(Duration),
+    /// The server deals with one such request at a time, and each takes this long.
+    Busy(Duration),
     /// It is refused and has no effect.
     Refuse(Refusal),
     /// The connection closes before it has any effect.

@@ -56,6 +56,8 @@ struct Inner {
     /// One channel per collection that was ever watched.
     changes: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
     faults: Mutex<Faults>,
+    /// When the server has dealt with the requests that it takes one at a time.
+    free_at: Mutex<Option<Instant>>,
     watches: Mutex<Vec<Control>>,
     log: Mutex<Vec<RequestRecord>>,
     log_limit: AtomicUsize,
@@ -97,6 +99,7 @@ impl Sim {
                 started: Instant::now(),
                 changes: Mutex::default(),
                 faults: Mutex::new(Faults::new(seed)),
+                free_at: Mutex::default(),
                 watches: Mutex::default(),
                 log: Mutex::default(),
                 log_limit: AtomicUsize::new(usize::MAX),
@@ -271,6 +274,7 @@ impl Sim {
         for action in &actions {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(*duration).await,
+                Action::Busy(duration) => tokio::time::sleep_until(self.turn(*duration)).await,
                 Action::CloseBefore => return Err(ConnectionClosed),
                 Action::Refuse(refusal) => return Ok(body::failed(&refusal.status(&work))),
                 Action::CloseAfter | Action::CutBody(_) | Action::Watch(..) => {}
@@ -290,6 +294,15 @@ impl Sim {
             }
         }
         Ok(response)
+    }
+
+    /// When the server has dealt with a request that takes this long, after those before it.
+    fn turn(&self, duration: Duration) -> Instant {
+        let mut free_at = lock(&self.inner.free_at);
+        let now = Instant::now();
+        let end = free_at.map_or(now, |free| free.max(now)) + duration;
+        *free_at = Some(end);
+        end
     }
 
     fn open(

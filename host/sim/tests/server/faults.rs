@@ -49,6 +49,30 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
     assert!(sim.list("v1", "ConfigMap", "").unwrap().is_empty());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_busy_server_takes_one_request_at_a_time() {
+    let sim = sim();
+    let second = Duration::from_secs(1);
+    fault(&sim, "create", FaultTiming::Always, Action::Busy(second));
+    let start = Instant::now();
+    let all = ["a", "b", "c"].map(|name| {
+        let sim = sim.clone();
+        async move {
+            let (status, _) = call(&sim, "POST", MAPS, Some(config_map(name))).await;
+            (status, start.elapsed())
+        }
+    });
+    let mut all = futures::future::join_all(all).await;
+    all.sort_unstable();
+    assert_eq!(all, [1, 2, 3].map(|turn| (201, turn * second)));
+    // Others do not wait, and nobody waits for what is over.
+    call(&sim, "GET", MAPS, None).await;
+    assert_eq!(start.elapsed(), 3 * second);
+    tokio::time::sleep(second).await;
+    call(&sim, "POST", MAPS, Some(config_map("d"))).await;
+    assert_eq!(start.elapsed(), 5 * second);
+}
+
 /// The body of the API server's validating admission, from its source.
 #[tokio::test(start_paused = true)]
 async fn an_invalid_request_is_answered_as_an_admission_policy_denies_it() {
