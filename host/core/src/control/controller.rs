@@ -357,7 +357,12 @@ impl<G: Clone> Controller<G> {
 
     /// Whether there is nothing to decide, to apply, or to record.
     pub(super) fn is_at_rest(&self, now: Instant) -> bool {
-        let is_idle = self.recording.is_idle(&self.status, now);
+        // Nobody has changed the status since the last round that observed it.
+        let is_idle = if self.rest.is_passed_over() {
+            !self.recording.is_open()
+        } else {
+            self.recording.is_idle(&self.status, now)
+        };
         let is_recorded = self.unrecorded.is_none() && is_idle;
         self.rest.is_complete() && self.is_settled && is_recorded
     }

@@ -173,13 +173,15 @@ impl RecordProgress {
         self.under_way.is_some() || !self.pauses.is_empty()
     }
 
+    /// Whether a write is under way or has to be repeated, or nobody knows what is recorded.
+    pub(super) fn is_open(&self) -> bool {
+        !self.is_certain || self.is_under_way() || self.retry_at.is_some()
+    }
+
     /// Whether there is nothing to record of this status, as long as it does not change.
     pub(super) fn is_idle(&self, status: &ControllerStatus, now: Instant) -> bool {
         let is_recent = |within| self.recorded_at.is_some_and(|at| now.since(at) < within);
-        self.is_certain
-            && !self.is_under_way()
-            && self.retry_at.is_none()
-            && (is_recent(PERIOD) || (is_recent(SHOWN_EVERY) && self.status == *status))
+        !self.is_open() && (is_recent(PERIOD) || (is_recent(SHOWN_EVERY) && self.status == *status))
     }
 
     /// Whether the write with this id is under way.

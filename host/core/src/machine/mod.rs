@@ -61,6 +61,10 @@ use streams::Streams;
 
 /// How often gauges are reported and lapsed expectations dropped.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
+/// How many controllers one report of the state has in a second, and the longest pause between
+/// two: the state of a thousand controllers is reported every four seconds.
+const STATES_A_SECOND: usize = 256;
+const LONGEST_REPORT_PERIOD: Duration = Duration::from_secs(5);
 
 /// The state of every controller that runs. `G` is a guest, which only the driver
 /// can call.
@@ -89,6 +93,8 @@ pub struct Machine<G> {
     /// When to request discovery; none while a discovery is running.
     discover_at: Option<Instant>,
     housekeep_at: Instant,
+    /// When the state is reported next.
+    report_at: Instant,
     /// Whether this series of polls has already asked the controllers for work.
     polled: bool,
     last_controller: u64,
@@ -113,6 +119,7 @@ impl<G: Clone> Machine<G> {
             leadership: Leadership::default(),
             discover_at: Some(now.instant),
             housekeep_at: now.instant,
+            report_at: now.instant,
             polled: false,
             last_controller: 0,
         }

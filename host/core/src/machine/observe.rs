@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::Machine;
 use super::compared::ComparedController;
 use super::hosted::HostedController;
 use super::report::{BoundUse, ControllerState, Report, State};
 use super::streams;
+use super::{HOUSEKEEPING_PERIOD, LONGEST_REPORT_PERIOD, Machine, STATES_A_SECOND};
 use crate::budget::Trip;
 use crate::circuit::CircuitState;
 use crate::controller::{Controller, Revision};
@@ -140,8 +140,14 @@ impl<G: Clone> Machine<G> {
         for (_, controller) in self.running_mut() {
             controller.housekeep(now.instant, &snapshot);
         }
-        let state = self.state(now.instant);
-        self.outbox.report(Report::State(Box::new(state)));
+        if self.report_at <= now.instant {
+            let seconds = self.controllers.len().div_ceil(STATES_A_SECOND).max(1);
+            let seconds = u32::try_from(seconds).unwrap_or(u32::MAX);
+            let period = HOUSEKEEPING_PERIOD.saturating_mul(seconds);
+            self.report_at = now.instant.after(period.min(LONGEST_REPORT_PERIOD));
+            let state = self.state(now.instant);
+            self.outbox.report(Report::State(Box::new(state)));
+        }
     }
 
     /// The state of the controllers and of the cache, for metrics.
