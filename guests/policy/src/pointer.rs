@@ -81,7 +81,7 @@ impl Operation {
         let list = list_of(config);
         if let Some(list) = list {
             // The cache may lag behind: without a test, an element could be added twice, and the
-            // element behind a removed one has its place.
+            // element behind one that is gone has its place.
             let below = format!("{list}/");
             let is_test = |it: &PatchConfig| {
                 it.op == "test" && (it.path == list || it.path.starts_with(&below))
@@ -89,6 +89,7 @@ impl Operation {
             if !before.iter().any(is_test) {
                 let danger = match config.op.as_str() {
                     "remove" => "another element could be removed",
+                    "replace" => "another element could be changed",
                     _ => "an element could be added again",
                 };
                 let message = format!(
@@ -154,11 +155,18 @@ impl Operation {
     }
 }
 
-/// The list that an operation adds an element to, or removes one from; none if it does neither.
+/// The list that an operation adds an element to, removes one from, or changes one of; none if it
+/// does nothing of these.
 fn list_of(config: &PatchConfig) -> Option<&str> {
-    let (list, last) = config.path.rsplit_once('/')?;
-    let moves = matches!(config.op.as_str(), "add" | "remove");
-    (moves && is_position(last)).then_some(list)
+    if config.op == "test" {
+        return None;
+    }
+    let starts = config.path.match_indices('/').map(|(at, _)| at);
+    let ends = starts.clone().skip(1).chain([config.path.len()]);
+    let mut parts = starts.zip(ends);
+    let element =
+        parts.find(|&(start, end)| config.path.get(start + 1..end).is_some_and(is_position));
+    element.and_then(|(start, _)| config.path.get(..start))
 }
 
 fn keys(pointer: &str) -> Vec<String> {

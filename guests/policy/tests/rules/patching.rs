@@ -259,6 +259,49 @@ fn an_expression_that_is_null_takes_nothing_away() {
     assert_eq!(object["metadata"]["finalizers"], json!(null));
 }
 
+#[test]
+fn an_element_is_changed_only_behind_a_test() {
+    for (op, path, list) in [
+        ("replace", "/metadata/finalizers/0", "/metadata/finalizers"),
+        (
+            "replace",
+            "/metadata/ownerReferences/1/name",
+            "/metadata/ownerReferences",
+        ),
+        (
+            "add",
+            "/metadata/ownerReferences/0/controller",
+            "/metadata/ownerReferences",
+        ),
+        (
+            "remove",
+            "/metadata/ownerReferences/0/controller",
+            "/metadata/ownerReferences",
+        ),
+    ] {
+        let change = json!({"op": op, "path": path, "value": "a"});
+        let (field, message) = refused(json!({"jsonPatch": [change]}));
+        assert_eq!(field, "rules[0].do.jsonPatch[0].path", "{path}");
+        let expected = format!("put a \"test\" of {list}, ");
+        assert!(message.contains(&expected), "{path}: {message}");
+    }
+    let test = json!({"op": "test", "path": "/metadata/finalizers/0", "value": "example.com/a"});
+    let change =
+        json!({"op": "replace", "path": "/metadata/finalizers/0", "value": "example.com/c"});
+    let mut harness = rules(json!([{
+        "name": "rename",
+        "match": {"resource": "configmaps"},
+        "when": "object.metadata.finalizers.exists(it, it == 'example.com/a')",
+        "do": {"jsonPatch": [test, change]},
+    }]));
+    let mut object = config_map();
+    object["metadata"]["finalizers"] = json!(["example.com/a"]);
+    harness.put(object);
+    harness.advance(HOUR);
+    let object = harness.object("ConfigMap", "ci/a").unwrap();
+    assert_eq!(object["metadata"]["finalizers"], json!(["example.com/c"]));
+}
+
 /// The next element has the place of one that was removed.
 #[test]
 fn an_element_is_removed_only_behind_a_test() {
