@@ -257,7 +257,7 @@ impl Traces {
     }
 
     /// Who sets marks like its.
-    fn marked_by(&self) -> Option<Actor> {
+    pub(super) fn marked_by(&self) -> Option<Actor> {
         match self.disruption.as_str() {
             "DeletionByPodGC" => Some(Actor::PodGc),
             "DeletionByTaintManager" => Some(Actor::TaintEviction),

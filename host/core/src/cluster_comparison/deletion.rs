@@ -117,11 +117,15 @@ impl ObservedDeletion {
 }
 
 /// Whether a change is the deletion of an object that had these traces, or announces it. If
-/// the plan is about its end, that it is terminating is none.
+/// the plan is about its end, that it is terminating is none. taint-eviction marks a pod whether
+/// or not it terminates (`addConditionAndDeletePod`), and so does Davit's guest, which plans no
+/// deletion then: only the mark of PodGC, which forces the end, announces another deletion.
 fn is_deletion(before: &Traces, after: Option<&Traces>, is_about_end: bool) -> bool {
     let Some(after) = after else {
         return !before.is_terminating || is_about_end || before.was_forced();
     };
     let is_terminated = after.is_terminating && !before.is_terminating;
-    after.is_marked_since(before) || (is_terminated && !is_about_end)
+    let is_forced = after.marked_by() == Some(Actor::PodGc);
+    let announces = !before.is_terminating || is_about_end || is_forced;
+    (announces && after.is_marked_since(before)) || (is_terminated && !is_about_end)
 }

@@ -355,6 +355,34 @@ fn a_plan_about_a_terminating_pod_waits_for_its_end() {
     );
 }
 
+/// taint-eviction marks it, and deletes it no more: Davit plans no deletion either. PodGC forces
+/// the end of what it marks.
+#[test]
+fn a_mark_of_a_pod_that_terminates_already_is_a_deletion_by_podgc_alone() {
+    for (name, reason, only_cluster) in [
+        ("taint-eviction", "DeletionByTaintManager", 1),
+        ("node-eviction", "NodeLost", 1),
+        ("podgc", ORPHANED, 2),
+    ] {
+        let mut bench = Bench::of(&manifest(name));
+        let mut mark = marked(reason);
+        mark["status"]["phase"] = json!("Running");
+        if reason == "NodeLost" {
+            mark = json!({"status": {"phase": "Running", "reason": reason}});
+        }
+        for pod in ["x", "y"] {
+            bench.put(pod, pod, &running());
+        }
+        bench.put("x", "x", &terminating(running()));
+        bench.put("x", "x", &terminating(mark.clone()));
+        bench.put("y", "y", &mark);
+        bench.put("y", "y", &terminating(mark));
+        bench.gone("x");
+        bench.gone("y");
+        assert_eq!(bench.end(), [0, 0, only_cluster, 0, 0], "{name}");
+    }
+}
+
 /// A call that was under way when the pod went proves nothing about it.
 #[test]
 fn a_plan_for_a_pod_that_is_gone_is_no_target() {

@@ -85,9 +85,14 @@ fn recorded() -> Recorder {
 
 /// A trial of this policy in the place of PodGC.
 pub(super) fn trial(guest: Guest, open_loop: bool) -> Trial {
+    trial_of("podgc", guest, open_loop)
+}
+
+/// The same in the place of the controller that this guest replaces.
+pub(super) fn trial_of(name: &str, guest: Guest, open_loop: bool) -> Trial {
     let mut trial = Trial::of(guest);
     trial.desired.stable.manifest = Manifest {
-        name: "podgc".into(),
+        name: name.into(),
         ..(*trial.desired.stable.manifest).clone()
     }
     .into();

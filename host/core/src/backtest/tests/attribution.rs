@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::against::{counts, marked, trial};
+use super::against::{counts, marked, trial, trial_of};
 use super::bench::{
     EAGER, FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, desired,
+    terminating,
 };
 use crate::backtest::{Against, BacktestSettings, Report};
 use crate::desired::DesiredController;
@@ -29,15 +30,6 @@ fn collect(recorder: &mut Recorder, name: &str) {
 fn end(recorder: &mut Recorder) {
     recorder.pass(2 * WINDOW);
     recorder.node("end", None);
-}
-
-pub(super) fn terminating(name: &str, phase: &str) -> Value {
-    json!({
-        "metadata": {"name": name, "namespace": "ns", "uid": name,
-            "deletionTimestamp": "2026-11-20T12:00:00Z"},
-        "spec": {"nodeName": "n1"},
-        "status": {"phase": phase},
-    })
 }
 
 /// A policy that replaces no controller of Kubernetes, beside everybody but Davit.
@@ -163,7 +155,7 @@ fn what_the_policy_does_not_watch_is_not_compared() {
     recorder.put("pods", "other/a", pod);
     recorder.pod("b", "b", "Running");
     recorder.pass(10 * SECOND);
-    recorder.take("other/a");
+    recorder.take("pods", "other/a");
     recorder.remove("b");
     end(&mut recorder);
     let namespaced = |controller: &mut DesiredController<Guest>| {
@@ -232,5 +224,34 @@ fn a_deletion_of_what_terminates_already_is_compared_with_its_end() {
         end(&mut recorder);
         let report = trial(EAGER, false).run(&recorder.records).unwrap();
         assert_eq!(counts(&report), expected, "{phase}");
+    }
+}
+
+/// taint-eviction marks each pod of a tainted node, also one that a user is deleting, and deletes
+/// that one no more. PodGC forces the end of what it marks.
+#[test]
+fn a_mark_of_a_pod_that_terminates_already_is_a_deletion_by_podgc_alone() {
+    for (name, reason, only_cluster) in [
+        ("taint-eviction", "DeletionByTaintManager", 1),
+        ("podgc", ORPHANED, 2),
+    ] {
+        let mut recorder = Recorder::start(IDLE);
+        for pod in ["x", "y"] {
+            recorder.pod(pod, pod, "Running");
+        }
+        recorder.pass(10 * SECOND);
+        let mut user = terminating("x", "Running");
+        recorder.put("pods", "ns/x", user.clone());
+        recorder.pass(SECOND);
+        user["status"] = marked("x", "Running", reason)["status"].take();
+        recorder.put("pods", "ns/x", user);
+        recorder.put("pods", "ns/y", marked("y", "Running", reason));
+        recorder.pass(30 * SECOND);
+        recorder.remove("x");
+        recorder.remove("y");
+        end(&mut recorder);
+        let report = trial_of(name, IDLE, false).run(&recorder.records).unwrap();
+        assert_eq!(counts(&report), (0, 0, Some(only_cluster), 0), "{name}");
+        assert_eq!(report.agreement.unknown, 0, "{name}");
     }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+pub(super) use super::guests::{
+    EAGER, ENDED, FAILED, Guest, IDLE, PATIENT, SECOND, delete, nothing, plan,
+};
 use crate::backtest::{
     Against, AskedSpan, Backtest, BacktestSettings, Refusal, Report, drop_unread,
 };
@@ -20,113 +23,19 @@ use crate::journal::{AnswerCopy, JournalItem, Record, SnapshotReads};
 use crate::machine::{Call, Effect, Execute, Input, Machine};
 use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::{Discovery, Mapping, ServedResource};
-use crate::object::{ApiResource, ObjectRef, ProjectedObject, Uid};
+use crate::object::{ApiResource, ProjectedObject, Uid};
 use crate::path::FieldPath;
-use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
+use crate::plan::Decision;
 use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::Cohort;
 use crate::stream::{Batch, StreamId, StreamSpec, Update};
 use crate::time::{Instant, Now, Wall};
 use crate::watch::Condition;
 
-pub(super) const SECOND: Duration = Duration::from_secs(1);
 /// A resource that is served and that nobody watches.
 const CLAIMS: &str = "persistentvolumeclaims";
 /// The time of the recording host at its start.
 pub(super) const START: i64 = 1_795_176_000_000;
-
-/// Decides about a pod: its key, its data, and the call.
-pub(super) type PolicyFunction = fn(&str, &Value, &Call<Guest>) -> Decision;
-
-/// A guest: its name and its decisions.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Guest {
-    pub(super) name: &'static str,
-    pub(super) policy: PolicyFunction,
-}
-
-/// A decision that does nothing.
-pub(super) fn nothing() -> Decision {
-    Decision {
-        plans: vec![],
-        commands: vec![],
-        verdict: Verdict::Done,
-        parallel: 0,
-    }
-}
-
-/// A plan of these steps for a pod.
-pub(super) fn plan(key: &str, pod: &Value, steps: Vec<Step>) -> Decision {
-    let (namespace, name) = key.split_once('/').unwrap();
-    let plan = Plan {
-        target: ObjectRef {
-            api_version: "v1".into(),
-            kind: "Pod".into(),
-            namespace: namespace.into(),
-            name: name.into(),
-            uid: pod["metadata"]["uid"].as_str().unwrap().into(),
-        },
-        reason: "test".into(),
-        message: format!("{name} should go"),
-        steps,
-        measures: vec![],
-        when_cancelled: None,
-    };
-    Decision {
-        plans: vec![plan],
-        ..nothing()
-    }
-}
-
-pub(super) fn delete(key: &str, pod: &Value) -> Decision {
-    plan(key, pod, vec![Step::Delete(DeleteOptions::default())])
-}
-
-/// Deletes pods that have failed.
-pub(super) const FAILED: Guest = Guest {
-    name: "failed",
-    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
-        Some("Failed") => delete(key, pod),
-        _ => nothing(),
-    },
-};
-
-/// Deletes pods that have failed or succeeded.
-pub(super) const ENDED: Guest = Guest {
-    name: "ended",
-    policy: |key, pod, _| match pod["status"]["phase"].as_str() {
-        Some("Failed" | "Succeeded") => delete(key, pod),
-        _ => nothing(),
-    },
-};
-
-/// Deletes every pod.
-pub(super) const EAGER: Guest = Guest {
-    name: "eager",
-    policy: |key, pod, _| delete(key, pod),
-};
-
-/// Deletes nothing.
-pub(super) const IDLE: Guest = Guest {
-    name: "idle",
-    policy: |_, _, _| nothing(),
-};
-
-/// Deletes each pod that has failed half a minute after it was first seen.
-pub(super) const PATIENT: Guest = Guest {
-    name: "patient",
-    policy: |key, pod, call| {
-        let waited = call.now.instant.since(call.items[0].created_at);
-        match pod["status"]["phase"].as_str() {
-            Some("Failed") if waited >= 30 * SECOND => delete(key, pod),
-            Some("Failed") => Decision {
-                verdict: Verdict::RequeueAfter((30 * SECOND).saturating_sub(waited)),
-                ..nothing()
-            },
-            _ => nothing(),
-        }
-    },
-};
 
 fn resource(plural: &str) -> ApiResource {
     ApiResource::new("", "v1", plural)
@@ -263,6 +172,10 @@ pub(super) enum Requests {
     AreOvertaken,
     /// The API server executes them, and its replies are lost.
     LoseReplies,
+    /// The same, and a gateway answers in its place after the watch.
+    FailLate,
+    /// The API server executes them, and has not answered yet.
+    Hang,
 }
 
 /// A cluster with one host that records, and whose plans are executed.
@@ -281,6 +194,8 @@ pub(super) struct Recorder {
     pub(super) requests: Requests,
     /// Whether the watches are broken: nothing that changes is delivered.
     is_interrupted: bool,
+    /// What a host that starts does not list until [`Self::list_again`].
+    pub(super) lists_late: Option<&'static str>,
 }
 
 impl Recorder {
@@ -318,6 +233,7 @@ impl Recorder {
             deletes: true,
             requests: Requests::Succeed,
             is_interrupted: false,
+            lists_late: None,
         };
         recorder.restart();
         recorder
@@ -392,15 +308,15 @@ impl Recorder {
 
     /// A pod of the namespace `ns` goes.
     pub(super) fn remove(&mut self, name: &str) {
-        self.take(&format!("ns/{name}"));
+        self.take("pods", &format!("ns/{name}"));
     }
 
-    /// The pod with this key goes.
-    pub(super) fn take(&mut self, key: &str) {
+    /// The object with this key goes.
+    pub(super) fn take(&mut self, plural: &str, key: &str) {
         self.version += 1;
-        let place = ("pods".to_owned(), key.to_owned());
-        if let Some(pod) = self.objects.remove(&place) {
-            self.update("pods", Update::Delete(projected(&pod, self.version)));
+        let place = (plural.to_owned(), key.to_owned());
+        if let Some(object) = self.objects.remove(&place) {
+            self.update(plural, Update::Delete(projected(&object, self.version)));
         }
     }
 
@@ -455,7 +371,9 @@ impl Recorder {
                 Effect::StartStream { stream, spec } => {
                     let plural = spec.resource.plural.clone();
                     self.streams.insert(stream, spec);
-                    self.list(stream, &plural);
+                    if self.lists_late.is_none_or(|late| late != plural) {
+                        self.list(stream, &plural);
+                    }
                 }
                 Effect::StopStream(stream) => {
                     self.streams.remove(&stream);
@@ -504,6 +422,14 @@ impl Recorder {
                 Some((FailureClass::NotFound, "it does not exist"))
             }
             Requests::LoseReplies => Some((FailureClass::Timeout, "no answer")),
+            Requests::FailLate => {
+                self.remove(&name);
+                Some((FailureClass::Server, "bad gateway"))
+            }
+            Requests::Hang => {
+                self.remove(&name);
+                return;
+            }
         };
         let failure = failure.map(|(class, text)| Failure::new(class, text));
         let outcome = Outcome {
@@ -520,6 +446,16 @@ impl Recorder {
             self.remove(&name);
         }
     }
+}
+
+/// A pod that has a deletion timestamp, in this phase.
+pub(super) fn terminating(name: &str, phase: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "namespace": "ns", "uid": name,
+            "deletionTimestamp": "2026-11-20T12:00:00Z"},
+        "spec": {"nodeName": "n1"},
+        "status": {"phase": phase},
+    })
 }
 
 fn projected(object: &Value, version: u64) -> ProjectedObject {

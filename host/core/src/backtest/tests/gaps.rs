@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use super::against::{marked, trial};
-use super::attribution::terminating;
-use super::bench::{EAGER, FAILED, Guest, IDLE, Recorder, SECOND, Trial};
+use super::bench::{EAGER, FAILED, Guest, IDLE, Recorder, SECOND, Trial, terminating};
 use crate::backtest::{Against, Report};
 
 /// A pod `a` that has failed, and goes after the host has recorded for so long and ended. The

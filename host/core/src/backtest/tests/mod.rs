@@ -6,6 +6,7 @@ mod bench;
 mod coverage;
 mod gaps;
 mod guardrails;
+mod guests;
 mod history;
 mod live;
 mod loops;
