@@ -151,7 +151,10 @@ impl LiveAnswers {
                     self.deletions.remove(&name);
                 }
             }
-            Some(RecordedStep::Done(..) | RecordedStep::Deferred(_)) | None => {}
+            Some(
+                RecordedStep::Done(..) | RecordedStep::Unanswered(_) | RecordedStep::Deferred(_),
+            )
+            | None => {}
         }
     }
 

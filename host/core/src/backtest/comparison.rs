@@ -1,21 +1,24 @@
 //! The deletions of the policy under test beside the recorded ones.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod distances;
+mod tally;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use super::facts::{Counts, Facts};
+use super::facts::Facts;
 use super::recent::RecentUids;
-use super::regret::{Regret, UnknownRegret};
-use super::report::{Against, Agreement, Difference, Side, Spread, SpreadBucket, Surprise};
+use super::regret::UnknownRegret;
+use super::report::{Against, Agreement, Difference, Side, Surprise};
 use crate::cluster_comparison::{End, Outcome, Windows, outcome};
 use crate::object::{Kind, ObjectRef, Uid};
-use crate::time::{Instant, Now, Wall};
+use crate::time::{Instant, Now};
 use crate::times;
+use distances::Distances;
+use tally::Tally;
 
-/// What a worst minute is measured in.
-const WINDOW: Duration = Duration::from_secs(60);
 /// How long after an object is gone its recorded deletion may still be entered: the watch may
 /// be faster than the answer to the request.
 const LAG: Duration = Duration::from_secs(60);
@@ -23,14 +26,10 @@ const LAG: Duration = Duration::from_secs(60);
 const RELIST: Duration = Duration::from_secs(600);
 /// How far two deletions are apart at most that count as at the same time.
 const SAME_TIME: Duration = Duration::from_secs(1);
-/// The ends of the ranges of a distribution, in seconds: up to a minute, an hour, a day. What is
-/// within [`SAME_TIME`] is in none.
-const BUCKETS: [u64; 6] = [10, 60, 600, 3_600, 21_600, 86_400];
 /// How many surprising objects the report has.
 const MOST_SURPRISES: usize = 10;
 /// How many objects keep what the guest saw at once.
 const MOST_SEEN: usize = 1_000;
-const HOUR_MILLIS: i64 = 3_600_000;
 
 /// Who deletes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,6 +99,8 @@ struct Pair {
     was_removed: bool,
     /// When nobody recorded any more who would have seen it go; none if history has it again.
     unseen_since: Option<Instant>,
+    /// When the recorded controller has asked for its deletion without a recorded answer, last.
+    asked_at: Option<Instant>,
 }
 
 impl Pair {
@@ -115,12 +116,23 @@ impl Pair {
             end: None,
             was_removed: !is_there,
             unseen_since: None,
+            asked_at: None,
         }
     }
 
-    /// Whether neither side is known to have deleted it.
+    /// Whether neither side has deleted it, as far as anybody knows. The end of an object that the
+    /// recorded controller has asked for without an answer may be its work.
     const fn is_of_nobody(&self) -> bool {
-        self.candidate.is_none() && self.recorded.is_none()
+        let may_be_recorded = self.asked_at.is_some() && self.end.is_some();
+        self.candidate.is_none() && self.recorded.is_none() && !may_be_recorded
+    }
+
+    /// It is gone, or terminates. If the recorded controller has just asked for that, it may have
+    /// done it.
+    fn goes(&mut self, now: Instant) {
+        if self.asked_at.is_some_and(|at| now <= at.after(LAG)) {
+            self.end.get_or_insert(End::Left { at: now });
+        }
     }
 
     /// How it ended, as far as the journal says so.
@@ -134,9 +146,14 @@ impl Pair {
             },
             Some(end) => end,
             None if !self.is_known => End::Unknown { at: Instant::ZERO },
-            None if went_unseen => End::Unknown {
-                at: self.unseen_since.unwrap_or_default(),
-            },
+            None if went_unseen => {
+                let at = self.unseen_since.unwrap_or_default();
+                if self.asked_at.is_some() {
+                    End::Left { at }
+                } else {
+                    End::Unknown { at }
+                }
+            }
             None => End::NotDeleted,
         }
     }
@@ -227,6 +244,44 @@ impl Comparison {
         }
     }
 
+    /// The recorded controller has asked for an object's deletion, and the journal has no answer.
+    /// `goes` says whether the object is gone since then, or terminates. Returns whether it is the
+    /// first such request.
+    pub(super) fn unanswered(
+        &mut self,
+        target: &ObjectRef,
+        is_there: bool,
+        goes: bool,
+        now: Instant,
+    ) -> bool {
+        let uid = Uid::new(&target.uid);
+        if self.settled.contains(&uid) {
+            return false;
+        }
+        self.leaving.insert((now.after(LAG), uid.clone()));
+        let new = || Pair::new(target, is_there);
+        let pair = self.pairs.entry(uid).or_insert_with(new);
+        let is_first = pair.asked_at.is_none();
+        pair.asked_at = Some(now);
+        if goes {
+            pair.goes(now);
+        }
+        is_first
+    }
+
+    /// Whether the recorded controller has asked for an object's deletion without an answer.
+    pub(super) fn is_asked(&self, uid: &Uid) -> bool {
+        let pair = self.pairs.get(uid);
+        pair.is_some_and(|pair| pair.asked_at.is_some())
+    }
+
+    /// History has removed an object, or it terminates.
+    pub(super) fn goes(&mut self, uid: &Uid, now: Instant) {
+        if let Some(pair) = self.pairs.get_mut(uid) {
+            pair.goes(now);
+        }
+    }
+
     /// The candidate does not have an object any more that the other side has deleted: if it has
     /// not decided and its window is open, nobody knows what it would have decided.
     pub(super) fn released(&mut self, uid: &Uid, now: Instant) {
@@ -251,6 +306,7 @@ impl Comparison {
         let pair = self.pairs.get_mut(uid);
         let since = pair.and_then(|pair| pair.unseen_since.take());
         if let Some(at) = since.filter(|_| !is_alive) {
+            self.goes(uid, at);
             self.ended(uid, End::Unknown { at });
             self.released(uid, at);
         }
@@ -305,6 +361,8 @@ impl Comparison {
             };
             if is_there(&uid) {
                 self.stays(&uid);
+            } else if self.may_be_listed(&uid, now) {
+                // It is due again when the next host has listed for long enough.
             } else if let Some(pair) = self.pairs.remove(&uid) {
                 // What may only have left its selector counts when it returns.
                 if !pair.is_of_nobody() {
@@ -313,6 +371,13 @@ impl Comparison {
                 self.end(uid, pair, false, now);
             }
         }
+    }
+
+    /// Whether an object was there when the last host ended, and the next one may still list it.
+    fn may_be_listed(&self, uid: &Uid, now: Instant) -> bool {
+        let pair = self.pairs.get(uid).filter(|pair| !pair.was_removed);
+        let since = pair.and_then(|pair| pair.unseen_since);
+        since.is_some_and(|at| now < at.after(RELIST))
     }
 
     /// An object is there that may have gone.
@@ -399,7 +464,11 @@ impl Comparison {
         against: Against,
         is_there: impl Fn(&Uid) -> bool,
     ) -> Findings {
-        while let Some((uid, pair)) = self.pairs.pop_first() {
+        while let Some((uid, mut pair)) = self.pairs.pop_first() {
+            // The effect of a request may still come, and nobody knows whether.
+            if pair.asked_at.is_some_and(|at| now <= at.after(LAG)) {
+                pair.end.get_or_insert(End::Unknown { at: now });
+            }
             let is_there = is_there(&uid);
             self.end(uid, pair, is_there, now);
         }
@@ -454,135 +523,6 @@ fn surprise(pair: Pair, difference: Difference) -> Surprise {
         candidate_at: pair.candidate.map(time),
         recorded_at: pair.recorded.map(time),
         saw: pair.saw,
-    }
-}
-
-/// The deletions of one side.
-#[derive(Debug, Default)]
-struct Tally {
-    deletions: u64,
-    by_reason: Counts,
-    by_namespace: Counts,
-    by_kind: Counts,
-    by_owner: Counts,
-    by_hour: BTreeMap<i64, u64>,
-    /// The deletions of the last 60 seconds.
-    window: VecDeque<Instant>,
-    worst: usize,
-    worst_at: Option<Wall>,
-    regret: Regret,
-}
-
-impl Tally {
-    fn note(&mut self, target: &ObjectRef, reason: &str, facts: &Facts, now: Now) {
-        self.deletions += 1;
-        self.by_reason.add(reason);
-        self.by_namespace.add(match target.namespace.as_str() {
-            "" => "(cluster)",
-            namespace => namespace,
-        });
-        self.by_kind.add(&target.kind);
-        self.by_owner.add(&facts.owner);
-        *self
-            .by_hour
-            .entry(now.wall.0.div_euclid(HOUR_MILLIS))
-            .or_default() += 1;
-        self.window.push_back(now.instant);
-        let is_old = |at: &mut Instant| at.after(WINDOW) <= now.instant;
-        while self.window.pop_front_if(is_old).is_some() {}
-        if self.window.len() > self.worst {
-            self.worst = self.window.len();
-            self.worst_at = Some(now.wall);
-        }
-        self.regret.deleted(target, facts, now.instant);
-    }
-
-    fn report(self) -> Side {
-        let hours = self.by_hour.into_iter();
-        let hours = hours.map(|(hour, count)| {
-            let start = Wall(hour.saturating_mul(HOUR_MILLIS));
-            (times::time(start), count)
-        });
-        Side {
-            deletions: self.deletions,
-            by_reason: self.by_reason.0,
-            by_namespace: self.by_namespace.0,
-            by_kind: self.by_kind.0,
-            by_owner_kind: self.by_owner.0,
-            by_hour: hours.collect(),
-            deletes_per_minute: self.worst as u64,
-            worst_minute_ends: self.worst_at.map(times::precise_time),
-            regret: self.regret.report(),
-        }
-    }
-}
-
-/// A distribution of times, each rounded to three digits: its size does not grow with their
-/// number.
-#[derive(Debug, Default)]
-struct Distances {
-    millis: BTreeMap<u64, u64>,
-    max: u64,
-    count: u64,
-}
-
-impl Distances {
-    fn add(&mut self, distance: Duration) {
-        let exact = u64::try_from(distance.as_millis()).unwrap_or(u64::MAX);
-        let mut unit = 1_u64;
-        while exact / unit >= 1_000 {
-            unit = unit.saturating_mul(10);
-        }
-        *self.millis.entry(exact / unit * unit).or_default() += 1;
-        self.max = self.max.max(exact);
-        self.count += 1;
-    }
-
-    /// The time that this part of all are not longer than.
-    fn quantile(&self, part: u64, of: u64) -> u64 {
-        let rank = self.count.saturating_mul(part).div_ceil(of).max(1);
-        let mut seen = 0;
-        for (millis, count) in &self.millis {
-            seen += count;
-            if seen >= rank {
-                return *millis;
-            }
-        }
-        0
-    }
-
-    fn report(&self) -> Spread {
-        let seconds = |millis: u64| Duration::from_millis(millis).as_secs_f64();
-        Spread {
-            count: self.count,
-            median_seconds: seconds(self.quantile(1, 2)),
-            p90_seconds: seconds(self.quantile(9, 10)),
-            max_seconds: seconds(self.max),
-            buckets: if self.count == 0 {
-                Vec::new()
-            } else {
-                self.buckets()
-            },
-        }
-    }
-
-    fn buckets(&self) -> Vec<SpreadBucket> {
-        let mut above = None;
-        let ends = BUCKETS.map(Some).into_iter().chain([None]);
-        let buckets = ends.map(|end| {
-            let is_in = |millis: u64| {
-                let is_above = above.is_none_or(|above: u64| millis > above * 1_000);
-                is_above && end.is_none_or(|end| millis <= end * 1_000)
-            };
-            let counts = self.millis.iter().filter(|(millis, _)| is_in(**millis));
-            let count = counts.map(|(_, count)| count).sum();
-            above = end;
-            SpreadBucket {
-                up_to_seconds: end,
-                count,
-            }
-        });
-        buckets.collect()
     }
 }
 

@@ -7,7 +7,7 @@ use super::comparison::{Author, Deletion};
 use super::facts::{self, Facts};
 use super::feed::Feed;
 use super::history::ObjectChange;
-use super::recorded::{self, RecordedStep};
+use super::recorded;
 use super::refusal::Refusal;
 use super::report::{GuardrailTrip, Report};
 use super::watch_gaps::WatchGaps;
@@ -196,6 +196,7 @@ impl<G: Clone> Backtest<G> {
 
     /// Another host records, or the same one after a gap: its identifiers are others.
     fn restart(&mut self) {
+        self.note_unentered();
         self.interrupt();
         for uid in self.cluster.overlay.restart() {
             self.drop_kept(&uid);
@@ -284,6 +285,7 @@ impl<G: Clone> Backtest<G> {
 
     fn apply_change(&mut self, change: &StateChange) -> Result<(), Refusal> {
         self.note_cluster(change);
+        self.note_termination(change);
         if matches!(change, StateChange::DropSegment(_)) {
             self.interrupt();
         }
@@ -345,6 +347,7 @@ impl<G: Clone> Backtest<G> {
             });
         }
         if !is_left {
+            self.comparison.goes(uid, self.now.instant);
             self.cluster.overlay.leave(uid);
             if !self.cluster.overlay.keeps(uid) {
                 self.cluster.overlay.depart(uid, &self.cluster.history);
@@ -426,77 +429,6 @@ impl<G: Clone> Backtest<G> {
         }
     }
 
-    fn note_recorded(&mut self, step: Option<RecordedStep>) {
-        match step {
-            _ if self.is_against_cluster() => {}
-            Some(RecordedStep::Started(target)) if self.machine.is_some() => {
-                let uid = Uid::new(&target.uid);
-                let found = self.cluster.recorded(&uid);
-                let facts = Facts::of(&target, &found, &self.cluster);
-                self.recorded.note_facts(&target, facts);
-                let tolerance = self.settings.tolerance;
-                if !tolerance.is_zero() && !self.cluster.overlay.is_deleted(&uid) {
-                    let until = self.now.instant.after(tolerance);
-                    self.cluster.overlay.doom(uid, found, until);
-                }
-            }
-            Some(RecordedStep::Failed(target)) => {
-                self.recorded.take_facts(&target);
-                self.spare(&Uid::new(&target.uid));
-            }
-            Some(RecordedStep::Done(target, reason)) => {
-                let facts = self.recorded.take_facts(&target);
-                let uid = Uid::new(&target.uid);
-                self.cluster.overlay.accept(&uid);
-                if self.machine.is_some() {
-                    let found = self.cluster.recorded(&uid);
-                    let facts = facts.unwrap_or_else(|| Facts::of(&target, &found, &self.cluster));
-                    let deletion = Deletion {
-                        target: &target,
-                        reason: &reason,
-                        message: "",
-                        facts,
-                        is_there: self.cluster.has_or_keeps(&uid),
-                        saw: None,
-                        is_certain: self.cluster.has_recorded_kind_of(&target),
-                        earliest: self.now.instant,
-                    };
-                    self.comparison.note(Author::Recorded, deletion, self.now);
-                }
-            }
-            Some(RecordedStep::Started(_) | RecordedStep::Deferred(_)) | None => {}
-        }
-    }
-
-    /// An object that the recorded controller has deleted stays no longer: the policy sees
-    /// what history has of it.
-    pub(super) fn end_stay(&mut self, uid: &Uid) {
-        if self.cluster.overlay.keeps(uid) {
-            self.drop_kept(uid);
-        } else {
-            self.spare(uid);
-        }
-    }
-
-    /// The recorded controller did not delete an object after all: the policy sees what has
-    /// changed meanwhile.
-    pub(super) fn spare(&mut self, uid: &Uid) {
-        if !self.cluster.overlay.spare(uid) {
-            return;
-        }
-        if self.cluster.overlay.keeps(uid) {
-            // It is gone already, and somebody else has deleted it.
-            self.drop_kept(uid);
-            return;
-        }
-        let held: Vec<_> = self.cluster.history.with_uid(uid).cloned().collect();
-        for held in held {
-            self.for_each_feed(held.object.segment(), |feed, cluster| {
-                feed.object(&held, cluster).map(Update::Apply)
-            });
-        }
-    }
-
     /// Notes a deletion of the policy, before it takes effect.
     pub(super) fn note_deletion(&mut self, plan: &Plan) {
         let target = &plan.target;
@@ -567,19 +499,5 @@ impl<G: Clone> Backtest<G> {
                 deferred: 1,
             });
         }
-    }
-
-    /// Notes which revision of the recorded controller runs, and how.
-    pub(super) fn note_recorded_controller(&mut self) {
-        let Some(controller) = self.controller().cloned() else {
-            return;
-        };
-        if self.is_against_cluster() {
-            return;
-        }
-        let revisions = controller.stable.iter().map(|one| one.name.to_string());
-        self.notes.revisions.extend(revisions);
-        self.notes.has_not_led |= !controller.leads && controller.stable.is_some();
-        self.notes.was_not_enforced |= controller.mode != Mode::Enforce;
     }
 }

@@ -41,6 +41,7 @@ mod pace;
 mod patch;
 mod recent;
 mod recorded;
+mod recorded_side;
 mod refusal;
 mod regret;
 mod report;

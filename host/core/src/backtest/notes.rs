@@ -18,6 +18,8 @@ pub(super) struct Notes {
     pub(super) has_not_led: bool,
     pub(super) was_not_enforced: bool,
     pub(super) pending_items: u64,
+    /// The objects whose deletion the recorded controller has asked for without an answer.
+    pub(super) unanswered: u64,
     /// The kinds of the targets of plans that no recorded list has, as far as they are listed.
     unrecorded_kinds: BTreeSet<String>,
 }
@@ -51,6 +53,7 @@ impl Notes {
             has_not_led,
             was_not_enforced,
             pending_items,
+            unanswered: _,
             unrecorded_kinds: _,
         } = self;
         let mut notes = Vec::new();
@@ -129,10 +132,19 @@ impl Notes {
         notes
     }
 
-    /// What was not modelled, and what was answered otherwise: whether it holds, and the note.
-    fn of_activity(&self, activity: &Activity) -> [(bool, String); 3] {
+    /// What was not modelled, and what was answered otherwise or not at all: whether it holds, and
+    /// the note.
+    fn of_activity(&self, activity: &Activity) -> [(bool, String); 4] {
         let kinds: Vec<&str> = self.unrecorded_kinds.iter().map(String::as_str).collect();
+        let unanswered = self.unanswered;
         [
+            (
+                unanswered > 0,
+                format!(
+                    "the recorded controller asked for the deletion of {unanswered} objects, and \
+                     the journal has no answer: what went at that time counts as unknown"
+                ),
+            ),
             (
                 activity.unmodelled_patches > 0,
                 format!(

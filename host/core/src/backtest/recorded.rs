@@ -3,12 +3,14 @@
 //! The entry of an execution has no steps. The steps are in the answer of the guest, so the
 //! deletions of each answer are kept until they are executed or refused.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Facts;
 use super::recent::RecentUids;
 use crate::bounds::text::REASON;
 use crate::controller::{CallId, DecisionId};
+use crate::failure::FailureClass;
 use crate::gate::Ruling;
 use crate::journal::{AnswerEntry, CallEntry, Entry, ExecutionEntry, RulingEntry};
 use crate::object::{ObjectRef, Uid};
@@ -28,12 +30,20 @@ pub(super) struct RecordedRun {
     /// The plans that are not executed yet, by their decision and the target's uid, for each
     /// target that the decision deletes. A decision may have several plans about one target.
     waiting: BTreeMap<(DecisionId, String), Vec<WaitingPlan>>,
-    /// What is known about the objects that are being deleted: they may be gone when the
-    /// execution is entered.
-    facts: BTreeMap<String, Facts>,
+    /// The deletions that are being executed, by the uids of their targets.
+    started: BTreeMap<String, StartedDeletion>,
     /// The objects whose deletion was a dry run. It is ruled on again and again.
     dry: RecentUids,
     dry_runs: u64,
+}
+
+/// A deletion that is being executed: its object may be gone when the execution is entered.
+#[derive(Debug)]
+pub(super) struct StartedDeletion {
+    pub(super) target: ObjectRef,
+    pub(super) facts: Facts,
+    /// Whether the object was terminating before.
+    pub(super) was_terminating: bool,
 }
 
 /// A plan that is not executed yet.
@@ -41,8 +51,8 @@ pub(super) struct RecordedRun {
 struct WaitingPlan {
     target: ObjectRef,
     reason: String,
-    /// Whether it deletes its target.
-    deletes: bool,
+    /// The position of the step that deletes its target; none if no step does.
+    deletes_at: Option<usize>,
     /// Whether the gate has admitted it.
     is_admitted: bool,
 }
@@ -54,8 +64,10 @@ pub(super) enum RecordedStep {
     Started(ObjectRef),
     /// It was executed.
     Done(ObjectRef, String),
-    /// It failed, or nobody knows its outcome.
+    /// It was not executed, or the API server has refused it.
     Failed(ObjectRef),
+    /// Nobody has answered: it was executed, or not.
+    Unanswered(ObjectRef),
     /// The gate has deferred it.
     Deferred(ObjectRef),
 }
@@ -66,7 +78,7 @@ impl RecordedRun {
             controller: controller.to_owned(),
             calls: BTreeMap::new(),
             waiting: BTreeMap::new(),
-            facts: BTreeMap::new(),
+            started: BTreeMap::new(),
             dry: RecentUids::default(),
             dry_runs: 0,
         }
@@ -76,7 +88,7 @@ impl RecordedRun {
     pub(super) fn restart(&mut self) {
         self.calls.clear();
         self.waiting.clear();
-        self.facts.clear();
+        self.started.clear();
     }
 
     pub(super) fn call(&mut self, call: &CallEntry) {
@@ -110,7 +122,7 @@ impl RecordedRun {
                     plans.push(WaitingPlan {
                         target: plan.target.clone(),
                         reason,
-                        deletes: deletes(plan),
+                        deletes_at: deletes_at(plan),
                         is_admitted: false,
                     });
                 }
@@ -131,10 +143,11 @@ impl RecordedRun {
             let mut plans = self.waiting.get_mut(&key)?.iter_mut();
             let plan = plans.find(|plan| is_it(plan))?;
             plan.is_admitted = true;
-            let target = plan.deletes.then(|| plan.target.clone())?;
-            return Some(RecordedStep::Started(target));
+            plan.deletes_at?;
+            return Some(RecordedStep::Started(plan.target.clone()));
         }
-        let removed = self.take(&key, is_it).filter(|plan| plan.deletes)?;
+        let removed = self.take(&key, is_it);
+        let removed = removed.filter(|plan| plan.deletes_at.is_some())?;
         match ruling.ruling {
             Ruling::Wait(_) => Some(RecordedStep::Deferred(removed.target)),
             Ruling::DryRun => {
@@ -168,13 +181,18 @@ impl RecordedRun {
     }
 
     /// What is known about an object whose deletion has started.
-    pub(super) fn note_facts(&mut self, target: &ObjectRef, facts: Facts) {
-        self.facts.insert(target.uid.clone(), facts);
+    pub(super) fn note_started(&mut self, deletion: StartedDeletion) {
+        self.started.insert(deletion.target.uid.clone(), deletion);
     }
 
-    /// The same when it has ended.
-    pub(super) fn take_facts(&mut self, target: &ObjectRef) -> Option<Facts> {
-        self.facts.remove(&target.uid)
+    /// The deletions whose execution has started, and was not entered: the host has ended.
+    pub(super) fn take_unentered(&mut self) -> Vec<StartedDeletion> {
+        std::mem::take(&mut self.started).into_values().collect()
+    }
+
+    /// What is known about an object whose deletion has ended.
+    pub(super) fn take_started(&mut self, target: &ObjectRef) -> Option<StartedDeletion> {
+        self.started.remove(&target.uid)
     }
 
     pub(super) fn execution(&mut self, execution: &ExecutionEntry) -> Option<RecordedStep> {
@@ -183,14 +201,25 @@ impl RecordedRun {
         }
         let key = (execution.decision, execution.target.uid.clone());
         let plan = self.take(&key, |plan| plan.reason == execution.reason)?;
-        let target = plan.deletes.then_some(plan.target)?;
-        // A target that was gone already was not deleted by this controller.
-        Some(if execution.outcome.failed.is_none() {
-            RecordedStep::Done(target, execution.reason.clone())
-        } else {
-            RecordedStep::Failed(target)
+        let deletes_at = plan.deletes_at?;
+        let target = plan.target;
+        let done = |target| RecordedStep::Done(target, execution.reason.clone());
+        let Some((position, failure)) = &execution.outcome.failed else {
+            return Some(done(target));
+        };
+        Some(match (*position as usize).cmp(&deletes_at) {
+            Ordering::Greater => done(target),
+            Ordering::Equal if is_unanswered(failure.class) => RecordedStep::Unanswered(target),
+            // A target that was gone already was not deleted by this controller.
+            Ordering::Equal | Ordering::Less => RecordedStep::Failed(target),
         })
     }
+}
+
+/// Whether a failed request may have had its effect. A gateway answers 502 or 504 in the place of
+/// the API server, and the journal has no more of it than of another answer of that class.
+const fn is_unanswered(class: FailureClass) -> bool {
+    matches!(class, FailureClass::Timeout | FailureClass::Server)
 }
 
 /// Drops what no backtest reads of a recorded call or answer, so that it is freed by the thread
@@ -218,6 +247,11 @@ pub fn drop_unread(entry: &mut Entry) {
 
 /// Whether a plan deletes or evicts its target.
 pub(super) fn deletes(plan: &Plan) -> bool {
+    deletes_at(plan).is_some()
+}
+
+/// The position of the step that deletes or evicts the target of a plan.
+fn deletes_at(plan: &Plan) -> Option<usize> {
     let mut steps = plan.steps.iter();
-    steps.any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
+    steps.position(|step| matches!(step, Step::Delete(_) | Step::Evict(_)))
 }

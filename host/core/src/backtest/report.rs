@@ -192,7 +192,8 @@ pub struct Agreement {
     /// the controller that it replaces, within the window of the comparison.
     pub by_others: u64,
     /// The objects that one side alone deletes, and of which the journal does not say whether the
-    /// other side has: they are of a kind that no recorded list has, or went while nobody recorded.
+    /// other side has: they are of a kind that no recorded list has, or went while nobody recorded,
+    /// or after a request of the recorded controller without a recorded answer.
     ///
     /// Against the cluster also those of which nobody knows whether, or by whom, they were deleted:
     /// nothing shows the author, the watch was interrupted, or they may only match its selector no

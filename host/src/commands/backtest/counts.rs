@@ -65,7 +65,7 @@ pub(super) fn unknown(report: &Report) -> Option<String> {
     let why = match report.against {
         Against::Recorded => {
             "one side alone deletes them, and no recorded list has their kind, or they went while \
-             nobody recorded"
+             nobody recorded; or they went after a request without a recorded answer"
         }
         Against::Cluster => {
             "nothing shows whether, or by whom, they were deleted; or one side alone deletes them, \

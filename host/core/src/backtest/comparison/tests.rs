@@ -1,4 +1,5 @@
 use super::*;
+use crate::time::Wall;
 
 const SECOND: Duration = Duration::from_secs(1);
 

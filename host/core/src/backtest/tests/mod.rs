@@ -13,4 +13,5 @@ mod loops;
 mod reads;
 mod scale;
 mod tolerance;
+mod unanswered;
 mod unrecorded;

@@ -1,0 +1,75 @@
+//! The deletions of one side.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use crate::backtest::facts::{Counts, Facts};
+use crate::backtest::regret::Regret;
+use crate::backtest::report::Side;
+use crate::object::ObjectRef;
+use crate::time::{Instant, Now, Wall};
+use crate::times;
+
+/// What a worst minute is measured in.
+const WINDOW: Duration = Duration::from_secs(60);
+const HOUR_MILLIS: i64 = 3_600_000;
+
+/// The deletions of one side.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    deletions: u64,
+    by_reason: Counts,
+    by_namespace: Counts,
+    by_kind: Counts,
+    by_owner: Counts,
+    by_hour: BTreeMap<i64, u64>,
+    /// The deletions of the last 60 seconds.
+    window: VecDeque<Instant>,
+    worst: usize,
+    worst_at: Option<Wall>,
+    pub(super) regret: Regret,
+}
+
+impl Tally {
+    pub(super) fn note(&mut self, target: &ObjectRef, reason: &str, facts: &Facts, now: Now) {
+        self.deletions += 1;
+        self.by_reason.add(reason);
+        self.by_namespace.add(match target.namespace.as_str() {
+            "" => "(cluster)",
+            namespace => namespace,
+        });
+        self.by_kind.add(&target.kind);
+        self.by_owner.add(&facts.owner);
+        *self
+            .by_hour
+            .entry(now.wall.0.div_euclid(HOUR_MILLIS))
+            .or_default() += 1;
+        self.window.push_back(now.instant);
+        let is_old = |at: &mut Instant| at.after(WINDOW) <= now.instant;
+        while self.window.pop_front_if(is_old).is_some() {}
+        if self.window.len() > self.worst {
+            self.worst = self.window.len();
+            self.worst_at = Some(now.wall);
+        }
+        self.regret.deleted(target, facts, now.instant);
+    }
+
+    pub(super) fn report(self) -> Side {
+        let hours = self.by_hour.into_iter();
+        let hours = hours.map(|(hour, count)| {
+            let start = Wall(hour.saturating_mul(HOUR_MILLIS));
+            (times::time(start), count)
+        });
+        Side {
+            deletions: self.deletions,
+            by_reason: self.by_reason.0,
+            by_namespace: self.by_namespace.0,
+            by_kind: self.by_kind.0,
+            by_owner_kind: self.by_owner.0,
+            by_hour: hours.collect(),
+            deletes_per_minute: self.worst as u64,
+            worst_minute_ends: self.worst_at.map(times::precise_time),
+            regret: self.regret.report(),
+        }
+    }
+}
