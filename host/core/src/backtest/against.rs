@@ -18,6 +18,7 @@ use super::comparison::{Author, Deletion};
 use super::facts::Facts;
 use super::feed::missing;
 use super::history::{History, RecordedList};
+use super::owner_waits::{KeptDeletion, OwnerWaits, SeenDeletion};
 use super::recent::RecentUids;
 use super::recorded::{RecordedRun, RecordedStep};
 use super::report::Against;
@@ -27,11 +28,11 @@ use crate::cluster_comparison::actor::{self, Evidence, Traces};
 use crate::cluster_comparison::{
     Counterpart, End, ObservedDeletion, OwnDeletions, Sighting, Windows, reference, window,
 };
-use crate::coverage::excepts;
+use crate::coverage::{CATCH_UP, excepts};
 use crate::gate::{Mode, Ruling, WaitReason};
 use crate::journal::{Entry, RulingEntry};
 use crate::manifest::{Manifest, Source, WatchSpec};
-use crate::object::{ObjectRef, Uid};
+use crate::object::Uid;
 use crate::path::FieldTree;
 use crate::store::{Object, SegmentSpec, StateChange};
 use crate::time::Instant;
@@ -59,20 +60,13 @@ pub(super) struct ClusterRun {
     followed: BTreeSet<String>,
     /// The objects that are gone: their dependents may be collected.
     gone: RecentUids,
+    /// The deletions that the garbage collector may have made.
+    waits: OwnerWaits,
     /// The objects that were terminating when the policy deleted them.
     ending: RecentUids,
     gaps: WatchGaps,
     /// The fields that the journal lacks of objects whose deletion it has.
     lacks: BTreeSet<String>,
-}
-
-/// A deletion that history shows.
-#[derive(Debug)]
-struct SeenDeletion {
-    target: ObjectRef,
-    deletion: ObservedDeletion,
-    /// When it happened at the earliest.
-    earliest: Instant,
 }
 
 impl ClusterRun {
@@ -100,6 +94,7 @@ impl ClusterRun {
             own: OwnDeletions::default(),
             followed: BTreeSet::new(),
             gone: RecentUids::default(),
+            waits: OwnerWaits::default(),
             ending: RecentUids::default(),
             gaps,
             lacks: BTreeSet::new(),
@@ -198,7 +193,7 @@ impl ClusterRun {
             .watches
             .iter()
             .find(|(it, _)| shows(it, spec, object))?;
-        if self.known.contains(uid) {
+        if self.known.contains(uid) || self.waits.contains(uid) {
             return None;
         }
         let sighting = Sighting {
@@ -222,6 +217,44 @@ impl ClusterRun {
             deletion,
             earliest: self.gaps.since(&spec.resource, now).unwrap_or(now),
         })
+    }
+
+    /// Whether the garbage collector may have made a deletion, and nobody else is known to have.
+    fn waits_for_owners(&self, deletion: &ObservedDeletion) -> bool {
+        !deletion.may_have_left
+            && !self.counterpart.counts(deletion.actor)
+            && self.counterpart.may_be_collected(deletion)
+    }
+
+    /// Whether it is open who has deleted an object.
+    pub(super) fn is_open(&self, uid: &Uid) -> bool {
+        self.waits.contains(uid)
+    }
+
+    /// When the next deletion does not wait for its owners any longer.
+    pub(super) fn next_wait_end(&self) -> Instant {
+        self.waits.next_end()
+    }
+
+    /// The owners of an object may be gone by now. Returns its deletion if it is one of the other
+    /// side.
+    fn attribute_again(
+        &mut self,
+        uid: &Uid,
+        history: &History,
+        now: Instant,
+    ) -> Option<(SeenDeletion, KeptDeletion)> {
+        let is_own = self.own.contains(uid, now);
+        let is_gone = |owner: &Uid| is_gone(owner, history, &self.gone);
+        let SeenDeletion {
+            target, deletion, ..
+        } = self.waits.get_mut(uid)?;
+        deletion.attribute(&target.kind, is_own, is_gone);
+        if !self.counterpart.counts(deletion.actor) {
+            return None;
+        }
+        self.known.insert(uid);
+        self.waits.remove(uid)
     }
 
     /// A list shows an object no more. Without a selector, or if the object was about to go, it is
@@ -345,51 +378,156 @@ impl<G: Clone> Backtest<G> {
         let Some(seen) = run.observe(change, history, now) else {
             return;
         };
-        let (counterpart, stay) = (run.counterpart, run.stay);
-        let SeenDeletion {
-            target,
-            deletion,
-            earliest,
-        } = &seen;
-        match counterpart.end(deletion, *earliest, true) {
-            End::Counterpart { at, is_proof } => self.note_counted(&seen, at, is_proof, stay),
-            End::Left { at } => self.comparison.left(target, at),
-            end => self.comparison.ended(&Uid::new(&target.uid), end),
+        let end = run.counterpart.end(&seen.deletion, seen.earliest, true);
+        let waits = run.waits_for_owners(&seen.deletion);
+        match end {
+            End::Counterpart { is_proof, .. } => {
+                let kept = self.keep_seen(&seen);
+                self.note_counted(&seen, kept, is_proof);
+            }
+            End::Left { at } => self.comparison.left(&seen.target, at),
+            _ if waits => self.wait_for_owners(seen),
+            end => self.comparison.ended(&Uid::new(&seen.target.uid), end),
         }
     }
 
-    /// The other side has deleted an object, which stays for the policy for a while.
-    fn note_counted(
-        &mut self,
-        seen: &SeenDeletion,
-        earliest: Instant,
-        is_proof: bool,
-        stay: Duration,
-    ) {
-        let SeenDeletion {
-            target, deletion, ..
-        } = seen;
-        let uid = Uid::new(&target.uid);
+    /// An object that the other side has deleted, or may have, stays for the policy for a while.
+    fn keep_seen(&mut self, seen: &SeenDeletion) -> KeptDeletion {
+        let uid = Uid::new(&seen.target.uid);
         let found = self.cluster.recorded(&uid);
-        let facts = Facts::of(target, &found, &self.cluster);
-        let is_kept = !stay.is_zero() && self.may_be_kept(&uid, &found);
-        if is_kept {
+        let facts = Facts::of(&seen.target, &found, &self.cluster);
+        let stay = self.cluster_run.as_ref().map(ClusterRun::stay);
+        let stay = stay.filter(|stay| !stay.is_zero() && self.may_be_kept(&uid, &found));
+        if let Some(stay) = stay {
             let until = self.now.instant.after(stay);
-            self.cluster.overlay.doom(uid.clone(), found, until);
+            self.cluster.overlay.doom(uid, found, until);
+        }
+        KeptDeletion {
+            facts,
+            is_kept: stay.is_some(),
+            at: self.now,
+        }
+    }
+
+    /// The other side has deleted an object.
+    fn note_counted(&mut self, seen: &SeenDeletion, kept: KeptDeletion, is_proof: bool) {
+        let uid = Uid::new(&seen.target.uid);
+        if kept.is_kept {
             self.cluster.overlay.accept(&uid);
         }
+        let is_there = self.cluster.has_or_keeps(&uid);
         let deletion = Deletion {
-            target,
-            reason: &reason(deletion),
-            message: &deletion.traces.to_string(),
-            facts,
-            is_there: self.cluster.has_or_keeps(&uid),
+            target: &seen.target,
+            reason: &reason(&seen.deletion),
+            message: &seen.deletion.traces.to_string(),
+            facts: kept.facts,
+            is_there,
             saw: None,
             // What does not stay, the policy had no time to decide about.
-            is_certain: is_proof && is_kept,
-            earliest,
+            is_certain: is_proof && kept.is_kept && is_there,
+            earliest: seen.earliest,
         };
-        self.comparison.note(Author::Recorded, deletion, self.now);
+        self.comparison.note(Author::Recorded, deletion, kept.at);
+    }
+
+    /// The garbage collector may have deleted an object, and the journal has its owners still. It
+    /// stays for the policy meanwhile.
+    fn wait_for_owners(&mut self, seen: SeenDeletion) {
+        let run = self.cluster_run.as_ref();
+        if run.is_some_and(|run| run.waits.is_full()) {
+            self.comparison.left(&seen.target, seen.earliest);
+            return;
+        }
+        let kept = self.keep_seen(&seen);
+        if let Some(run) = &mut self.cluster_run {
+            let until = self.now.instant.after(run.windows.plan);
+            run.waits.add(seen, kept, until);
+        }
+    }
+
+    /// An object may be an owner, and has changed: it is gone, or terminates.
+    pub(super) fn note_owner(&mut self, change: &StateChange) {
+        let uid = match change {
+            StateChange::Put { object, .. } => object.uid(),
+            StateChange::Remove { uid, .. } => uid,
+            _ => return,
+        };
+        let run = self.cluster_run.as_ref();
+        for dependent in run.map(|run| run.waits.of_owner(uid)).unwrap_or_default() {
+            self.attribute_again(&dependent);
+        }
+    }
+
+    /// Ends the waits for owners that are over.
+    pub(super) fn end_waits(&mut self) {
+        let now = self.now.instant;
+        let due = |run: &ClusterRun| run.waits.due(now);
+        while let Some(uid) = self.cluster_run.as_ref().and_then(due) {
+            self.end_wait(&uid, true);
+        }
+    }
+
+    /// Nobody records any more whether the owners follow.
+    pub(super) fn give_up_waits(&mut self) {
+        let next = |run: &ClusterRun| run.waits.due(Instant::FAR_FUTURE);
+        while let Some(uid) = self.cluster_run.as_ref().and_then(next) {
+            self.end_wait(&uid, false);
+        }
+    }
+
+    /// A deletion does not wait for its owners any longer. `is_over` says whether they had the time
+    /// to follow: then somebody else has made it.
+    fn end_wait(&mut self, uid: &Uid, is_over: bool) {
+        if self.attribute_again(uid) {
+            return;
+        }
+        let Some(run) = &mut self.cluster_run else {
+            return;
+        };
+        let Some((seen, kept)) = run.waits.remove(uid) else {
+            return;
+        };
+        let (at, now) = (seen.earliest, self.now.instant);
+        let mut owners = seen.deletion.traces.owners.iter();
+        let history = &self.cluster.history;
+        let is_unwatched = |owner: &Uid| run.unwatched_since(owner, history, now).is_some();
+        if is_over {
+            let end = run.counterpart.end(&seen.deletion, at, true);
+            self.comparison.ended(uid, end);
+        } else if now.since(kept.at.instant) < CATCH_UP || owners.any(is_unwatched) {
+            self.comparison.left(&seen.target, at);
+        } else {
+            // The watch of an owner seldom lags behind for longer.
+            self.comparison.ended(uid, End::Unknown { at });
+        }
+        if kept.is_kept {
+            self.end_stay(uid);
+        }
+        self.settle_open(uid);
+    }
+
+    /// The owners of an object may be gone by now: then the other side has deleted it. Returns
+    /// whether it has.
+    fn attribute_again(&mut self, uid: &Uid) -> bool {
+        let (history, now) = (&self.cluster.history, self.now.instant);
+        let Some(run) = &mut self.cluster_run else {
+            return false;
+        };
+        let Some((seen, kept)) = run.attribute_again(uid, history, now) else {
+            return false;
+        };
+        let is_proof = run.counterpart.has_author(&seen.deletion);
+        self.note_counted(&seen, kept, is_proof);
+        self.settle_open(uid);
+        true
+    }
+
+    /// It is known who has deleted an object, as far as it can be known. If it is gone, it can be
+    /// settled.
+    fn settle_open(&mut self, uid: &Uid) {
+        if !self.cluster.has_or_keeps(uid) {
+            self.comparison.gone(uid, self.now.instant);
+        }
     }
 
     /// Whether an object may stay that the other side has deleted in these states: the policy has

@@ -14,7 +14,7 @@ use super::watch_gaps::WatchGaps;
 use super::{Backtest, ListedTrip};
 use crate::budget::Trip;
 use crate::cluster_comparison::actor::Traces;
-use crate::gate::{Mode, Ruling, WaitReason};
+use crate::gate::{Ruling, WaitReason};
 use crate::journal::{Entry, LostEntry};
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
@@ -126,12 +126,15 @@ impl<G: Clone> Backtest<G> {
             self.pace.pass();
         }
         self.now = now;
+        self.end_waits();
         while let Some(uid) = self.cluster.overlay.end_stay(now.instant) {
             self.end_stay(&uid);
         }
-        let cluster = &self.cluster;
+        let (cluster, run) = (&self.cluster, self.cluster_run.as_ref());
+        // While it is open who has deleted an object, it is not settled.
+        let is_open = |uid: &Uid| run.is_some_and(|run| run.is_open(uid));
         self.comparison
-            .settle(now.instant, |uid| cluster.has_or_keeps(uid));
+            .settle(now.instant, |uid| cluster.has_or_keeps(uid) || is_open(uid));
         if self.check_at <= now.instant {
             self.check_at = Instant::FAR_FUTURE;
             self.check_feeds_at(now.instant)?;
@@ -197,6 +200,7 @@ impl<G: Clone> Backtest<G> {
     /// Another host records, or the same one after a gap: its identifiers are others.
     fn restart(&mut self) {
         self.note_unentered();
+        self.give_up_waits();
         self.interrupt();
         for uid in self.cluster.overlay.restart() {
             self.drop_kept(&uid);
@@ -305,6 +309,7 @@ impl<G: Clone> Backtest<G> {
                 is_left,
             } => self.removed(segment, &object, is_left),
         }
+        self.note_owner(change);
         Ok(())
     }
 

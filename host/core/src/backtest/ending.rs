@@ -61,6 +61,7 @@ impl<G: Clone> Backtest<G> {
     /// The report.
     pub(super) fn report(mut self, policy: Policy, started: Now) -> Report {
         self.note_unentered();
+        self.give_up_waits();
         self.notes.losses += u64::from(self.phase == Phase::Empty);
         self.note_missing_ends(started);
         self.notes.pending_items = self.pending_items();

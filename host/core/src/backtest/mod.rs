@@ -37,6 +37,7 @@ mod history;
 mod live;
 mod metric;
 mod notes;
+mod owner_waits;
 mod pace;
 mod patch;
 mod recent;
@@ -409,7 +410,9 @@ impl<G: Clone> Backtest<G> {
             let Some((at, entry)) = self.next.take() else {
                 return Ok(None);
             };
-            let ends = self.cluster.overlay.next_end();
+            let run = self.cluster_run.as_ref();
+            let waits = run.map_or(Instant::FAR_FUTURE, ClusterRun::next_wait_end);
+            let ends = self.cluster.overlay.next_end().min(waits);
             let wake = self
                 .machine
                 .as_ref()

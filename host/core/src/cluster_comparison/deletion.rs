@@ -73,6 +73,19 @@ impl Counterpart {
         deletion.may_have_left || (in_gap && !self.counts(deletion.actor))
     }
 
+    /// Whether the garbage collector may have made a deletion, and the controller's has to agree
+    /// with it then, although the owners are there: their watch may lag behind that of their
+    /// dependent. That a pod has ended proves nothing against it.
+    #[must_use]
+    pub fn may_be_collected(self, deletion: &ObservedDeletion) -> bool {
+        let is_guess = self.0 == Some(Actor::GarbageCollector)
+            && deletion.evidence == Evidence::State
+            && deletion.actor != Actor::GarbageCollector;
+        (is_guess || deletion.actor == Actor::Unknown)
+            && !deletion.traces.owners.is_empty()
+            && self.counts(Actor::GarbageCollector)
+    }
+
     /// Whether a deletion without a plan shows who made it. The phase of a pod that has ended is
     /// evidence only together with a plan: anybody may delete such a pod.
     #[must_use]

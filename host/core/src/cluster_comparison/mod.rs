@@ -318,10 +318,7 @@ impl ClusterComparison {
 
     /// Whether the watch of an owner may lag behind that of its dependent.
     fn may_be_collected(&self, deletion: &ObservedDeletion) -> bool {
-        self.knows_owners
-            && deletion.actor == Actor::Unknown
-            && !deletion.traces.owners.is_empty()
-            && self.counterpart.counts(Actor::GarbageCollector)
+        self.knows_owners && self.counterpart.may_be_collected(deletion)
     }
 
     fn waits_for_owners(&self, uid: &Uid) -> bool {

@@ -434,6 +434,21 @@ fn the_garbage_collector_is_known_by_owners_that_are_gone() {
     assert_eq!(bench.end(), [2, 0, 0, 1, 0]);
 }
 
+/// As long as its owner is there, it seems to be the work of PodGC, as the pods of a Job do.
+#[test]
+fn a_pod_that_has_ended_may_be_collected_before_its_owner_is_seen_to_go() {
+    let mut bench = Bench::of(&every_deletable("garbage-collector"));
+    bench.put("owner", "owner", &running());
+    let mut ended = owned("owner");
+    ended["status"] = json!({"phase": "Succeeded"});
+    bench.put("a", "a", &ended);
+    bench.plan("a");
+    bench.gone("a");
+    assert_eq!(bench.counts(), [0; 5], "its owner may follow");
+    bench.gone("owner");
+    assert_eq!(bench.end(), [1, 0, 0, 0, 0]);
+}
+
 /// It may only match no longer, unless it was about to go.
 #[test]
 fn what_a_watch_with_a_selector_shows_no_more_is_unknown() {

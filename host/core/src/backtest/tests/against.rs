@@ -27,7 +27,7 @@ fn delete_after(time: Duration, key: &str, pod: &Value, call: &Call<Guest>) -> D
 }
 
 /// Deletes every pod half a minute after the start.
-const LATE: Guest = Guest {
+pub(super) const LATE: Guest = Guest {
     name: "late",
     policy: |key, pod, call| delete_after(30 * SECOND, key, pod, call),
 };

@@ -8,17 +8,17 @@ use super::against::{LATE, counts, trial_of};
 use super::bench::{EAGER, Guest, IDLE, Recorder, SECOND};
 use crate::backtest::Report;
 
-/// A running pod with this owner.
-fn owned(name: &str, owner: &str) -> Value {
+/// A pod in this phase with an owner.
+fn owned(phase: &str) -> Value {
     json!({
-        "metadata": {"name": name, "namespace": "ns", "uid": name,
-            "ownerReferences": [{"uid": owner, "kind": "Node"}]},
+        "metadata": {"name": "a", "namespace": "ns", "uid": "a",
+            "ownerReferences": [{"uid": "o", "kind": "Node"}]},
         "spec": {"nodeName": "n1"},
-        "status": {"phase": "Running"},
+        "status": {"phase": phase},
     })
 }
 
-/// How the owner ends, after the journal has shown that the pod is gone.
+/// How the owner ends, after its pod is gone in the journal.
 #[derive(Clone, Copy, Debug)]
 enum Owner {
     IsGone(Duration),
@@ -26,11 +26,16 @@ enum Owner {
     Stays,
 }
 
-/// A pod with an owner, both of which go.
+/// A running pod with an owner, both of which go.
 fn recorded(owner: Owner) -> Recorder {
+    recorded_in("Running", owner)
+}
+
+/// The same with a pod in this phase.
+fn recorded_in(phase: &str, owner: Owner) -> Recorder {
     let mut recorder = Recorder::start(IDLE);
     recorder.node("o", None);
-    recorder.put("pods", "ns/a", owned("a", "o"));
+    recorder.put("pods", "ns/a", owned(phase));
     recorder.pass(9 * SECOND);
     recorder.remove("a");
     match owner {
@@ -89,6 +94,19 @@ fn what_the_journal_shows_before_the_end_of_its_owner_was_collected() {
     }
 }
 
+/// As long as its owner is there, it seems to be the work of PodGC, as the pods of a Job do.
+#[test]
+fn a_pod_that_had_ended_may_have_been_collected() {
+    let mut recorder = recorded_in("Succeeded", Owner::IsGone(SECOND));
+    end(&mut recorder);
+    let report = run(EAGER, false, &recorder);
+    assert_eq!(counts(&report), (1, 0, Some(0), 0));
+    // What had ended does not stay for the policy.
+    let report = run(IDLE, false, &recorder);
+    assert_eq!(counts(&report), (0, 0, Some(0), 0));
+    assert_eq!(report.agreement.unknown, 1);
+}
+
 #[test]
 fn what_is_gone_while_its_owner_stays_somebody_else_has_deleted() {
     for owner in [Owner::Stays, Owner::IsGone(400 * SECOND)] {
@@ -107,9 +125,16 @@ fn what_is_gone_while_its_owner_stays_somebody_else_has_deleted() {
 /// The journal, or the host that records, ends before the window of the owner is over.
 #[test]
 fn whether_the_owner_follows_is_unknown_when_nobody_records_any_more() {
-    for has_other_host in [false, true] {
+    for (has_other_host, time, unknown) in [
+        (false, SECOND, 1),
+        (true, SECOND, 1),
+        // The watch of the owner would have caught up.
+        (false, 100 * SECOND, 0),
+        (true, 100 * SECOND, 0),
+    ] {
         let mut recorder = recorded(Owner::Stays);
-        recorder.pass(SECOND);
+        recorder.pass(time);
+        recorder.node("last", None);
         if has_other_host {
             recorder.stop();
             recorder.take("nodes", "o");
@@ -117,6 +142,8 @@ fn whether_the_owner_follows_is_unknown_when_nobody_records_any_more() {
             recorder.pass(1_000 * SECOND);
         }
         recorder.node("end", None);
+        let found = run(IDLE, false, &recorder).agreement;
+        assert_eq!(found.unknown, unknown, "{has_other_host} {time:?}");
         let found = run(EAGER, false, &recorder).agreement;
         assert_eq!((found.agree, found.by_others), (0, 0), "{has_other_host}");
         let only = (found.only_candidate, found.unknown);

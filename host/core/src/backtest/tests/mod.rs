@@ -3,6 +3,7 @@
 mod against;
 mod attribution;
 mod bench;
+mod collected;
 mod coverage;
 mod gaps;
 mod guardrails;
