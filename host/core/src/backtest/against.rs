@@ -381,9 +381,10 @@ impl<G: Clone> Backtest<G> {
         let end = run.counterpart.end(&seen.deletion, seen.earliest, true);
         let waits = run.waits_for_owners(&seen.deletion);
         match end {
-            End::Counterpart { is_proof, .. } => {
+            End::Counterpart { .. } => {
+                let has_author = run.counterpart.has_author(&seen.deletion);
                 let kept = self.keep_seen(&seen);
-                self.note_counted(&seen, kept, is_proof);
+                self.note_counted(&seen, kept, has_author);
             }
             End::Left { at } => self.comparison.left(&seen.target, at),
             _ if waits => self.wait_for_owners(seen),
@@ -409,8 +410,9 @@ impl<G: Clone> Backtest<G> {
         }
     }
 
-    /// The other side has deleted an object.
-    fn note_counted(&mut self, seen: &SeenDeletion, kept: KeptDeletion, is_proof: bool) {
+    /// The other side has deleted an object. `has_author` says whether the deletion shows so, or
+    /// only together with one of the policy.
+    fn note_counted(&mut self, seen: &SeenDeletion, kept: KeptDeletion, has_author: bool) {
         let uid = Uid::new(&seen.target.uid);
         if kept.is_kept {
             self.cluster.overlay.accept(&uid);
@@ -424,7 +426,8 @@ impl<G: Clone> Backtest<G> {
             is_there,
             saw: None,
             // What does not stay, the policy had no time to decide about.
-            is_certain: is_proof && kept.is_kept && is_there,
+            is_certain: has_author && kept.is_kept && is_there,
+            has_author,
             earliest: seen.earliest,
         };
         self.comparison.note(Author::Recorded, deletion, kept.at);
@@ -516,8 +519,8 @@ impl<G: Clone> Backtest<G> {
         let Some((seen, kept)) = run.attribute_again(uid, history, now) else {
             return false;
         };
-        let is_proof = run.counterpart.has_author(&seen.deletion);
-        self.note_counted(&seen, kept, is_proof);
+        let has_author = run.counterpart.has_author(&seen.deletion);
+        self.note_counted(&seen, kept, has_author);
         self.settle_open(uid);
         true
     }

@@ -53,8 +53,18 @@ pub(super) struct Deletion<'a> {
     pub(super) saw: Option<Value>,
     /// Whether it is certain who deletes it, and that it exists, although nobody else deletes it.
     pub(super) is_certain: bool,
+    /// Whether it is known who deletes it, whatever the other side does.
+    pub(super) has_author: bool,
     /// When it happens at the earliest.
     pub(super) earliest: Instant,
+}
+
+/// A deletion that is one of the other side only if the candidate makes it too.
+#[derive(Debug)]
+struct Unattributed {
+    reason: String,
+    facts: Facts,
+    at: Now,
 }
 
 /// Both sides, object by object.
@@ -101,6 +111,8 @@ struct Pair {
     unseen_since: Option<Instant>,
     /// When the recorded controller has asked for its deletion without a recorded answer, last.
     asked_at: Option<Instant>,
+    /// A deletion that does not count for the other side yet.
+    unattributed: Option<Unattributed>,
 }
 
 impl Pair {
@@ -117,6 +129,7 @@ impl Pair {
             was_removed: !is_there,
             unseen_since: None,
             asked_at: None,
+            unattributed: None,
         }
     }
 
@@ -125,6 +138,14 @@ impl Pair {
     const fn is_of_nobody(&self) -> bool {
         let may_be_recorded = self.asked_at.is_some() && self.end.is_some();
         self.candidate.is_none() && self.recorded.is_none() && !may_be_recorded
+    }
+
+    /// Whether both sides delete it, each in time for the other.
+    fn is_agreed(&self, windows: Option<Windows>) -> bool {
+        let windows = windows.unwrap_or(Windows::ENDLESS);
+        let plan = self.candidate.map(|at| at.instant);
+        let agreed = |end| outcome(plan, end, windows) == Some(Outcome::Agree);
+        plan.is_some() && self.end.is_some_and(agreed)
     }
 
     /// It is gone, or terminates. If the recorded controller has just asked for that, it may have
@@ -180,9 +201,9 @@ impl Comparison {
             // It has returned to the selector that it had left.
             pair.end = None;
         }
-        let (time, tally) = match author {
-            Author::Candidate => (&mut pair.candidate, &mut self.candidate),
-            Author::Recorded => (&mut pair.recorded, &mut self.recorded),
+        let time = match author {
+            Author::Candidate => &mut pair.candidate,
+            Author::Recorded => &mut pair.recorded,
         };
         if time.is_some() {
             return;
@@ -209,7 +230,25 @@ impl Comparison {
             self.seen += 1;
             pair.saw = deletion.saw;
         }
-        tally.note(deletion.target, deletion.reason, &deletion.facts, now);
+        let (target, reason, facts) = (deletion.target, deletion.reason, deletion.facts);
+        match author {
+            Author::Candidate => self.candidate.note(target, reason, &facts, now),
+            Author::Recorded if deletion.has_author => {
+                self.recorded.note(target, reason, &facts, now);
+            }
+            Author::Recorded => {
+                pair.unattributed = Some(Unattributed {
+                    reason: reason.to_owned(),
+                    facts,
+                    at: now,
+                });
+            }
+        }
+        if pair.is_agreed(self.windows)
+            && let Some(Unattributed { reason, facts, at }) = pair.unattributed.take()
+        {
+            self.recorded.note(target, &reason, &facts, at);
+        }
     }
 
     /// From now on, each side waits so long for the other.

@@ -57,6 +57,7 @@ impl<G: Clone> Backtest<G> {
                         is_there: self.cluster.has_or_keeps(&uid),
                         saw: None,
                         is_certain: self.cluster.has_recorded_kind_of(&target),
+                        has_author: true,
                         earliest: self.now.instant,
                     };
                     self.comparison.note(Author::Recorded, deletion, self.now);

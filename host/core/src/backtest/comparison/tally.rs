@@ -12,6 +12,9 @@ use crate::times;
 
 /// What a worst minute is measured in.
 const WINDOW: Duration = Duration::from_secs(60);
+/// How much later than a newer one a deletion is noted at most: its author becomes known when the
+/// candidate deletes the object too, or its owners end.
+const LATEST: Duration = Duration::from_mins(15);
 const HOUR_MILLIS: i64 = 3_600_000;
 
 /// The deletions of one side.
@@ -23,8 +26,8 @@ pub(super) struct Tally {
     by_kind: Counts,
     by_owner: Counts,
     by_hour: BTreeMap<i64, u64>,
-    /// The deletions of the last 60 seconds.
-    window: VecDeque<Instant>,
+    /// The deletions of the last [`LATEST`], in the order of their times.
+    times: VecDeque<(Instant, Wall)>,
     worst: usize,
     worst_at: Option<Wall>,
     pub(super) regret: Regret,
@@ -44,14 +47,28 @@ impl Tally {
             .by_hour
             .entry(now.wall.0.div_euclid(HOUR_MILLIS))
             .or_default() += 1;
-        self.window.push_back(now.instant);
-        let is_old = |at: &mut Instant| at.after(WINDOW) <= now.instant;
-        while self.window.pop_front_if(is_old).is_some() {}
-        if self.window.len() > self.worst {
-            self.worst = self.window.len();
-            self.worst_at = Some(now.wall);
-        }
+        self.note_minute(now);
         self.regret.deleted(target, facts, now.instant);
+    }
+
+    /// The worst minute may end with a deletion, or with one of the minute after it.
+    fn note_minute(&mut self, now: Now) {
+        let newest = self.times.back().map_or(now.instant, |(at, _)| *at);
+        let is_old = |(at, _): &mut (Instant, Wall)| at.after(LATEST) <= newest;
+        while self.times.pop_front_if(is_old).is_some() {}
+        let place = self.times.partition_point(|(at, _)| *at <= now.instant);
+        self.times.insert(place, (now.instant, now.wall));
+        let ends = (place..).zip(self.times.range(place..));
+        for (end, (at, wall)) in ends.take_while(|(_, (at, _))| *at < now.instant.after(WINDOW)) {
+            let start = self
+                .times
+                .partition_point(|(other, _)| other.after(WINDOW) <= *at);
+            let count = end + 1 - start;
+            if count > self.worst {
+                self.worst = count;
+                self.worst_at = Some(*wall);
+            }
+        }
     }
 
     pub(super) fn report(self) -> Side {

@@ -34,6 +34,7 @@ fn note(comparison: &mut Comparison, author: Author, name: &str, seconds: u64) {
         is_there: true,
         saw: None,
         is_certain: true,
+        has_author: true,
         earliest: at(seconds).instant,
     };
     comparison.note(author, deletion, at(seconds));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::bench::{
     EAGER, FAILED, FIELDS, Guest, IDLE, Recorder, SECOND, START, Trial, delete, desired, nothing,
-    plan,
+    plan, terminating,
 };
 use crate::backtest::{Against, BacktestSettings, Difference, Report, Threshold};
 use crate::machine::Call;
@@ -339,6 +339,61 @@ fn it_is_unknown_who_deleted_a_pod_that_has_ended_and_that_the_policy_keeps() {
     let report = tested(IDLE, false);
     assert_eq!(counts(&report), (0, 0, Some(1), 0));
     assert_eq!(report.agreement.unknown, 2);
+}
+
+/// Otherwise the column of the cluster would have what the history limit of Jobs deletes.
+#[test]
+fn a_deletion_whose_author_is_unknown_is_none_of_the_cluster() {
+    let mut recorder = Recorder::start(IDLE);
+    for name in ["a", "b", "c"] {
+        recorder.pod(name, name, "Succeeded");
+    }
+    recorder.pass(10 * SECOND);
+    for name in ["a", "b", "c"] {
+        recorder.remove(name);
+    }
+    recorder.pass(400 * SECOND);
+    recorder.node("end", None);
+    for (guest, agree) in [(IDLE, 0), (EAGER, 3)] {
+        let report = trial(guest, false).run(&recorder.records).unwrap();
+        assert_eq!(counts(&report), (agree, 0, Some(0), 0), "{}", guest.name);
+        assert_eq!(report.agreement.unknown, 3 - agree, "{}", guest.name);
+        let cluster = report.recorded;
+        assert_eq!(cluster.deletions, agree, "{}", guest.name);
+        assert_eq!(cluster.deletes_per_minute, agree, "{}", guest.name);
+        assert_eq!(cluster.by_reason.values().sum::<u64>(), agree);
+        assert_eq!(cluster.by_hour.values().sum::<u64>(), agree);
+    }
+}
+
+/// It counts at its own time: two within a minute, although the plan about the first one is late.
+#[test]
+fn a_deletion_counts_for_the_cluster_when_the_policy_deletes_the_object_too() {
+    let mut recorder = Recorder::start(IDLE);
+    for name in ["a", "b"] {
+        recorder.pod(name, name, "Failed");
+        recorder.pass(4 * SECOND);
+        recorder.put("pods", &format!("ns/{name}"), terminating(name, "Failed"));
+    }
+    recorder.pass(100 * SECOND);
+    for name in ["a", "b"] {
+        recorder.remove(name);
+    }
+    recorder.pass(400 * SECOND);
+    recorder.node("end", None);
+    for (guest, agree) in [(IDLE, 0), (LATE, 2)] {
+        let report = trial(guest, false).run(&recorder.records).unwrap();
+        assert_eq!(counts(&report), (agree, 0, Some(0), 0), "{}", guest.name);
+        let cluster = report.recorded;
+        assert_eq!(
+            (cluster.deletions, cluster.deletes_per_minute),
+            (agree, agree)
+        );
+        if agree > 0 {
+            let ends = cluster.worst_minute_ends;
+            assert_eq!(ends.as_deref(), Some("2026-11-20T12:00:09.000Z"));
+        }
+    }
 }
 
 /// Otherwise what others delete would heap up for it.
