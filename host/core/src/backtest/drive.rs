@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::against::ClusterRun;
 use super::comparison::{Author, Deletion};
 use super::facts::{self, Facts};
 use super::feed::Feed;
@@ -18,7 +19,7 @@ use crate::gate::{Ruling, WaitReason};
 use crate::journal::{Entry, LostEntry};
 use crate::machine::{self, Call, Effect, Input};
 use crate::mapping::{Discovery, Mapping};
-use crate::object::Uid;
+use crate::object::{ObjectRef, Uid};
 use crate::plan::Plan;
 use crate::store::{Object, SegmentId, Slot, StateChange};
 use crate::stream::{Batch, StreamId, Update};
@@ -45,6 +46,9 @@ pub(super) enum Phase {
 impl<G: Clone> Backtest<G> {
     /// Executes the machine's effects until it has none. Returns the first call.
     pub(super) fn drain(&mut self) -> Result<Option<Box<Call<G>>>, Refusal> {
+        if self.relists_since.is_some() {
+            return Ok(None);
+        }
         let Some(mut machine) = self.machine.take() else {
             return Ok(None);
         };
@@ -120,12 +124,25 @@ impl<G: Clone> Backtest<G> {
             .push_back(Input::Stream(Batch { stream, updates }));
     }
 
+    /// When something happens next without an entry; none if no policy runs.
+    pub(super) fn next_wake(&self) -> Option<Instant> {
+        let machine = self.machine.as_ref()?;
+        let wake = match self.relists_since {
+            Some(since) => since.after(GRACE),
+            None => machine.next_wake(self.now),
+        };
+        let run = self.cluster_run.as_ref();
+        let waits = run.map_or(Instant::FAR_FUTURE, ClusterRun::next_wait_end);
+        Some(wake.min(self.cluster.overlay.next_end()).min(waits))
+    }
+
     /// Time passes.
     pub(super) fn pass(&mut self, now: Now) -> Result<(), Refusal> {
         if now.instant > self.now.instant {
             self.pace.pass();
         }
         self.now = now;
+        self.end_relisting();
         self.end_waits();
         while let Some(uid) = self.cluster.overlay.end_stay(now.instant) {
             self.end_stay(&uid);
@@ -214,6 +231,9 @@ impl<G: Clone> Backtest<G> {
         for feed in self.feeds.values_mut() {
             feed.restart(self.now.instant);
         }
+        if self.feeds.values().any(Feed::is_outdated) {
+            self.relists_since = Some(self.now.instant);
+        }
         self.check_later();
         self.notes.restarts += u64::from(self.machine.is_some());
     }
@@ -263,7 +283,7 @@ impl<G: Clone> Backtest<G> {
                 let step = self.recorded.execution(&execution);
                 self.note_recorded(step);
             }
-            Entry::Stream(stream) if stream.is_current => {
+            Entry::Stream(stream) if stream.is_current && self.relists_since.is_none() => {
                 let fed = self.feeds.iter().filter(|(_, feed)| feed.is_fed());
                 let of_it = fed.filter(|(_, feed)| feed.resource() == stream.resource);
                 for stream_id in of_it.map(|(id, _)| *id).collect::<Vec<_>>() {
@@ -388,6 +408,9 @@ impl<G: Clone> Backtest<G> {
         segment: SegmentId,
         update: impl Fn(&Feed, &super::Cluster) -> Option<Update>,
     ) {
+        if self.relists_since.is_some() {
+            return;
+        }
         for (stream, feed) in &self.feeds {
             if feed.is_fed_by(segment)
                 && let Some(update) = update(feed, &self.cluster)
@@ -409,11 +432,33 @@ impl<G: Clone> Backtest<G> {
                     let history = &self.cluster.history;
                     self.cluster.overlay.prune(&kind, history);
                 }
-                self.list(*stream, feed);
+                if self.relists_since.is_none() {
+                    self.list(*stream, feed);
+                }
             }
         }
         self.feeds = feeds;
+        self.end_relisting();
         self.check_later();
+    }
+
+    /// A host calls no guest before all its lists are complete. So the machine gets the lists of
+    /// another host together, and rests until then: it would decide on a mixture of both hosts'. A
+    /// list that does not come within [`GRACE`] is not waited for.
+    fn end_relisting(&mut self) {
+        let Some(since) = self.relists_since else {
+            return;
+        };
+        let is_late = since.after(GRACE) <= self.now.instant;
+        if !is_late && self.feeds.values().any(Feed::is_outdated) {
+            return;
+        }
+        self.relists_since = None;
+        let feeds = std::mem::take(&mut self.feeds);
+        for (stream, feed) in &feeds {
+            self.list(*stream, feed);
+        }
+        self.feeds = feeds;
     }
 
     fn note_object(&mut self, object: &Object, is_new: bool) {
@@ -469,7 +514,9 @@ impl<G: Clone> Backtest<G> {
             machine::Report::Started { .. } => self.has_started = true,
             machine::Report::Ruled { plan, ruling, .. } => match ruling {
                 Ruling::DryRun if recorded::deletes(plan) => {
-                    self.note_deletion(plan);
+                    if !self.is_gone(&plan.target) {
+                        self.note_deletion(plan);
+                    }
                     self.release(&Uid::new(&plan.target.uid));
                 }
                 Ruling::Wait(WaitReason::Tripped(trip)) => self.note_trip(trip),
@@ -478,6 +525,12 @@ impl<G: Clone> Backtest<G> {
             },
             _ => {}
         }
+    }
+
+    /// Whether the API server would answer that an object does not exist.
+    fn is_gone(&self, target: &ObjectRef) -> bool {
+        let found = self.cluster.find(&Uid::new(&target.uid));
+        found.is_empty() && self.cluster.has_recorded_kind_of(target)
     }
 
     fn note_trip(&mut self, trip: &Trip) {

@@ -24,6 +24,8 @@ pub(super) struct Feed {
     source: Option<Source>,
     /// Whether a recorded list has fed it.
     was_fed: bool,
+    /// Whether a list of a former host has fed it, in whose place none has come since.
+    is_outdated: bool,
     /// Since when it has no source.
     pub(super) waits_since: Instant,
 }
@@ -47,6 +49,7 @@ impl Feed {
             fields,
             source: None,
             was_fed: false,
+            is_outdated: false,
             waits_since: now,
         }
     }
@@ -75,8 +78,14 @@ impl Feed {
         is_whole.then(|| (kind.group().into(), (*kind.kind).into()))
     }
 
+    /// Whether the machine has only what a former host listed.
+    pub(super) const fn is_outdated(&self) -> bool {
+        self.is_outdated
+    }
+
     /// The host that recorded has ended.
     pub(super) const fn restart(&mut self, now: Instant) {
+        self.is_outdated |= self.source.is_some();
         self.source = None;
         self.waits_since = now;
     }
@@ -100,6 +109,7 @@ impl Feed {
         });
         self.source = source;
         self.was_fed |= source.is_some();
+        self.is_outdated &= source.is_none();
         if former.is_some() && source.is_none() {
             self.waits_since = now;
         }

@@ -159,6 +159,8 @@ pub struct Backtest<G> {
     inputs: VecDeque<Input>,
     /// Whether the machine waits for the first mapping.
     awaits_mapping: bool,
+    /// Since when the lists of another host are awaited; none if the machine has them.
+    relists_since: Option<Instant>,
     /// When to check whether the journal has what the streams need.
     check_at: Instant,
     pace: Pace,
@@ -243,6 +245,7 @@ impl<G: Clone> Backtest<G> {
             next: None,
             inputs: VecDeque::new(),
             awaits_mapping: false,
+            relists_since: None,
             check_at: Instant::FAR_FUTURE,
             pace: Pace::default(),
             leap: None,
@@ -410,14 +413,7 @@ impl<G: Clone> Backtest<G> {
             let Some((at, entry)) = self.next.take() else {
                 return Ok(None);
             };
-            let run = self.cluster_run.as_ref();
-            let waits = run.map_or(Instant::FAR_FUTURE, ClusterRun::next_wait_end);
-            let ends = self.cluster.overlay.next_end().min(waits);
-            let wake = self
-                .machine
-                .as_ref()
-                .map(|one| one.next_wake(self.now).min(ends));
-            if let Some(wake) = wake.filter(|wake| *wake < at.instant) {
+            if let Some(wake) = self.next_wake().filter(|wake| *wake < at.instant) {
                 self.next = Some((at, entry));
                 let wake = wake.max(self.now.instant);
                 self.pass(Now {

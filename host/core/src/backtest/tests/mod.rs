@@ -12,6 +12,7 @@ mod history;
 mod live;
 mod loops;
 mod reads;
+mod relists;
 mod scale;
 mod tolerance;
 mod unanswered;
