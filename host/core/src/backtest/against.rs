@@ -56,6 +56,10 @@ pub(super) struct ClusterRun {
     /// What each controller of Davit does, and the objects that they delete or have deleted.
     runs: BTreeMap<Arc<str>, RecordedRun>,
     own: OwnDeletions,
+    /// Whether the host that records runs controllers: otherwise the journal has no rulings.
+    has_controllers: bool,
+    /// Whether a deletion counts that the journal has no rulings about.
+    lacks_rulings: bool,
     /// The controllers whose plans another replica executes.
     followed: BTreeSet<String>,
     /// The objects that are gone: their dependents may be collected.
@@ -70,8 +74,14 @@ pub(super) struct ClusterRun {
 }
 
 impl ClusterRun {
-    /// Nothing yet, for a policy with this manifest. The watches have these gaps.
-    pub(super) fn new(manifest: &Manifest, settings: &BacktestSettings, gaps: WatchGaps) -> Self {
+    /// Nothing yet, for a policy with this manifest. The watches have these gaps, and the host that
+    /// records runs controllers, or does not yet.
+    pub(super) fn new(
+        manifest: &Manifest,
+        settings: &BacktestSettings,
+        gaps: WatchGaps,
+        has_controllers: bool,
+    ) -> Self {
         let watches = actor::watches(manifest).into_iter();
         let watches = watches.map(|watch| {
             let fields = watch.fields.iter().collect();
@@ -92,6 +102,8 @@ impl ClusterRun {
             known: RecentUids::default(),
             runs: BTreeMap::new(),
             own: OwnDeletions::default(),
+            has_controllers,
+            lacks_rulings: false,
             followed: BTreeSet::new(),
             gone: RecentUids::default(),
             waits: OwnerWaits::default(),
@@ -133,6 +145,7 @@ impl ClusterRun {
                 }
             }
             Entry::Stream(stream) => self.gaps.note(stream, now),
+            Entry::Controller(_) => self.has_controllers = true,
             _ => {}
         }
     }
@@ -167,6 +180,7 @@ impl ClusterRun {
     /// Another host records: its identifiers are others.
     pub(super) fn restart(&mut self) {
         self.runs.clear();
+        self.has_controllers = false;
         self.gaps = WatchGaps::default();
     }
 
@@ -209,7 +223,7 @@ impl ClusterRun {
         self.lacks.extend(lacking(list, wanted));
         // What may have left its selector may return.
         if self.counterpart.counts(deletion.actor) && !deletion.may_have_left {
-            self.known.insert(uid);
+            self.know(uid);
         }
         let target = reference(&spec.kind, object);
         Some(SeenDeletion {
@@ -253,8 +267,14 @@ impl ClusterRun {
         if !self.counterpart.counts(deletion.actor) {
             return None;
         }
-        self.known.insert(uid);
+        self.know(uid);
         self.waits.remove(uid)
+    }
+
+    /// The deletion of an object is one of the other side.
+    fn know(&mut self, uid: &Uid) {
+        self.known.insert(uid);
+        self.lacks_rulings |= !self.has_controllers;
     }
 
     /// A list shows an object no more. Without a selector, or if the object was about to go, it is
@@ -305,6 +325,13 @@ impl ClusterRun {
                  deletion without them counts as one of somebody else, or later than it was",
                 list(&self.lacks)
             ));
+        }
+        if self.lacks_rulings {
+            notes.push(
+                "a host without controllers recorded, for a part of the time at least: what \
+                 another host of Davit deleted then counts as deleted by the cluster"
+                    .to_owned(),
+            );
         }
         if !self.followed.is_empty() {
             notes.push(format!(

@@ -318,7 +318,9 @@ impl<G: Clone> Backtest<G> {
         let mut stay = self.settings.tolerance;
         if self.is_against_cluster() {
             let gaps = std::mem::take(&mut self.gaps);
-            let run = ClusterRun::new(&desired.stable.manifest, &self.settings, gaps);
+            let manifest = &desired.stable.manifest;
+            let runs_any = !self.cluster.history.controllers.is_empty();
+            let run = ClusterRun::new(manifest, &self.settings, gaps, runs_any);
             self.comparison.limit(run.windows());
             stay = run.stay();
             self.cluster_run = Some(run);

@@ -9,9 +9,10 @@ use super::bench::{
     EAGER, FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, desired,
     terminating,
 };
-use crate::backtest::{Against, BacktestSettings, Report};
+use crate::backtest::{Against, Backtest, BacktestSettings, Report};
 use crate::desired::DesiredController;
 use crate::gate::Mode;
+use crate::journal::Entry;
 
 /// A mark of `PodGC`.
 const ORPHANED: &str = "DeletionByPodGC";
@@ -253,5 +254,39 @@ fn a_mark_of_a_pod_that_terminates_already_is_a_deletion_by_podgc_alone() {
         let report = trial_of(name, IDLE, false).run(&recorder.records).unwrap();
         assert_eq!(counts(&report), (0, 0, Some(only_cluster), 0), "{name}");
         assert_eq!(report.agreement.unknown, 0, "{name}");
+    }
+}
+
+/// A recorder sees what another host of Davit deletes, and not its rulings.
+#[test]
+fn a_journal_without_controllers_has_a_note_about_other_hosts_of_davit() {
+    let mut recorder = Recorder::start(IDLE);
+    recorder.pod("a", "a", "Running");
+    recorder.pass(10 * SECOND);
+    collect(&mut recorder, "a");
+    end(&mut recorder);
+    for runs_controllers in [true, false] {
+        let mut backtest = Backtest::new(trial(IDLE, false).settings);
+        let mut desired = Some(trial(IDLE, false).desired);
+        for record in recorder.records.iter().cloned() {
+            if matches!(record.entry, Entry::Controller(_)) && !runs_controllers {
+                continue;
+            }
+            if backtest.is_complete()
+                && let Some(desired) = desired.take()
+            {
+                backtest.start(desired);
+            }
+            backtest.offer(record);
+            while let Some(call) = backtest.poll().unwrap() {
+                let decisions = super::bench::decide(&call);
+                backtest.answer(call.id, Ok(decisions));
+            }
+        }
+        let report = backtest.finish().unwrap();
+        assert_eq!(counts(&report), (0, 0, Some(1), 0), "{runs_controllers}");
+        let notes = report.notes.join("\n");
+        let is_noted = notes.contains("another host of Davit");
+        assert_eq!(is_noted, !runs_controllers, "{notes}");
     }
 }
