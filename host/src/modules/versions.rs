@@ -39,7 +39,7 @@ struct Check {
 #[derive(Clone, Copy, Debug)]
 struct Worker {
     id: u64,
-    /// When its present check began.
+    /// The start of its present check.
     since: Instant,
 }
 
