@@ -121,8 +121,9 @@ fn an_unknown_field_is_refused_with_rule_column_and_suggestion() {
         ),
         (
             json!({"do": {"jsonPatch": [
+                {"op": "test", "path": "/spec/hosts/0/name", "value": "b"},
                 {"op": "replace", "path": "/spec/hosts/0/nam", "value": "a"}]}}),
-            "rules[0].do.jsonPatch[0].path: rule small: sites.example.com (v1) has no field \
+            "rules[0].do.jsonPatch[1].path: rule small: sites.example.com (v1) has no field \
              \"spec.hosts[*].nam\"; did you mean \"spec.hosts[*].name\"?",
         ),
     ] {
