@@ -399,7 +399,7 @@ impl Comparison {
                 return;
             };
             if is_there(&uid) {
-                self.stays(&uid);
+                self.stays(&uid, now);
             } else if self.may_be_listed(&uid, now) {
                 // It is due again when the next host has listed for long enough.
             } else if let Some(pair) = self.pairs.remove(&uid) {
@@ -420,13 +420,15 @@ impl Comparison {
     }
 
     /// An object is there that may have gone.
-    fn stays(&mut self, uid: &Uid) {
+    fn stays(&mut self, uid: &Uid, now: Instant) {
         let pair = self.pairs.get_mut(uid);
-        let is_of_nobody = pair.is_some_and(|pair| {
+        let is_over = pair.is_some_and(|pair| {
             pair.was_removed = false;
-            pair.is_of_nobody()
+            // A later request may still have its effect.
+            let is_asked = pair.asked_at.is_some_and(|at| now < at.after(LAG));
+            pair.is_of_nobody() && !is_asked
         });
-        if is_of_nobody {
+        if is_over {
             self.pairs.remove(uid);
         }
     }

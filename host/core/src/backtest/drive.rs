@@ -283,11 +283,20 @@ impl<G: Clone> Backtest<G> {
                 let step = self.recorded.execution(&execution);
                 self.note_recorded(step);
             }
-            Entry::Stream(stream) if stream.is_current && self.relists_since.is_none() => {
-                let fed = self.feeds.iter().filter(|(_, feed)| feed.is_fed());
+            Entry::Stream(stream) if stream.is_current => {
+                let rests = self.relists_since.is_some();
+                let fed = self.feeds.iter_mut().filter(|(_, feed)| feed.is_fed());
                 let of_it = fed.filter(|(_, feed)| feed.resource() == stream.resource);
-                for stream_id in of_it.map(|(id, _)| *id).collect::<Vec<_>>() {
-                    self.update(stream_id, Update::Status(stream.condition.clone()));
+                let mut known = Vec::new();
+                for (id, feed) in of_it {
+                    if rests {
+                        feed.status = Some(stream.condition.clone());
+                    } else {
+                        known.push(*id);
+                    }
+                }
+                for id in known {
+                    self.update(id, Update::Status(stream.condition.clone()));
                 }
             }
             Entry::Lost(lost) => {
@@ -454,9 +463,12 @@ impl<G: Clone> Backtest<G> {
             return;
         }
         self.relists_since = None;
-        let feeds = std::mem::take(&mut self.feeds);
-        for (stream, feed) in &feeds {
+        let mut feeds = std::mem::take(&mut self.feeds);
+        for (stream, feed) in &mut feeds {
             self.list(*stream, feed);
+            if let Some(status) = feed.status.take() {
+                self.update(*stream, Update::Status(status));
+            }
         }
         self.feeds = feeds;
     }

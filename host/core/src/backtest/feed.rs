@@ -10,6 +10,7 @@ use crate::secrets;
 use crate::store::{SegmentId, SegmentSpec};
 use crate::stream::{StreamSpec, Update};
 use crate::time::Instant;
+use crate::watch::Condition;
 
 /// What the journal does not have of a Secret.
 const SECRET_FIELDS: [&str; 3] = ["data", "stringData", "metadata.annotations"];
@@ -28,6 +29,8 @@ pub(super) struct Feed {
     is_outdated: bool,
     /// Since when it has no source.
     pub(super) waits_since: Instant,
+    /// What was last known of its watch while the policy waited for other lists.
+    pub(super) status: Option<Condition>,
 }
 
 /// A recorded list that feeds a stream.
@@ -51,6 +54,7 @@ impl Feed {
             was_fed: false,
             is_outdated: false,
             waits_since: now,
+            status: None,
         }
     }
 
@@ -84,7 +88,8 @@ impl Feed {
     }
 
     /// The host that recorded has ended.
-    pub(super) const fn restart(&mut self, now: Instant) {
+    pub(super) fn restart(&mut self, now: Instant) {
+        self.status = None;
         self.is_outdated |= self.source.is_some();
         self.source = None;
         self.waits_since = now;

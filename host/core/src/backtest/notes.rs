@@ -141,8 +141,8 @@ impl Notes {
             (
                 unanswered > 0,
                 format!(
-                    "the recorded controller asked for the deletion of {unanswered} objects, and \
-                     the journal has no answer: what went at that time counts as unknown"
+                    "the recorded controller asked for {unanswered} deletions of which the journal \
+                     has no answer, or one of 5xx: what went at that time counts as unknown"
                 ),
             ),
             (

@@ -56,7 +56,7 @@ fn what_goes_after_a_request_without_a_reply_is_unknown() {
                 assert_eq!(counts(&report), [0, 0, 0, 1], "{which}");
                 assert_eq!(report.recorded.deletions, 0, "{which}");
                 let notes = report.notes.join("\n");
-                assert!(notes.contains("deletion of 1 objects"), "{notes}");
+                assert!(notes.contains("asked for 1 deletions"), "{notes}");
             }
         }
     }
@@ -100,6 +100,31 @@ fn what_lives_on_after_a_request_without_a_reply_was_not_deleted() {
         assert_eq!(found, [0, 1, 0, 0], "{tolerance:?}");
         let found = counts(&run(IDLE, tolerance, &recorder));
         assert_eq!(found, [0; 4], "{tolerance:?}");
+    }
+}
+
+/// The minute counts from the last request. The first one is forgotten after its own.
+#[test]
+fn what_goes_after_the_last_of_many_requests_is_unknown() {
+    let mut recorder = Recorder::start(FAILED);
+    recorder.requests = Requests::LoseReplies;
+    recorder.deletes = false;
+    recorder.pod("a", "a", "Failed");
+    recorder.pass(75 * SECOND);
+    recorder.remove("a");
+    end(&mut recorder);
+    for guest in [FAILED, IDLE] {
+        for tolerance in TOLERANCES {
+            let report = run(guest, tolerance, &recorder);
+            assert_eq!(
+                counts(&report),
+                [0, 0, 0, 1],
+                "{} {tolerance:?}",
+                guest.name
+            );
+            let notes = report.notes.join("\n");
+            assert!(notes.contains("asked for 1 deletions"), "{notes}");
+        }
     }
 }
 
