@@ -32,12 +32,7 @@ pub(crate) fn annotation_key(text: &str) -> Result<(), String> {
 
 /// Checks the name of a namespace, which is a DNS label.
 pub(crate) fn check_namespace(name: &str) -> Result<(), String> {
-    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    let is_name = (1..=MAX_NAME).contains(&name.len())
-        && name.bytes().all(is_inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-');
-    if is_name {
+    if name.len() <= MAX_NAME && is_label(name) {
         return Ok(());
     }
     Err(format!(
@@ -67,11 +62,13 @@ fn is_name(name: &str) -> bool {
 }
 
 fn is_domain(domain: &str) -> bool {
+    domain.len() <= MAX_PREFIX && domain.split('.').all(is_label)
+}
+
+/// Whether it has the characters of a DNS label, whatever its length.
+fn is_label(label: &str) -> bool {
     let is_outer = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
-    let is_part = |part: &str| {
-        part.starts_with(is_outer)
-            && part.ends_with(is_outer)
-            && part.chars().all(|c| is_outer(c) || c == '-')
-    };
-    domain.len() <= MAX_PREFIX && domain.split('.').all(is_part)
+    label.starts_with(is_outer)
+        && label.ends_with(is_outer)
+        && label.chars().all(|c| is_outer(c) || c == '-')
 }

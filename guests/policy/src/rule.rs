@@ -146,6 +146,14 @@ pub(crate) fn compile(
     Ok((rules, counts))
 }
 
+/// What `hold` may read.
+fn counts(variables: &Variables) -> Scope<'_> {
+    Scope {
+        bindings: BTreeMap::from([(COUNTS, Schema::Counts)]),
+        variables,
+    }
+}
+
 fn is_name(name: &str) -> bool {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     !name.is_empty() && name.len() <= 63 && name.chars().all(is_letter)
@@ -361,10 +369,7 @@ impl Compiler<'_> {
 
     /// Checks also those that nothing uses. One may be meant for `hold`.
     fn check_variables(&self, scope: &Scope<'_>) -> Result<(), ConfigError> {
-        let counts = Scope {
-            bindings: BTreeMap::from([(COUNTS, Schema::Counts)]),
-            variables: scope.variables,
-        };
+        let counts = counts(scope.variables);
         for (name, source) in &self.rule.variables {
             let of_object = Expression::check(source, scope);
             if of_object.is_err() && Expression::check(source, &counts).is_err() {
@@ -396,11 +401,7 @@ impl Compiler<'_> {
     }
 
     fn hold(&self, variables: &Variables) -> Result<Option<Expression>, ConfigError> {
-        let scope = Scope {
-            bindings: BTreeMap::from([(COUNTS, Schema::Counts)]),
-            variables,
-        };
-        let hold = self.optional("hold", &self.rule.hold, &scope)?;
+        let hold = self.optional("hold", &self.rule.hold, &counts(variables))?;
         self.check_counts(hold.as_ref())?;
         if hold.is_some() {
             let check = whole::check(&self.rule.hold, COUNTS, variables);

@@ -11,6 +11,20 @@ pub(super) fn operands(call: &FunctionContext<'_, '_>) -> Result<Vec<Value>, Exe
     Ok(operands)
 }
 
+/// The only argument of a function that asks whether a text is something: what `check` makes of
+/// it, and for a text that it refuses an empty one.
+pub(super) fn or_empty(
+    function: &str,
+    operands: &[Value],
+    check: fn(&[Value]) -> Result<Value, ExecutionError>,
+) -> Result<Value, ExecutionError> {
+    match operands {
+        [Value::String(_)] => Ok(check(operands).unwrap_or_else(|_| Value::from(""))),
+        [value] => Ok(value.clone()),
+        _ => Err(wrong(function, "it takes a text")),
+    }
+}
+
 /// An error of a function.
 pub(super) fn wrong(function: &str, message: impl ToString) -> ExecutionError {
     ExecutionError::function_error(function.trim_start_matches('@'), message)

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::arguments::wrong;
+use super::arguments::{or_empty, wrong};
 
 /// The text of a network. Its length has no digit too many.
 pub(super) fn strict(operands: &[Value]) -> Result<Value, ExecutionError> {
@@ -18,11 +18,7 @@ pub(super) fn strict(operands: &[Value]) -> Result<Value, ExecutionError> {
 
 /// The text of what may be a network; an empty one, which is none, for what is refused.
 pub(super) fn candidate(operands: &[Value]) -> Result<Value, ExecutionError> {
-    match operands {
-        [Value::String(_)] => Ok(strict(operands).unwrap_or_else(|_| Value::from(""))),
-        [value] => Ok(value.clone()),
-        _ => Err(wrong("isCIDR", "it takes a text")),
-    }
+    or_empty("isCIDR", operands, strict)
 }
 
 /// What else is wrong with it is for the library to find.

@@ -2,7 +2,7 @@
 
 use kube_cel::cel::{ExecutionError, Value};
 
-use super::arguments::wrong;
+use super::arguments::{or_empty, wrong};
 
 /// How many digits a quantity may have before its point, and behind it. Kubernetes has 19 and 9.
 const WHOLE_DIGITS: i64 = 20;
@@ -46,11 +46,7 @@ pub(super) fn bounded(operands: &[Value]) -> Result<Value, ExecutionError> {
 
 /// The text of what may be a quantity; an empty one, which is none, for what is refused.
 pub(super) fn candidate(operands: &[Value]) -> Result<Value, ExecutionError> {
-    match operands {
-        [Value::String(_)] => Ok(bounded(operands).unwrap_or_else(|_| Value::from(""))),
-        [value] => Ok(value.clone()),
-        _ => Err(wrong("isQuantity", "it takes a text")),
-    }
+    or_empty("isQuantity", operands, bounded)
 }
 
 /// Whether a quantity fits. What is none is left to the library.
