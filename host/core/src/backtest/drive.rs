@@ -284,19 +284,12 @@ impl<G: Clone> Backtest<G> {
                 self.note_recorded(step);
             }
             Entry::Stream(stream) if stream.is_current => {
-                let rests = self.relists_since.is_some();
-                let fed = self.feeds.iter_mut().filter(|(_, feed)| feed.is_fed());
-                let of_it = fed.filter(|(_, feed)| feed.resource() == stream.resource);
-                let mut known = Vec::new();
-                for (id, feed) in of_it {
-                    if rests {
-                        feed.status = Some(stream.condition.clone());
-                    } else {
-                        known.push(*id);
-                    }
+                let fed = self.feeds.values_mut().filter(|feed| feed.is_fed());
+                for feed in fed.filter(|feed| feed.resource() == stream.resource) {
+                    feed.status = Some(stream.condition.clone());
                 }
-                for id in known {
-                    self.update(id, Update::Status(stream.condition.clone()));
+                if self.relists_since.is_none() {
+                    self.pass_statuses();
                 }
             }
             Entry::Lost(lost) => {
@@ -463,14 +456,21 @@ impl<G: Clone> Backtest<G> {
             return;
         }
         self.relists_since = None;
-        let mut feeds = std::mem::take(&mut self.feeds);
-        for (stream, feed) in &mut feeds {
+        let feeds = std::mem::take(&mut self.feeds);
+        for (stream, feed) in &feeds {
             self.list(*stream, feed);
-            if let Some(status) = feed.status.take() {
-                self.update(*stream, Update::Status(status));
-            }
         }
         self.feeds = feeds;
+        self.pass_statuses();
+    }
+
+    /// Passes on what has become known of the watches.
+    fn pass_statuses(&mut self) {
+        let all = self.feeds.iter_mut();
+        let known = all.filter_map(|(id, feed)| Some((*id, feed.status.take()?)));
+        for (stream, status) in known.collect::<Vec<_>>() {
+            self.update(stream, Update::Status(status));
+        }
     }
 
     fn note_object(&mut self, object: &Object, is_new: bool) {

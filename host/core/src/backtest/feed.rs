@@ -29,7 +29,8 @@ pub(super) struct Feed {
     is_outdated: bool,
     /// Since when it has no source.
     pub(super) waits_since: Instant,
-    /// What was last known of its watch while the policy waited for other lists.
+    /// What has become known of its watch, and was not passed on yet: the policy may wait for other
+    /// lists.
     pub(super) status: Option<Condition>,
 }
 

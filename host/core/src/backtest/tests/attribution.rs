@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::against::{counts, marked, trial, trial_of};
 use super::bench::{
-    EAGER, FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, desired,
+    EAGER, FAILED, FIELDS, Guest, IDLE, PATIENT, Recorder, Requests, SECOND, Trial, desired, offer,
     terminating,
 };
 use crate::backtest::{Against, Backtest, BacktestSettings, Report};
@@ -277,11 +277,7 @@ fn a_journal_without_controllers_has_a_note_about_other_hosts_of_davit() {
             {
                 backtest.start(desired);
             }
-            backtest.offer(record);
-            while let Some(call) = backtest.poll().unwrap() {
-                let decisions = super::bench::decide(&call);
-                backtest.answer(call.id, Ok(decisions));
-            }
+            offer(&mut backtest, record).unwrap();
         }
         let report = backtest.finish().unwrap();
         assert_eq!(counts(&report), (0, 0, Some(1), 0), "{runs_controllers}");

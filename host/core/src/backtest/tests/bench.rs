@@ -520,12 +520,18 @@ impl Trial {
             }
             let mut record = record.clone();
             drop_unread(&mut record.entry);
-            backtest.offer(record);
-            while let Some(call) = backtest.poll()? {
-                let decisions = decide(&call);
-                backtest.answer(call.id, Ok(decisions));
-            }
+            offer(&mut backtest, record)?;
         }
         Ok(backtest)
     }
+}
+
+/// Offers an entry, and answers the calls that follow.
+pub(super) fn offer(backtest: &mut Backtest<Guest>, record: Record) -> Result<(), Refusal> {
+    backtest.offer(record);
+    while let Some(call) = backtest.poll()? {
+        let decisions = decide(&call);
+        backtest.answer(call.id, Ok(decisions));
+    }
+    Ok(())
 }

@@ -1,7 +1,7 @@
 //! Histories: names that return, hosts that start again, journals that are read from the
 //! middle.
 
-use super::bench::{ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, decide};
+use super::bench::{ENDED, FAILED, Guest, IDLE, PATIENT, Recorder, SECOND, Trial, offer};
 use crate::backtest::{Backtest, Report};
 use crate::journal::{Entry, Record};
 use crate::store::StateChange;
@@ -165,10 +165,7 @@ fn damaged(guest: Guest, records: &[Record], unread: std::ops::Range<usize>) -> 
         {
             backtest.start(desired);
         }
-        backtest.offer(record.clone());
-        while let Some(call) = backtest.poll().unwrap() {
-            backtest.answer(call.id, Ok(decide(&call)));
-        }
+        offer(&mut backtest, record.clone()).unwrap();
     }
     backtest.finish().unwrap()
 }

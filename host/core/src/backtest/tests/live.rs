@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, decide};
+use super::bench::{FAILED, Guest, IDLE, Recorder, SECOND, Trial, offer};
 use super::reads::{after_deletion, get, recorded};
 use crate::backtest::{Backtest, LiveAnswers};
 use crate::controller::{CallId, ControllerId};
@@ -226,11 +226,7 @@ fn after_recorded_deletion(keeps: bool, ends_before: bool) -> Backtest<Guest> {
         {
             backtest.start(desired);
         }
-        backtest.offer(record);
-        while let Some(call) = backtest.poll().unwrap() {
-            let decisions = decide(&call);
-            backtest.answer(call.id, Ok(decisions));
-        }
+        offer(&mut backtest, record).unwrap();
     }
     backtest
 }

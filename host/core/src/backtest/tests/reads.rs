@@ -171,11 +171,7 @@ pub(super) fn after_deletion() -> Backtest<Guest> {
         {
             backtest.start(desired);
         }
-        backtest.offer(record);
-        while let Some(call) = backtest.poll().unwrap() {
-            let decisions = super::bench::decide(&call);
-            backtest.answer(call.id, Ok(decisions));
-        }
+        super::bench::offer(&mut backtest, record).unwrap();
     }
     backtest
 }
