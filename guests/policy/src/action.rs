@@ -20,7 +20,7 @@ use crate::pointer::{self, Operation};
 use crate::template::Template;
 use crate::written::{self, WriteCheck};
 
-/// What a rule does: changes first, then the event, then the end.
+/// What a rule does: changes first, then the end, then the event.
 #[derive(Clone, Debug)]
 pub(crate) struct Actions {
     /// Labels, annotations and the operator's own merge patch, as one merge patch.
@@ -173,8 +173,14 @@ impl Actions {
         }
         self.change_taints(&mut merge, object);
         let operations = pointer::changes(&self.operations, evaluator, &object.view)?;
-        if !merge.is_null() {
-            // What somebody wrote meanwhile is not overwritten.
+        // What somebody wrote meanwhile is not overwritten. So it is one patch: a second one would
+        // be of a version that the first one has made, and that the rule has not judged.
+        if let Some(operations) = operations {
+            let mut all = vec![pointer::test(&VERSION, &object.resource_version)];
+            pointer::merging(&mut String::new(), &merge, Some(&object.view), &mut all);
+            all.extend(operations);
+            plan = plan.patch(Patch::json(&Value::List(all)));
+        } else if !merge.is_null() {
             insert(
                 &mut merge,
                 &VERSION,
@@ -182,22 +188,8 @@ impl Actions {
             );
             plan = plan.patch(Patch::merge(&merge));
         }
-        if let Some(mut operations) = operations {
-            if merge.is_null() {
-                operations.insert(0, pointer::test(&VERSION, &object.resource_version));
-            }
-            plan = plan.patch(Patch::json(&Value::List(operations)));
-        }
         if plan.steps.is_empty() && self.changes() {
             return Ok(None);
-        }
-        if let Some(event) = &self.event {
-            let text = event.message.message(evaluator);
-            let reason = &event.config.reason;
-            plan = plan.event(match event.config.event_type.as_str() {
-                "Warning" => davit_guest::Event::warning(reason, text, COMPONENT),
-                _ => davit_guest::Event::normal(reason, text, COMPONENT),
-            });
         }
         plan = match &self.end {
             None => plan,
@@ -215,6 +207,15 @@ impl Actions {
                 }
             }
         };
+        // A step that fails ends the plan: nothing is announced that did not happen.
+        if let Some(event) = &self.event {
+            let text = event.message.message(evaluator);
+            let reason = &event.config.reason;
+            plan = plan.event(match event.config.event_type.as_str() {
+                "Warning" => davit_guest::Event::warning(reason, text, COMPONENT),
+                _ => davit_guest::Event::normal(reason, text, COMPONENT),
+            });
+        }
         Ok(Some(plan))
     }
 }
