@@ -34,11 +34,11 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "preview-namespaces",
             story: preview,
             expected: vec![
-                "both expires neither nonsense ttl unlabelled unlabelled-ttl",
-                "both neither nonsense ttl unlabelled unlabelled-ttl",
-                "both neither nonsense ttl unlabelled unlabelled-ttl",
-                "both neither nonsense unlabelled unlabelled-ttl",
-                "neither nonsense unlabelled unlabelled-ttl",
+                "at-creation both expires neither never no-limit nonsense ttl unlabelled unlabelled-ttl",
+                "at-creation both neither never no-limit nonsense ttl unlabelled unlabelled-ttl",
+                "at-creation both neither never no-limit nonsense ttl unlabelled unlabelled-ttl",
+                "at-creation both neither never no-limit nonsense unlabelled unlabelled-ttl",
+                "at-creation neither never no-limit nonsense unlabelled unlabelled-ttl",
             ],
         },
     ]
@@ -172,6 +172,15 @@ fn preview(harness: &mut Harness<Policy>) -> Vec<String> {
         true,
     );
     put("neither", json!({}), true);
+    // Programs write "never" and "no limit" like this.
+    put("never", json!({expires: "0001-01-01T00:00:00Z"}), true);
+    put(
+        "at-creation",
+        json!({expires: "2023-11-14T20:15:20Z"}),
+        true,
+    );
+    put("no-limit", json!({"davit.dev/ttl": "0"}), true);
+    put("second", json!({"davit.dev/ttl": "1s"}), true);
     put("nonsense", json!({"davit.dev/ttl": "soon"}), true);
     let times = [
         MINUTE,
