@@ -66,7 +66,7 @@ fn check(text: &str) -> Result<(), YamlError> {
             {
                 (format!("{}{}", tag.handle(), tag.suffix()), "a tag")
             }
-            Event::Anchor(_, name) if !name.chars().any(char::is_alphanumeric) => {
+            Event::Anchor(_, name) if !name.chars().all(is_of_name) => {
                 (format!("&{name}"), "an anchor")
             }
             _ => continue,
@@ -82,8 +82,17 @@ fn check(text: &str) -> Result<(), YamlError> {
     Ok(())
 }
 
+/// Whether a tag is the name of a type of YAML: `!!str`.
 fn is_of_yaml(tag: &Tag) -> bool {
-    tag.handle().starts_with("tag:yaml.org,2002:") || tag.suffix().starts_with("tag:yaml.org,2002:")
+    let tag = format!("{}{}", tag.handle(), tag.suffix());
+    let name = tag.strip_prefix("tag:yaml.org,2002:");
+    name.is_some_and(|it| !it.is_empty() && it.chars().all(|c| c.is_ascii_lowercase()))
+}
+
+/// Whether a character belongs to the name of an anchor rather than to an expression: YAML itself
+/// takes nearly any sign.
+fn is_of_name(c: char) -> bool {
+    c.is_alphanumeric() || "-_.".contains(c)
 }
 
 #[cfg(test)]
@@ -108,6 +117,11 @@ mod tests {
             ("rules: [{when: !x.y && true}]", "!x.y"),
             ("a: 1\n---\nwhen: !x && y", "!x"),
             ("when: && true", "&&"),
+            ("when:\n  &&has(x) age(object) > y", "&&has(x)"),
+            (
+                "when: !<tag:yaml.org,2002:has(a)> true",
+                "tag:yaml.org,2002:has(a)",
+            ),
         ];
         for (text, found) in cases {
             for error in [one(text).err(), all(text).err()] {
@@ -129,6 +143,7 @@ mod tests {
             ("when: x && !y", json!({"when": "x && !y"})),
             ("a: !!str 1", json!({"a": "1"})),
             ("a: &id 1\nb: *id", json!({"a": 1, "b": 1})),
+            ("a: &a-1_b.c 1\nb: *a-1_b.c", json!({"a": 1, "b": 1})),
         ];
         for (text, expected) in cases {
             assert_eq!(one(text).unwrap_or_default(), expected, "{text}");
