@@ -7,6 +7,7 @@ use davit_guest::dynamic::Value;
 use davit_guest::{ListRequest, Object, ObjectRef, Retry};
 
 use super::Call;
+use super::relations::is_beside;
 use crate::cel::schema;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
@@ -136,18 +137,16 @@ fn read(
             };
             let request = ListRequest {
                 resource: related.resource.clone(),
-                namespace: match schema::is_namespaced(&related.resource) {
-                    Some(false) => String::new(),
-                    _ => object.reference.namespace.clone(),
-                },
+                namespace: namespace_of(call, related, object),
                 label_selector: String::new(),
                 field_selector: String::new(),
                 fields: fields.into_iter().chain([by.clone()]).collect(),
             };
             let objects = call.cx.live_list_fields::<Value>(&request);
             let objects = objects.map_err(|failure| failure.to_string())?;
+            let namespace = &object.reference.namespace;
             let mut linked = Vec::new();
-            for object in objects {
+            for object in objects.into_iter().filter(|it| is_beside(namespace, it)) {
                 let found = Values::at(&object.view, by);
                 if let Some(mistake) = found.mistake(by, &related.resource.plural) {
                     return Err(mistake);
@@ -158,6 +157,20 @@ fn read(
             }
             Ok(Some(Value::List(linked)))
         }
+    }
+}
+
+/// The namespace in which related objects are listed; none lists those of all namespaces, and those
+/// that are in none. Whether a custom kind has namespaces, the objects in the cache show.
+fn namespace_of(call: &Call<'_>, related: &Related, object: &Object<Value>) -> String {
+    let first = || {
+        let watch = call.policy.sources.watch_of(related)?;
+        let (objects, _) = call.cx.watch(watch.name).scan_page(0, 1);
+        Some(!objects.first()?.reference.namespace.is_empty())
+    };
+    match schema::is_namespaced(&related.resource).or_else(first) {
+        Some(true) => object.reference.namespace.clone(),
+        Some(false) | None => String::new(),
     }
 }
 

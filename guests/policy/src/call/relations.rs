@@ -91,11 +91,8 @@ impl Call<'_> {
             Link::Name(_) => cache.get(value).map(|it| it.view),
             Link::Owner => cache.get_by_uid(value).map(|it| it.view),
             Link::Field { by, .. } => {
-                let objects = cache.by_index(IndexName::named(by), value).filter(|it| {
-                    namespace.is_empty()
-                        || it.reference.namespace.is_empty()
-                        || it.reference.namespace == namespace
-                });
+                let objects = cache.by_index(IndexName::named(by), value);
+                let objects = objects.filter(|it| is_beside(namespace, it));
                 Some(Value::List(objects.map(|it| it.view).collect()))
             }
         };
@@ -124,4 +121,10 @@ impl Call<'_> {
         let values = first.first().map(|it| Values::at(&it.view, by))?;
         values.mistake(by, &watch.related.resource.plural)
     }
+}
+
+/// Whether an object is in a namespace, or one of both is in none.
+pub(super) fn is_beside(namespace: &str, object: &Object<Value>) -> bool {
+    let other = object.reference.namespace.as_str();
+    namespace.is_empty() || other.is_empty() || other == namespace
 }
