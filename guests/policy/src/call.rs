@@ -1,10 +1,12 @@
 //! One call: the rules over the objects that the host has.
 
+mod changes;
 mod earlier;
 mod explain;
 mod group;
 mod hold;
 mod live;
+mod one_by_one;
 mod relations;
 
 pub(crate) use hold::Hold;
@@ -19,6 +21,7 @@ use davit_guest::{
     Cache, Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
 };
 
+use self::changes::change_note;
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
@@ -35,6 +38,8 @@ pub(crate) struct Call<'a> {
     counts: RefCell<BTreeMap<String, Result<i64, String>>>,
     /// The objects that rules do not spare, by rule and group.
     excess: RefCell<BTreeMap<(String, String), Excess>>,
+    /// The uids of the objects for which the last plan failed.
+    failed: BTreeSet<&'a str>,
     pub(crate) report: RefCell<Failures>,
 }
 
@@ -70,6 +75,8 @@ pub(crate) enum Wait {
     Held(Hold),
     /// The API server has another version, or the rule does not select that one.
     Unproven,
+    /// The rule has just changed the object.
+    Changed,
     /// An expression of what is done fails.
     Failed(String),
 }
@@ -88,6 +95,8 @@ pub(crate) enum Turn {
         /// The name of that rule.
         by: String,
     },
+    /// The item of the rules that act on one object at a time decides.
+    OneByOne,
     /// The item of its group decides.
     Group,
     /// An item of its own decides, over a time.
@@ -104,13 +113,15 @@ fn pause(every: Duration, waited: Duration) -> Duration {
 }
 
 impl<'a> Call<'a> {
-    pub(crate) fn new(policy: &'a Policy, cx: &'a Context<'a>) -> Self {
+    pub(crate) fn new(policy: &'a Policy, cx: &'a Context<'a>, items: &'a [WorkItem]) -> Self {
+        let failures = items.iter().flat_map(|item| &item.failures);
         Self {
             policy,
             cx,
             related: RefCell::default(),
             counts: RefCell::default(),
             excess: RefCell::default(),
+            failed: failures.map(|it| it.uid.as_str()).collect(),
             report: RefCell::default(),
         }
     }
@@ -141,8 +152,18 @@ impl<'a> Call<'a> {
             }
             let (turn, change) = self.turn(rule, source, &object, key);
             next = earlier(next, change);
+            let wants_change = matches!(turn, Turn::Act(Act::Plan(_) | Act::Later(_)));
+            if rule.actions.changes() && !wants_change {
+                next = earlier(next, self.forget_change(rule, &object));
+            }
             match turn {
                 Turn::Group => decision = decision.commands(group_item(rule, &object)),
+                Turn::OneByOne => {
+                    decision = decision.commands([one_by_one::item()]);
+                    next = earlier(next, Some(self.again()));
+                    // What `keep` spares may be for a later rule.
+                    is_taken = rule.keep.is_none();
+                }
                 _ if is_taken => {}
                 Turn::Noted { is_selected: false } => self.note(rule, key, None),
                 Turn::Passed(Outcome::Unknown(_)) if !rule.actions.is_only_event() => {
@@ -215,6 +236,12 @@ impl<'a> Call<'a> {
             Turn::Claimed {
                 by: earlier.name.clone(),
             }
+        } else if rule.is_one_by_one() {
+            if rule.keep.is_none() && self.is_settled(rule, object) {
+                Turn::Act(Act::Nothing)
+            } else {
+                Turn::OneByOne
+            }
         } else if rule.keep.is_some() {
             Turn::Group
         } else if rule.actions.eviction_deadline().is_some() {
@@ -248,11 +275,14 @@ impl<'a> Call<'a> {
 
     /// The notes of an object that does not exist any more.
     fn forgotten(&self, source: &Source, key: &str) -> Vec<Command> {
-        self.policy
-            .rules_of(source)
-            .filter(|rule| rule.actions.is_only_event())
-            .map(|rule| note_of(rule, key))
-            .filter(|note| self.cx.note::<String>(note).is_some())
+        let rules = self.policy.rules_of(source);
+        let notes = rules.filter_map(|rule| match &rule.actions {
+            actions if actions.is_only_event() => Some(note_of(rule, key)),
+            actions if actions.changes() => Some(change_note(rule, key)),
+            _ => None,
+        });
+        notes
+            .filter(|note| self.cx.note::<Value>(note).is_some())
             .map(|note| Command::set_note(&note, None::<&String>))
             .collect()
     }
@@ -373,6 +403,12 @@ impl<'a> Call<'a> {
         then(&evaluator, evaluation)
     }
 
+    /// Whether a rule has nothing to change in an object, which is as it should be.
+    fn is_settled(&self, rule: &Rule, object: &Object<Value>) -> bool {
+        let plan = || self.judge(rule, object, |it, _| plan(rule, it, object, false));
+        rule.actions.changes() && matches!(plan(), Ok(None))
+    }
+
     /// What is done about an object that a rule selects.
     pub(crate) fn act(&self, rule: &Rule, object: &Object<Value>, is_overdue: bool) -> Act {
         let by_cache = || {
@@ -381,8 +417,11 @@ impl<'a> Call<'a> {
             })
         };
         // What is as it should be does not wait, so that later rules have their turn.
-        if rule.actions.changes() && matches!(by_cache(), Ok(None)) {
+        if self.is_settled(rule, object) {
             return Act::Nothing;
+        }
+        if self.has_just_changed(rule, object) {
+            return Act::Later(Wait::Changed);
         }
         if let Some(hold) = self.hold(rule) {
             return Act::Later(Wait::Held(hold));
@@ -398,7 +437,12 @@ impl<'a> Call<'a> {
             },
         };
         match planned {
-            Ok(Some(plan)) => Act::Plan(Box::new(plan)),
+            Ok(Some(plan)) => {
+                if rule.actions.changes() {
+                    self.note_change(rule, object);
+                }
+                Act::Plan(Box::new(plan))
+            }
             Ok(None) => Act::Nothing,
             Err(message) => {
                 let mut report = self.report.borrow_mut();
@@ -430,9 +474,12 @@ fn eviction_item(rule: &Rule, object: &Object<Value>, key: &str) -> Command {
 
 /// What is being deleted is not deleted again, unless the rule asks for such objects.
 fn may_end(rule: &Rule, object: &Object<Value>) -> bool {
+    !rule.actions.ends() || rule.reads_deletion() || !is_terminating(object)
+}
+
+fn is_terminating(object: &Object<Value>) -> bool {
     let deletion = object.view.at(["metadata", "deletionTimestamp"]);
-    let is_terminating = deletion.is_some_and(|it| !it.is_null());
-    !rule.actions.ends() || rule.reads_deletion() || !is_terminating
+    deletion.is_some_and(|it| !it.is_null())
 }
 
 fn plan(

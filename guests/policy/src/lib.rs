@@ -49,7 +49,7 @@ pub use judge::Outcome;
 use call::Call;
 use cel::schema::Published;
 use rule::{Count, Rule};
-use sources::{EVICTIONS, GROUPS, PASSES, Source, Sources};
+use sources::{EVICTIONS, GROUPS, ONE_BY_ONE, PASSES, Source, Sources};
 
 /// The rules, compiled.
 #[derive(Debug)]
@@ -74,6 +74,7 @@ impl Policy {
         match item.queue {
             GROUPS => call.group(&item.key),
             EVICTIONS => call.eviction(item),
+            ONE_BY_ONE => call.one_by_one(item),
             PASSES => match self.source(QueueName::named(&item.key)) {
                 Some(source) => call.pass(source, &item.cursor),
                 None => Decision::done(),
@@ -91,7 +92,7 @@ impl Policy {
     pub fn explain(&self, cx: &Context<'_>) -> Explanation {
         Explanation {
             rules: self.matches(),
-            objects: Call::new(self, cx).explain(),
+            objects: Call::new(self, cx, &[]).explain(),
         }
     }
 
@@ -157,7 +158,7 @@ impl Controller for Policy {
         cx: &Context<'_>,
         items: &[WorkItem],
     ) -> Vec<Result<Decision, Retry>> {
-        let call = Call::new(self, cx);
+        let call = Call::new(self, cx, items);
         let mut decisions: Vec<Decision> =
             items.iter().map(|item| self.decide(&call, item)).collect();
         let report = call.report.into_inner().commands(cx);

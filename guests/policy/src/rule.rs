@@ -49,6 +49,8 @@ pub(crate) struct Rule {
     pub(crate) unless: Option<Expression>,
     pub(crate) keep: Option<Keep>,
     pub(crate) hold: Option<Expression>,
+    /// The names of the counts that `hold` reads, and that its own acts change.
+    pub(crate) own_counts: BTreeSet<String>,
     pub(crate) actions: Actions,
     pub(crate) related: Vec<Related>,
     pub(crate) proof: Proof,
@@ -93,10 +95,12 @@ pub(crate) struct Count {
     pub(crate) clauses: Vec<Clause>,
     /// What leads to the objects that count.
     pub(crate) lead: Option<Lead>,
+    /// Whether its `when` asks for objects that are being deleted. They do not count otherwise.
+    pub(crate) reads_deletion: bool,
 }
 
 /// Since when an object is being deleted.
-const DELETION: &str = "metadata.deletionTimestamp";
+pub(crate) const DELETION: &str = "metadata.deletionTimestamp";
 
 /// The name of the numbers of objects.
 pub(crate) const COUNTS: &str = "counts";
@@ -182,8 +186,18 @@ fn count(name: &str, config: &CountConfig, published: &Published) -> Result<Coun
         resource,
         label_selector: config.label_selector.clone(),
         lead: clause::lead(&clauses),
+        reads_deletion: read_deletion(clauses.iter().map(|it| &it.expression)),
         clauses,
     })
+}
+
+/// Whether expressions read since when their object is being deleted.
+fn read_deletion<'a>(expressions: impl IntoIterator<Item = &'a Expression>) -> bool {
+    expressions
+        .into_iter()
+        .filter_map(|expression| expression.fields.get(OBJECT))
+        .flatten()
+        .any(|field| field == DELETION || field == "metadata")
 }
 
 /// An expression that is true or false.
@@ -239,6 +253,18 @@ impl Compiler<'_> {
             let message = "an event alone spares nothing: leave out keep";
             return Err(error(self.field("keep"), message));
         }
+        let own_counts = if actions.is_only_event() {
+            BTreeSet::new()
+        } else {
+            self.own_counts(hold.as_ref(), &resource)
+        };
+        if !own_counts.is_empty() && actions.eviction_deadline().is_some() {
+            let message = "hold counts the pods of the rule, which therefore acts on one of them \
+                           at a time: an eviction that waits for its deletion would keep all \
+                           others waiting. Count other objects in hold, or leave out \
+                           thenDeleteAfter";
+            return Err(error(self.field("do.evict.thenDeleteAfter"), message));
+        }
         let message = at(
             &self.field("message"),
             Template::text(&rule.message, &scope),
@@ -261,6 +287,7 @@ impl Compiler<'_> {
             unless,
             keep,
             hold,
+            own_counts,
             actions,
             related: Vec::new(),
             proof: Proof::Cache,
@@ -410,6 +437,17 @@ impl Compiler<'_> {
         Ok(hold)
     }
 
+    /// The names of the counts of a resource that `hold` reads.
+    fn own_counts(&self, hold: Option<&Expression>, resource: &ApiResource) -> BTreeSet<String> {
+        let slots = hold.into_iter().flat_map(Expression::slots);
+        let read = slots.filter_map(|it| it.path.keys().next());
+        let own = read.filter(|name| {
+            let count = self.config.counts.get(*name);
+            count.is_some_and(|it| resource::parse(&it.resource).as_ref() == Ok(resource))
+        });
+        own.map(str::to_owned).collect()
+    }
+
     fn check_counts(&self, hold: Option<&Expression>) -> Result<(), ConfigError> {
         for slot in hold.into_iter().flat_map(Expression::slots) {
             let name = slot.path.keys().next().unwrap_or_default();
@@ -464,6 +502,11 @@ impl Rule {
     /// Whether it reads its objects, and what is related to them, from the API server.
     pub(crate) fn reads_live(&self) -> bool {
         self.proof == Proof::Live || self.proves_kept
+    }
+
+    /// Whether its own acts change what `hold` counts: then it acts on one object at a time.
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        !self.own_counts.is_empty()
     }
 
     /// How many live reads a call about one of its groups may have.
@@ -537,10 +580,7 @@ impl Rule {
     /// Whether it asks for objects that are being deleted already. Any other rule leaves them
     /// alone. A message or a value that it writes asks for nothing.
     pub(crate) fn reads_deletion(&self) -> bool {
-        self.decisive()
-            .filter_map(|expression| expression.fields.get(OBJECT))
-            .flatten()
-            .any(|field| field == DELETION || field == "metadata")
+        read_deletion(self.decisive())
     }
 
     /// The message of a plan by default.

@@ -14,12 +14,16 @@ use crate::cel::OBJECT;
 use crate::keep::Keep;
 use crate::related::{Link, Related};
 use crate::resource;
-use crate::rule::{Count, NamespaceSelector, Rule};
+use crate::rule::{Count, DELETION, NamespaceSelector, Rule};
 
 /// The queue of the groups of which some objects are kept.
 pub(crate) const GROUPS: QueueName = QueueName::new("groups");
 /// The queue of the objects whose eviction becomes a deletion after a while.
 pub(crate) const EVICTIONS: QueueName = QueueName::new("evictions");
+/// The queue of the one item that acts for the rules whose own acts change what they count.
+pub(crate) const ONE_BY_ONE: QueueName = QueueName::new("one-by-one");
+/// The index of the objects that are being deleted.
+pub(crate) const TERMINATING: &str = "terminating";
 /// The queue of the passes over the objects of rules whose time is no comparison with `now`.
 pub(crate) const PASSES: QueueName = QueueName::new("passes");
 /// How many expressions failed, by rule.
@@ -206,6 +210,9 @@ pub(crate) fn manifest(
     .queue(queue(GROUPS, groups_of_call(rules)))
     .queue(queue(EVICTIONS, 50))
     .queue(queue(PASSES, 1).retry(every, every));
+    if rules.iter().any(Rule::is_one_by_one) {
+        manifest = manifest.queue(queue(ONE_BY_ONE, 1));
+    }
     for source in &sources.matched {
         manifest = manifest
             .watch(source.watch())
@@ -300,13 +307,18 @@ impl RelatedWatch {
 fn watch_of_count(count: &Count) -> Watch<Value> {
     let clauses = count.clauses.iter();
     let fields = clauses.filter_map(|it| it.expression.fields.get(OBJECT));
-    let fields: BTreeSet<String> = fields.flatten().cloned().collect();
-    let watch = Watch::of_fields(count.watch, count.resource.clone(), reduced(&fields))
+    let mut fields: BTreeSet<String> = fields.flatten().cloned().collect();
+    fields.insert(DELETION.to_owned());
+    let mut watch = Watch::of_fields(count.watch, count.resource.clone(), reduced(&fields))
         .select(&count.label_selector, "");
-    match &count.lead {
-        Some(lead) => watch.index(Index::new(IndexName::named(&lead.path), &lead.path)),
-        None => watch,
+    if let Some(lead) = &count.lead {
+        watch = watch.index(Index::new(IndexName::named(&lead.path), &lead.path));
     }
+    if count.clauses.is_empty() {
+        let terminating = Index::new(IndexName::named(TERMINATING), DELETION);
+        watch = watch.index(terminating.presence());
+    }
+    watch
 }
 
 /// The paths without those that others contain.

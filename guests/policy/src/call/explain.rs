@@ -51,7 +51,8 @@ impl Call<'_> {
                 let by = by.to_owned();
                 // The other objects of its group lead to it too.
                 if rule.keep.is_some()
-                    && let (turn @ Turn::Group, changes_at) = self.turn(rule, source, object, &key)
+                    && let (turn @ (Turn::Group | Turn::OneByOne), changes_at) =
+                        self.turn(rule, source, object, &key)
                 {
                     let verdict = self.verdict(rule, source, object, turn, groups);
                     findings.push(finding(rule, verdict, changes_at, Vec::new()));
@@ -63,6 +64,7 @@ impl Call<'_> {
             let (turn, changes_at) = self.turn(rule, source, object, &key);
             let ends_here = match &turn {
                 Turn::Eviction | Turn::Act(Act::Plan(_)) => true,
+                Turn::OneByOne => rule.keep.is_none(),
                 Turn::Act(Act::Later(_)) | Turn::Passed(Outcome::Unknown(_)) => {
                     !rule.actions.is_only_event()
                 }
@@ -95,7 +97,8 @@ impl Call<'_> {
             Turn::Terminating => Verdict::Terminating,
             Turn::Claimed { by } => Verdict::Preceded { by },
             Turn::Group => self.in_group(rule, source, object, groups),
-            Turn::Eviction => match self.claim(rule, source, object) {
+            Turn::OneByOne if rule.keep.is_some() => self.in_group(rule, source, object, groups),
+            Turn::Eviction | Turn::OneByOne => match self.claim(rule, source, object) {
                 Some(by) => preceded(by),
                 None => of_act(rule, self.act(rule, object, false)),
             },
@@ -254,6 +257,7 @@ fn of_act(rule: &Rule, act: Act) -> Verdict {
         },
         Act::Nothing => Verdict::Unchanged,
         Act::Later(Wait::Unproven) => Verdict::Unproven,
+        Act::Later(Wait::Changed) => Verdict::NextCall,
         Act::Later(Wait::Failed(message)) => Verdict::Failed {
             expression: "do".to_owned(),
             message,

@@ -1,14 +1,15 @@
 //! When a rule waits: expressions over numbers of objects.
 
-use davit_guest::Object;
 use davit_guest::dynamic::Value;
+use davit_guest::{IndexName, Object};
 use kube_cel::cel;
 
-use super::{Call, led};
+use super::{Call, is_terminating, led};
 use crate::cel::Objects;
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
-use crate::rule::{COUNTS, Clause, Rule};
+use crate::rule::{COUNTS, Clause, Count, Rule};
+use crate::sources::{PRESENT, TERMINATING};
 
 /// Why a rule waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,7 +73,7 @@ impl Call<'_> {
 
     /// A number of objects; an error if it may be another one: a breaker that counts too few
     /// would let its rule act.
-    fn count(&self, count: &crate::rule::Count) -> Result<i64, String> {
+    fn count(&self, count: &Count) -> Result<i64, String> {
         if let Some(known) = self.counts.borrow().get(&count.name) {
             return known.clone();
         }
@@ -82,17 +83,19 @@ impl Call<'_> {
         number
     }
 
-    fn counted(&self, count: &crate::rule::Count) -> Result<i64, String> {
+    fn counted(&self, count: &Count) -> Result<i64, String> {
         let cache = self.cx.watch(count.watch);
         if let Some(unlisted) = cache.unlisted().first() {
             return Err(format!("not all are known: {}", unlisted.reason));
         }
         let number = if count.clauses.is_empty() {
-            cache.len()
+            let terminating = cache.index_count(IndexName::named(TERMINATING), PRESENT);
+            cache.len().saturating_sub(u64::from(terminating))
         } else {
             let mut number = 0;
             for object in led(&cache, count.lead.as_ref()) {
-                number += u64::from(self.is_counted(&count.clauses, &object)?);
+                let may_count = count.reads_deletion || !is_terminating(&object);
+                number += u64::from(may_count && self.is_counted(&count.clauses, &object)?);
             }
             number
         };

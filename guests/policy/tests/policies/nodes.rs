@@ -24,10 +24,10 @@ pub(crate) fn cases() -> Vec<Case> {
             name: "unreachable-node-pods",
             story: unreachable,
             expected: vec![
-                "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful ci/web",
-                "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful",
-                "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful ci/web-2",
-                "ci/alone ci/healthy ci/not-ready ci/returned ci/stateful",
+                "ci/alone ci/foreign ci/healthy ci/not-ready ci/returned ci/stateful ci/web",
+                "ci/alone ci/foreign ci/healthy ci/not-ready ci/returned ci/stateful",
+                "ci/alone ci/foreign ci/healthy ci/not-ready ci/returned ci/stateful ci/web-2",
+                "ci/alone ci/foreign ci/healthy ci/not-ready ci/returned ci/stateful",
             ],
         },
         Case {
@@ -210,6 +210,12 @@ fn unreachable(harness: &mut Harness<Policy>) -> Vec<String> {
         "StatefulSet",
         "s",
     ));
+    let mut foreign = owned_by(running("foreign", "n1"), "apps/v1", "StatefulSet", "s");
+    if let Some(Value::Array(owners)) = foreign.pointer_mut("/metadata/ownerReferences") {
+        owners
+            .push(json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r"}));
+    }
+    harness.put(foreign);
     // Three of ten are 30 %.
     let mut outcome = left_at(harness, "Pod", &[MINUTE, MINUTE + SECOND]);
     // Two of six are more.

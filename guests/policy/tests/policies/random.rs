@@ -79,7 +79,10 @@ fn assert_executed(harness: &Harness<Policy>, explained: &[Plan], config: &Value
 /// Rules with everything that a rule can have.
 fn every_feature() -> Value {
     json!({
-        "counts": {"failed": {"resource": "pods", "when": "object.status.phase == 'Failed'"}},
+        "counts": {
+            "failed": {"resource": "pods", "when": "object.status.phase == 'Failed'"},
+            "nodes": {"resource": "nodes"},
+        },
         "rules": [
             {"name": "note", "match": {"resource": "pods"},
              "when": "object.status.reason == 'Evicted'",
@@ -97,8 +100,12 @@ fn every_feature() -> Value {
              "do": {"delete": {}}},
             {"name": "evicted", "match": {"resource": "pods"},
              "when": "node.spec.taints.exists(t, t.key == 'davit.dev/drain')",
-             "hold": "counts.failed > 3",
+             "hold": "counts.nodes > 3",
              "do": {"evict": {"thenDeleteAfter": "5m"}}},
+            {"name": "failed", "match": {"resource": "pods"},
+             "when": "object.status.phase == 'Failed'",
+             "hold": "counts.failed > 3",
+             "do": {"delete": {}}},
         ],
     })
 }

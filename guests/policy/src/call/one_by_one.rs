@@ -1,0 +1,281 @@
+//! Rules whose own acts change what their `hold` counts, such as "never fewer than three".
+//!
+//! They act on one object at a time, all of them in one work item: a count that lacks the last
+//! act would let a rule act once too often. So the item waits until the watches have shown that
+//! act. The other objects that the rules select wait for the item, which goes through them page
+//! by page.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use davit_guest::dynamic::Value;
+use davit_guest::{Command, Decision, FailureClass, Object, Plan, WorkItem};
+use serde::{Deserialize, Serialize};
+
+use super::group::ExcessAct;
+use super::{Act, Call, is_terminating, may_end};
+use crate::judge::Outcome;
+use crate::keep::Keep;
+use crate::rule::{Count, Rule};
+use crate::sources::{ONE_BY_ONE, Source};
+
+/// The key of the item.
+const RULES: &str = "rules";
+/// The note with the last act.
+const LAST: &str = "one-by-one/last";
+/// The note with the place at which the item continues.
+const PLACE: &str = "one-by-one/place";
+/// How many objects one call judges.
+const PAGE: u32 = 500;
+/// How soon the item asks again whether the watches have shown the last act.
+const ASK_AGAIN: Duration = Duration::from_millis(250);
+/// How long it waits for that, in milliseconds: as long as the host waits for a write of its own.
+/// Of a plan that failed, or of a dry run, nothing is ever seen.
+const LAPSE: i64 = 30_000;
+/// How long it waits for an object to appear among those of a label selector, in milliseconds: nobody
+/// knows whether the change makes it one of them.
+const APPEARS: i64 = 5_000;
+
+/// The object on which a rule acted last.
+#[derive(Deserialize, Serialize)]
+struct Last {
+    rule: String,
+    key: String,
+    uid: String,
+    version: String,
+    /// In milliseconds since the epoch.
+    at: i64,
+}
+
+/// Where the item continues.
+#[derive(Default, Deserialize, Serialize)]
+struct Place {
+    rule: String,
+    /// Of a page of the rule's objects.
+    cursor: u64,
+    /// How many objects of that page are done.
+    done: usize,
+}
+
+/// What a page is read for.
+struct Search<'s> {
+    rule: &'s Rule,
+    source: &'s Source,
+    /// The last act, if it had no effect.
+    ineffective: Option<&'s Last>,
+}
+
+/// The item, due now.
+pub(super) fn item() -> Command {
+    Command::enqueue(ONE_BY_ONE, RULES, Duration::ZERO)
+}
+
+impl<'a> Call<'a> {
+    /// The next act of the rules that act on one object at a time.
+    pub(crate) fn one_by_one(&self, item: &WorkItem) -> Decision {
+        let last: Option<Last> = self.cx.note(LAST);
+        let acted = last.as_ref().and_then(|last| self.one_of(&last.rule));
+        let acted = last.as_ref().zip(acted);
+        if acted.is_some_and(|(last, (rule, source))| self.may_be_unseen(last, rule, source, item))
+        {
+            return Decision::requeue_after(ASK_AGAIN);
+        }
+        let ineffective = acted.filter(|(last, (rule, source))| {
+            let object = self.cx.watch(source.name).get(&last.key);
+            object.is_some_and(|it| last.is_before(rule, &it))
+        });
+        let ineffective = ineffective.map(|(last, _)| last);
+        let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
+        place.done += usize::from(ineffective.is_some());
+        for (rule, source) in self.rules_from(&mut place) {
+            let search = Search {
+                rule,
+                source,
+                ineffective,
+            };
+            if self.hold(rule).is_none()
+                && let Some(decision) = self.page(&search, &place)
+            {
+                return decision;
+            }
+            place = Place::default();
+        }
+        Decision::done().commands([
+            Command::set_note(LAST, None::<&Last>),
+            Command::set_note(PLACE, None::<&Place>),
+        ])
+    }
+
+    /// The rules that act on one object at a time, from a place on. If its rule does not exist
+    /// any more, they start again.
+    fn rules_from(&self, place: &mut Place) -> Vec<(&'a Rule, &'a Source)> {
+        let rules = self.policy.rules.iter().filter(|it| it.is_one_by_one());
+        let mut rules: Vec<_> = rules.filter_map(|it| self.one_of(&it.name)).collect();
+        match rules.iter().position(|(rule, _)| rule.name == place.rule) {
+            Some(start) => drop(rules.drain(..start)),
+            None => *place = Place::default(),
+        }
+        rules
+    }
+
+    /// A rule by its name, with its objects.
+    fn one_of(&self, name: &str) -> Option<(&'a Rule, &'a Source)> {
+        let at = self.policy.rules.iter().position(|it| it.name == name)?;
+        let source = *self.policy.sources.of_rule.get(at)?;
+        let source = self.policy.sources.matched.get(source)?;
+        Some((self.policy.rules.get(at)?, source))
+    }
+
+    /// Whether a count may lack the last act. A refusal is none.
+    fn may_be_unseen(&self, last: &Last, rule: &Rule, source: &Source, item: &WorkItem) -> bool {
+        let refusals = [FailureClass::DisruptionBudget, FailureClass::Forbidden];
+        let mut failures = item.failures.iter();
+        let is_refused =
+            failures.any(|it| it.uid == last.uid && refusals.contains(&it.failure.class));
+        let waited = self.now().saturating_sub(last.at);
+        if is_refused || waited >= LAPSE {
+            return false;
+        }
+        let object = self.cx.watch(source.name).get(&last.key);
+        let object = object.filter(|it| it.reference.uid == last.uid);
+        let mut counts = self.policy.counts.iter();
+        object.as_ref().is_some_and(|it| last.is_before(rule, it))
+            || counts.any(|count| {
+                let is_own = rule.own_counts.contains(&count.name);
+                is_own && self.may_lack(count, last, rule, object.as_ref(), waited)
+            })
+    }
+
+    /// Whether a count may lack the last act, after the rule's own watch has shown the object.
+    fn may_lack(
+        &self,
+        count: &Count,
+        last: &Last,
+        rule: &Rule,
+        object: Option<&Object<Value>>,
+        waited: i64,
+    ) -> bool {
+        let counted = self.cx.watch(count.watch).get(&last.key);
+        let counted = counted.filter(|it| it.reference.uid == last.uid);
+        match (counted, object) {
+            (Some(counted), _) if rule.actions.ends() => last.is_before(rule, &counted),
+            (Some(counted), Some(object)) => counted.resource_version != object.resource_version,
+            (Some(_), None) => true,
+            (None, None) => false,
+            (None, Some(_)) if rule.actions.ends() => false,
+            (None, Some(_)) => count.label_selector.is_empty() || waited < APPEARS,
+        }
+    }
+
+    /// The act on the first object of a page that the rule acts on, or the next page; none at the
+    /// end.
+    fn page(&self, search: &Search<'_>, place: &Place) -> Option<Decision> {
+        let cache = self.cx.watch(search.source.name);
+        let (objects, next) = cache.scan_page(place.cursor, PAGE);
+        let mut groups = BTreeSet::new();
+        for (done, object) in objects.iter().enumerate().skip(place.done) {
+            if let Some(plan) = self.single_plan(search, object, &mut groups) {
+                return Some(self.acting(search, place.cursor, done, plan));
+            }
+        }
+        let next = search.place(next?, 0);
+        Some(Decision::requeue_after(Duration::ZERO).commands([next]))
+    }
+
+    fn acting(&self, search: &Search<'_>, cursor: u64, done: usize, plan: Plan) -> Decision {
+        let key = plan.target.key();
+        let object = self.cx.watch(search.source.name).get(&key);
+        let last = Last {
+            rule: search.rule.name.clone(),
+            key,
+            uid: plan.target.uid.clone(),
+            version: object.map(|it| it.resource_version).unwrap_or_default(),
+            at: self.now(),
+        };
+        let notes = [
+            Command::set_note(LAST, Some(&last)),
+            search.place(cursor, done),
+        ];
+        Decision::requeue_when_observed()
+            .plans([plan])
+            .commands(notes)
+    }
+
+    /// What the rule does about an object that it selects, or about another one of its group. It
+    /// is asked once about a group.
+    fn single_plan(
+        &self,
+        search: &Search<'_>,
+        object: &Object<Value>,
+        groups: &mut BTreeSet<String>,
+    ) -> Option<Plan> {
+        let Search { rule, source, .. } = search;
+        let is_selected = || self.judge(rule, object, |_, it| it.outcome == Outcome::Selected);
+        if !may_end(rule, object) || !is_selected() {
+            return None;
+        }
+        let Some(keep) = &rule.keep else {
+            let is_free = self.claim(rule, source, object).is_none();
+            return is_free.then(|| self.act(rule, object, false).plan())?;
+        };
+        let group = keep.group_of(object)?;
+        let is_new = groups.insert(group.clone());
+        is_new.then(|| self.single_plan_of_group(search, keep, &group))?
+    }
+
+    fn single_plan_of_group(&self, search: &Search<'_>, keep: &Keep, group: &str) -> Option<Plan> {
+        let Search { rule, source, .. } = search;
+        if !self.cx.watch(source.name).unlisted().is_empty() {
+            return None;
+        }
+        let group = self.divided(rule, keep, source, group);
+        if group.is_unproven {
+            return None;
+        }
+        // From behind the object on which the last act had no effect.
+        let tried = search.ineffective.and_then(|last| {
+            let mut excess = group.excess.iter();
+            excess.position(|it| it.key == last.key)
+        });
+        let (tried, others) = group.excess.split_at(tried.map_or(0, |at| at + 1));
+        let mut excess = others.iter().chain(tried);
+        excess.find_map(|it| match self.act_on_excess(rule, source, &it.key) {
+            ExcessAct::Act(act) => act.plan(),
+            ExcessAct::Claimed => None,
+        })
+    }
+}
+
+impl Search<'_> {
+    /// The command that notes the place.
+    fn place(&self, cursor: u64, done: usize) -> Command {
+        let place = Place {
+            rule: self.rule.name.clone(),
+            cursor,
+            done,
+        };
+        Command::set_note(PLACE, Some(&place))
+    }
+}
+
+impl Last {
+    /// Whether an object is as it was before the act. An act that ends it may have changed it
+    /// first.
+    fn is_before(&self, rule: &Rule, object: &Object<Value>) -> bool {
+        let is_unchanged = if rule.actions.ends() {
+            !is_terminating(object)
+        } else {
+            object.resource_version == self.version
+        };
+        is_unchanged && object.reference.uid == self.uid
+    }
+}
+
+impl Act {
+    fn plan(self) -> Option<Plan> {
+        match self {
+            Self::Plan(plan) => Some(*plan),
+            Self::Nothing | Self::Later(_) => None,
+        }
+    }
+}
