@@ -1,16 +1,17 @@
 //! Comparisons with `now`.
 //!
 //! `now - a > d` is lowered to one call that knows the moment at which its result changes, and
-//! notes it. So the guest evaluates a rule again at exactly that moment, and never in between. The
+//! notes it: both sides are equal when the difference between them has passed. So the guest evaluates a rule again at exactly that moment, and never in between. The
 //! host gives milliseconds, so a result changes in the millisecond after that moment.
 
 use std::cell::Cell;
 
-use chrono::{DateTime, Duration, FixedOffset};
+use chrono::Duration;
 use kube_cel::cel::{ExecutionError, Value};
 
+use super::arguments::wrong;
+use super::arithmetic::{difference, sum};
 use super::at;
-use super::times::parsed;
 
 thread_local! {
     static NOW: Cell<i64> = const { Cell::new(0) };
@@ -41,7 +42,9 @@ impl Clock {
 /// What `now`, with the terms added to it or subtracted from it, is compared with.
 ///
 /// `now - time - duration` is a duration; `now + duration` is a time. The signs are one
-/// character for each term. A term that the object does not have makes the comparison false.
+/// character for each term. The comparison fails if the object does not have a term, or if there
+/// is a time or a duration in it that CEL does not have. When such a one comes into range is not
+/// noted: that is centuries ahead.
 pub(super) fn compare(
     operator: &str,
     signs: &str,
@@ -49,65 +52,60 @@ pub(super) fn compare(
     terms: &[Value],
 ) -> Result<bool, ExecutionError> {
     if right == &Value::Null || terms.contains(&Value::Null) {
-        return Err(ExecutionError::function_error("now", "a time is not set"));
+        return Err(wrong("now", "a time is not set"));
     }
-    let mut offset = Duration::zero();
-    let mut since = None;
-    for (sign, term) in signs.chars().zip(terms) {
-        match (sign, term) {
-            ('+', Value::Duration(term)) => offset = add(offset, *term)?,
-            ('-', Value::Duration(term)) => offset = add(offset, -*term)?,
-            ('-', term) if since.is_none() => since = Some(time(term)?),
-            _ => return Err(mixed()),
+    let now = Value::Timestamp(at(NOW.get()));
+    let mut terms = signs.chars().zip(terms);
+    let left = terms.try_fold(now, |left, (sign, term)| with_term(left, sign, term))?;
+    let (order, until_equal) = match (&left, right) {
+        (Value::Timestamp(left), Value::Timestamp(right)) => {
+            (left.cmp(right), right.signed_duration_since(*left))
         }
-    }
-    let moment = match (since, right) {
-        (Some(since), Value::Duration(right)) => since
-            .checked_add_signed(*right)
-            .and_then(|moment| moment.checked_sub_signed(offset)),
-        (Some(_), _) => return Err(mixed()),
-        (None, right) => time(right)?.checked_sub_signed(offset),
+        (Value::Duration(left), Value::Duration(right)) => (left.cmp(right), *right - *left),
+        (_, Value::String(text)) => return Err(undeclared(text)),
+        _ => return Err(mixed()),
     };
-    let moment = moment.ok_or_else(overflow)?;
-    note(&moment);
-    let now = at(NOW.get());
+    note(until_equal);
     Ok(match operator {
-        "<" => now < moment,
-        "<=" => now <= moment,
-        ">" => now > moment,
-        _ => now >= moment,
+        "<" => order.is_lt(),
+        "<=" => order.is_le(),
+        ">" => order.is_gt(),
+        _ => order.is_ge(),
     })
 }
 
-/// Notes when a comparison with a moment changes.
-fn note(moment: &DateTime<FixedOffset>) {
-    let change = moment.timestamp_millis().saturating_add(1);
-    if change > NOW.get() && NEXT.get().is_none_or(|next| change < next) {
-        NEXT.set(Some(change));
-    }
-}
-
-/// A time, also as a text in Kubernetes' format.
-pub(super) fn time(value: &Value) -> Result<DateTime<FixedOffset>, ExecutionError> {
-    match value {
-        Value::Timestamp(time) => Ok(*time),
-        Value::String(text) => parsed(text).ok_or_else(|| {
-            ExecutionError::function_error("now", format!("\"{text}\" is not a time"))
-        }),
+/// Adds a term, or subtracts it.
+fn with_term(left: Value, sign: char, term: &Value) -> Result<Value, ExecutionError> {
+    match (sign, term) {
+        ('+', Value::Duration(_)) => sum(&[left, term.clone()]),
+        ('-', Value::Duration(_) | Value::Timestamp(_)) => difference(&[left, term.clone()]),
+        (_, Value::String(text)) => Err(undeclared(text)),
         _ => Err(mixed()),
     }
 }
 
-fn add(one: Duration, other: Duration) -> Result<Duration, ExecutionError> {
-    one.checked_add(&other).ok_or_else(overflow)
+/// Notes that a comparison changes when a duration has passed, if it lies ahead.
+fn note(until_equal: Duration) {
+    if until_equal < Duration::zero() {
+        return;
+    }
+    let equal = NOW.get().saturating_add(until_equal.num_milliseconds());
+    let change = equal.saturating_add(1);
+    if NEXT.get().is_none_or(|next| change < next) {
+        NEXT.set(Some(change));
+    }
 }
 
-fn overflow() -> ExecutionError {
-    ExecutionError::function_error("now", "the time is out of range")
+/// A text that nobody declares as a time: CEL compares none with a time.
+fn undeclared(text: &str) -> ExecutionError {
+    wrong(
+        "now",
+        format!("\"{text}\" is a text: write timestamp(…) or duration(…)"),
+    )
 }
 
 fn mixed() -> ExecutionError {
-    ExecutionError::function_error(
+    wrong(
         "now",
         "compare now - time with a duration, or now with a time",
     )

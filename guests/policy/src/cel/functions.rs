@@ -367,7 +367,14 @@ fn times<'a>(
 ) -> Result<Vec<DateTime<FixedOffset>>, ExecutionError> {
     let found = found.into_iter().flatten();
     let found = found.filter(|time| **time != Value::Null);
-    found.map(clock::time).collect()
+    found.map(time).collect()
+}
+
+fn time(value: &Value) -> Result<DateTime<FixedOffset>, ExecutionError> {
+    match value {
+        Value::Timestamp(time) => Ok(*time),
+        _ => Err(wrong("finishedAt", "the end of a container is no time")),
+    }
 }
 
 fn is_end_of_job(condition: &Value) -> bool {

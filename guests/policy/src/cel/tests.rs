@@ -163,6 +163,53 @@ fn a_comparison_with_now_knows_when_it_changes() {
 }
 
 #[test]
+fn a_difference_from_now_that_is_no_duration_fails() {
+    let never = || json!({"metadata": {"annotations": {"last": "0001-01-01T00:00:00Z"}}});
+    for source in [
+        "now - timestamp(object.metadata.annotations['last']) > duration('24h')",
+        "!(now - timestamp(object.metadata.annotations['last']) <= duration('24h'))",
+        "duration('24h') < now - timestamp(object.metadata.annotations['last'])",
+    ] {
+        let (result, next) = evaluate(source, never());
+        let failure = result.unwrap_err().to_string();
+        assert!(failure.contains("out of range"), "{source}: {failure}");
+        assert_eq!(next, None, "{source}");
+    }
+    // The moment itself is one of CEL's.
+    assert!(holds(
+        "now > timestamp(object.metadata.annotations['last'])",
+        never()
+    ));
+}
+
+/// The host gives milliseconds.
+#[test]
+fn a_comparison_changes_in_the_millisecond_after_a_fraction() {
+    for (source, expected, next) in [
+        (
+            "now > timestamp('2026-01-01T00:00:00.0005Z')",
+            false,
+            Some(1),
+        ),
+        ("now < timestamp('2025-12-31T23:59:59.9995Z')", false, None),
+        (
+            "now - timestamp('2025-12-31T23:59:59Z') > duration('1.001s')",
+            false,
+            Some(2),
+        ),
+        (
+            "now - timestamp('1800-01-01T00:00:00Z') > duration('2000000h')",
+            false,
+            Some(68_112_000_001),
+        ),
+    ] {
+        let (result, change) = evaluate(source, json!({}));
+        assert_eq!(result, Ok(Value::Bool(expected)), "{source}");
+        assert_eq!(change, next, "{source}");
+    }
+}
+
+#[test]
 fn fields_are_derived_from_what_is_read() {
     let fields = |source: &str| -> Vec<String> {
         let expression = compile(source).unwrap();

@@ -117,9 +117,11 @@ fn offset_of(text: &str) -> Option<FixedOffset> {
 
 /// A time of those that CEL has.
 pub(super) fn in_range(time: DateTime<FixedOffset>) -> Option<Value> {
-    SECONDS
-        .contains(&time.timestamp())
-        .then_some(Value::Timestamp(time))
+    is_in_range(&time).then_some(Value::Timestamp(time))
+}
+
+fn is_in_range(time: &DateTime<FixedOffset>) -> bool {
+    SECONDS.contains(&time.timestamp())
 }
 
 /// A duration of those that CEL has: its nanoseconds are an integer.
@@ -130,11 +132,12 @@ pub(super) fn duration_in_range(duration: Duration) -> Option<Value> {
 }
 
 /// The time of a text as Kubernetes and CEL write it. The library's parser also reads a small `t`,
-/// a space or another minus sign, and leap seconds.
+/// a space or another minus sign, leap seconds, and the year 0.
 pub(crate) fn parsed(text: &str) -> Option<DateTime<FixedOffset>> {
     let is_usual = |c: char| c.is_ascii_digit() || "TZ:.+-".contains(c);
     let time = DateTime::parse_from_rfc3339(text).ok()?;
-    (text.chars().all(is_usual) && time.timestamp_subsec_nanos() < 1_000_000_000).then_some(time)
+    let is_usual = text.chars().all(is_usual) && time.timestamp_subsec_nanos() < 1_000_000_000;
+    (is_usual && is_in_range(&time)).then_some(time)
 }
 
 /// `timestamp(…)` of a text, or of the seconds since the epoch.

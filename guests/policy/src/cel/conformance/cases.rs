@@ -87,6 +87,9 @@ pub(crate) const TRUE: &[&str] = &[
     "['a', 'b'].filter(x, x.startsWith('a')) == ['a'] && ['a'].map(x, x.upperAscii()) == ['A']",
     "['ab', 'c'].map(x, x.size()) == [2, 1] && ['a1'].exists_one(x, x.find('[0-9]') == '1')",
     // Times.
+    "now > timestamp('0001-01-01T00:00:00Z') && now < timestamp('9999-12-31T23:59:59.999999999Z')",
+    "now - timestamp('1800-01-01T00:00:00Z') > duration('1h') && now + duration('1h') > now",
+    "now - timestamp('2200-01-01T00:00:00Z') < duration('-1h')",
     "timestamp('2026-01-01T00:00:00Z') < timestamp('2026-01-01T00:00:01Z')",
     "timestamp('2026-01-01T01:00:00Z') - timestamp('2026-01-01T00:00:00Z') == duration('1h')",
     "timestamp('2026-01-01T01:00:00+01:00') == timestamp('2026-01-01T00:00:00Z')",
@@ -293,6 +296,24 @@ pub(crate) const WITHOUT_RESULT: &[&str] = &[
     "timestamp('9999-12-31T23:59:59Z') + duration('1s') > timestamp('2026-01-01T00:00:00Z')",
     "timestamp('9999-12-31T23:59:59.999999999Z') + duration('1ns') > timestamp('2026-01-01T00:00:00Z')",
     "timestamp('9999-12-31T23:59:59Z') - timestamp('0001-01-01T00:00:00Z') > duration('1h')",
+    "now - timestamp('0001-01-01T00:00:00Z') > duration('24h')",
+    "now - timestamp('9999-12-31T00:00:00Z') < duration('1h')",
+    "duration('24h') < now - timestamp('0001-01-01T00:00:00Z') - duration('1h')",
+    "now - timestamp('1700-01-01T00:00:00Z') - duration('2000000h') > duration('1h')",
+    "['0001-01-01T00:00:00Z'].exists(t, now - timestamp(t) > duration('24h'))",
+    "now - duration('2562047h') + duration('2562047h') - timestamp('0001-01-01T00:00:00Z') \
+     > duration('1h')",
+    "now + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     + duration('2562047h') + duration('2562047h') + duration('2562047h') + duration('2562047h') \
+     > timestamp('2026-01-01T00:00:00Z')",
+    "now - duration('2562047h') - duration('2562047h') - duration('2562047h') - duration('2562047h') \
+     - duration('2562047h') - duration('2562047h') - duration('2562047h') \
+     < timestamp('2026-01-01T00:00:00Z')",
     "timestamp(253402300800) > timestamp('2026-01-01T00:00:00Z')",
     "duration('320000000000s') > duration('1h')",
     "duration('2000000h') + duration('2000000h') > duration('1h')",
