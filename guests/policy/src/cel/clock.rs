@@ -110,3 +110,6 @@ fn mixed() -> ExecutionError {
         "compare now - time with a duration, or now with a time",
     )
 }
+
+#[cfg(test)]
+mod tests;

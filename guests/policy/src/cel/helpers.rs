@@ -43,13 +43,13 @@ impl Lowering<'_> {
         right: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
         let signs: String = terms.iter().map(|(sign, _)| *sign).collect();
-        let (right, right_type) = self.value(right)?;
+        let (right, right_type) = self.beside_now(right)?;
         let (mut is_duration, mut may_be_duration) = (false, false);
         let mut args = vec![string(operator.trim_matches('_')), string(&signs), right];
         for (sign, term) in terms {
-            let (arg, result) = self.value(term)?;
+            let (arg, result) = self.beside_now(term)?;
             match (sign, result) {
-                ('-', Type::Time | Type::Text) if !is_duration => is_duration = true,
+                ('-', Type::Time) if !is_duration => is_duration = true,
                 ('-', Type::Any | Type::Null) => may_be_duration = true,
                 (_, Type::Any | Type::Duration | Type::Null) => {}
                 _ => {
@@ -64,7 +64,7 @@ impl Lowering<'_> {
         let fits = match right_type {
             Type::Any | Type::Null => true,
             Type::Duration => is_duration || may_be_duration,
-            Type::Time | Type::Text => !is_duration,
+            Type::Time => !is_duration,
             _ => false,
         };
         if !fits {
@@ -72,6 +72,25 @@ impl Lowering<'_> {
             return Err(self.mistake(format!("it compares {left} with {right_type}")));
         }
         Ok(Lowered::of(call_of(lowered::CLOCK, args), Type::Bool))
+    }
+
+    /// A time or a duration that stands beside `now`. A text is neither; the value of a field that
+    /// Kubernetes does not declare as a time can be no more than a text.
+    fn beside_now(&mut self, expr: &IdedExpr) -> Result<(IdedExpr, Type), Mistake> {
+        let lowered = self.lower(expr)?;
+        let origin = lowered.origin.as_ref();
+        let is_undeclared = lowered.result == Type::Any && origin.is_some();
+        let (value, result) = self.read(lowered, expr)?;
+        if is_undeclared || result == Type::Text {
+            let what = if is_undeclared {
+                "a field that is not known to be a time"
+            } else {
+                "a text"
+            };
+            let message = format!("it compares now with {what}: write timestamp(…) or duration(…)");
+            return Err(self.mistake_in(expr, message));
+        }
+        Ok((value, result))
     }
 
     pub(super) fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {

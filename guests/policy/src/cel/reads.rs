@@ -18,6 +18,8 @@ pub struct Reads {
     /// As they stand in an expression: `object.metadata.labels["app"]`. One that a `has()` or an
     /// `in` guards is not among them: that is a part of an `&&` in which the field is read.
     pub fields: BTreeSet<String>,
+    /// Those that it reads as they are: neither in `timestamp(…)`, nor to compare them with `null`.
+    pub plain: BTreeSet<String>,
     /// Those that it tests with `has()`.
     pub tested: BTreeSet<String>,
     /// Whether it has a loop, `||` or `?`, so that it may have a result although a field is
@@ -47,9 +49,12 @@ struct Walk {
 impl Walk {
     fn walk(&mut self, expr: &IdedExpr) {
         if let Some(field) = field_of(expr) {
-            if !self.guarded.contains(&field) {
-                self.reads.fields.insert(field);
-            }
+            self.reads.plain.insert(field.clone());
+            self.read(field);
+            return;
+        }
+        if let Some(field) = not_plain(expr) {
+            self.read(field);
             return;
         }
         match &expr.expr {
@@ -90,6 +95,30 @@ impl Walk {
             }
             Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) | Expr::Unspecified => {}
         }
+    }
+
+    fn read(&mut self, field: String) {
+        if !self.guarded.contains(&field) {
+            self.reads.fields.insert(field);
+        }
+    }
+}
+
+/// The field that `timestamp(…)` reads, or that is compared with `null`.
+fn not_plain(expr: &IdedExpr) -> Option<String> {
+    let Expr::Call(call) = &expr.expr else {
+        return None;
+    };
+    let is_null = |it: &IdedExpr| matches!(it.expr, Expr::Literal(LiteralValue::Null));
+    match (call.func_name.as_str(), call.args.as_slice()) {
+        ("timestamp", [of]) if call.target.is_none() => field_of(of),
+        (operators::EQUALS | operators::NOT_EQUALS, [one, other]) if is_null(other) => {
+            field_of(one)
+        }
+        (operators::EQUALS | operators::NOT_EQUALS, [one, other]) if is_null(one) => {
+            field_of(other)
+        }
+        _ => None,
     }
 }
 
@@ -248,6 +277,34 @@ mod tests {
                 "object.metadata.labels[\"1\"]",
                 "object.metadata.labels[\"a-b\"]"
             ]
+        );
+    }
+
+    #[test]
+    fn a_field_is_plain_beside_anything_but_null_and_timestamp() {
+        for source in [
+            "timestamp(object.spec.a) < now",
+            "now - timestamp(object.spec.a) > duration('1h') && object.spec.a != null",
+            "null == object.spec.a",
+            "has(object.spec.a)",
+        ] {
+            assert!(!reads(source).plain.contains("object.spec.a"), "{source}");
+        }
+        for source in [
+            "now - object.spec.a > duration('1h')",
+            "timestamp(object.spec.a) < now && object.spec.a < now",
+            "object.spec.a == 'x'",
+            "timestamp(object.spec.a + 'Z') < now",
+            "has(object.spec.a) && object.spec.a.getHours() == 3",
+        ] {
+            assert!(reads(source).plain.contains("object.spec.a"), "{source}");
+        }
+        let guarded = reads("has(object.spec.a) && timestamp(object.spec.a) < now");
+        assert!(!guarded.fields.contains("object.spec.a"));
+        assert!(
+            reads("timestamp(object.spec.a) < now")
+                .fields
+                .contains("object.spec.a")
         );
     }
 

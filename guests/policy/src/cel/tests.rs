@@ -38,7 +38,7 @@ pub(super) fn evaluate(
     (result, next.map(|next| next - START))
 }
 
-fn holds(source: &str, object: serde_json::Value) -> bool {
+pub(super) fn holds(source: &str, object: serde_json::Value) -> bool {
     match evaluate(source, object).0 {
         Ok(Value::Bool(value)) => value,
         other => panic!("{source}: {other:?}"),
@@ -102,111 +102,6 @@ fn anything_else_that_is_done_with_what_an_object_lacks_fails() {
         result,
         Err(Failure::Absent("object.spec.priority".to_owned()))
     );
-}
-
-#[test]
-fn a_comparison_with_now_knows_when_it_changes() {
-    let pod = || json!({"status": {"phase": "Failed", "startTime": "2025-12-31T23:59:00Z"}});
-    for (source, expected, next) in [
-        (
-            "now - object.status.startTime > duration('5m')",
-            false,
-            Some(240_001),
-        ),
-        (
-            "now - object.status.startTime > duration('1m')",
-            false,
-            Some(1),
-        ),
-        (
-            "now - object.status.startTime >= duration('1m')",
-            true,
-            Some(1),
-        ),
-        (
-            "now - object.status.startTime > duration('30s')",
-            true,
-            None,
-        ),
-        (
-            "duration('5m') < now - object.status.startTime",
-            false,
-            Some(240_001),
-        ),
-        (
-            "now > timestamp('2026-01-01T01:00:00Z')",
-            false,
-            Some(3_600_001),
-        ),
-        (
-            "now - duration('1h') > object.status.startTime",
-            false,
-            Some(3_540_001),
-        ),
-        (
-            "object.status.phase == 'Running' && now - object.status.startTime > duration('5m')",
-            false,
-            None,
-        ),
-        (
-            "object.status.phase == 'Running' || now - object.status.startTime > duration('5m')",
-            false,
-            Some(240_001),
-        ),
-    ] {
-        let (result, change) = evaluate(source, pod());
-        assert_eq!(result, Ok(Value::Bool(expected)), "{source}");
-        assert_eq!(change, next, "{source}");
-        assert!(!compile(source).unwrap().is_periodic, "{source}");
-    }
-    assert!(compile("now.getHours() == 3").unwrap().is_periodic);
-}
-
-#[test]
-fn a_difference_from_now_that_is_no_duration_fails() {
-    let never = || json!({"metadata": {"annotations": {"last": "0001-01-01T00:00:00Z"}}});
-    for source in [
-        "now - timestamp(object.metadata.annotations['last']) > duration('24h')",
-        "!(now - timestamp(object.metadata.annotations['last']) <= duration('24h'))",
-        "duration('24h') < now - timestamp(object.metadata.annotations['last'])",
-    ] {
-        let (result, next) = evaluate(source, never());
-        let failure = result.unwrap_err().to_string();
-        assert!(failure.contains("out of range"), "{source}: {failure}");
-        assert_eq!(next, None, "{source}");
-    }
-    // The moment itself is one of CEL's.
-    assert!(holds(
-        "now > timestamp(object.metadata.annotations['last'])",
-        never()
-    ));
-}
-
-/// The host gives milliseconds.
-#[test]
-fn a_comparison_changes_in_the_millisecond_after_a_fraction() {
-    for (source, expected, next) in [
-        (
-            "now > timestamp('2026-01-01T00:00:00.0005Z')",
-            false,
-            Some(1),
-        ),
-        ("now < timestamp('2025-12-31T23:59:59.9995Z')", false, None),
-        (
-            "now - timestamp('2025-12-31T23:59:59Z') > duration('1.001s')",
-            false,
-            Some(2),
-        ),
-        (
-            "now - timestamp('1800-01-01T00:00:00Z') > duration('2000000h')",
-            false,
-            Some(68_112_000_001),
-        ),
-    ] {
-        let (result, change) = evaluate(source, json!({}));
-        assert_eq!(result, Ok(Value::Bool(expected)), "{source}");
-        assert_eq!(change, next, "{source}");
-    }
 }
 
 #[test]

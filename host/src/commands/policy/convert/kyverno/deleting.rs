@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use policy::explain::{Reads, reads_of};
+use policy::explain::{FieldType, Reads, field_type, reads_of};
 use serde_json::Value;
 
 use super::super::cel::list;
@@ -198,6 +198,7 @@ impl Conditions {
             let refused = |why: String| Problem::new(format!("{}[{index}]", self.place), why);
             let reads = reads_of(expression, &self.variables).map_err(refused)?;
             check(&reads).map_err(|why| refused(why.to_owned()))?;
+            check_times(&reads, &rule.resource).map_err(refused)?;
             demand(&reads, rule, notes);
             let expression = expression.trim();
             // A comment ends with its line.
@@ -229,6 +230,25 @@ fn check(reads: &Reads) -> Result<(), &'static str> {
         );
     }
     Ok(())
+}
+
+/// Refuses a time that is read as it is: it is a text in Kyverno. What CEL does with a time is an error
+/// there, and the object stays.
+fn check_times(reads: &Reads, resource: &Resource) -> Result<(), String> {
+    match reads.plain.iter().find(|field| is_time(field, resource)) {
+        Some(field) => Err(format!(
+            "{field} is a text in Kyverno, and a time here: write timestamp({field})"
+        )),
+        None => Ok(()),
+    }
+}
+
+fn is_time(field: &str, resource: &Resource) -> bool {
+    let found = match field.strip_prefix("namespaceObject.") {
+        Some(rest) => field_type("namespaces", &format!("object.{rest}")),
+        None => field_type(&resource.name, field),
+    };
+    found == Ok(FieldType::Time)
 }
 
 /// Demands the fields that neither a `has()` nor an `in` guards: where the API server's CEL fails because one is

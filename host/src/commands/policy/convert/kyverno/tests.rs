@@ -274,6 +274,66 @@ fn a_key_that_is_computed_has_no_translation() {
     }
 }
 
+/// Kyverno's objects have texts where Davit's have times, and CEL compares no time with a text.
+#[test]
+fn a_time_without_timestamp_has_no_translation() {
+    let created = "object.metadata.creationTimestamp is a text in Kyverno";
+    let text = "it compares now with a text: write timestamp(…)";
+    for (expression, expected) in [
+        (
+            "time.now() - object.metadata.creationTimestamp > duration('24h')",
+            created,
+        ),
+        ("object.metadata.creationTimestamp < time.now()", created),
+        (
+            "object.metadata.creationTimestamp.getFullYear() < 2026",
+            created,
+        ),
+        (
+            "timestamp('2026-01-01T00:00:00Z') > object.metadata.creationTimestamp",
+            created,
+        ),
+        (
+            "timestamp(object.metadata.creationTimestamp) < time.now() && \
+             time.now() > object.status.startTime",
+            "object.status.startTime is a text in Kyverno",
+        ),
+        (
+            "time.now() - namespaceObject.metadata.creationTimestamp > duration('24h')",
+            "namespaceObject.metadata.creationTimestamp is a text in Kyverno",
+        ),
+        ("time.now() > object.metadata.annotations['expires']", text),
+        ("object.metadata.labels.expires < time.now()", text),
+    ] {
+        assert_refused(&with_condition(expression), expected);
+    }
+    let in_variable = json!({
+        "/variables": [{"name": "created", "expression": "object.metadata.creationTimestamp"}],
+        "/conditions": [
+            {"name": "a", "expression": "time.now() - variables.created > duration('24h')"},
+        ],
+    });
+    assert_refused(&deleting(&in_variable), created);
+}
+
+#[test]
+fn a_time_with_timestamp_is_translated() {
+    let old = json!({"metadata.creationTimestamp": "2026-11-20T00:00:00Z"});
+    let never = json!({
+        "metadata.creationTimestamp": "2026-11-20T00:00:00Z",
+        "metadata.annotations.last": "0001-01-01T00:00:00Z",
+    });
+    let objects = json!([pod("old", &old), pod("never", &never)]);
+    let condition = "time.now() - timestamp(object.metadata.creationTimestamp) > duration('24h') && \
+                     !has(object.metadata.deletionTimestamp)";
+    let found = deleted(&config(&with_condition(condition)), &objects);
+    assert_eq!(found, ["never", "old"]);
+    // Kyverno's CEL has no duration of 2026 years: an error, and the object stays.
+    let condition = "time.now() - timestamp(object.metadata.annotations.last) > duration('24h')";
+    let found = deleted(&config(&with_condition(condition)), &objects);
+    assert!(found.is_empty(), "{found:?}");
+}
+
 /// Whether its objects have a namespace is not known of a custom resource.
 #[test]
 fn the_namespace_of_a_custom_resource_may_be_missing() {
