@@ -23,9 +23,8 @@ const NAMESPACES: [&str; 8] = [
 
 /// The functions that make a text or a list as large as what stands before the dot, or as the
 /// argument.
-const COPIES: [&str; 16] = [
+const COPIES: [&str; 15] = [
     "bytes",
-    "base64.decode",
     "base64.encode",
     "reverse",
     "jsonpatch.escapeKey",
@@ -208,6 +207,9 @@ fn count(name: &str, call: &mut CallExpr) {
     if search::PATTERNS.contains(&name) {
         return search::count(name, call);
     }
+    if matches!(name, "semver" | "isSemver") {
+        return join(call, lowered::VERSION);
+    }
     let is_namespaced = name != call.func_name;
     let first = match &mut call.target {
         Some(target) if !is_namespaced => Some(&mut **target),
@@ -220,12 +222,20 @@ fn count(name: &str, call: &mut CallExpr) {
         "isQuantity" => wrap(first, lowered::IS_QUANTITY),
         "cidr" => wrap(first, lowered::NETWORK),
         "isCIDR" => wrap(first, lowered::IS_NETWORK),
-        "semver" | "isSemver" => wrap(first, lowered::VERSION),
+        "base64.decode" => wrap(first, lowered::BASE64),
         // The length of the list is bounded as what a loop visits.
         "lists.range" => wrap(first, lowered::LENGTH),
         _ if COPIES.contains(&name) => wrap(first, lowered::PART),
         _ => {}
     }
+}
+
+/// Makes one operand of all of them, by a function.
+fn join(call: &mut CallExpr, function: &str) {
+    let receiver = call.target.take().map(|it| *it);
+    let arguments = std::mem::take(&mut call.args);
+    let operands = receiver.into_iter().chain(arguments).collect();
+    call.args = vec![call_of(function, operands)];
 }
 
 /// Whether it is a list of texts, as it stands.

@@ -1,4 +1,4 @@
-//! Conversions: `string`, `int`, `uint`, `bool`.
+//! Conversions: `string`, `int`, `uint`, `bool`, and what `base64.decode` takes.
 
 use kube_cel::cel::{ExecutionError, Value};
 
@@ -88,8 +88,9 @@ pub(super) fn uint(operands: &[Value]) -> Result<Value, ExecutionError> {
         [Value::Int(value)] => u64::try_from(*value).ok(),
         [Value::Float(value)] => whole(*value).and_then(|it| u64::try_from(it).ok()),
         [Value::String(text)] => {
-            let number = text.parse();
-            Some(number.map_err(|_| wrong("uint", format!("\"{text}\" is no such number")))?)
+            // Go, which reads it for Kubernetes, knows no sign here.
+            let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+            Some(number.ok_or_else(|| wrong("uint", format!("\"{text}\" is no such number")))?)
         }
         _ => return Err(wrong("uint", "it takes a number or a text")),
     };
@@ -98,13 +99,27 @@ pub(super) fn uint(operands: &[Value]) -> Result<Value, ExecutionError> {
         .ok_or_else(|| out_of_range("uint"))
 }
 
+/// What `base64.decode` takes, as Go reads it for Kubernetes: without its line ends, and with all of its
+/// `=` or none.
+pub(super) fn base64(operands: &[Value]) -> Result<Value, ExecutionError> {
+    let [value @ Value::String(text)] = operands else {
+        return Err(wrong("base64.decode", "it takes a text"));
+    };
+    budget::made(value)?;
+    let text = text.replace(['\r', '\n'], "");
+    if text.contains('=') && !text.len().is_multiple_of(4) {
+        return Err(wrong("base64.decode", "it has too few or too many ="));
+    }
+    Ok(Value::from(text))
+}
+
 /// `bool(…)` of the texts that CEL takes for one.
 pub(super) fn boolean(operands: &[Value]) -> Result<Value, ExecutionError> {
     match operands {
         [Value::Bool(value)] => Ok(Value::Bool(*value)),
         [Value::String(text)] => match text.as_str() {
-            "1" | "t" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
-            "0" | "f" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(Value::Bool(true)),
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(Value::Bool(false)),
             _ => Err(wrong("bool", format!("\"{text}\" is no boolean"))),
         },
         _ => Err(wrong("bool", "it takes a text")),

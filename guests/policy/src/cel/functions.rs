@@ -82,7 +82,8 @@ const FUNCTIONS: &[(&str, Function)] = &[
     (lowered::TEXT, conversions::text),
     (lowered::QUANTITY, quantities::bounded),
     (lowered::IS_QUANTITY, quantities::candidate),
-    (lowered::VERSION, versions::without_build),
+    (lowered::VERSION, versions::text),
+    (lowered::BASE64, conversions::base64),
     (lowered::NETWORK, networks::strict),
     (lowered::IS_NETWORK, networks::candidate),
     // The library's own accept more than they should, or have another result than CEL.

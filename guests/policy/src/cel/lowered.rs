@@ -51,7 +51,10 @@ pub(crate) const IS_QUANTITY: &str = "@isQuantity";
 pub(crate) const NETWORK: &str = "@network";
 /// The text of what may be a network.
 pub(crate) const IS_NETWORK: &str = "@isNetwork";
-/// The text of a version, without what it is not compared by.
+/// The text of a version as the library reads it, without what it is not compared by: of a text,
+/// and of whether to normalise it.
 pub(crate) const VERSION: &str = "@version";
+/// The text of bytes in base64, as the library reads it.
+pub(crate) const BASE64: &str = "@base64";
 /// When a pod or a job ended.
 pub(crate) const FINISHED: &str = "@finishedAt";

@@ -12,6 +12,9 @@ const NEGATED: usize = 20;
 /// The same of a class of Unicode, such as `\pL`.
 const PROPERTY: usize = 250;
 
+/// How often RE2 repeats a part at most, with the repetitions around it.
+const REPETITIONS: usize = 1000;
+
 /// The classes that have a name, as in `[[:alpha:]]`.
 const NAMED: [&str; 14] = [
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct",
@@ -31,17 +34,17 @@ pub(super) fn translated(pattern: &str) -> Result<Pattern, String> {
     let mut translation = Translation {
         rest: pattern.chars(),
         text: String::new(),
-        groups: vec![0],
-        last: 0,
+        groups: vec![Size::of(0)],
+        last: Size::of(0),
         before: Before::Part,
     };
     while let Some(c) = translation.rest.next() {
         translation.part(c)?;
     }
-    let groups = translation.groups.into_iter();
+    let groups = translation.groups.iter().map(|it| it.characters);
     Ok(Pattern {
-        text: translation.text,
         characters: groups.fold(0, usize::saturating_add),
+        text: translation.text,
     })
 }
 
@@ -52,11 +55,28 @@ fn not_supported(what: &str) -> String {
 struct Translation<'p> {
     rest: Chars<'p>,
     text: String,
-    /// The characters of the pattern, and of each open group.
-    groups: Vec<usize>,
-    /// Those of the part before.
-    last: usize,
+    /// That of the pattern, and of each open group.
+    groups: Vec<Size>,
+    /// That of the part before.
+    last: Size,
     before: Before,
+}
+
+/// What the compilation makes of a part.
+#[derive(Clone, Copy, Debug)]
+struct Size {
+    characters: usize,
+    /// How often what is repeated most in it is repeated, by all repetitions around that.
+    copies: usize,
+}
+
+impl Size {
+    fn of(characters: usize) -> Self {
+        Self {
+            characters,
+            copies: 1,
+        }
+    }
 }
 
 /// What stands before a part.
@@ -93,7 +113,7 @@ impl Translation<'_> {
         self.before = self.repeated(c)?;
         let added = match c {
             '(' => return self.group(),
-            '{' => self.repetition(),
+            '{' => self.repetition()?,
             // What repeats adds to what it repeats.
             '*' | '+' | '?' => {
                 self.text.push(c);
@@ -101,11 +121,12 @@ impl Translation<'_> {
             }
             _ => {
                 self.last = self.single(c)?;
-                self.last
+                self.last.characters
             }
         };
         if let Some(group) = self.groups.last_mut() {
-            *group = group.saturating_add(added);
+            group.characters = group.characters.saturating_add(added);
+            group.copies = group.copies.max(self.last.copies);
         }
         Ok(())
     }
@@ -125,24 +146,25 @@ impl Translation<'_> {
         }
     }
 
-    /// The characters of a part that others may repeat.
-    fn single(&mut self, c: char) -> Result<usize, String> {
+    /// The size of a part that others may repeat.
+    fn single(&mut self, c: char) -> Result<Size, String> {
         match c {
-            '\\' => return self.escape(),
-            '[' => return self.class(),
+            '\\' => return self.escape().map(Size::of),
+            '[' => return self.class().map(Size::of),
             _ => self.text.push(c),
         }
-        Ok(match c {
-            ')' if self.groups.len() > 1 => self.groups.pop().unwrap_or_default(),
-            '.' => NEGATED,
-            _ => 1,
-        })
+        let group = match c {
+            ')' if self.groups.len() > 1 => self.groups.pop(),
+            _ => None,
+        };
+        let characters = if c == '.' { NEGATED } else { 1 };
+        Ok(group.unwrap_or(Size::of(characters)))
     }
 
     /// The start of a group, with its name or its flags.
     fn group(&mut self) -> Result<(), String> {
         self.text.push('(');
-        self.groups.push(0);
+        self.groups.push(Size::of(0));
         if self.starts_with("?P<") || self.starts_with("?<") {
             self.copy_through('>');
         } else if self.starts_with("?") {
@@ -156,18 +178,26 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// What a repetition adds to the part before it.
-    fn repetition(&mut self) -> usize {
-        self.text.push('{');
+    /// What a repetition adds to the part before it. A brace that starts none is a character.
+    fn repetition(&mut self) -> Result<usize, String> {
         let Some(most) = repetitions(self.rest.as_str()) else {
-            self.last = 1;
-            return 1;
+            self.text.push_str(r"\{");
+            self.last = Size::of(1);
+            return Ok(1);
         };
+        self.text.push('{');
         self.copy_through('}');
-        let whole = self.last.saturating_mul(most);
-        let added = whole.saturating_sub(self.last);
-        self.last = self.last.max(whole);
-        added
+        let Size { characters, copies } = self.last;
+        self.last = Size {
+            characters: characters.max(characters.saturating_mul(most)),
+            copies: copies.saturating_mul(most.max(1)),
+        };
+        if self.last.copies > REPETITIONS {
+            return Err(format!(
+                "a regular expression repeats a part {REPETITIONS} times at most"
+            ));
+        }
+        Ok(self.last.characters - characters)
     }
 
     fn escape(&mut self) -> Result<usize, String> {
@@ -185,17 +215,17 @@ impl Translation<'_> {
             'b' => (r"(?-u:\b)", 1),
             'B' => return Err(not_supported(r"\B")),
             'p' | 'P' => return Ok(self.property(c)),
-            _ => {
-                self.escaped(c);
-                return Ok(1);
-            }
+            _ => return self.escaped(c).map(|()| 1),
         };
         self.text.push_str(text);
         Ok(characters)
     }
 
-    /// A character behind a backslash that stands for one.
-    fn escaped(&mut self, c: char) {
+    /// A character behind a backslash that stands for one, or for an end of the text.
+    fn escaped(&mut self, c: char) -> Result<(), String> {
+        if c.is_ascii_alphanumeric() && !"aftnrvxAz".contains(c) {
+            return Err(not_supported(&format!(r"\{c}")));
+        }
         // To the library, these are the ends of a word.
         if !matches!(c, '<' | '>') {
             self.text.push('\\');
@@ -204,6 +234,7 @@ impl Translation<'_> {
         if c == 'x' && self.starts_with("{") {
             self.copy_through('}');
         }
+        Ok(())
     }
 
     /// A class of Unicode, whose name is one letter, or in braces.
@@ -257,7 +288,7 @@ impl Translation<'_> {
             return Ok(SHORT);
         }
         self.check_operation()?;
-        self.member();
+        self.member()?;
         let is_range = self.starts_with("-") && !self.starts_with("-]");
         if !is_range || self.rest.as_str().len() == 1 {
             return Ok(1);
@@ -267,7 +298,7 @@ impl Translation<'_> {
         if let Some(class) = self.class_ahead() {
             return Err(not_supported(&format!(r"-\{class}")));
         }
-        self.member();
+        self.member()?;
         Ok(3)
     }
 
@@ -299,10 +330,10 @@ impl Translation<'_> {
     }
 
     /// A character of a class.
-    fn member(&mut self) {
+    fn member(&mut self) -> Result<(), String> {
         match self.rest.next() {
             Some('\\') => match self.rest.next() {
-                Some(c) => self.escaped(c),
+                Some(c) => self.escaped(c)?,
                 None => self.text.push('\\'),
             },
             Some(c) => {
@@ -313,14 +344,25 @@ impl Translation<'_> {
             }
             None => {}
         }
+        Ok(())
     }
 }
 
-/// The largest number of `n,m}`.
+/// The largest number of a repetition as RE2 has it: `n}`, `n,}` or `n,m}`.
 fn repetitions(rest: &str) -> Option<usize> {
     let (counts, _) = rest.split_once('}')?;
-    let counts = counts.split(',').filter_map(|it| it.trim().parse().ok());
-    counts.max()
+    match counts.split_once(',') {
+        None => count(counts),
+        Some((least, "")) => count(least),
+        Some((least, most)) => Some(count(least)?.max(count(most)?)),
+    }
+}
+
+/// A number without zeros before it.
+fn count(text: &str) -> Option<usize> {
+    let is_number = !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    let is_number = is_number && (text == "0" || !text.starts_with('0'));
+    is_number.then(|| text.parse().unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]
@@ -336,6 +378,8 @@ mod tests {
             ("(ab{2}){3}", 9),
             ("((a{10}){10}){10}", 1000),
             ("((a{10})+){10}", 110),
+            ("(a{0}){1000}", 1000),
+            ("a{01}", 5),
             (r"\w\.", 5),
             (r"^pr-\d+\n\b", 11),
             (r".[^a]\D", 60),
@@ -371,6 +415,8 @@ mod tests {
             (r"(?i)(?P<a>x)(?:y){2,3}?", r"(?i)(?P<a>x)(?:y){2,3}?"),
             (r"\p{Greek}\pL\\d\.", r"\p{Greek}\pL\\d\."),
             ("[a-", r"[a\-"),
+            ("a{b}{,2}{02}{ 2}{2", r"a\{b}\{,2}\{02}\{ 2}\{2"),
+            (r"\A\x61\n\z", r"\A\x61\n\z"),
             (r"a\", r"a\"),
         ] {
             assert_eq!(translated(pattern).unwrap().text, expected, "{pattern}");
@@ -397,9 +443,42 @@ mod tests {
             "a??+",
             "a{2}{3}",
             "(a)*{2}",
+            r"\u0061",
+            r"\U{61}",
+            r"[\u0061]",
+            r"[a-\u0062]",
+            r"\012",
+            r"\Qa\E",
+            r"\C",
         ] {
             let refused = translated(pattern).unwrap_err();
             assert!(refused.contains("is not supported"), "{pattern}: {refused}");
+        }
+    }
+
+    /// The product counts of repetitions within each other, and not that of those side by side.
+    #[test]
+    fn a_part_is_repeated_a_thousand_times_at_most() {
+        for pattern in [
+            "a{1000}",
+            "a{1000}b{1000}",
+            "(a{100}|b{100}){10}",
+            "((a{10}){10}){10}",
+            "(a{1000})+",
+            "a{1000,}",
+        ] {
+            assert!(translated(pattern).is_ok(), "{pattern}");
+        }
+        for pattern in [
+            "a{1001}",
+            "a{1001,}",
+            "a{0,1001}",
+            "a{99999999999999999999999}",
+            "(a{100}){11}",
+            "(a{11}b)+{0}|(?:x(a{100}b)y){11}",
+            "((a{10}){10}){11}",
+        ] {
+            assert!(translated(pattern).is_err(), "{pattern}");
         }
     }
 }

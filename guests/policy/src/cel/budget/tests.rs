@@ -81,7 +81,7 @@ fn the_work_on_a_large_annotation_is_linear() {
 fn the_work_on_a_large_annotation_is_bounded() {
     let object = annotated(&json!({
         "a": "x".repeat(LARGEST),
-        "b": r"(\w{100}){100}",
+        "b": r"(\w{100}){10}",
         "empty": "",
     }));
     let constants: Vec<String> = (0..500).map(|it| format!("'{it}'")).collect();
@@ -112,7 +112,7 @@ fn the_work_on_a_large_annotation_is_bounded() {
         "sets.intersects(lists.range(2000).map(i, [i]), lists.range(2000).map(i, [-1 - i]))",
         // Patterns.
         r"lists.range(4000).exists(i, 'x'.matches('\\w{20}'))",
-        "$A.matches('[a-z]{6000}y')",
+        "$A.matches('[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}[a-z]{1000}y')",
         &constants,
     ] {
         let (result, _) = evaluate(&source(template), object.clone());
