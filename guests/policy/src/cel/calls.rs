@@ -41,6 +41,9 @@ const COPIES: [&str; 15] = [
     "url",
 ];
 
+/// The functions whose result is a list of the same elements, whatever these are.
+const PARTS: [&str; 2] = ["reverse", "slice"];
+
 impl Lowering<'_> {
     /// A mistake in an operand, or in the whole if it is none in particular.
     fn misfit(&self, misfit: Misfit, operands: &[&IdedExpr]) -> Mistake {
@@ -133,12 +136,19 @@ impl Lowering<'_> {
         let mut values = Vec::new();
         let mut types = Vec::new();
         let mut elements = Type::Any;
+        let mut objects = None;
         for (index, operand) in operands.iter().enumerate() {
             let lowered = self.lower(operand)?;
             if index == 0 {
                 elements = lowered.elements();
+                objects = lowered.list_of_objects();
+                objects = objects.filter(|_| PARTS.contains(&name.as_str()));
             }
-            let (value, result) = self.read(lowered, operand)?;
+            let (value, result) = if index == 0 && objects.is_some() {
+                self.materialized(lowered)
+            } else {
+                self.read(lowered, operand)?
+            };
             values.push(value);
             types.push(result);
         }
@@ -169,6 +179,7 @@ impl Lowering<'_> {
         let call = node(Expr::Call(call));
         Ok(match name.as_str() {
             "split" | "findAll" => Lowered::list(call, Type::Text),
+            _ if objects.is_some() => Lowered::with(Some(call), objects, Type::List),
             _ => Lowered::of(call, signature.result),
         })
     }

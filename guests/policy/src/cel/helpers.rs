@@ -94,7 +94,11 @@ impl Lowering<'_> {
     }
 
     pub(super) fn size(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let (value, result) = self.value(of)?;
+        let lowered = self.lower(of)?;
+        let (value, result) = match lowered.list_of_objects() {
+            Some(_) => self.materialized(lowered),
+            None => self.read(lowered, of)?,
+        };
         self.check_operand("size", of, result)?;
         Ok(Lowered::of(
             call_of(lowered::SIZE, vec![value]),
@@ -102,8 +106,20 @@ impl Lowering<'_> {
         ))
     }
 
+    /// The first or last element. That of a list of objects is one, of which the fields are read that
+    /// are named.
     pub(super) fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
-        let (value, result) = self.value(of)?;
+        let lowered = self.lower(of)?;
+        if let Some(list) = lowered.list_of_objects() {
+            let (value, _) = self.materialized(lowered);
+            let element = call_of(function, vec![value]);
+            return Ok(Lowered::with(
+                Some(element),
+                Some(list.elements()),
+                Type::Map,
+            ));
+        }
+        let (value, result) = self.read(lowered, of)?;
         self.check_operand(function.trim_start_matches('@'), of, result)?;
         Ok(Lowered::of(call_of(function, vec![value]), Type::Any))
     }
@@ -115,11 +131,7 @@ impl Lowering<'_> {
         let Some(origin) = conditions.origin.clone() else {
             return Err(self.mistake("condition(…) takes an object"));
         };
-        let elements = Origin {
-            path: origin.path.elements(),
-            schema: origin.schema.element(),
-            binding: origin.binding.clone(),
-        };
+        let elements = origin.elements();
         self.declare(&Origin {
             path: elements.path.key("type"),
             ..elements.clone()

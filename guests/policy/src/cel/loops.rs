@@ -134,11 +134,7 @@ impl Lowering<'_> {
         // Of what is not known to be a list, everything is read: the host would find nothing
         // below the elements of a map.
         let origin = range.origin.clone().filter(|it| it.schema.is_list());
-        let elements = origin.clone().map(|it| Origin {
-            path: it.path.elements(),
-            schema: it.schema.element(),
-            binding: it.binding,
-        });
+        let elements = origin.as_ref().map(Origin::elements);
         let range = if elements.is_some() {
             self.materialized(range).0
         } else {

@@ -36,6 +36,22 @@ pub(super) struct Origin {
     pub(super) schema: Schema,
 }
 
+impl Origin {
+    /// The elements of a list.
+    pub(super) fn elements(&self) -> Self {
+        Self {
+            binding: self.binding.clone(),
+            path: self.path.elements(),
+            schema: self.schema.element(),
+        }
+    }
+
+    /// Whether it is a list of whole objects.
+    pub(super) fn is_list_of_objects(&self) -> bool {
+        self.path.is_root() && self.schema.is_list()
+    }
+}
+
 /// A lowered expression. Without `expr` it is a path that nothing has read yet.
 pub(super) struct Lowered {
     pub(super) expr: Option<IdedExpr>,
@@ -65,6 +81,12 @@ impl Lowered {
             elements,
             ..Self::of(expr, Type::List)
         }
+    }
+
+    /// The list of whole objects that it is.
+    pub(super) fn list_of_objects(&self) -> Option<Origin> {
+        let origin = self.origin.clone();
+        origin.filter(Origin::is_list_of_objects)
     }
 
     /// Whether it is a field that Kubernetes declares as a quantity.
@@ -184,15 +206,8 @@ impl Lowering<'_> {
             let expr = lowered.expr.unwrap_or_default();
             return Ok((expr, lowered.result));
         };
-        if origin.path.is_root() && origin.schema.is_list() {
-            return Ok(self.materialized(lowered));
-        }
-        if origin.path.is_root() {
-            let name = &origin.binding;
-            let message = format!(
-                "\"{name}\" is a whole object: name a field of it, or compare it with null"
-            );
-            return Err(self.mistake_in(expr, message));
+        if origin.path.is_object() {
+            return Err(self.mistake_in(expr, whole(origin)));
         }
         self.declare(&origin.clone());
         Ok(self.materialized(lowered))
@@ -311,7 +326,12 @@ impl Lowering<'_> {
             path: Path::default(),
             schema: schema.clone(),
         };
-        Ok(Lowered::with(None, Some(origin), Type::Map))
+        let result = if origin.schema.is_list() {
+            Type::List
+        } else {
+            Type::Map
+        };
+        Ok(Lowered::with(None, Some(origin), result))
     }
 
     fn select(&mut self, select: &SelectExpr) -> Result<Lowered, Mistake> {
@@ -404,11 +424,7 @@ impl Lowering<'_> {
         }
         let (index, _) = self.value(index)?;
         let origin = match operand.origin.clone() {
-            Some(origin) if origin.schema.is_list() => Some(Origin {
-                path: origin.path.elements(),
-                schema: origin.schema.element(),
-                binding: origin.binding,
-            }),
+            Some(origin) if origin.schema.is_list() => Some(origin.elements()),
             Some(_) => {
                 let (expr, _) = self.read(operand, of)?;
                 return Ok(Lowered::of(
@@ -468,7 +484,7 @@ impl Lowering<'_> {
         self.check_quantity(left.is_quantity(), right.result)?;
         self.check_quantity(right.is_quantity(), left.result)?;
         let (right, right_type) = self.read(right, other)?;
-        let is_object = left.origin.as_ref().is_some_and(|it| it.path.is_root());
+        let is_object = left.origin.as_ref().is_some_and(|it| it.path.is_object());
         let (left, left_type) = if is_object && right_type == Type::Null {
             self.materialized(left)
         } else {
@@ -531,6 +547,23 @@ fn counted(part: IdedExpr) -> IdedExpr {
         Expr::Literal(_) => part,
         _ => call_of(lowered::PART, vec![part]),
     }
+}
+
+/// Why an object is no value: only the fields of it that a rule names are read.
+fn whole(origin: &Origin) -> String {
+    let name = &origin.binding;
+    if origin.schema.is_list() {
+        return format!(
+            "\"{name}\" is a list of whole objects: ask for its size, or name a field of its \
+             elements, as in {name}.map(it, it.metadata.name)"
+        );
+    }
+    let what = if origin.path.is_root() {
+        format!("\"{name}\"")
+    } else {
+        format!("an element of \"{name}\"")
+    };
+    format!("{what} is a whole object: name a field of it, or compare it with null")
 }
 
 /// The type that all have.

@@ -36,6 +36,11 @@ impl Path {
         self.0.is_empty()
     }
 
+    /// Whether it leads to a whole object: to the root, or to an element of a list of objects.
+    pub(crate) fn is_object(&self) -> bool {
+        matches!(self.0.as_slice(), [] | [Segment::Elements])
+    }
+
     /// The keys. A slot's path goes through no list.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &str> {
         self.0.iter().filter_map(|segment| match segment {

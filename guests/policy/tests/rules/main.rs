@@ -17,6 +17,7 @@ mod ineffective;
 mod keeping;
 mod loops;
 mod mistakes;
+mod objects;
 mod order;
 mod patching;
 mod published;
