@@ -2,24 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::marker::PhantomData;
 
 use crate::object::ProjectedObject;
 use crate::watch::{Event, Page};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+use super::Projection;
+use super::json::{ReadError, read_all};
 use super::write::Object;
-use super::{Projection, read_all};
 use crate::refusal::Status;
 
 /// The annotation of the bookmark at the end of a streaming list's initial state.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Reads one event of a watch.
-pub(super) fn read_frame(
-    json: &[u8],
-    projecting: &mut Projection<'_>,
-) -> Result<Event, serde_json::Error> {
+pub(super) fn read_frame(json: &[u8], projecting: &mut Projection<'_>) -> Result<Event, ReadError> {
     let mut frame = read_all(
         json,
         Frame {
@@ -42,7 +41,7 @@ pub(super) fn read_frame(
         return Ok(event);
     }
     // A server may also end a stream with a plain `Status`.
-    let status: Status = serde_json::from_slice(json)?;
+    let status: Status = read_all(json, PhantomData)?;
     if status.kind == "Status" {
         return Ok(Event::Error(status.into()));
     }
@@ -50,10 +49,7 @@ pub(super) fn read_frame(
 }
 
 /// Reads a list, or one page of it.
-pub(super) fn read_list(
-    json: &[u8],
-    projecting: &mut Projection<'_>,
-) -> Result<Page, serde_json::Error> {
+pub(super) fn read_list(json: &[u8], projecting: &mut Projection<'_>) -> Result<Page, ReadError> {
     read_all(json, List(projecting))
 }
 

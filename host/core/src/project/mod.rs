@@ -16,6 +16,7 @@
 //! - where everything below is declared, the value as it is, without the nulls in maps.
 
 mod envelope;
+mod json;
 mod write;
 
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::path::FieldTree;
 use crate::watch::{Event, Page};
 
 use envelope::{read_frame, read_list};
+use json::{ReadError, read_all};
 use write::{Identity, Object};
 
 /// Projects objects to one set of fields.
@@ -42,7 +44,7 @@ pub struct Projector {
 pub struct ProjectError {
     part: &'static str,
     object: String,
-    source: serde_json::Error,
+    source: ReadError,
 }
 
 impl ProjectError {
@@ -88,7 +90,7 @@ impl Projector {
     fn read<T>(
         &mut self,
         part: &'static str,
-        read: impl FnOnce(&mut Projection<'_>) -> Result<T, serde_json::Error>,
+        read: impl FnOnce(&mut Projection<'_>) -> Result<T, ReadError>,
     ) -> Result<T, ProjectError> {
         let mut projecting = Projection {
             fields: &self.fields,
@@ -126,17 +128,6 @@ impl Projection<'_> {
             data: self.buffer.as_slice().into(),
         })
     }
-}
-
-/// Reads a whole text: anything after the value is an error.
-fn read_all<'de, S: serde::de::DeserializeSeed<'de>>(
-    json: &'de [u8],
-    seed: S,
-) -> Result<S::Value, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_slice(json);
-    let value = seed.deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
 }
 
 fn named(object: &str) -> String {
