@@ -16,18 +16,25 @@ pub(super) fn container(json: &[u8], start: usize) -> Option<usize> {
     let mut strings = Strings::default();
     let mut at = start;
     while at < json.len() {
-        let block = block(json, at);
-        let inside = strings.inside(&block);
+        let rest = json.get(at..).unwrap_or_default();
+        let tail;
+        let block = if let Some(block) = rest.first_chunk() {
+            block
+        } else {
+            tail = padded(rest);
+            &tail
+        };
+        let inside = strings.inside(block);
         // `{` and `[`, as `}` and `]`, differ in this bit alone, and no control character
         // becomes one of them.
-        let opening = places(&block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'{'))) & !inside;
-        let closing = places(&block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'}'))) & !inside;
-        if closing.count_ones() >= depth
-            && let Some(place) = last_closing(opening, closing, depth)
-        {
-            return Some(at + place + 1).filter(|end| *end <= json.len());
+        let opening = places(block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'{'))) & !inside;
+        let closing = places(block, |lane| (lane | splat(0x20)).cmp_eq(splat(b'}'))) & !inside;
+        if opening | closing != 0 {
+            if let Some(place) = last_closing(opening, closing, depth) {
+                return Some(at + place + 1).filter(|end| *end <= json.len());
+            }
+            depth = depth + opening.count_ones() - closing.count_ones();
         }
-        depth = depth + opening.count_ones() - closing.count_ones();
         at += BLOCK;
     }
     None
@@ -72,6 +79,9 @@ pub(super) fn plain_text(json: &[u8], start: usize) -> Option<usize> {
 
 /// The place of the bracket that closes the outermost container, if it is in this block.
 fn last_closing(opening: u64, mut closing: u64, depth: u32) -> Option<usize> {
+    if closing.count_ones() < depth {
+        return None;
+    }
     let mut closed = 0;
     while closing != 0 {
         let place = closing.trailing_zeros();
@@ -145,11 +155,6 @@ fn splat(byte: u8) -> u8x16 {
 }
 
 /// The bytes from a place on; zeros behind the end.
-fn block(json: &[u8], at: usize) -> [u8; BLOCK] {
-    let rest = json.get(at..).unwrap_or_default();
-    rest.first_chunk().copied().unwrap_or_else(|| padded(rest))
-}
-
 fn lane(json: &[u8], at: usize) -> u8x16 {
     let rest = json.get(at..).unwrap_or_default();
     u8x16::new(rest.first_chunk().copied().unwrap_or_else(|| padded(rest)))
