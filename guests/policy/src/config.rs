@@ -1,9 +1,11 @@
 //! The operator's configuration: the rules.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use davit_guest::{LabelSelector, dynamic};
+use serde::de::Visitor;
 use serde::{Deserialize, Deserializer};
 
 /// The rules, and what they count.
@@ -52,12 +54,18 @@ pub struct RuleConfig {
     /// Other objects that the rule reads, by name.
     pub related: BTreeMap<String, RelatedConfig>,
     /// A boolean expression: whether the rule acts on an object.
+    #[cfg_attr(test, schemars(extend("type" = ["string", "boolean"])))]
+    #[serde(deserialize_with = "condition")]
     pub when: String,
     /// A boolean expression: the objects that it spares after all.
+    #[cfg_attr(test, schemars(extend("type" = ["string", "boolean"])))]
+    #[serde(deserialize_with = "condition")]
     pub unless: String,
     /// How many of those objects it spares.
     pub keep: Option<KeepConfig>,
     /// A boolean expression over `counts` and `now`: while it is true, the rule waits.
+    #[cfg_attr(test, schemars(extend("type" = ["string", "boolean"])))]
+    #[serde(deserialize_with = "condition")]
     pub hold: String,
     /// What is done.
     #[serde(rename = "do")]
@@ -264,7 +272,32 @@ pub struct CountConfig {
     /// As kubectl's `--selector`.
     pub label_selector: String,
     /// A boolean expression; all of them by default.
+    #[cfg_attr(test, schemars(extend("type" = ["string", "boolean"])))]
+    #[serde(deserialize_with = "condition")]
     pub when: String,
+}
+
+/// A boolean expression. YAML makes a boolean of `true` and `false` without quotes.
+fn condition<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    struct Condition;
+
+    impl Visitor<'_> for Condition {
+        type Value = String;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("text")
+        }
+
+        fn visit_bool<E>(self, value: bool) -> Result<String, E> {
+            Ok(value.to_string())
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<String, E> {
+            Ok(text.to_owned())
+        }
+    }
+
+    deserializer.deserialize_any(Condition)
 }
 
 #[cfg(test)]

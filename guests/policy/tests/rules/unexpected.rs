@@ -1,8 +1,10 @@
 //! What would act on more objects than its author expects is refused.
 
+use davit_guest::testing::Harness;
+use policy::Policy;
 use serde_json::{Value, json};
 
-use crate::support::{refusal, refusal_of, rules};
+use crate::support::{HOUR, failed, refusal, refusal_of, rules};
 
 fn rule(changes: Value) -> Value {
     let mut rule = json!({
@@ -192,6 +194,29 @@ fn an_empty_part_of_a_rule_is_refused_by_name() {
         ),
         (json!({"proof": null}), "proof", "it is null"),
     ]);
+}
+
+/// YAML makes a boolean of `true` without quotes.
+#[test]
+fn a_condition_may_be_a_boolean() {
+    let count = |changes: Value| {
+        let mut harness = Harness::<Policy>::new(&json!({
+            "counts": {"nodes": {"resource": "nodes", "when": true}},
+            "rules": [rule(changes)],
+        }))
+        .unwrap_or_else(|error| panic!("{error:?}"));
+        harness.put(failed("ci", "a"));
+        harness.advance(HOUR);
+        harness.keys("Pod").len()
+    };
+    assert_eq!(count(json!({"when": true})), 0);
+    assert_eq!(count(json!({"when": true, "unless": false})), 0);
+    assert_eq!(count(json!({"when": true, "unless": true})), 1);
+    assert_eq!(count(json!({"when": false})), 1);
+    assert_eq!(count(json!({"hold": true})), 1);
+    let (field, message) = refusal(json!([rule(json!({"when": 5}))]));
+    assert_eq!(field, "rules[0].when");
+    assert_eq!(message, "expected text, found 5");
 }
 
 #[test]
