@@ -2,10 +2,10 @@
 
 use davit_guest::{ApiResource, ConfigError, Context, ObjectRef, ResourceMapping, dynamic};
 
-use crate::cel::Expression;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
 use crate::cel::schema::{self, Published, Schema};
+use crate::cel::{Expression, NO_VERSION, VERSION};
 use crate::config::RelatedConfig;
 use crate::mistake::{at, error};
 use crate::resource;
@@ -256,6 +256,7 @@ fn their_field(
         let message = format!("column {}: {unknown}", unknown.column());
         error(path, message)
     })?;
+    check_is_set(path, by)?;
     let Some(compound) = found.compound() else {
         return Ok(found);
     };
@@ -265,6 +266,20 @@ fn their_field(
     };
     let message = nothing_found(by, compound);
     Err(error(path, format!("{message}{hint}")))
+}
+
+/// Refuses what the objects of a list do not have, so that none of them would be found.
+fn check_is_set(path: &str, by: &str) -> Result<(), ConfigError> {
+    // `metadata["name"]` is `metadata.name`.
+    let plain = by.replace("[\"", ".").replace("\"]", "");
+    match plain.trim_start_matches('.') {
+        VERSION => Err(error(path, NO_VERSION)),
+        "kind" | "apiVersion" => Err(error(
+            path,
+            format!("{by} is the same of all of them: name another field"),
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// That a field is no text, number or boolean.

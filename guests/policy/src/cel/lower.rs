@@ -18,7 +18,11 @@ use super::schema::{Schema, did_you_mean};
 use super::{Expression, Mistake, Slot, Type, place};
 
 /// A field that the host gives nobody.
-const VERSION: &str = "metadata.resourceVersion";
+pub(crate) const VERSION: &str = "metadata.resourceVersion";
+
+/// Why it is refused.
+pub(crate) const NO_VERSION: &str =
+    "the resource version changes with each write: rules do not read it";
 
 /// What an expression may read.
 pub(crate) struct Scope<'a> {
@@ -392,10 +396,10 @@ impl Lowering<'_> {
             path: origin.path.key(name),
             schema,
         };
-        if origin.path.declared() == VERSION {
-            return Err(
-                self.mistake("the resource version changes with each write: rules do not read it")
-            );
+        // Of an object, or of one in a list.
+        let field = origin.path.declared();
+        if field.strip_prefix("[*].").unwrap_or(&field) == VERSION {
+            return Err(self.mistake(NO_VERSION));
         }
         let expr = operand
             .expr

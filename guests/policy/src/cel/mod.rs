@@ -58,7 +58,7 @@ use kube_cel::cel;
 use kube_cel::cel::context::VariableResolver;
 use kube_cel::cel::{IdedExpr, Value};
 
-pub(crate) use lower::Scope;
+pub(crate) use lower::{NO_VERSION, Scope, VERSION};
 pub(crate) use types::Type;
 
 use davit_guest::dynamic;

@@ -53,6 +53,32 @@ fn nothing_is_found_by_a_map() {
     refused("pods", related, "related.others.is", "nothing is found");
 }
 
+/// Of each object, the version is null for a rule, and of one in a list the kind is.
+#[test]
+fn nothing_is_found_by_what_objects_in_a_list_do_not_have() {
+    for (by, words) in [
+        ("metadata.resourceVersion", "changes with each write"),
+        ("metadata[\"resourceVersion\"]", "changes with each write"),
+        ("kind", "is the same of all of them"),
+        ("apiVersion", "is the same of all of them"),
+    ] {
+        let related = json!({"related": {
+            "others": {"resource": "pods", "by": by, "is": "object.metadata.name"},
+        }, "when": "size(others) == 0"});
+        refused("pods", related, "related.others.by", words);
+    }
+    for when in [
+        "others.exists(o, o.metadata.resourceVersion == null)",
+        "others[0].metadata['resourceVersion'] == null",
+        "others.first().metadata.resourceVersion == null",
+    ] {
+        let related = json!({"related": {
+            "others": {"resource": "pods", "by": "metadata.name", "is": "object.metadata.name"},
+        }, "when": when});
+        refused("pods", related, "when", "changes with each write");
+    }
+}
+
 #[test]
 fn a_budget_has_some_time() {
     let evict = json!({"do": {"evict": {"thenDeleteAfter": "0s"}}});
