@@ -47,6 +47,18 @@ fn the_newest_of_each_owner_are_kept() {
     );
 }
 
+#[test]
+fn the_name_breaks_ties_as_a_text() {
+    for keep_one in [json!({"newest": 1}), json!({"oldest": 1})] {
+        let mut harness = keep(keep_one);
+        for name in ["backup-9", "backup-10"] {
+            harness.put(pod("ci", name, 1, "x"));
+        }
+        harness.advance(HOUR);
+        assert_eq!(harness.keys("Pod"), ["ci/backup-9"]);
+    }
+}
+
 /// What has no value in common with others, such as a pod without a node, is in no group.
 #[test]
 fn the_newest_of_each_node_or_of_each_value_of_a_label_are_kept() {
