@@ -74,17 +74,17 @@ impl<'a> Call<'a> {
     /// The next act of the rules that act on one object at a time.
     pub(crate) fn one_by_one(&self, item: &WorkItem) -> Decision {
         let last: Option<Last> = self.cx.note(LAST);
-        let acted = last.as_ref().and_then(|last| self.one_of(&last.rule));
-        let acted = last.as_ref().zip(acted);
-        if acted.is_some_and(|(last, (rule, source))| self.may_be_unseen(last, rule, source, item))
-        {
+        let last = last.as_ref();
+        if last.is_some_and(|last| self.may_be_unseen(last, item)) {
             return Decision::requeue_after(ASK_AGAIN);
         }
-        let ineffective = acted.filter(|(last, (rule, source))| {
-            let object = self.cx.watch(source.name).get(&last.key);
-            object.is_some_and(|it| last.is_before(rule, &it))
+        let ineffective = last.filter(|last| {
+            let object = self.one_of(&last.rule).and_then(|(rule, source)| {
+                let object = self.cx.watch(source.name).get(&last.key)?;
+                Some((rule, object))
+            });
+            object.is_some_and(|(rule, object)| last.is_before(rule, &object))
         });
-        let ineffective = ineffective.map(|(last, _)| last);
         let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
         place.done += usize::from(ineffective.is_some());
         for (rule, source) in self.rules_from(&mut place) {
@@ -127,7 +127,7 @@ impl<'a> Call<'a> {
     }
 
     /// Whether a count may lack the last act. A refusal is none.
-    fn may_be_unseen(&self, last: &Last, rule: &Rule, source: &Source, item: &WorkItem) -> bool {
+    fn may_be_unseen(&self, last: &Last, item: &WorkItem) -> bool {
         let refusals = [FailureClass::DisruptionBudget, FailureClass::Forbidden];
         let mut failures = item.failures.iter();
         let is_refused =
@@ -136,6 +136,10 @@ impl<'a> Call<'a> {
         if is_refused || waited >= LAPSE {
             return false;
         }
+        // Nobody knows what to look for if another configuration has no such rule.
+        let Some((rule, source)) = self.one_of(&last.rule) else {
+            return true;
+        };
         let object = self.cx.watch(source.name).get(&last.key);
         let object = object.filter(|it| it.reference.uid == last.uid);
         let mut counts = self.policy.counts.iter();
@@ -178,8 +182,11 @@ impl<'a> Call<'a> {
                 return Some(self.acting(search, place.cursor, done, plan));
             }
         }
-        let next = search.place(next?, 0);
-        Some(Decision::requeue_after(Duration::ZERO).commands([next]))
+        let notes = [
+            Command::set_note(LAST, None::<&Last>),
+            search.place(next?, 0),
+        ];
+        Some(Decision::requeue_after(Duration::ZERO).commands(notes))
     }
 
     fn acting(&self, search: &Search<'_>, cursor: u64, done: usize, plan: Plan) -> Decision {
