@@ -75,6 +75,13 @@ impl Actions {
                            for the change";
             return Err(error(path, message));
         }
+        let has_other = actions.merge.is_some() || actions.has_taints();
+        if has_other && !actions.operations.is_empty() {
+            let message = "beside label, annotate, taint, untaint or mergePatch it would be a \
+                           second patch, of a version that the rule has not judged: write all \
+                           changes as jsonPatch, or two rules";
+            return Err(error(format!("{path}.jsonPatch"), message));
+        }
         if !actions.changes() && actions.event.is_none() && actions.end.is_none() {
             let known =
                 "delete, evict, label, annotate, taint, untaint, mergePatch, jsonPatch or event";
@@ -86,8 +93,11 @@ impl Actions {
 
     /// Whether it changes objects, beside ending them.
     pub(crate) fn changes(&self) -> bool {
-        let has_taint = self.taint.is_some() || self.untaint.is_some();
-        self.merge.is_some() || has_taint || !self.operations.is_empty()
+        self.merge.is_some() || self.has_taints() || !self.operations.is_empty()
+    }
+
+    fn has_taints(&self) -> bool {
+        self.taint.is_some() || self.untaint.is_some()
     }
 
     /// Whether nothing happens to the object: it only gets an event.
@@ -173,20 +183,18 @@ impl Actions {
         }
         self.change_taints(&mut merge, object);
         let operations = pointer::changes(&self.operations, evaluator, &object.view)?;
-        // What somebody wrote meanwhile is not overwritten. So it is one patch: a second one would
-        // be of a version that the first one has made, and that the rule has not judged.
-        if let Some(operations) = operations {
-            let mut all = vec![pointer::test(&VERSION, &object.resource_version)];
-            pointer::merging(&mut String::new(), &merge, Some(&object.view), &mut all);
-            all.extend(operations);
-            plan = plan.patch(Patch::json(&Value::List(all)));
-        } else if !merge.is_null() {
+        // What somebody wrote meanwhile is not overwritten.
+        if !merge.is_null() {
             insert(
                 &mut merge,
                 &VERSION,
                 object.resource_version.as_str().into(),
             );
             plan = plan.patch(Patch::merge(&merge));
+        }
+        if let Some(mut operations) = operations {
+            operations.insert(0, pointer::test(&VERSION, &object.resource_version));
+            plan = plan.patch(Patch::json(&Value::List(operations)));
         }
         if plan.steps.is_empty() && self.changes() {
             return Ok(None);

@@ -189,65 +189,22 @@ pub(crate) fn changes(
         let value = operation.value.render(evaluator, &Path::default());
         let value = value.map_err(|message| format!("{}: {message}", operation.path))?;
         changes |= operation.changes(object, &value);
-        let value = (operation.op != "remove").then_some(value);
-        body.push(self::operation(&operation.op, &operation.path, value));
+        let mut fields = vec![
+            ("op".to_owned(), Value::from(operation.op.as_str())),
+            ("path".to_owned(), Value::from(operation.path.as_str())),
+        ];
+        if operation.op != "remove" {
+            fields.push(("value".to_owned(), value));
+        }
+        body.push(Value::Map(fields));
     }
     Ok(changes.then_some(body))
 }
 
-/// Adds the operations that do what a merge patch (RFC 7386) would do with a value at a pointer.
-pub(crate) fn merging(
-    pointer: &mut String,
-    patch: &Value,
-    current: Option<&Value>,
-    operations: &mut Vec<Value>,
-) {
-    let current = current.filter(|it| !it.is_null());
-    match (patch, current) {
-        (Value::Map(entries), Some(Value::Map(_))) => {
-            for (key, value) in entries {
-                let len = pointer.len();
-                pointer.push('/');
-                pointer.push_str(&key.replace('~', "~0").replace('/', "~1"));
-                merging(
-                    pointer,
-                    value,
-                    current.and_then(|it| it.get(key)),
-                    operations,
-                );
-                pointer.truncate(len);
-            }
-        }
-        (Value::Null, None) => {}
-        (Value::Null, _) if pointer.is_empty() => {}
-        (Value::Null, _) => operations.push(operation("remove", pointer, None)),
-        (value, _) => operations.push(operation("add", pointer, Some(without_nulls(value)))),
-    }
-}
-
-/// What a merge patch creates: in a map that was not there, a null is nothing.
-fn without_nulls(value: &Value) -> Value {
-    match value {
-        Value::Map(entries) => Value::Map(
-            entries
-                .iter()
-                .filter(|(_, value)| !value.is_null())
-                .map(|(key, value)| (key.clone(), without_nulls(value)))
-                .collect(),
-        ),
-        other => other.clone(),
-    }
-}
-
-fn operation(op: &str, pointer: &str, value: Option<Value>) -> Value {
-    let fields = [("op", Some(op.into())), ("path", Some(pointer.into()))];
-    let fields = fields.into_iter().chain([("value", value)]);
-    let set = fields.filter_map(|(name, value)| Some((name.to_owned(), value?)));
-    Value::Map(set.collect())
-}
-
 /// An operation that fails unless the field has this value.
 pub(crate) fn test(path: &[&str], value: &str) -> Value {
-    let pointer = format!("/{}", path.join("/"));
-    operation("test", &pointer, Some(value.into()))
+    let path = format!("/{}", path.join("/"));
+    let fields = [("op", "test"), ("path", &path), ("value", value)];
+    let fields = fields.map(|(name, value)| (name.to_owned(), Value::from(value)));
+    Value::Map(fields.into())
 }

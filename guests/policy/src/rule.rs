@@ -437,13 +437,14 @@ impl Compiler<'_> {
         Ok(hold)
     }
 
-    /// The names of the counts of a resource that `hold` reads.
+    /// The names of the counts of a resource that `hold` reads, in whatever version.
     fn own_counts(&self, hold: Option<&Expression>, resource: &ApiResource) -> BTreeSet<String> {
         let slots = hold.into_iter().flat_map(Expression::slots);
         let read = slots.filter_map(|it| it.path.keys().next());
         let own = read.filter(|name| {
             let count = self.config.counts.get(*name);
-            count.is_some_and(|it| resource::parse(&it.resource).as_ref() == Ok(resource))
+            let counted = count.and_then(|it| resource::parse(&it.resource).ok());
+            counted.is_some_and(|it| it.group == resource.group && it.plural == resource.plural)
         });
         own.map(str::to_owned).collect()
     }

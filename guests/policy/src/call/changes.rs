@@ -16,6 +16,8 @@ const PAUSES: u32 = 3;
 #[derive(Deserialize, Serialize)]
 struct Changed {
     uid: String,
+    /// The version that it changed.
+    version: String,
     /// The last time, in milliseconds since the epoch.
     at: i64,
     /// How often, without a time in which the object stayed as it should be.
@@ -24,19 +26,23 @@ struct Changed {
 
 impl Call<'_> {
     /// Whether a rule has changed an object so recently that it waits. A change that failed is
-    /// none: the host decides how soon it is retried.
+    /// none, as in a dry run: the host decides how soon it is tried again.
     pub(super) fn has_just_changed(&self, rule: &Rule, object: &Object<Value>) -> bool {
         let changed = self.changed(rule, object);
-        changed.is_some_and(|it| it.times >= PAUSES && self.now() < self.pause_end(&it))
-            && !self.failed.contains(object.reference.uid.as_str())
+        changed.is_some_and(|it| {
+            it.times >= PAUSES && it.has_effect(object) && self.now() < self.pause_end(&it)
+        }) && !self.failed.contains(object.reference.uid.as_str())
     }
 
     /// Notes that a rule changes an object now.
     pub(super) fn note_change(&self, rule: &Rule, object: &Object<Value>) {
-        let before = self.changed(rule, object).map_or(0, |it| it.times);
-        let times = before.saturating_add(1);
+        let before = self.changed(rule, object);
+        let times = before.map_or(1, |it| {
+            it.times.saturating_add(u32::from(it.has_effect(object)))
+        });
         let changed = Changed {
             uid: object.reference.uid.clone(),
+            version: object.resource_version.clone(),
             at: self.now(),
             times,
         };
@@ -79,6 +85,13 @@ impl Call<'_> {
         let pause = pause.min(LONGEST_PAUSE.max(self.every()));
         let millis = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         changed.at.saturating_add(millis)
+    }
+}
+
+impl Changed {
+    /// Whether the object is another one since.
+    fn has_effect(&self, object: &Object<Value>) -> bool {
+        self.version != object.resource_version
     }
 }
 

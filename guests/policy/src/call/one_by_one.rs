@@ -128,10 +128,8 @@ impl<'a> Call<'a> {
 
     /// Whether a count may lack the last act. A refusal is none.
     fn may_be_unseen(&self, last: &Last, item: &WorkItem) -> bool {
-        let refusals = [FailureClass::DisruptionBudget, FailureClass::Forbidden];
         let mut failures = item.failures.iter();
-        let is_refused =
-            failures.any(|it| it.uid == last.uid && refusals.contains(&it.failure.class));
+        let is_refused = failures.any(|it| it.uid == last.uid && is_refusal(&it.failure.class));
         let waited = self.now().saturating_sub(last.at);
         if is_refused || waited >= LAPSE {
             return false;
@@ -164,7 +162,7 @@ impl<'a> Call<'a> {
         match (counted, object) {
             (Some(counted), _) if rule.actions.ends() => last.is_before(rule, &counted),
             (Some(counted), Some(object)) => counted.resource_version != object.resource_version,
-            (Some(_), None) => true,
+            (Some(counted), None) => counted.resource_version == last.version,
             (None, None) => false,
             (None, Some(_)) if rule.actions.ends() => false,
             (None, Some(_)) => count.label_selector.is_empty() || waited < APPEARS,
@@ -251,6 +249,14 @@ impl<'a> Call<'a> {
             ExcessAct::Claimed => None,
         })
     }
+}
+
+/// Whether nothing happened for certain. After any other failure, the server may have done it.
+fn is_refusal(class: &FailureClass) -> bool {
+    !matches!(
+        class,
+        FailureClass::Server | FailureClass::Timeout | FailureClass::Other(_)
+    )
 }
 
 impl Search<'_> {

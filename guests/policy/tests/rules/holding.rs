@@ -1,5 +1,6 @@
 //! Rules whose own acts change what `hold` counts: a floor stays a floor.
 
+use davit_guest::Controller as _;
 use davit_guest::testing::Harness;
 use policy::Policy;
 use serde_json::{Value, json};
@@ -178,7 +179,7 @@ fn no_more_objects_are_marked_than_hold_allows() {
 /// Nothing happened to it: the others have their turn.
 #[test]
 fn an_object_that_cannot_be_deleted_does_not_keep_the_others() {
-    for class in ["forbidden", "server", "invalid"] {
+    for class in ["forbidden", "server", "invalid", "conflict"] {
         for keep in [json!(null), json!({"newest": 0})] {
             let mut deleting = rule("old", "counts.all <= 2");
             if !keep.is_null() {
@@ -225,4 +226,51 @@ fn an_eviction_that_becomes_a_deletion_has_no_floor() {
     let (field, message) = refusal_of(&config);
     assert_eq!(field, "rules[0].do.evict.thenDeleteAfter");
     assert!(message.contains("hold counts the pods"), "{message}");
+}
+
+/// A kind that the API server has in two versions is one resource.
+#[test]
+fn a_floor_in_another_version_of_the_kind_is_a_floor_too() {
+    for (count, is_own) in [
+        ("widgets.v1.example.com", true),
+        ("widgets.v1beta1.example.com", true),
+        ("widgets.v1.example.org", false),
+        ("gadgets.v1.example.com", false),
+    ] {
+        let config = json!({
+            "counts": {"all": {"resource": count}},
+            "rules": [{
+                "name": "old",
+                "match": {"resource": "widgets.v1.example.com"},
+                "when": "object.spec.old == true",
+                "hold": "counts.all <= 4",
+                "do": {"delete": {}},
+            }],
+        });
+        let policy = Policy::new(serde_json::from_value(config).unwrap()).unwrap();
+        let manifest = policy.manifest();
+        let has_item = manifest.queues.iter().any(|it| it.name == "one-by-one");
+        assert_eq!(has_item, is_own, "{count}");
+    }
+}
+
+/// The act takes the object out of the rule's watch, and the count has it in its new version.
+#[test]
+fn an_act_that_takes_the_object_away_from_the_rule_is_seen_at_once() {
+    let mut harness = configured(&json!({
+        "counts": {"marked": {
+            "resource": "configmaps",
+            "when": "object.metadata.labels.app == 'done'",
+        }},
+        "rules": [{
+            "name": "mark",
+            "match": {"resource": "configmaps", "labelSelector": "app=build"},
+            "when": "object.data.old == 'yes'",
+            "hold": "counts.marked >= 10",
+            "do": {"label": {"app": "done"}},
+        }],
+    }));
+    put_all(&mut harness, names(20));
+    harness.advance(MINUTE);
+    assert_eq!(harness.executions().len(), 10);
 }

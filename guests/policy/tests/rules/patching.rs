@@ -329,31 +329,26 @@ fn an_element_is_removed_only_behind_a_test() {
     assert_eq!(harness.executions().len(), 1);
 }
 
-/// Two patches would be two versions, of which the rule has judged the first.
+/// Somebody could write between them, and the second one would overwrite that.
 #[test]
-fn all_changes_of_a_rule_are_one_patch_of_the_version_that_it_judged() {
-    let mut harness = rules(json!([{
-        "name": "both",
-        "match": {"resource": "configmaps"},
-        "when": "object.data.a == 'b'",
-        "do": {
-            "label": {"seen": "yes", "a/b": null, "x": null},
-            "annotate": {"at/x": "${now}"},
-            "mergePatch": {"data": {"gone": null, "new": "1", "a": "b"}},
-            "jsonPatch": [{"op": "replace", "path": "/data/a", "value": "c"}],
-        },
-    }]));
-    let mut object = config_map();
-    object["metadata"]["labels"] = json!({"a/b": "1", "kept": "1"});
-    object["data"]["gone"] = json!("1");
-    harness.put(object);
-    harness.advance(HOUR);
-    let executions = harness.executions();
-    assert_eq!(executions.len(), 1);
-    assert_eq!(executions[0].plan.steps.len(), 1);
-    let object = harness.object("ConfigMap", "ci/a").unwrap();
-    let metadata = &object["metadata"];
-    assert_eq!(metadata["labels"], json!({"seen": "yes", "kept": "1"}));
-    assert_eq!(metadata["annotations"]["at/x"], "2023-11-14T22:13:20Z");
-    assert_eq!(object["data"], json!({"a": "c", "new": "1"}));
+fn two_kinds_of_patches_in_one_rule_are_refused() {
+    let operation = json!([{"op": "add", "path": "/spec/unschedulable", "value": true}]);
+    for action in [
+        json!({"label": {"a": "b"}, "jsonPatch": operation}),
+        json!({"annotate": {"a": "b"}, "jsonPatch": operation}),
+        json!({"mergePatch": {"spec": {"podCIDR": "x"}}, "jsonPatch": operation}),
+        json!({"taint": {"key": "a", "effect": "NoExecute"}, "jsonPatch": operation}),
+    ] {
+        let (field, message) = refusal(json!([{
+            "name": "a",
+            "match": {"resource": "nodes"},
+            "when": "true",
+            "do": action,
+        }]));
+        assert_eq!(field, "rules[0].do.jsonPatch", "{action}");
+        assert!(
+            message.contains("write all changes as jsonPatch"),
+            "{message}"
+        );
+    }
 }

@@ -79,10 +79,14 @@ fn what_somebody_takes_away_is_put_back() {
     assert!(harness.report("team").is_none());
 }
 
+/// Nor is that of a dry run.
 #[test]
 fn a_change_that_failed_is_no_change() {
-    let mut harness = with_object(json!([label("team", "true", json!({"team": "a"}))]));
-    harness.fail_writes("ConfigMap", "ci/a", "conflict");
-    harness.advance(MINUTE);
-    assert!(harness.executions().len() > 3, "it is retried");
+    for class in ["conflict", "invalid", "server"] {
+        let mut harness = with_object(json!([label("team", "true", json!({"team": "a"}))]));
+        harness.fail_writes("ConfigMap", "ci/a", class);
+        harness.advance(HOUR);
+        assert!(harness.executions().len() > 3, "it is retried");
+        assert!(harness.report("team").is_none(), "{class}");
+    }
 }
