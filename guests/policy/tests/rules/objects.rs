@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{HOUR, failed, refusal, rules};
 
-/// A rule about ConfigMaps, which reads the pods that use one.
+/// A rule about config maps, which reads the pods that use one.
 fn rule(when: &str) -> Value {
     json!([{
         "name": "unused",
@@ -16,7 +16,7 @@ fn rule(when: &str) -> Value {
     }])
 }
 
-/// Whether a rule deletes a ConfigMap that one pod uses.
+/// Whether a rule deletes a config map that one pod uses.
 fn deletes(when: &str) -> bool {
     let mut harness = rules(rule(when));
     harness.put(json!({"apiVersion": "v1", "kind": "ConfigMap",
