@@ -38,6 +38,14 @@ struct Event {
     message: Template,
 }
 
+/// What a rule changes in an object.
+#[derive(Debug)]
+pub(crate) struct Change {
+    /// Null if nothing.
+    merge: Value,
+    operations: Option<Vec<Value>>,
+}
+
 /// How an object ends.
 #[derive(Clone, Debug)]
 enum End {
@@ -162,6 +170,25 @@ impl Actions {
         permissions
     }
 
+    /// What it would change in an object.
+    pub(crate) fn change(
+        &self,
+        evaluator: &Evaluator<'_>,
+        object: &Object<Value>,
+    ) -> Result<Change, String> {
+        let mut merge = match &self.merge {
+            Some(merge) => merge.render(evaluator, &Path::default())?,
+            None => Value::Null,
+        };
+        let is_due = |template| differs(Some(&object.view), &merge, Some(template), None);
+        if !self.merge.as_ref().is_some_and(is_due) {
+            merge = Value::Null;
+        }
+        self.change_taints(&mut merge, object);
+        let operations = pointer::changes(&self.operations, evaluator, &object.view)?;
+        Ok(Change { merge, operations })
+    }
+
     /// The plan for an object; none if it is as it should be already. A pod whose eviction was
     /// refused for too long is deleted.
     pub(crate) fn plan(
@@ -173,16 +200,10 @@ impl Actions {
         is_overdue: bool,
     ) -> Result<Option<Plan>, String> {
         let mut plan = Plan::new(object.reference.clone(), reason, message);
-        let mut merge = match &self.merge {
-            Some(merge) => merge.render(evaluator, &Path::default())?,
-            None => Value::Null,
-        };
-        let is_due = |template| differs(Some(&object.view), &merge, Some(template), None);
-        if !self.merge.as_ref().is_some_and(is_due) {
-            merge = Value::Null;
-        }
-        self.change_taints(&mut merge, object);
-        let operations = pointer::changes(&self.operations, evaluator, &object.view)?;
+        let Change {
+            mut merge,
+            operations,
+        } = self.change(evaluator, object)?;
         // What somebody wrote meanwhile is not overwritten.
         if !merge.is_null() {
             insert(

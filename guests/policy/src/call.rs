@@ -21,7 +21,7 @@ use davit_guest::{
     Cache, Command, Context, Decision, IndexName, Object, Plan, QueueName, Verdict, WorkItem,
 };
 
-use self::changes::change_note;
+use self::changes::Changes;
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
@@ -38,6 +38,7 @@ pub(crate) struct Call<'a> {
     counts: RefCell<BTreeMap<String, Result<i64, String>>>,
     /// The objects that rules do not spare, by rule and group.
     excess: RefCell<BTreeMap<(String, String), Excess>>,
+    changes: RefCell<Changes>,
     /// The uids of the objects for which the last plan failed.
     failed: BTreeSet<&'a str>,
     pub(crate) report: RefCell<Failures>,
@@ -121,6 +122,7 @@ impl<'a> Call<'a> {
             related: RefCell::default(),
             counts: RefCell::default(),
             excess: RefCell::default(),
+            changes: RefCell::default(),
             failed: failures.map(|it| it.uid.as_str()).collect(),
             report: RefCell::default(),
         }
@@ -152,10 +154,6 @@ impl<'a> Call<'a> {
             }
             let (turn, change) = self.turn(rule, source, &object, key);
             next = earlier(next, change);
-            let wants_change = matches!(turn, Turn::Act(Act::Plan(_) | Act::Later(_)));
-            if rule.actions.changes() && !wants_change {
-                next = earlier(next, self.forget_change(rule, &object));
-            }
             match turn {
                 Turn::Group => decision = decision.commands(group_item(rule, &object)),
                 Turn::OneByOne => {
@@ -275,14 +273,11 @@ impl<'a> Call<'a> {
 
     /// The notes of an object that does not exist any more.
     fn forgotten(&self, source: &Source, key: &str) -> Vec<Command> {
-        let rules = self.policy.rules_of(source);
-        let notes = rules.filter_map(|rule| match &rule.actions {
-            actions if actions.is_only_event() => Some(note_of(rule, key)),
-            actions if actions.changes() => Some(change_note(rule, key)),
-            _ => None,
-        });
-        notes
-            .filter(|note| self.cx.note::<Value>(note).is_some())
+        self.policy
+            .rules_of(source)
+            .filter(|rule| rule.actions.is_only_event())
+            .map(|rule| note_of(rule, key))
+            .filter(|note| self.cx.note::<String>(note).is_some())
             .map(|note| Command::set_note(&note, None::<&String>))
             .collect()
     }
@@ -439,7 +434,9 @@ impl<'a> Call<'a> {
         match planned {
             Ok(Some(plan)) => {
                 if rule.actions.changes() {
-                    self.note_change(rule, object);
+                    self.judge(rule, object, |evaluator, _| {
+                        self.note_change(rule, object, evaluator);
+                    });
                 }
                 Act::Plan(Box::new(plan))
             }

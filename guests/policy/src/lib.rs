@@ -161,9 +161,10 @@ impl Controller for Policy {
         let call = Call::new(self, cx, items);
         let mut decisions: Vec<Decision> =
             items.iter().map(|item| self.decide(&call, item)).collect();
+        let changes = call.remember_changes();
         let report = call.report.into_inner().commands(cx);
         if let Some(first) = decisions.first_mut() {
-            first.commands.extend(report);
+            first.commands.extend(report.into_iter().chain(changes));
         }
         decisions.into_iter().map(Ok).collect()
     }

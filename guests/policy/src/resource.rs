@@ -43,3 +43,8 @@ pub(crate) fn name(resource: &ApiResource) -> String {
         format!("{}.{}", resource.plural, resource.group)
     }
 }
+
+/// Whether two resources have the same objects: the version makes no difference.
+pub(crate) fn is_same(one: &ApiResource, other: &ApiResource) -> bool {
+    one.group == other.group && one.plural == other.plural
+}

@@ -444,7 +444,7 @@ impl Compiler<'_> {
         let own = read.filter(|name| {
             let count = self.config.counts.get(*name);
             let counted = count.and_then(|it| resource::parse(&it.resource).ok());
-            counted.is_some_and(|it| it.group == resource.group && it.plural == resource.plural)
+            counted.is_some_and(|it| resource::is_same(&it, resource))
         });
         own.map(str::to_owned).collect()
     }
@@ -464,6 +464,13 @@ impl Compiler<'_> {
             }
         }
         Ok(())
+    }
+}
+
+impl Count {
+    /// Whether it counts objects of a resource.
+    pub(crate) fn is_of(&self, resource: &ApiResource) -> bool {
+        resource::is_same(&self.resource, resource)
     }
 }
 

@@ -67,9 +67,10 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    /// Whether another watch is of the same resource: it may have the same objects.
+    /// Whether another watch is of the same resource, in whatever version: it may have the same
+    /// objects.
     pub(crate) fn is_about_same(&self, other: &Self) -> bool {
-        self.resource == other.resource
+        resource::is_same(&self.resource, &other.resource)
     }
 }
 

@@ -1,90 +1,130 @@
 //! How soon a rule changes an object again. A rule that reacts to its own change, and one whose
 //! change is undone by another rule or program, would write as fast as the API server answers.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::time::Duration;
+
 use davit_guest::dynamic::Value;
 use davit_guest::{Command, Object};
 use serde::{Deserialize, Serialize};
 
 use super::{Call, LONGEST_PAUSE};
+use crate::evaluate::Evaluator;
 use crate::rule::Rule;
 
-/// From this change of an object on, the rule pauses, and the status has it. Fewer may come to rest
-/// by themselves.
+/// The note with the last changes.
+const NOTE: &str = "changes";
+/// How many it has. A rule that changes more objects meanwhile is bounded by its number of objects.
+const REMEMBERED: usize = 256;
+/// From this change of an object on, a rule pauses. Fewer may come to rest by themselves.
 const PAUSES: u32 = 3;
 
-/// The note that a rule has changed an object.
-#[derive(Deserialize, Serialize)]
+/// The last changes of objects, the newest at the end.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    /// None if the note has not been read.
+    known: Option<Vec<Changed>>,
+    is_new: bool,
+}
+
+/// What a rule has done to an object.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Changed {
+    rule: String,
     uid: String,
-    /// The version that it changed.
+    /// The version that it changed last.
     version: String,
-    /// The last time, in milliseconds since the epoch.
+    /// When, in milliseconds since the epoch.
     at: i64,
-    /// How often, without a time in which the object stayed as it should be.
+    /// How often, one soon after the other.
     times: u32,
+    /// How often it was the same change as the one before.
+    repeats: u32,
+    /// A hash of the change.
+    change: u64,
 }
 
 impl Call<'_> {
     /// Whether a rule has changed an object so recently that it waits. A change that failed is
     /// none, as in a dry run: the host decides how soon it is tried again.
     pub(super) fn has_just_changed(&self, rule: &Rule, object: &Object<Value>) -> bool {
-        let changed = self.changed(rule, object);
+        let uid = object.reference.uid.as_str();
+        let changed = self.last_change(rule, uid);
         changed.is_some_and(|it| {
-            it.times >= PAUSES && it.has_effect(object) && self.now() < self.pause_end(&it)
-        }) && !self.failed.contains(object.reference.uid.as_str())
+            let is_paused = it.times >= PAUSES && self.passed(it.at) < it.pause(self.every());
+            is_paused && it.has_effect(object)
+        }) && !self.failed.contains(uid)
     }
 
-    /// Notes that a rule changes an object now.
-    pub(super) fn note_change(&self, rule: &Rule, object: &Object<Value>) {
-        let before = self.changed(rule, object);
-        let times = before.map_or(1, |it| {
-            it.times.saturating_add(u32::from(it.has_effect(object)))
-        });
-        let changed = Changed {
-            uid: object.reference.uid.clone(),
+    /// Remembers that a rule changes an object now.
+    pub(super) fn note_change(
+        &self,
+        rule: &Rule,
+        object: &Object<Value>,
+        evaluator: &Evaluator<'_>,
+    ) {
+        let uid = object.reference.uid.as_str();
+        let mut hasher = DefaultHasher::new();
+        format!("{:?}", rule.actions.change(evaluator, object)).hash(&mut hasher);
+        let change = hasher.finish();
+        let mut changed = Changed {
+            rule: rule.name.clone(),
+            uid: uid.to_owned(),
             version: object.resource_version.clone(),
             at: self.now(),
-            times,
+            times: 1,
+            repeats: 1,
+            change,
         };
-        let mut report = self.report.borrow_mut();
-        if times >= PAUSES {
+        if let Some(before) = self.last_change(rule, uid) {
+            let effect = u32::from(before.has_effect(object));
+            if self.passed(before.at) < before.pause(self.every()).saturating_mul(2) {
+                changed.times = before.times.saturating_add(effect);
+            }
+            if changed.times > 1 && before.change == change {
+                changed.repeats = before.repeats.saturating_add(effect);
+            }
+        }
+        if changed.repeats >= PAUSES {
             let message = format!(
-                "the rule changes it for the {times}th time: another rule or program undoes the \
-                 change, or the rule does not read what it has written. It pauses longer each \
-                 time, up to ten minutes"
+                "the rule has made the same change {} times: another rule or program undoes it. \
+                 The pause doubles each time, up to ten minutes",
+                changed.repeats
             );
+            let mut report = self.report.borrow_mut();
             report.failed(&rule.name, &object.reference, "do", &message);
         }
-        let note = change_note(rule, &object.reference.key());
-        report
-            .commands
-            .push(Command::set_note(&note, Some(&changed)));
+        let mut changes = self.changes.borrow_mut();
+        changes.is_new = true;
+        let known = changes.known.get_or_insert_default();
+        known.retain(|it| it.rule != changed.rule || it.uid != changed.uid);
+        known.push(changed);
+        let excess = known.len().saturating_sub(REMEMBERED);
+        known.drain(..excess);
     }
 
-    /// Forgets the change of an object that has stayed as it should be. Until then, when that will
-    /// be.
-    pub(super) fn forget_change(&self, rule: &Rule, object: &Object<Value>) -> Option<i64> {
-        let end = self.pause_end(&self.changed(rule, object)?);
-        if self.now() < end {
-            return Some(end);
-        }
-        let note = change_note(rule, &object.reference.key());
-        let forgotten = Command::set_note(&note, None::<&Changed>);
-        self.report.borrow_mut().commands.push(forgotten);
-        None
+    /// The command that remembers the changes of the call, if there were any.
+    pub(crate) fn remember_changes(&self) -> Option<Command> {
+        let changes = self.changes.borrow();
+        changes
+            .is_new
+            .then(|| Command::set_note(NOTE, changes.known.as_ref()))
     }
 
-    fn changed(&self, rule: &Rule, object: &Object<Value>) -> Option<Changed> {
-        let changed: Option<Changed> = self.cx.note(&change_note(rule, &object.reference.key()));
-        changed.filter(|it| it.uid == object.reference.uid)
+    fn last_change(&self, rule: &Rule, uid: &str) -> Option<Changed> {
+        let mut changes = self.changes.borrow_mut();
+        let known = changes
+            .known
+            .get_or_insert_with(|| self.cx.note(NOTE).unwrap_or_default());
+        let mut known = known.iter();
+        known
+            .find(|it| it.uid == uid && it.rule == rule.name)
+            .cloned()
     }
 
-    fn pause_end(&self, changed: &Changed) -> i64 {
-        let doubled = 1 << changed.times.saturating_sub(PAUSES).min(16);
-        let pause = self.every().saturating_mul(doubled);
-        let pause = pause.min(LONGEST_PAUSE.max(self.every()));
-        let millis = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-        changed.at.saturating_add(millis)
+    fn passed(&self, since: i64) -> Duration {
+        let millis = u64::try_from(self.now().saturating_sub(since));
+        Duration::from_millis(millis.unwrap_or_default())
     }
 }
 
@@ -93,9 +133,10 @@ impl Changed {
     fn has_effect(&self, object: &Object<Value>) -> bool {
         self.version != object.resource_version
     }
-}
 
-/// The key of the note about an object.
-pub(super) fn change_note(rule: &Rule, key: &str) -> String {
-    format!("changed/{}/{key}", rule.name)
+    /// How long the rule pauses: longer each time if it is the same change.
+    fn pause(&self, every: Duration) -> Duration {
+        let doubled = 1 << self.repeats.saturating_sub(PAUSES).min(16);
+        every.saturating_mul(doubled).min(LONGEST_PAUSE.max(every))
+    }
 }

@@ -143,8 +143,8 @@ impl<'a> Call<'a> {
         let mut counts = self.policy.counts.iter();
         object.as_ref().is_some_and(|it| last.is_before(rule, it))
             || counts.any(|count| {
-                let is_own = rule.own_counts.contains(&count.name);
-                is_own && self.may_lack(count, last, rule, object.as_ref(), waited)
+                count.is_of(&rule.resource)
+                    && self.may_lack(count, last, rule, object.as_ref(), waited)
             })
     }
 
