@@ -1,8 +1,9 @@
 //! Comparisons with `now`.
 //!
 //! `now - a > d` is lowered to one call that knows the moment at which its result changes, and
-//! notes it: both sides are equal when the difference between them has passed. So the guest evaluates a rule again at exactly that moment, and never in between. The
-//! host gives milliseconds, so a result changes in the millisecond after that moment.
+//! notes it: both sides are equal when the difference between them has passed. So the guest
+//! evaluates a rule again at exactly that moment, and never in between. The host gives
+//! milliseconds, so a result changes in the millisecond after that moment.
 
 use std::cell::Cell;
 
