@@ -42,6 +42,15 @@ fn put_all(harness: &mut Harness<Policy>, names: impl Iterator<Item = String>) {
     }
 }
 
+/// Twelve failed pods that are not gone when they are deleted.
+fn put_slow_pods(harness: &mut Harness<Policy>) {
+    for number in 0..12 {
+        let mut pod = failed("ci", &format!("p{number:02}"));
+        pod["metadata"]["finalizers"] = json!(["example.com/slow"]);
+        harness.put(pod);
+    }
+}
+
 fn names(count: usize) -> impl Iterator<Item = String> {
     (0..count).map(|number| format!("c{number:04}"))
 }
@@ -106,11 +115,7 @@ fn what_is_being_deleted_does_not_count() {
                 "do": {"delete": {}},
             }],
         }));
-        for number in 0..12 {
-            let mut pod = failed("ci", &format!("p{number:02}"));
-            pod["metadata"]["finalizers"] = json!(["example.com/slow"]);
-            harness.put(pod);
-        }
+        put_slow_pods(&mut harness);
         harness.advance(HOUR);
         let is_left = |key: &String| {
             let pod = harness.object("Pod", key).unwrap();
@@ -140,11 +145,7 @@ fn a_count_that_asks_for_what_is_being_deleted_has_it() {
             "do": {"delete": {}},
         }],
     }));
-    for number in 0..12 {
-        let mut pod = failed("ci", &format!("p{number:02}"));
-        pod["metadata"]["finalizers"] = json!(["example.com/slow"]);
-        harness.put(pod);
-    }
+    put_slow_pods(&mut harness);
     harness.advance(HOUR);
     assert_eq!(harness.executions().len(), 2, "two at a time");
 }
