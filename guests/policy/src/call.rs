@@ -39,7 +39,7 @@ pub(crate) struct Call<'a> {
     /// The objects that rules do not spare, by rule and group.
     excess: RefCell<BTreeMap<(String, String), Excess>>,
     changes: RefCell<Changes>,
-    /// The uids of the objects for which the last plan failed.
+    /// The uids of the objects to which the last plan did nothing, because it failed.
     failed: BTreeSet<&'a str>,
     pub(crate) report: RefCell<Failures>,
 }
@@ -116,6 +116,8 @@ fn pause(every: Duration, waited: Duration) -> Duration {
 impl<'a> Call<'a> {
     pub(crate) fn new(policy: &'a Policy, cx: &'a Context<'a>, items: &'a [WorkItem]) -> Self {
         let failures = items.iter().flat_map(|item| &item.failures);
+        // A later step is the event of what was done.
+        let failures = failures.filter(|it| it.step == 0);
         Self {
             policy,
             cx,

@@ -126,10 +126,11 @@ impl<'a> Call<'a> {
         Some((self.policy.rules.get(at)?, source))
     }
 
-    /// Whether a count may lack the last act. A refusal is none.
+    /// Whether a count may lack the last act. A refusal of its first step is none.
     fn may_be_unseen(&self, last: &Last, item: &WorkItem) -> bool {
         let mut failures = item.failures.iter();
-        let is_refused = failures.any(|it| it.uid == last.uid && is_refusal(&it.failure.class));
+        let is_refused =
+            failures.any(|it| it.uid == last.uid && it.step == 0 && is_refusal(&it.failure.class));
         let waited = self.now().saturating_sub(last.at);
         if is_refused || waited >= LAPSE {
             return false;
