@@ -331,7 +331,7 @@ async fn an_answer_that_is_no_list_replaces_nothing() {
         list(&["a"], "5"),
     ]);
     assert!(running.interruption().await.contains("it is a status"));
-    assert!(running.interruption().await.contains("EOF"));
+    assert!(running.interruption().await.contains("breaks off"));
     assert_eq!(running.interruption().await, "the server answered 500: oh");
     assert_eq!(running.news().await, "=a");
 }

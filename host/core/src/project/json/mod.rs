@@ -79,8 +79,13 @@ struct Reader<'de> {
 
 impl<'de> Reader<'de> {
     fn error(&self, reason: &str) -> ReadError {
+        let reason = if self.at < self.json.len() {
+            reason.into()
+        } else {
+            format!("the text breaks off: {reason}").into()
+        };
         ReadError {
-            reason: reason.into(),
+            reason,
             at: Some(self.at),
         }
     }

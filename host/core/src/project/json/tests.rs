@@ -122,14 +122,17 @@ fn every_string_of_quotes_and_backslashes_at_every_place_of_a_block() {
 fn an_error_says_what_is_wrong_and_where() {
     let deep = "[".repeat(129);
     for (json, error) in [
-        ("", "there should be a value at byte 0"),
+        ("", "the text breaks off: there should be a value at byte 0"),
         (
             "{\"a\": nul}",
             "EOF while parsing a value at line 1 column 3 at byte 6",
         ),
         ("{\"a\" 1}", "there should be a colon at byte 5"),
         ("{\"a\": 1,}", "there should be a string at byte 8"),
-        ("{\"a\": 1", "there should be a comma or the end at byte 7"),
+        (
+            "{\"a\": 1",
+            "the text breaks off: there should be a comma or the end at byte 7",
+        ),
         ("[1 2]", "there should be a comma or the end at byte 3"),
         ("[1,]", "there should be a value at byte 3"),
         ("{} {}", "the text should end at byte 3"),
