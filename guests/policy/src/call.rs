@@ -28,7 +28,7 @@ use crate::evaluate::Evaluator;
 use crate::judge::{Evaluation, Outcome, RELATED};
 use crate::report::Failures;
 use crate::rule::{Lead, Rule};
-use crate::sources::{self, EVICTIONS, GROUPS, RelatedWatch, Source};
+use crate::sources::{self, EVICTIONS, GROUPS, ONE_BY_ONE, RelatedWatch, Source};
 
 /// A call, with what was read in it: all of it belongs to one state of the cluster.
 pub(crate) struct Call<'a> {
@@ -159,7 +159,7 @@ impl<'a> Call<'a> {
             match turn {
                 Turn::Group => decision = decision.commands(group_item(rule, &object)),
                 Turn::OneByOne => {
-                    decision = decision.commands([one_by_one::item()]);
+                    decision = decision.commands([one_by_one_item()]);
                     next = earlier(next, Some(self.again()));
                     // What `keep` spares may be for a later rule.
                     is_taken = rule.keep.is_none();
@@ -469,6 +469,11 @@ fn group_item(rule: &Rule, object: &Object<Value>) -> Option<Command> {
 fn eviction_item(rule: &Rule, object: &Object<Value>, key: &str) -> Command {
     let key = format!("{}|{}|{key}", rule.name, object.reference.uid);
     Command::enqueue(EVICTIONS, &key, Duration::ZERO)
+}
+
+/// The one item of the rules that act on one object at a time.
+fn one_by_one_item() -> Command {
+    Command::enqueue(ONE_BY_ONE, "rules", Duration::ZERO)
 }
 
 /// What is being deleted is not deleted again, unless the rule asks for such objects.

@@ -23,13 +23,13 @@ const PAUSES: u32 = 3;
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     /// None if the note has not been read.
-    known: Option<Vec<Changed>>,
+    known: Option<Vec<LastChange>>,
     is_new: bool,
 }
 
-/// What a rule has done to an object.
+/// The last change of an object by a rule.
 #[derive(Clone, Debug, Deserialize, Serialize)]
-struct Changed {
+struct LastChange {
     rule: String,
     uid: String,
     /// The version that it changed last.
@@ -46,7 +46,7 @@ struct Changed {
 
 impl Call<'_> {
     /// Whether a rule has changed an object so recently that it waits. A change that failed is
-    /// none, as in a dry run: the host decides how soon it is tried again.
+    /// none, as in a dry run: the host decides how soon it is retried.
     pub(super) fn has_just_changed(&self, rule: &Rule, object: &Object<Value>) -> bool {
         let uid = object.reference.uid.as_str();
         let changed = self.last_change(rule, uid);
@@ -67,7 +67,7 @@ impl Call<'_> {
         let mut hasher = DefaultHasher::new();
         format!("{:?}", rule.actions.change(evaluator, object)).hash(&mut hasher);
         let change = hasher.finish();
-        let mut changed = Changed {
+        let mut changed = LastChange {
             rule: rule.name.clone(),
             uid: uid.to_owned(),
             version: object.resource_version.clone(),
@@ -111,7 +111,7 @@ impl Call<'_> {
             .then(|| Command::set_note(NOTE, changes.known.as_ref()))
     }
 
-    fn last_change(&self, rule: &Rule, uid: &str) -> Option<Changed> {
+    fn last_change(&self, rule: &Rule, uid: &str) -> Option<LastChange> {
         let mut changes = self.changes.borrow_mut();
         let known = changes
             .known
@@ -128,7 +128,7 @@ impl Call<'_> {
     }
 }
 
-impl Changed {
+impl LastChange {
     /// Whether the object is another one since.
     fn has_effect(&self, object: &Object<Value>) -> bool {
         self.version != object.resource_version

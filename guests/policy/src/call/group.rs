@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, IndexName, Instant, Object, WorkItem};
 
-use super::{Act, Call, led, live, may_end, one_by_one};
+use super::{Act, Call, led, live, may_end, one_by_one_item};
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
 use crate::keep::{Keep, Ordered};
@@ -66,7 +66,7 @@ impl Call<'_> {
         };
         // The item may be older than the configuration.
         if rule.is_one_by_one() {
-            return Decision::done().commands([one_by_one::item()]);
+            return Decision::done().commands([one_by_one_item()]);
         }
         if !self.cx.watch(source.name).unlisted().is_empty() {
             return Decision::requeue_after(self.every());

@@ -1,8 +1,8 @@
 //! Rules whose own acts change what their `hold` counts, such as "never fewer than three".
 //!
 //! They act on one object at a time, all of them in one work item: a count that lacks the last
-//! act would let a rule act once too often. So the item waits until the watches have shown that
-//! act. The other objects that the rules select wait for the item, which goes through them page
+//! act would let a rule act once too often. So the item waits until that act is visible in the
+//! watches. The other objects that the rules select wait for the item, which goes through them page
 //! by page.
 
 use std::collections::BTreeSet;
@@ -17,17 +17,15 @@ use super::{Act, Call, is_terminating, may_end};
 use crate::judge::Outcome;
 use crate::keep::Keep;
 use crate::rule::{Count, Rule};
-use crate::sources::{ONE_BY_ONE, Source};
+use crate::sources::Source;
 
-/// The key of the item.
-const RULES: &str = "rules";
 /// The note with the last act.
 const LAST: &str = "one-by-one/last";
 /// The note with the place at which the item continues.
 const PLACE: &str = "one-by-one/place";
 /// How many objects one call judges.
 const PAGE: u32 = 500;
-/// How soon the item asks again whether the watches have shown the last act.
+/// How soon the item asks again whether the last act is visible in the watches.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// How long it waits for that, in milliseconds: as long as the host waits for a write of its own.
 /// Of a plan that failed, or of a dry run, nothing is ever seen.
@@ -63,11 +61,6 @@ struct Search<'s> {
     source: &'s Source,
     /// The last act, if it had no effect.
     ineffective: Option<&'s Last>,
-}
-
-/// The item, due now.
-pub(super) fn item() -> Command {
-    Command::enqueue(ONE_BY_ONE, RULES, Duration::ZERO)
 }
 
 impl<'a> Call<'a> {
@@ -149,7 +142,7 @@ impl<'a> Call<'a> {
             })
     }
 
-    /// Whether a count may lack the last act, after the rule's own watch has shown the object.
+    /// Whether a count may lack the last act, after the rule's own watch has it.
     fn may_lack(
         &self,
         count: &Count,

@@ -23,6 +23,7 @@ const CORE_MAY_USE: &[&str] = &[
     "serde_json",
     "sha2",
     "thiserror",
+    "wide",
 ];
 
 /// What core must not depend on through another crate either.
