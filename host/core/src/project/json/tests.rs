@@ -55,9 +55,9 @@ proptest! {
     fn a_container_ends_where_it_does_byte_by_byte(
         parts in prop::collection::vec(
             prop_oneof![
-                4 => r#"[\]{}\[,:x ]{0,70}"#,
+                4 => r"[\]{}\[,:x ]{0,70}",
                 4 => r#""([a-z{}\[\]é]|\\["\\]){0,70}""#,
-                1 => r#"[\]}]{1,3}"#,
+                1 => r"[\]}]{1,3}",
                 1 => r#""\\\\""#,
             ],
             0..12,
