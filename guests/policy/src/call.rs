@@ -156,6 +156,9 @@ impl<'a> Call<'a> {
             }
             let (turn, change) = self.turn(rule, source, &object, key);
             next = earlier(next, change);
+            if rule.actions.changes() && matches!(turn, Turn::Passed(_) | Turn::Act(Act::Nothing)) {
+                self.note_settled(rule, &object);
+            }
             match turn {
                 Turn::Group => decision = decision.commands(group_item(rule, &object)),
                 Turn::OneByOne => {

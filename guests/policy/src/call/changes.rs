@@ -1,7 +1,7 @@
 //! How soon a rule changes an object again. A rule that reacts to its own change, and one whose
 //! change is undone by another rule or program, would write as fast as the API server answers.
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
 use davit_guest::dynamic::Value;
@@ -14,8 +14,8 @@ use crate::rule::Rule;
 
 /// The note with the last changes.
 const NOTE: &str = "changes";
-/// How many it has. A rule that changes more objects meanwhile is bounded by its number of objects.
-const REMEMBERED: usize = 256;
+/// How many it has, of some fifty bytes each.
+const REMEMBERED: usize = 1024;
 /// From this change of an object on, a rule pauses. Fewer may come to rest by themselves.
 const PAUSES: u32 = 3;
 
@@ -27,33 +27,34 @@ pub(super) struct Changes {
     is_new: bool,
 }
 
-/// The last change of an object by a rule.
-#[derive(Clone, Debug, Deserialize, Serialize)]
+/// The last change of an object by a rule. Texts are hashes: there are many.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 struct LastChange {
-    rule: String,
-    uid: String,
-    /// The version that it changed last.
-    version: String,
-    /// When, in milliseconds since the epoch.
-    at: i64,
-    /// How often, one soon after the other.
-    times: u32,
-    /// How often it was the same change as the one before.
-    repeats: u32,
-    /// A hash of the change.
+    /// Of the rule and the object's uid.
+    id: u64,
+    /// Of the version that was changed.
+    version: u64,
+    /// Of the change.
     change: u64,
+    /// In milliseconds since the epoch.
+    at: i64,
+    /// How often the object was changed, one time soon after the other.
+    times: u32,
+    /// How often it was the same change as the one before, and undone in between.
+    repeats: u32,
+    /// Whether the rule has found the object as it should be since.
+    was_settled: bool,
 }
 
 impl Call<'_> {
     /// Whether a rule has changed an object so recently that it waits. A change that failed is
     /// none, as in a dry run: the host decides how soon it is retried.
     pub(super) fn has_just_changed(&self, rule: &Rule, object: &Object<Value>) -> bool {
-        let uid = object.reference.uid.as_str();
-        let changed = self.last_change(rule, uid);
+        let changed = self.last_change(rule, object);
         changed.is_some_and(|it| {
             let is_paused = it.times >= PAUSES && self.passed(it.at) < it.pause(self.every());
             is_paused && it.has_effect(object)
-        }) && !self.failed.contains(uid)
+        }) && !self.failed.contains(object.reference.uid.as_str())
     }
 
     /// Remembers that a rule changes an object now.
@@ -63,44 +64,57 @@ impl Call<'_> {
         object: &Object<Value>,
         evaluator: &Evaluator<'_>,
     ) {
-        let uid = object.reference.uid.as_str();
-        let mut hasher = DefaultHasher::new();
-        format!("{:?}", rule.actions.change(evaluator, object)).hash(&mut hasher);
-        let change = hasher.finish();
-        let mut changed = LastChange {
-            rule: rule.name.clone(),
-            uid: uid.to_owned(),
-            version: object.resource_version.clone(),
+        let change = hash(&format!("{:?}", rule.actions.change(evaluator, object)));
+        let mut last = LastChange {
+            id: id(rule, object),
+            version: hash(&object.resource_version),
+            change,
             at: self.now(),
             times: 1,
             repeats: 1,
-            change,
+            was_settled: false,
         };
-        if let Some(before) = self.last_change(rule, uid) {
+        if let Some(before) = self.last_change(rule, object)
+            && self.passed(before.at) < before.pause(self.every()).saturating_mul(2)
+        {
             let effect = u32::from(before.has_effect(object));
-            if self.passed(before.at) < before.pause(self.every()).saturating_mul(2) {
-                changed.times = before.times.saturating_add(effect);
-            }
-            if changed.times > 1 && before.change == change {
-                changed.repeats = before.repeats.saturating_add(effect);
+            last.times = before.times.saturating_add(effect);
+            if before.change == change {
+                let undone = u32::from(before.was_settled);
+                last.repeats = before.repeats.saturating_add(undone);
             }
         }
-        if changed.repeats >= PAUSES {
+        if last.repeats >= PAUSES {
             let message = format!(
                 "the rule has made the same change {} times: another rule or program undoes it. \
                  The pause doubles each time, up to ten minutes",
-                changed.repeats
+                last.repeats
             );
             let mut report = self.report.borrow_mut();
             report.failed(&rule.name, &object.reference, "do", &message);
         }
-        let mut changes = self.changes.borrow_mut();
-        changes.is_new = true;
-        let known = changes.known.get_or_insert_default();
-        known.retain(|it| it.rule != changed.rule || it.uid != changed.uid);
-        known.push(changed);
-        let excess = known.len().saturating_sub(REMEMBERED);
-        known.drain(..excess);
+        self.change_notes(|known| {
+            known.retain(|it| it.id != last.id);
+            known.push(last);
+            let excess = known.len().saturating_sub(REMEMBERED);
+            known.drain(..excess);
+        });
+    }
+
+    /// Remembers that a rule has nothing to change in an object.
+    pub(super) fn note_settled(&self, rule: &Rule, object: &Object<Value>) {
+        if self
+            .last_change(rule, object)
+            .is_none_or(|it| it.was_settled)
+        {
+            return;
+        }
+        let id = id(rule, object);
+        self.change_notes(|known| {
+            for it in known.iter_mut().filter(|it| it.id == id) {
+                it.was_settled = true;
+            }
+        });
     }
 
     /// The command that remembers the changes of the call, if there were any.
@@ -111,15 +125,22 @@ impl Call<'_> {
             .then(|| Command::set_note(NOTE, changes.known.as_ref()))
     }
 
-    fn last_change(&self, rule: &Rule, uid: &str) -> Option<LastChange> {
+    fn last_change(&self, rule: &Rule, object: &Object<Value>) -> Option<LastChange> {
         let mut changes = self.changes.borrow_mut();
         let known = changes
             .known
             .get_or_insert_with(|| self.cx.note(NOTE).unwrap_or_default());
-        let mut known = known.iter();
-        known
-            .find(|it| it.uid == uid && it.rule == rule.name)
-            .cloned()
+        if known.is_empty() {
+            return None;
+        }
+        let id = id(rule, object);
+        known.iter().find(|it| it.id == id).copied()
+    }
+
+    fn change_notes(&self, change: impl FnOnce(&mut Vec<LastChange>)) {
+        let mut changes = self.changes.borrow_mut();
+        changes.is_new = true;
+        change(changes.known.get_or_insert_default());
     }
 
     fn passed(&self, since: i64) -> Duration {
@@ -131,7 +152,7 @@ impl Call<'_> {
 impl LastChange {
     /// Whether the object is another one since.
     fn has_effect(&self, object: &Object<Value>) -> bool {
-        self.version != object.resource_version
+        self.version != hash(&object.resource_version)
     }
 
     /// How long the rule pauses: longer each time if it is the same change.
@@ -139,4 +160,14 @@ impl LastChange {
         let doubled = 1 << self.repeats.saturating_sub(PAUSES).min(16);
         every.saturating_mul(doubled).min(LONGEST_PAUSE.max(every))
     }
+}
+
+fn id(rule: &Rule, object: &Object<Value>) -> u64 {
+    hash(&(&rule.name, &object.reference.uid))
+}
+
+fn hash(of: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    of.hash(&mut hasher);
+    hasher.finish()
 }

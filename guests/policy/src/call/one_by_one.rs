@@ -30,9 +30,6 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// How long it waits for that, in milliseconds: as long as the host waits for a write of its own.
 /// Of a plan that failed, or of a dry run, nothing is ever seen.
 const LAPSE: i64 = 30_000;
-/// How long it waits for an object to appear among those of a label selector, in milliseconds: nobody
-/// knows whether the change makes it one of them.
-const APPEARS: i64 = 5_000;
 
 /// The object on which a rule acted last.
 #[derive(Deserialize, Serialize)]
@@ -41,6 +38,10 @@ struct Last {
     key: String,
     uid: String,
     version: String,
+    /// The names of the counts that had it.
+    counted: BTreeSet<String>,
+    /// Whether it was being deleted already.
+    was_terminating: bool,
     /// In milliseconds since the epoch.
     at: i64,
 }
@@ -68,7 +69,8 @@ impl<'a> Call<'a> {
     pub(crate) fn one_by_one(&self, item: &WorkItem) -> Decision {
         let last: Option<Last> = self.cx.note(LAST);
         let last = last.as_ref();
-        if last.is_some_and(|last| self.may_be_unseen(last, item)) {
+        let is_refused = last.is_some_and(|last| last.is_refused(item));
+        if last.is_some_and(|last| !is_refused && self.may_be_unseen(last)) {
             return Decision::requeue_after(ASK_AGAIN);
         }
         let ineffective = last.filter(|last| {
@@ -76,7 +78,7 @@ impl<'a> Call<'a> {
                 let object = self.cx.watch(source.name).get(&last.key)?;
                 Some((rule, object))
             });
-            object.is_some_and(|(rule, object)| last.is_before(rule, &object))
+            object.is_some_and(|(rule, object)| is_refused || !last.is_visible(rule, &object))
         });
         let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
         place.done += usize::from(ineffective.is_some());
@@ -119,13 +121,9 @@ impl<'a> Call<'a> {
         Some((self.policy.rules.get(at)?, source))
     }
 
-    /// Whether a count may lack the last act. A refusal of its first step is none.
-    fn may_be_unseen(&self, last: &Last, item: &WorkItem) -> bool {
-        let mut failures = item.failures.iter();
-        let is_refused =
-            failures.any(|it| it.uid == last.uid && it.step == 0 && is_refusal(&it.failure.class));
-        let waited = self.now().saturating_sub(last.at);
-        if is_refused || waited >= LAPSE {
+    /// Whether a count may lack the last act.
+    fn may_be_unseen(&self, last: &Last) -> bool {
+        if self.now().saturating_sub(last.at) >= LAPSE {
             return false;
         }
         // Nobody knows what to look for if another configuration has no such rule.
@@ -135,31 +133,24 @@ impl<'a> Call<'a> {
         let object = self.cx.watch(source.name).get(&last.key);
         let object = object.filter(|it| it.reference.uid == last.uid);
         let mut counts = self.policy.counts.iter();
-        object.as_ref().is_some_and(|it| last.is_before(rule, it))
+        object.as_ref().is_some_and(|it| !last.is_visible(rule, it))
             || counts.any(|count| {
-                count.is_of(&rule.resource)
-                    && self.may_lack(count, last, rule, object.as_ref(), waited)
+                let is_there = object.is_some();
+                count.is_of(&rule.resource) && self.may_lack(count, last, rule, is_there)
             })
     }
 
-    /// Whether a count may lack the last act, after the rule's own watch has it.
-    fn may_lack(
-        &self,
-        count: &Count,
-        last: &Last,
-        rule: &Rule,
-        object: Option<&Object<Value>>,
-        waited: i64,
-    ) -> bool {
+    /// Whether a count may lack the last act, after the rule's own watch has it. `is_there`: that
+    /// watch has the object.
+    fn may_lack(&self, count: &Count, last: &Last, rule: &Rule, is_there: bool) -> bool {
         let counted = self.cx.watch(count.watch).get(&last.key);
-        let counted = counted.filter(|it| it.reference.uid == last.uid);
-        match (counted, object) {
-            (Some(counted), _) if rule.actions.ends() => last.is_before(rule, &counted),
-            (Some(counted), Some(object)) => counted.resource_version != object.resource_version,
-            (Some(counted), None) => counted.resource_version == last.version,
-            (None, None) => false,
-            (None, Some(_)) if rule.actions.ends() => false,
-            (None, Some(_)) => count.label_selector.is_empty() || waited < APPEARS,
+        match counted.filter(|it| it.reference.uid == last.uid) {
+            Some(counted) => !last.is_visible(rule, &counted),
+            // It has left the count, or an end leaves nothing to wait for.
+            None if rule.actions.ends() || last.counted.contains(&count.name) => false,
+            None if count.label_selector.is_empty() => is_there,
+            // Nobody knows whether the change brings it among the selected ones.
+            None => true,
         }
     }
 
@@ -184,11 +175,18 @@ impl<'a> Call<'a> {
     fn acting(&self, search: &Search<'_>, cursor: u64, done: usize, plan: Plan) -> Decision {
         let key = plan.target.key();
         let object = self.cx.watch(search.source.name).get(&key);
+        let uid = plan.target.uid.clone();
+        let counts = self.policy.counts.iter().filter(|count| {
+            let counted = self.cx.watch(count.watch).get(&key);
+            counted.is_some_and(|it| it.reference.uid == uid)
+        });
         let last = Last {
             rule: search.rule.name.clone(),
-            key,
-            uid: plan.target.uid.clone(),
+            counted: counts.map(|it| it.name.clone()).collect(),
+            was_terminating: object.as_ref().is_some_and(is_terminating),
             version: object.map(|it| it.resource_version).unwrap_or_default(),
+            key,
+            uid,
             at: self.now(),
         };
         let notes = [
@@ -266,15 +264,26 @@ impl Search<'_> {
 }
 
 impl Last {
-    /// Whether an object is as it was before the act. An act that ends it may have changed it
-    /// first.
-    fn is_before(&self, rule: &Rule, object: &Object<Value>) -> bool {
-        let is_unchanged = if rule.actions.ends() {
-            !is_terminating(object)
-        } else {
-            object.resource_version == self.version
-        };
-        is_unchanged && object.reference.uid == self.uid
+    /// Whether the act failed in its first step for a reason with which nothing happened.
+    fn is_refused(&self, item: &WorkItem) -> bool {
+        let mut failures = item.failures.iter();
+        failures.any(|it| it.uid == self.uid && it.step == 0 && is_refusal(&it.failure.class))
+    }
+
+    /// Whether a watch with this version of the object has the act. One that ends the object may
+    /// follow other changes.
+    fn is_visible(&self, rule: &Rule, object: &Object<Value>) -> bool {
+        if object.reference.uid != self.uid {
+            return true;
+        }
+        if rule.actions.ends() && !self.was_terminating {
+            return is_terminating(object);
+        }
+        let number = |version: &str| version.parse::<u64>();
+        match (number(&object.resource_version), number(&self.version)) {
+            (Ok(version), Ok(before)) => version > before,
+            _ => object.resource_version != self.version,
+        }
     }
 }
 

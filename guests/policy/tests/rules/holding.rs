@@ -275,3 +275,21 @@ fn an_act_that_takes_the_object_away_from_the_rule_is_seen_at_once() {
     harness.advance(MINUTE);
     assert_eq!(harness.executions().len(), 10);
 }
+
+/// The act takes the object out of the rule's selector and into that of the count.
+#[test]
+fn no_more_objects_move_from_one_selector_to_another_than_hold_allows() {
+    let mut harness = configured(&json!({
+        "counts": {"marked": {"resource": "configmaps", "labelSelector": "app=done"}},
+        "rules": [{
+            "name": "mark",
+            "match": {"resource": "configmaps", "labelSelector": "app=build"},
+            "when": "object.data.old == 'yes'",
+            "hold": "counts.marked >= 3",
+            "do": {"label": {"app": "done"}},
+        }],
+    }));
+    put_all(&mut harness, names(20));
+    harness.advance(HOUR);
+    assert_eq!(harness.executions().len(), 3);
+}

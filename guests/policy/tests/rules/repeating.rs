@@ -80,7 +80,13 @@ fn a_change_that_failed_is_no_change() {
     for class in ["conflict", "invalid", "server"] {
         let mut harness = with_object(json!([label("team", "true", json!({"team": "a"}))]));
         harness.fail_writes("ConfigMap", "ci/a", class);
-        harness.advance(HOUR);
+        for minute in 0..20 {
+            harness.advance(MINUTE);
+            // Others write the object meanwhile.
+            let mut object = harness.object("ConfigMap", "ci/a").unwrap();
+            object["data"] = json!({"minute": minute.to_string()});
+            harness.put(object);
+        }
         assert!(harness.executions().len() > 3, "it is retried");
         assert!(harness.report("team").is_none(), "{class}");
     }
