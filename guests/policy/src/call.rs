@@ -239,7 +239,7 @@ impl<'a> Call<'a> {
             Turn::Claimed {
                 by: earlier.name.clone(),
             }
-        } else if rule.is_one_by_one() {
+        } else if rule.is_one_by_one {
             if rule.keep.is_none() && self.is_settled(rule, object) {
                 Turn::Act(Act::Nothing)
             } else {
@@ -351,10 +351,16 @@ impl<'a> Call<'a> {
 
     fn parse<'k>(&self, key: &'k str) -> Option<(&'a Rule, &'a Source, &'k str)> {
         let (name, rest) = key.split_once('|')?;
+        let (rule, source) = self.rule_named(name)?;
+        Some((rule, source, rest))
+    }
+
+    /// A rule by its name, with its objects.
+    fn rule_named(&self, name: &str) -> Option<(&'a Rule, &'a Source)> {
         let index = self.policy.rules.iter().position(|it| it.name == name)?;
         let source = *self.policy.sources.of_rule.get(index)?;
         let source = self.policy.sources.matched.get(source)?;
-        Some((self.policy.rules.get(index)?, source, rest))
+        Some((self.policy.rules.get(index)?, source))
     }
 
     /// Judges an object by a rule.

@@ -49,8 +49,8 @@ pub(crate) struct Rule {
     pub(crate) unless: Option<Expression>,
     pub(crate) keep: Option<Keep>,
     pub(crate) hold: Option<Expression>,
-    /// The names of the counts that `hold` reads, and that its own acts change.
-    pub(crate) own_counts: BTreeSet<String>,
+    /// Whether its own acts change what `hold` counts: then it acts on one object at a time.
+    pub(crate) is_one_by_one: bool,
     pub(crate) actions: Actions,
     pub(crate) related: Vec<Related>,
     pub(crate) proof: Proof,
@@ -253,12 +253,9 @@ impl Compiler<'_> {
             let message = "an event alone spares nothing: leave out keep";
             return Err(error(self.field("keep"), message));
         }
-        let own_counts = if actions.is_only_event() {
-            BTreeSet::new()
-        } else {
-            self.own_counts(hold.as_ref(), &resource)
-        };
-        if !own_counts.is_empty() && actions.eviction_deadline().is_some() {
+        let is_one_by_one =
+            !actions.is_only_event() && self.counts_objects_of(hold.as_ref(), &resource);
+        if is_one_by_one && actions.eviction_deadline().is_some() {
             let message = "hold counts the pods of the rule, which therefore acts on one of them \
                            at a time: an eviction that waits for its deletion would keep all \
                            others waiting. Count other objects in hold, or leave out \
@@ -287,7 +284,7 @@ impl Compiler<'_> {
             unless,
             keep,
             hold,
-            own_counts,
+            is_one_by_one,
             actions,
             related: Vec::new(),
             proof: Proof::Cache,
@@ -437,16 +434,15 @@ impl Compiler<'_> {
         Ok(hold)
     }
 
-    /// The names of the counts of a resource that `hold` reads, in whatever version.
-    fn own_counts(&self, hold: Option<&Expression>, resource: &ApiResource) -> BTreeSet<String> {
+    /// Whether `hold` reads a count of a resource, in whatever version.
+    fn counts_objects_of(&self, hold: Option<&Expression>, resource: &ApiResource) -> bool {
         let slots = hold.into_iter().flat_map(Expression::slots);
-        let read = slots.filter_map(|it| it.path.keys().next());
-        let own = read.filter(|name| {
-            let count = self.config.counts.get(*name);
+        let mut read = slots.filter_map(|it| it.path.keys().next());
+        read.any(|name| {
+            let count = self.config.counts.get(name);
             let counted = count.and_then(|it| resource::parse(&it.resource).ok());
             counted.is_some_and(|it| resource::is_same(&it, resource))
-        });
-        own.map(str::to_owned).collect()
+        })
     }
 
     fn check_counts(&self, hold: Option<&Expression>) -> Result<(), ConfigError> {
@@ -464,13 +460,6 @@ impl Compiler<'_> {
             }
         }
         Ok(())
-    }
-}
-
-impl Count {
-    /// Whether it counts objects of a resource.
-    pub(crate) fn is_of(&self, resource: &ApiResource) -> bool {
-        resource::is_same(&self.resource, resource)
     }
 }
 
@@ -510,11 +499,6 @@ impl Rule {
     /// Whether it reads its objects, and what is related to them, from the API server.
     pub(crate) fn reads_live(&self) -> bool {
         self.proof == Proof::Live || self.proves_kept
-    }
-
-    /// Whether its own acts change what `hold` counts: then it acts on one object at a time.
-    pub(crate) fn is_one_by_one(&self) -> bool {
-        !self.own_counts.is_empty()
     }
 
     /// How many live reads a call about one of its groups may have.

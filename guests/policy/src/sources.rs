@@ -211,7 +211,7 @@ pub(crate) fn manifest(
     .queue(queue(GROUPS, groups_of_call(rules)))
     .queue(queue(EVICTIONS, 50))
     .queue(queue(PASSES, 1).retry(every, every));
-    if rules.iter().any(Rule::is_one_by_one) {
+    if rules.iter().any(|it| it.is_one_by_one) {
         manifest = manifest.queue(queue(ONE_BY_ONE, 1));
     }
     for source in &sources.matched {

@@ -65,7 +65,7 @@ impl Call<'_> {
             return Decision::done();
         };
         // The item may be older than the configuration.
-        if rule.is_one_by_one() {
+        if rule.is_one_by_one {
             return Decision::done().commands([one_by_one_item()]);
         }
         if !self.cx.watch(source.name).unlisted().is_empty() {

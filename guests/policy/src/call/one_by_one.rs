@@ -16,6 +16,7 @@ use super::group::ExcessAct;
 use super::{Act, Call, is_terminating, may_end};
 use crate::judge::Outcome;
 use crate::keep::Keep;
+use crate::resource;
 use crate::rule::{Count, Rule};
 use crate::sources::Source;
 
@@ -74,11 +75,10 @@ impl<'a> Call<'a> {
             return Decision::requeue_after(ASK_AGAIN);
         }
         let ineffective = last.filter(|last| {
-            let object = self.one_of(&last.rule).and_then(|(rule, source)| {
-                let object = self.cx.watch(source.name).get(&last.key)?;
-                Some((rule, object))
-            });
-            object.is_some_and(|(rule, object)| is_refused || !last.is_visible(rule, &object))
+            self.rule_named(&last.rule).is_some_and(|(rule, source)| {
+                let object = self.cx.watch(source.name).get(&last.key);
+                object.is_some_and(|it| is_refused || !last.is_visible(rule, &it))
+            })
         });
         let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
         place.done += usize::from(ineffective.is_some());
@@ -104,21 +104,13 @@ impl<'a> Call<'a> {
     /// The rules that act on one object at a time, from a place on. If its rule does not exist
     /// any more, they start again.
     fn rules_from(&self, place: &mut Place) -> Vec<(&'a Rule, &'a Source)> {
-        let rules = self.policy.rules.iter().filter(|it| it.is_one_by_one());
-        let mut rules: Vec<_> = rules.filter_map(|it| self.one_of(&it.name)).collect();
+        let rules = self.policy.rules.iter().filter(|it| it.is_one_by_one);
+        let mut rules: Vec<_> = rules.filter_map(|it| self.rule_named(&it.name)).collect();
         match rules.iter().position(|(rule, _)| rule.name == place.rule) {
             Some(start) => drop(rules.drain(..start)),
             None => *place = Place::default(),
         }
         rules
-    }
-
-    /// A rule by its name, with its objects.
-    fn one_of(&self, name: &str) -> Option<(&'a Rule, &'a Source)> {
-        let at = self.policy.rules.iter().position(|it| it.name == name)?;
-        let source = *self.policy.sources.of_rule.get(at)?;
-        let source = self.policy.sources.matched.get(source)?;
-        Some((self.policy.rules.get(at)?, source))
     }
 
     /// Whether a count may lack the last act.
@@ -127,7 +119,7 @@ impl<'a> Call<'a> {
             return false;
         }
         // Nobody knows what to look for if another configuration has no such rule.
-        let Some((rule, source)) = self.one_of(&last.rule) else {
+        let Some((rule, source)) = self.rule_named(&last.rule) else {
             return true;
         };
         let object = self.cx.watch(source.name).get(&last.key);
@@ -136,7 +128,8 @@ impl<'a> Call<'a> {
         object.as_ref().is_some_and(|it| !last.is_visible(rule, it))
             || counts.any(|count| {
                 let is_there = object.is_some();
-                count.is_of(&rule.resource) && self.may_lack(count, last, rule, is_there)
+                let is_same = resource::is_same(&count.resource, &rule.resource);
+                is_same && self.may_lack(count, last, rule, is_there)
             })
     }
 

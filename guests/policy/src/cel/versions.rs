@@ -39,11 +39,12 @@ fn normalised(text: &str) -> String {
 fn without_zeros(part: &str) -> &str {
     let zeros = part.len() - part.trim_start_matches('0').len();
     let has_digit = part[zeros..].starts_with(|c: char| c.is_ascii_digit());
-    &part[if has_digit {
+    let start = if has_digit {
         zeros
     } else {
         zeros.saturating_sub(1)
-    }..]
+    };
+    &part[start..]
 }
 
 /// A version without its build, if that is one.

@@ -255,41 +255,39 @@ fn a_floor_in_another_version_of_the_kind_is_a_floor_too() {
     }
 }
 
-/// The act takes the object out of the rule's watch, and the count has it in its new version.
-#[test]
-fn an_act_that_takes_the_object_away_from_the_rule_is_seen_at_once() {
+/// A rule whose act takes an object out of its own selector.
+fn leaving(count: Value, hold: &str) -> Harness<Policy> {
     let mut harness = configured(&json!({
-        "counts": {"marked": {
-            "resource": "configmaps",
-            "when": "object.metadata.labels.app == 'done'",
-        }},
+        "counts": {"marked": count},
         "rules": [{
             "name": "mark",
             "match": {"resource": "configmaps", "labelSelector": "app=build"},
             "when": "object.data.old == 'yes'",
-            "hold": "counts.marked >= 10",
+            "hold": hold,
             "do": {"label": {"app": "done"}},
         }],
     }));
     put_all(&mut harness, names(20));
+    harness
+}
+
+/// The count has it in its new version.
+#[test]
+fn an_act_that_takes_the_object_away_from_the_rule_is_seen_at_once() {
+    let count = json!({
+        "resource": "configmaps",
+        "when": "object.metadata.labels.app == 'done'",
+    });
+    let mut harness = leaving(count, "counts.marked >= 10");
     harness.advance(MINUTE);
     assert_eq!(harness.executions().len(), 10);
 }
 
-/// The act takes the object out of the rule's selector and into that of the count.
+/// The count does not have it before.
 #[test]
 fn no_more_objects_move_from_one_selector_to_another_than_hold_allows() {
-    let mut harness = configured(&json!({
-        "counts": {"marked": {"resource": "configmaps", "labelSelector": "app=done"}},
-        "rules": [{
-            "name": "mark",
-            "match": {"resource": "configmaps", "labelSelector": "app=build"},
-            "when": "object.data.old == 'yes'",
-            "hold": "counts.marked >= 3",
-            "do": {"label": {"app": "done"}},
-        }],
-    }));
-    put_all(&mut harness, names(20));
+    let count = json!({"resource": "configmaps", "labelSelector": "app=done"});
+    let mut harness = leaving(count, "counts.marked >= 3");
     harness.advance(HOUR);
     assert_eq!(harness.executions().len(), 3);
 }
