@@ -165,6 +165,14 @@ fn gc_14_only_resources_that_can_be_listed_watched_and_deleted_are_watched() {
             "bindings",
         ];
         assert_eq!(watched(&cluster, &all), BTreeSet::from(["bazs"]));
+        let garbage = |kind| {
+            let mut garbage = object("example.com/v1", kind, "default", "garbage");
+            garbage["metadata"]["ownerReferences"] = json!([to_nowhere("v1", "Pod")]);
+            cluster.create(garbage)
+        };
+        let [foo, bar, baz] = ["Foo", "Bar", "Baz"].map(garbage);
+        cluster.until_gone(&[&baz]).await;
+        cluster.stay(&[&foo, &bar]).await;
     });
 }
 
