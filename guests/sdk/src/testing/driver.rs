@@ -25,6 +25,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::cluster::{self, join};
+use super::in_flight::InFlight;
 use super::lag::Lag;
 use super::metrics::Metrics;
 use super::native::{self, Interruption, Native, Probe};
@@ -51,6 +52,8 @@ pub(super) struct Driver<C> {
     pub(super) executions: BTreeMap<PlanId, Execution>,
     /// The live reads of single objects: the time and the object.
     pub(super) reads: Vec<(sdk::Instant, sdk::ObjectRef)>,
+    /// The targets of the plans that a dry run has not executed, in order.
+    pub(super) dry_runs: Vec<sdk::ObjectRef>,
     pub(super) lag: Lag,
     /// What the operator has set. [`Self::configure`] applies a change.
     pub(super) settings: Settings,
@@ -71,12 +74,6 @@ pub(super) struct Driver<C> {
     calls_now: u32,
     moment: Instant,
     last_id: u64,
-}
-
-struct InFlight {
-    call: Box<Call<()>>,
-    answers: Vec<ReadAnswer>,
-    decisions: Vec<plan::Decision>,
 }
 
 struct PlanUnderTest {
@@ -102,6 +99,7 @@ impl<C: Controller> Driver<C> {
             probe: Probe::default(),
             executions: BTreeMap::new(),
             reads: Vec::new(),
+            dry_runs: Vec::new(),
             lag: Lag::default(),
             settings: Settings {
                 mode: Mode::Enforce,
@@ -199,6 +197,12 @@ impl<C: Controller> Driver<C> {
                 None => return,
             }
         }
+    }
+
+    /// The host does nothing until then.
+    pub(super) fn sleep(&mut self, until: Instant) {
+        let missed: Vec<Notice> = std::iter::from_fn(|| self.next(until)).collect();
+        missed.into_iter().for_each(|notice| self.notice(notice));
     }
 
     /// Does everything that is due by then.
@@ -387,7 +391,7 @@ impl<C: Controller> Driver<C> {
             Some(Effect::Resume { read, answer }) => {
                 if let Some(call) = self.readings.remove(&read) {
                     if let Some(in_flight) = self.calls.get_mut(&call) {
-                        in_flight.answers.push(answer);
+                        in_flight.add(answer);
                     }
                     self.compute(call);
                 }
@@ -437,12 +441,7 @@ impl<C: Controller> Driver<C> {
             "{MAX_CALLS} calls, and there are still items due: does an item add itself?"
         );
         let id = call.id;
-        let in_flight = InFlight {
-            call,
-            answers: Vec::new(),
-            decisions: Vec::new(),
-        };
-        self.calls.insert(id, in_flight);
+        self.calls.insert(id, InFlight::new(call));
         self.compute(id);
     }
 
@@ -547,6 +546,11 @@ impl<C: Controller> Driver<C> {
                 ruling: Ruling::Refuse(refusal),
                 ..
             } => panic!("the plan for {} is {refusal}", plan.target),
+            Report::Ruled {
+                plan,
+                ruling: Ruling::DryRun,
+                ..
+            } => self.dry_runs.push(reference(&plan.target)),
             _ => {}
         }
     }

@@ -41,6 +41,7 @@ mod cluster;
 mod config;
 mod driver;
 mod faults;
+mod in_flight;
 mod kinds;
 mod lag;
 mod metrics;
@@ -63,6 +64,7 @@ use crate::{
 };
 use cluster::id;
 pub use davit_simulation::Dice;
+use davit_simulation::HostIndex;
 use driver::Driver;
 pub use native::Native;
 pub use pod::Pod;
@@ -200,6 +202,12 @@ impl<C: Controller> Harness<C> {
     #[must_use]
     pub fn executions(&self) -> &[Execution] {
         &self.executions
+    }
+
+    /// The targets of the plans of dry runs so far, in order.
+    #[must_use]
+    pub fn dry_runs(&self) -> Vec<ObjectRef> {
+        self.driver.borrow().dry_runs.clone()
     }
 
     /// Forgets the executed plans.
@@ -347,15 +355,54 @@ impl<C: Controller> Harness<C> {
         }
     }
 
+    /// From now on each request is so long on its way to the API server, and so is its answer.
+    pub fn delay_requests(&mut self, delay: Duration) {
+        let world = &mut self.driver.get_mut().world;
+        world.conditions_mut().latency = delay..delay;
+    }
+
+    /// From now on the cache lags so far behind the API server.
+    pub fn delay_watches(&mut self, delay: Duration) {
+        let world = &mut self.driver.get_mut().world;
+        world.conditions_mut().lag = delay..delay;
+    }
+
+    /// Advances the clock while the host's process is stopped.
+    pub fn suspend(&mut self, duration: Duration) {
+        let driver = self.driver.get_mut();
+        let until = driver.world.instant().after(duration);
+        driver.sleep(until);
+    }
+
+    /// The host's wall clock jumps by so many milliseconds, back if they are negative.
+    pub fn shift_clock(&mut self, millis: i64) {
+        let driver = self.driver.get_mut();
+        driver.world.shift_wall_clock(HostIndex::FIRST, millis);
+    }
+
     /// From now on the host only records what the guest decides, or executes it again: the
     /// modes `DryRun` and `Enforce`.
     pub fn dry_run(&mut self, is_dry_run: bool) {
-        let driver = self.driver.get_mut();
-        driver.settings.mode = if is_dry_run {
+        self.set_mode(if is_dry_run {
             Mode::DryRun
         } else {
             Mode::Enforce
-        };
+        });
+    }
+
+    /// From now on the host does not run the guest, or runs it again: the modes `Disabled` and
+    /// `Enforce`.
+    pub fn disable(&mut self, is_disabled: bool) {
+        self.set_mode(if is_disabled {
+            Mode::Disabled
+        } else {
+            Mode::Enforce
+        });
+    }
+
+    fn set_mode(&mut self, mode: Mode) {
+        let driver = self.driver.get_mut();
+        driver.settings.mode = mode;
         driver.configure();
     }
 

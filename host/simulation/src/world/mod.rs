@@ -347,7 +347,7 @@ impl World {
     }
 
     /// The wall clock of a host jumps.
-    pub(crate) fn shift_wall_clock(&mut self, host: HostIndex, millis: i64) {
+    pub fn shift_wall_clock(&mut self, host: HostIndex, millis: i64) {
         let mut link = self.link(host);
         let wall = &mut link.client.clocks.wall;
         wall.0 = wall.0.saturating_add(millis);
