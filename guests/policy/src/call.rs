@@ -2,6 +2,7 @@
 
 mod changes;
 mod earlier;
+mod eviction;
 mod explain;
 mod group;
 mod hold;
@@ -50,6 +51,9 @@ const MOMENT: Duration = Duration::from_secs(1);
 /// The longest pause before an object is judged again that a rule acts on, unless `every` is
 /// longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
+
+/// The key of the one item of the rules that act on one object at a time.
+const ONE_BY_ONE_ITEM: &str = "rules";
 
 /// The keys of the objects of a group that a rule does not spare; none if nobody knows which of
 /// those that it selects.
@@ -424,6 +428,7 @@ impl<'a> Call<'a> {
         };
         // What is as it should be does not wait, so that later rules have their turn.
         if self.is_settled(rule, object) {
+            self.note_settled(rule, object);
             return Act::Nothing;
         }
         if self.has_just_changed(rule, object) {
@@ -482,7 +487,7 @@ fn eviction_item(rule: &Rule, object: &Object<Value>, key: &str) -> Command {
 
 /// The one item of the rules that act on one object at a time.
 fn one_by_one_item() -> Command {
-    Command::enqueue(ONE_BY_ONE, "rules", Duration::ZERO)
+    Command::enqueue(ONE_BY_ONE, ONE_BY_ONE_ITEM, Duration::ZERO)
 }
 
 /// What is being deleted is not deleted again, unless the rule asks for such objects.

@@ -22,6 +22,7 @@ mod keep;
 mod mistake;
 mod names;
 mod pointer;
+mod reads;
 mod related;
 mod report;
 mod resource;

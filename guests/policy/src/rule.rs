@@ -26,12 +26,6 @@ use crate::selector;
 use crate::template::Template;
 use crate::written::WriteCheck;
 
-/// How many objects of a group one call acts on.
-pub(crate) const MAX_ACTS: usize = 1000;
-
-/// How many objects a rule may keep that are read from the API server.
-const MAX_PROVEN: usize = 2000;
-
 /// How many rules a configuration may have.
 const MAX_RULES: usize = 100;
 
@@ -308,10 +302,11 @@ impl Compiler<'_> {
                 None => rule.actions.ends(),
             };
         let kept = rule.keep.as_ref().map_or(0, |keep| keep.count);
-        if rule.proves_kept && kept > MAX_PROVEN {
+        if rule.proves_kept && kept > rule.most_kept() {
             let message = format!(
-                "each object that is kept is read from the API server: keep {MAX_PROVEN} at most, \
-                 or write proof: cache"
+                "each object that is kept is read from the API server: keep {} at most, or write \
+                 proof: cache",
+                rule.most_kept()
             );
             return Err(error(self.field("keep"), message));
         }
@@ -499,18 +494,6 @@ impl Rule {
     /// Whether it reads its objects, and what is related to them, from the API server.
     pub(crate) fn reads_live(&self) -> bool {
         self.proof == Proof::Live || self.proves_kept
-    }
-
-    /// How many live reads a call about one of its groups may have.
-    pub(crate) fn reads_of_group(&self) -> usize {
-        let kept = self.keep.as_ref().filter(|_| self.proves_kept);
-        let kept = kept.map_or(0, |keep| keep.count);
-        let acts = match (&self.keep, self.proof) {
-            (Some(_), Proof::Live) => MAX_ACTS,
-            _ => 0,
-        };
-        let selector = usize::from(self.matches.namespace_selector.is_some());
-        (kept + acts) * (1 + self.related.len() + selector)
     }
 
     /// What an object does not lead to, by name, with the field that is not set.

@@ -12,6 +12,7 @@ use davit_guest::{
 use crate::action::permission;
 use crate::cel::OBJECT;
 use crate::keep::Keep;
+use crate::reads::LIVE_READS;
 use crate::related::{Link, Related};
 use crate::resource;
 use crate::rule::{Count, DELETION, NamespaceSelector, Rule};
@@ -44,10 +45,10 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(10);
 /// How many objects one page of a pass has.
 pub(crate) const PAGE: u32 = 2000;
-/// How many live reads a call may have: the host's limit is 10,000.
-const LIVE_READS: usize = 9000;
 /// How many objects one call judges. An object takes some microseconds.
 const BATCH: u32 = 500;
+/// How many groups one call decides.
+const GROUP_BATCH: u32 = 50;
 
 /// Objects that rules are about: one watch, and the queue of the same name.
 #[derive(Clone, Debug)]
@@ -208,7 +209,10 @@ pub(crate) fn manifest(
     }
     .config_schema(include_str!("../config.schema.json"))
     .metric(FAILURES)
-    .queue(queue(GROUPS, groups_of_call(rules)))
+    .queue(queue(
+        GROUPS,
+        batch(rules.iter().filter(|it| it.keep.is_some()), GROUP_BATCH),
+    ))
     .queue(queue(EVICTIONS, 50))
     .queue(queue(PASSES, 1).retry(every, every));
     if rules.iter().any(|it| it.is_one_by_one) {
@@ -217,7 +221,7 @@ pub(crate) fn manifest(
     for source in &sources.matched {
         manifest = manifest
             .watch(source.watch())
-            .queue(queue(source.queue, BATCH))
+            .queue(queue(source.queue, batch(alone(rules, source), BATCH)))
             .trigger(Trigger::own_key(source.name, source.queue));
         if source.is_periodic {
             manifest = manifest.tick(PASSES, source.queue.as_str(), every);
@@ -235,11 +239,17 @@ pub(crate) fn manifest(
     manifest
 }
 
-/// How many groups one call decides: the host fails a call that reads too much.
-fn groups_of_call(rules: &[Rule]) -> u32 {
-    let most = rules.iter().map(Rule::reads_of_group).max();
-    let groups = LIVE_READS / most.unwrap_or_default().max(1);
-    u32::try_from(groups.clamp(1, 50)).unwrap_or(1)
+/// The rules about the objects of a source that decide about each of them by itself.
+fn alone<'r>(rules: &'r [Rule], source: &'r Source) -> impl Iterator<Item = &'r Rule> {
+    let rules = source.rules.iter().filter_map(|it| rules.get(*it));
+    rules.filter(|it| it.keep.is_none())
+}
+
+/// How many items one call decides: no more than so many, and no more than it may read for.
+fn batch<'r>(rules: impl Iterator<Item = &'r Rule>, most: u32) -> u32 {
+    let reads = rules.map(Rule::most_reads).max();
+    let items = LIVE_READS / reads.unwrap_or_default().max(1);
+    u32::try_from(items).map_or(most, |items| items.clamp(1, most))
 }
 
 fn queue(name: QueueName, batch: u32) -> QueueSpec {

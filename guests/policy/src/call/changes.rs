@@ -52,8 +52,9 @@ impl Call<'_> {
     pub(super) fn has_just_changed(&self, rule: &Rule, object: &Object<Value>) -> bool {
         let changed = self.last_change(rule, object);
         changed.is_some_and(|it| {
-            let is_paused = it.times >= PAUSES && self.passed(it.at) < it.pause(self.every());
-            is_paused && it.has_effect(object)
+            let pause = it.pause(self.every());
+            let is_recent = self.passed(it.at).is_some_and(|passed| passed < pause);
+            it.times >= PAUSES && is_recent && it.has_effect(object)
         }) && !self.failed.contains(object.reference.uid.as_str())
     }
 
@@ -75,7 +76,7 @@ impl Call<'_> {
             was_settled: false,
         };
         if let Some(before) = self.last_change(rule, object)
-            && self.passed(before.at) < before.pause(self.every()).saturating_mul(2)
+            && self.is_soon_after(&before)
         {
             let effect = u32::from(before.has_effect(object));
             last.times = before.times.saturating_add(effect);
@@ -143,9 +144,17 @@ impl Call<'_> {
         change(changes.known.get_or_insert_default());
     }
 
-    fn passed(&self, since: i64) -> Duration {
-        let millis = u64::try_from(self.now().saturating_sub(since));
-        Duration::from_millis(millis.unwrap_or_default())
+    /// Whether a change now follows another one so soon that both are counted together. One of
+    /// which nobody knows how long ago it was is.
+    fn is_soon_after(&self, before: &LastChange) -> bool {
+        let soon = before.pause(self.every()).saturating_mul(2);
+        self.passed(before.at).is_none_or(|passed| passed < soon)
+    }
+
+    /// How long ago a time was; none if the clock was set back since.
+    fn passed(&self, since: i64) -> Option<Duration> {
+        let millis = u64::try_from(self.now().saturating_sub(since)).ok()?;
+        Some(Duration::from_millis(millis))
     }
 }
 
@@ -166,7 +175,7 @@ fn id(rule: &Rule, object: &Object<Value>) -> u64 {
     hash(&(&rule.name, &object.reference.uid))
 }
 
-fn hash(of: &impl Hash) -> u64 {
+pub(super) fn hash(of: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     of.hash(&mut hasher);
     hasher.finish()

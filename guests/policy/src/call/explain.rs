@@ -12,7 +12,7 @@ use crate::evaluate::Evaluator;
 use crate::explanation::{Finding, ObjectExplanation, Verdict};
 use crate::judge::{Outcome, RELATED};
 use crate::keep::{Keep, Ordered};
-use crate::rule::{MAX_ACTS, Rule};
+use crate::rule::Rule;
 use crate::sources::Source;
 
 /// The groups of one source that were divided already, by rule and what their objects have in
@@ -137,7 +137,7 @@ impl Call<'_> {
         match position(&group.excess) {
             None => kept(keep, group, &name, position(&group.spared)),
             Some(_) if group.is_unproven => Verdict::Unproven,
-            Some(place) if place >= MAX_ACTS => Verdict::NextCall,
+            Some(place) if place >= rule.most_acts() => Verdict::NextCall,
             Some(_) => match self.act_on_excess(rule, source, &key) {
                 ExcessAct::Act(act) => of_act(rule, act),
                 ExcessAct::Claimed => match self.claim(rule, source, object) {

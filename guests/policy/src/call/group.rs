@@ -1,18 +1,16 @@
-//! Objects that are decided together, or over a time: groups of which a rule spares some, and
-//! evictions that become deletions.
+//! Groups of objects of which a rule spares some.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Command, Decision, FailureClass, IndexName, Instant, Object, WorkItem};
+use davit_guest::{Decision, IndexName, Object};
 
 use super::{Act, Call, led, live, may_end, one_by_one_item};
 use crate::evaluate::Evaluator;
 use crate::judge::Outcome;
 use crate::keep::{Keep, Ordered};
-use crate::rule::{MAX_ACTS, Rule};
-use crate::sources::{self, EVICTIONS, Source};
+use crate::rule::Rule;
+use crate::sources::Source;
 
 /// The name of the expression that orders objects.
 pub(super) const ORDER: &str = "keep.by";
@@ -49,11 +47,6 @@ pub(super) enum ExcessAct {
     Act(Act),
 }
 
-/// The end of an eviction's item, and a new one after a pause.
-fn evict_later(item: &WorkItem, pause: Duration) -> Decision {
-    Decision::done().commands([Command::enqueue(EVICTIONS, &item.key, pause)])
-}
-
 impl Call<'_> {
     /// A group of objects of which a rule spares some. Objects that are being deleted fill no
     /// place, and nothing happens while the cache may lack objects of the group.
@@ -81,7 +74,7 @@ impl Call<'_> {
         let mut plans = Vec::new();
         let mut acts = 0;
         for it in &group.excess {
-            if acts == MAX_ACTS {
+            if acts == rule.most_acts() {
                 is_later = true;
                 break;
             }
@@ -109,10 +102,19 @@ impl Call<'_> {
     /// The objects of a group, divided into those that a rule spares and those that it does not.
     pub(super) fn divided(&self, rule: &Rule, keep: &Keep, source: &Source, group: &str) -> Group {
         let mut group = self.divided_by_cache(rule, keep, source, group);
-        let may_act = !group.excess.is_empty() && self.hold(rule).is_none();
+        let cache = self.cx.watch(source.name);
+        let mut excess = group.excess.iter().filter_map(|it| cache.get(&it.key));
+        let mut may_act =
+            || self.hold(rule).is_none() && excess.any(|it| self.may_act_on(rule, source, &it));
         group.is_unproven =
-            may_act && rule.proves_kept && !self.are_there(rule, source, &group.spared);
+            rule.proves_kept && may_act() && !self.are_there(rule, source, &group.spared);
         group
+    }
+
+    /// Whether there is anything to do about an object that a rule selects and does not spare, as
+    /// far as the cache says.
+    pub(super) fn may_act_on(&self, rule: &Rule, source: &Source, object: &Object<Value>) -> bool {
+        self.claim(rule, source, object).is_none() && !self.is_settled(rule, object)
     }
 
     pub(super) fn divided_by_cache(
@@ -185,88 +187,6 @@ impl Call<'_> {
         let spared: Option<Vec<_>> = spared.iter().map(|it| cache.get(&it.key)).collect();
         spared.is_some_and(|objects| live::prove_all(self, rule, &objects))
     }
-
-    /// A pod whose eviction becomes a deletion if its budget refuses it for too long. The time
-    /// counts from the first refusal on, and starts again whenever the last attempt had another
-    /// end.
-    pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
-        let note = refusal_note(item);
-        let refused_at: Option<i64> = self.cx.note(&note);
-        let was_refused = self.was_refused(item);
-        let first = was_refused.then(|| refused_at.unwrap_or_else(|| self.now()));
-        let (decision, is_refused) = self.next_eviction(item, first);
-        let first = first.filter(|_| is_refused);
-        if first == refused_at {
-            return decision;
-        }
-        decision.commands([Command::set_note(&note, first.as_ref())])
-    }
-
-    /// Whether a budget refused the pod of an item in the last attempt.
-    fn was_refused(&self, item: &WorkItem) -> bool {
-        let uid = self.parse(&item.key).and_then(|it| it.2.split_once('|'));
-        uid.is_some_and(|(uid, _)| {
-            let mut failures = item.failures.iter();
-            failures.any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget)
-        })
-    }
-
-    /// What is done about a pod that a budget has refused since this time, and whether it is
-    /// another attempt: the time does not count on without one.
-    fn next_eviction(&self, item: &WorkItem, refused_at: Option<i64>) -> (Decision, bool) {
-        let done = (Decision::done(), false);
-        let Some((rule, source, rest)) = self.parse(&item.key) else {
-            return done;
-        };
-        let Some((uid, key)) = rest.split_once('|') else {
-            return done;
-        };
-        let object = self.cx.watch(source.name).get(key);
-        let Some(object) = object.filter(|it| it.reference.uid == uid) else {
-            return done;
-        };
-        let Some(deadline) = rule.actions.eviction_deadline() else {
-            return done;
-        };
-        if !may_end(rule, &object) {
-            return done;
-        }
-        let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
-        if evaluation.outcome != Outcome::Selected {
-            // Nothing else may announce that what is related to the pod is known again.
-            return match evaluation.next {
-                Some(next) => (Decision::requeue_after(self.until(next)), false),
-                None => done,
-            };
-        }
-        if self.claim(rule, source, &object).is_some() {
-            // What claims it may let it go, and nothing else may announce it.
-            return (evict_later(item, self.every()), false);
-        }
-        if refused_at.is_none() && !item.failures.is_empty() {
-            // The attempt failed in another way: the next one is no faster than after a refusal.
-            return (
-                evict_later(item, sources::EVICT_AGAIN.min(self.every())),
-                false,
-            );
-        }
-        let is_overdue =
-            refused_at.is_some_and(|at| self.cx.since(Instant::from_millis(at)) >= deadline);
-        match self.act(rule, &object, is_overdue) {
-            Act::Plan(plan) => {
-                let again = sources::EVICT_AGAIN.min(self.every());
-                (Decision::requeue_after(again).plans([*plan]), true)
-            }
-            Act::Nothing => done,
-            Act::Later(_) => (evict_later(item, self.every()), false),
-        }
-    }
-}
-
-/// The note of the first time that a budget refused the pod of an item: milliseconds since the
-/// epoch. The item is older: it may have waited before its first attempt.
-fn refusal_note(item: &WorkItem) -> String {
-    format!("refused/{}", item.key)
 }
 
 /// The time by which a rule that keeps some orders an object; an error if it fails or is not

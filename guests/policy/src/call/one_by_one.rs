@@ -12,13 +12,15 @@ use davit_guest::dynamic::Value;
 use davit_guest::{Command, Decision, FailureClass, Object, Plan, WorkItem};
 use serde::{Deserialize, Serialize};
 
+use super::changes::hash;
 use super::group::ExcessAct;
-use super::{Act, Call, is_terminating, may_end};
+use super::{Act, Call, MOMENT, ONE_BY_ONE_ITEM, is_terminating, may_end};
 use crate::judge::Outcome;
 use crate::keep::Keep;
+use crate::reads::LIVE_READS;
 use crate::resource;
 use crate::rule::{Count, Rule};
-use crate::sources::Source;
+use crate::sources::{ONE_BY_ONE, Source};
 
 /// The note with the last act.
 const LAST: &str = "one-by-one/last";
@@ -28,12 +30,14 @@ const PLACE: &str = "one-by-one/place";
 const PAGE: u32 = 500;
 /// How soon the item asks again whether the last act is visible in the watches.
 const ASK_AGAIN: Duration = Duration::from_millis(250);
-/// How long it waits for that, in milliseconds: as long as the host waits for a write of its own.
-/// Of a plan that failed, or of a dry run, nothing is ever seen.
-const LAPSE: i64 = 30_000;
+/// How long it waits for that once the act has ended: as long as the host waits for a write of its
+/// own. Of a plan that failed, or of a dry run, nothing is ever seen.
+const LAPSE: Duration = Duration::from_secs(30);
+/// How many groups are remembered as tried.
+const MAX_TRIED: usize = 4096;
 
 /// The object on which a rule acted last.
-#[derive(Deserialize, Serialize)]
+#[derive(Clone, Deserialize, Serialize)]
 struct Last {
     rule: String,
     key: String,
@@ -43,8 +47,9 @@ struct Last {
     counted: BTreeSet<String>,
     /// Whether it was being deleted already.
     was_terminating: bool,
-    /// In milliseconds since the epoch.
-    at: i64,
+    /// The age of the item when the wait for the act began. None until the next call: the item is
+    /// not called before the act has ended, and no clock that somebody sets changes its age.
+    since: Option<Duration>,
 }
 
 /// Where the item continues.
@@ -55,6 +60,8 @@ struct Place {
     cursor: u64,
     /// How many objects of that page are done.
     done: usize,
+    /// The groups that were tried in vain, as hashes: each is read once in a pass.
+    tried: BTreeSet<u64>,
 }
 
 /// What a page is read for.
@@ -65,14 +72,25 @@ struct Search<'s> {
     ineffective: Option<&'s Last>,
 }
 
+/// What a rule may act on.
+enum Candidate {
+    /// The object.
+    Object,
+    /// Another one of its group, too.
+    Group(String),
+}
+
 impl<'a> Call<'a> {
     /// The next act of the rules that act on one object at a time.
     pub(crate) fn one_by_one(&self, item: &WorkItem) -> Decision {
         let last: Option<Last> = self.cx.note(LAST);
         let last = last.as_ref();
         let is_refused = last.is_some_and(|last| last.is_refused(item));
-        if last.is_some_and(|last| !is_refused && self.may_be_unseen(last)) {
-            return Decision::requeue_after(ASK_AGAIN);
+        if let Some(last) = last
+            && !is_refused
+            && let Some(decision) = self.wait_for(last, self.cx.now() - item.created_at)
+        {
+            return decision;
         }
         let ineffective = last.filter(|last| {
             self.rule_named(&last.rule).is_some_and(|(rule, source)| {
@@ -82,6 +100,7 @@ impl<'a> Call<'a> {
         });
         let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
         place.done += usize::from(ineffective.is_some());
+        let mut reads = 0;
         for (rule, source) in self.rules_from(&mut place) {
             let search = Search {
                 rule,
@@ -89,7 +108,7 @@ impl<'a> Call<'a> {
                 ineffective,
             };
             if self.hold(rule).is_none()
-                && let Some(decision) = self.page(&search, &place)
+                && let Some(decision) = self.page(&search, place, &mut reads)
             {
                 return decision;
             }
@@ -99,6 +118,22 @@ impl<'a> Call<'a> {
             Command::set_note(LAST, None::<&Last>),
             Command::set_note(PLACE, None::<&Place>),
         ])
+    }
+
+    /// To wait for the last act, if a count may lack it. `age`: that of the item.
+    fn wait_for(&self, last: &Last, age: Duration) -> Option<Decision> {
+        let waited = last.since.and_then(|since| age.checked_sub(since));
+        if waited.is_some_and(|waited| waited >= LAPSE) || !self.may_be_unseen(last) {
+            return None;
+        }
+        let begun = Last {
+            since: Some(age),
+            ..last.clone()
+        };
+        let begun = waited
+            .is_none()
+            .then(|| Command::set_note(LAST, Some(&begun)));
+        Some(Decision::requeue_after(ASK_AGAIN).commands(begun))
     }
 
     /// The rules that act on one object at a time, from a place on. If its rule does not exist
@@ -115,9 +150,6 @@ impl<'a> Call<'a> {
 
     /// Whether a count may lack the last act.
     fn may_be_unseen(&self, last: &Last) -> bool {
-        if self.now().saturating_sub(last.at) >= LAPSE {
-            return false;
-        }
         // Nobody knows what to look for if another configuration has no such rule.
         let Some((rule, source)) = self.rule_named(&last.rule) else {
             return true;
@@ -148,24 +180,36 @@ impl<'a> Call<'a> {
     }
 
     /// The act on the first object of a page that the rule acts on, or the next page; none at the
-    /// end.
-    fn page(&self, search: &Search<'_>, place: &Place) -> Option<Decision> {
+    /// end. `reads`: how many live reads the call may have had before.
+    fn page(&self, search: &Search<'_>, place: Place, reads: &mut usize) -> Option<Decision> {
+        let Place {
+            cursor, mut tried, ..
+        } = place;
         let cache = self.cx.watch(search.source.name);
-        let (objects, next) = cache.scan_page(place.cursor, PAGE);
-        let mut groups = BTreeSet::new();
+        let (objects, next) = cache.scan_page(cursor, PAGE);
         for (done, object) in objects.iter().enumerate().skip(place.done) {
-            if let Some(plan) = self.single_plan(search, object, &mut groups) {
-                return Some(self.acting(search, place.cursor, done, plan));
+            let Some(candidate) = self.candidate(search, object, &tried) else {
+                continue;
+            };
+            let most = search.rule.most_reads();
+            if *reads > 0 && *reads + most > LIVE_READS {
+                return Some(search.proceed(cursor, done, tried));
+            }
+            *reads += most;
+            if let Some(plan) = self.single_plan(search, object, &candidate) {
+                return Some(self.acting(search, plan, search.place(cursor, done, tried)));
+            }
+            if let Candidate::Group(group) = candidate
+                && tried.len() < MAX_TRIED
+            {
+                tried.insert(hash(&group));
             }
         }
-        let notes = [
-            Command::set_note(LAST, None::<&Last>),
-            search.place(next?, 0),
-        ];
-        Some(Decision::requeue_after(Duration::ZERO).commands(notes))
+        Some(search.proceed(next?, 0, tried))
     }
 
-    fn acting(&self, search: &Search<'_>, cursor: u64, done: usize, plan: Plan) -> Decision {
+    /// `place`: the command that notes where the item continues.
+    fn acting(&self, search: &Search<'_>, plan: Plan, place: Command) -> Decision {
         let key = plan.target.key();
         let object = self.cx.watch(search.source.name).get(&key);
         let uid = plan.target.uid.clone();
@@ -180,37 +224,52 @@ impl<'a> Call<'a> {
             version: object.map(|it| it.resource_version).unwrap_or_default(),
             key,
             uid,
-            at: self.now(),
+            since: None,
         };
-        let notes = [
+        // If nothing is ever observed of it, because it is refused or a dry run, the others do not
+        // wait for the host's pause.
+        let commands = [
             Command::set_note(LAST, Some(&last)),
-            search.place(cursor, done),
+            place,
+            Command::enqueue(ONE_BY_ONE, ONE_BY_ONE_ITEM, MOMENT),
         ];
         Decision::requeue_when_observed()
             .plans([plan])
-            .commands(notes)
+            .commands(commands)
     }
 
-    /// What the rule does about an object that it selects, or about another one of its group. It
-    /// is asked once about a group.
-    fn single_plan(
+    /// What the rule may act on because of an object, as far as the cache says. It is asked once
+    /// about a group.
+    fn candidate(
         &self,
         search: &Search<'_>,
         object: &Object<Value>,
-        groups: &mut BTreeSet<String>,
-    ) -> Option<Plan> {
+        tried: &BTreeSet<u64>,
+    ) -> Option<Candidate> {
         let Search { rule, source, .. } = search;
         let is_selected = || self.judge(rule, object, |_, it| it.outcome == Outcome::Selected);
         if !may_end(rule, object) || !is_selected() {
             return None;
         }
         let Some(keep) = &rule.keep else {
-            let is_free = self.claim(rule, source, object).is_none();
-            return is_free.then(|| self.act(rule, object, false).plan())?;
+            let may_act = self.may_act_on(rule, source, object);
+            return may_act.then_some(Candidate::Object);
         };
         let group = keep.group_of(object)?;
-        let is_new = groups.insert(group.clone());
-        is_new.then(|| self.single_plan_of_group(search, keep, &group))?
+        let is_new = !tried.contains(&hash(&group));
+        is_new.then_some(Candidate::Group(group))
+    }
+
+    fn single_plan(
+        &self,
+        search: &Search<'_>,
+        object: &Object<Value>,
+        candidate: &Candidate,
+    ) -> Option<Plan> {
+        match (candidate, &search.rule.keep) {
+            (Candidate::Group(group), Some(keep)) => self.single_plan_of_group(search, keep, group),
+            _ => self.act(search.rule, object, false).plan(),
+        }
     }
 
     fn single_plan_of_group(&self, search: &Search<'_>, keep: &Keep, group: &str) -> Option<Plan> {
@@ -228,7 +287,7 @@ impl<'a> Call<'a> {
             excess.position(|it| it.key == last.key)
         });
         let (tried, others) = group.excess.split_at(tried.map_or(0, |at| at + 1));
-        let mut excess = others.iter().chain(tried);
+        let mut excess = others.iter().chain(tried).take(rule.most_acts());
         excess.find_map(|it| match self.act_on_excess(rule, source, &it.key) {
             ExcessAct::Act(act) => act.plan(),
             ExcessAct::Claimed => None,
@@ -246,13 +305,22 @@ fn is_refusal(class: &FailureClass) -> bool {
 
 impl Search<'_> {
     /// The command that notes the place.
-    fn place(&self, cursor: u64, done: usize) -> Command {
+    fn place(&self, cursor: u64, done: usize, tried: BTreeSet<u64>) -> Command {
         let place = Place {
             rule: self.rule.name.clone(),
             cursor,
             done,
+            tried,
         };
         Command::set_note(PLACE, Some(&place))
+    }
+
+    /// Nothing to act on up to a place, from which the next call continues.
+    fn proceed(&self, cursor: u64, done: usize, tried: BTreeSet<u64>) -> Decision {
+        Decision::requeue_after(Duration::ZERO).commands([
+            Command::set_note(LAST, None::<&Last>),
+            self.place(cursor, done, tried),
+        ])
     }
 }
 

@@ -1,5 +1,7 @@
 //! Evictions that become deletions.
 
+use std::time::Duration;
+
 use davit_guest::testing::Harness;
 use davit_guest::{QueueName, Step};
 use policy::Policy;
@@ -23,14 +25,23 @@ fn evicting() -> Harness<Policy> {
 
 /// With a budget that refuses.
 fn refused(mut harness: Harness<Policy>) -> Harness<Policy> {
-    harness.put(json!({
+    harness.put(budget(0));
+    harness
+}
+
+/// From now on the budget allows it.
+fn allow(harness: &mut Harness<Policy>) {
+    harness.put(budget(1));
+}
+
+fn budget(allowed: u32) -> Value {
+    json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget",
         "metadata": {"namespace": "shop", "name": "all"},
         "spec": {"minAvailable": 1, "selector": {"matchLabels": {"drain": "true"}}},
-        "status": {"disruptionsAllowed": 0, "currentHealthy": 1, "desiredHealthy": 1,
+        "status": {"disruptionsAllowed": allowed, "currentHealthy": 1, "desiredHealthy": 1,
                    "expectedPods": 1, "observedGeneration": 1},
-    }));
-    harness
+    })
 }
 
 fn web(uid: &str) -> Value {
@@ -94,6 +105,82 @@ fn a_pod_that_was_made_again_has_a_time_of_its_own() {
     harness.remove("Pod", "shop/web");
     harness.put(web("two"));
     harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// What ends attempts for an hour: a controller that is disabled, a process that is stopped, and a
+/// clock that somebody sets.
+const STOPS: [fn(&mut Harness<Policy>); 3] = [
+    |harness| {
+        harness.disable(true);
+        harness.advance(HOUR);
+        harness.disable(false);
+    },
+    |harness| harness.suspend(HOUR),
+    |harness| harness.shift_clock(3_600_000),
+];
+
+#[test]
+fn a_time_without_attempts_does_not_count_towards_the_deletion() {
+    for stop in STOPS {
+        let mut harness = drain();
+        harness.put(web("one"));
+        harness.advance(2 * MINUTE);
+        stop(&mut harness);
+        harness.advance(6 * MINUTE);
+        assert_eq!(harness.keys("Pod"), ["shop/web"]);
+        harness.advance(5 * MINUTE);
+        assert_eq!(harness.keys("Pod"), [""; 0]);
+    }
+}
+
+/// Whenever they end: the deletion follows an attempt that was refused a moment ago.
+#[test]
+fn a_budget_that_allows_the_eviction_by_then_gets_one() {
+    let [disabled, suspended, _] = STOPS;
+    for stop in [disabled, suspended] {
+        for second in 590..604 {
+            let mut harness = drain();
+            harness.put(web("one"));
+            harness.advance(Duration::from_secs(second));
+            if harness.keys("Pod").is_empty() {
+                break;
+            }
+            harness.clear_executions();
+            allow(&mut harness);
+            stop(&mut harness);
+            harness.advance(MINUTE);
+            assert_eq!(harness.keys("Pod"), [""; 0], "{second}");
+            let last = harness.executions().last().unwrap();
+            assert!(matches!(last.plan.steps[..], [Step::Evict(_)]), "{second}");
+        }
+    }
+}
+
+/// The last refusal is some time after the first one, on the second.
+#[test]
+fn a_deletion_is_not_later_than_it_says() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    harness.advance(HOUR);
+    let mut executions = harness.executions().iter();
+    let start = executions.next().unwrap().at;
+    let end = executions.next_back().unwrap();
+    assert!(matches!(end.plan.steps[..], [Step::Delete(_)]));
+    let took = end.at - start;
+    assert!(took >= 10 * MINUTE, "{took:?}");
+    assert!(took <= 10 * MINUTE + Duration::from_secs(3), "{took:?}");
+}
+
+#[test]
+fn a_clock_that_is_set_back_delays_a_deletion_by_no_more_than_that() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    harness.advance(5 * MINUTE);
+    harness.shift_clock(-86_400_000);
+    harness.advance(4 * MINUTE);
     assert_eq!(harness.keys("Pod"), ["shop/web"]);
     harness.advance(2 * MINUTE);
     assert_eq!(harness.keys("Pod"), [""; 0]);

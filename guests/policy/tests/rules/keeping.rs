@@ -213,6 +213,17 @@ fn what_is_read_of_the_kept_in_one_call_is_bounded() {
         message.contains("keep 2000 at most, or write proof: cache"),
         "{message}"
     );
+    // Each of them with three others.
+    let mut reading = rule(1700, None);
+    reading[0]["related"] = json!({
+        "a": {"resource": "nodes", "by": "metadata.name", "is": "object.spec.nodeName"},
+        "b": {"resource": "jobs.batch", "by": "metadata.name", "is": "object.metadata.name"},
+        "c": {"resource": "secrets", "by": "metadata.name", "is": "object.metadata.name"},
+    });
+    reading[0]["when"] = json!("size(a) + size(b) + size(c) == 0");
+    let (field, message) = refusal(reading);
+    assert_eq!(field, "rules[0].keep");
+    assert!(message.contains("keep 1687 at most"), "{message}");
 }
 
 /// A rule that waits asks nothing.

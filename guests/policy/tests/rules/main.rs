@@ -20,6 +20,7 @@ mod mistakes;
 mod objects;
 mod order;
 mod patching;
+mod pausing;
 mod published;
 mod related;
 mod repeating;

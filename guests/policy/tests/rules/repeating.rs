@@ -141,3 +141,32 @@ fn many_objects_are_changed_with_one_note() {
     assert_eq!(harness.executions().len(), 1000);
     assert_eq!(harness.notes(), ["changes"]);
 }
+
+/// What keeps some decides in groups, and is no other loop.
+#[test]
+fn rules_that_keep_some_and_undo_each_other_write_less_and_less_and_are_reported() {
+    let keeping = |name: &str| {
+        let mut rule = label(name, "true", json!({"state": name}));
+        rule["keep"] = json!({"newest": 0});
+        rule
+    };
+    let mut harness = with_object(json!([keeping("on"), keeping("off")]));
+    harness.advance(HOUR);
+    let all = harness.executions().len();
+    assert!(all <= 24, "{all} in an hour");
+    let report = harness.report("on").unwrap();
+    assert!(report.message.contains("undoes it"), "{}", report.message);
+}
+
+/// Nobody knows how long ago a time in the future was.
+#[test]
+fn a_clock_that_is_set_back_stops_no_rule() {
+    let number = "${string(int(object.metadata.labels.n) + 1)}";
+    let mut harness = with_object(json!([label("add", "true", json!({"n": number}))]));
+    harness.advance(10 * MINUTE);
+    harness.shift_clock(-86_400_000);
+    harness.clear_executions();
+    harness.advance(HOUR);
+    let all = harness.executions().len();
+    assert!((50..=64).contains(&all), "{all} in an hour");
+}
