@@ -12,7 +12,7 @@ mod relations;
 
 pub(crate) use hold::Hold;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
@@ -23,6 +23,7 @@ use davit_guest::{
 };
 
 use self::changes::Changes;
+use self::live::Proven;
 use crate::Policy;
 use crate::config::Proof;
 use crate::evaluate::Evaluator;
@@ -40,6 +41,8 @@ pub(crate) struct Call<'a> {
     /// The objects that rules do not spare, by rule and group.
     excess: RefCell<BTreeMap<(String, String), Excess>>,
     changes: RefCell<Changes>,
+    /// How many objects were read from the API server before a rule acts on them.
+    proofs: Cell<usize>,
     /// The uids of the objects to which the last plan did nothing, because it failed.
     failed: BTreeSet<&'a str>,
     pub(crate) report: RefCell<Failures>,
@@ -129,6 +132,7 @@ impl<'a> Call<'a> {
             counts: RefCell::default(),
             excess: RefCell::default(),
             changes: RefCell::default(),
+            proofs: Cell::default(),
             failed: failures.map(|it| it.uid.as_str()).collect(),
             report: RefCell::default(),
         }
@@ -413,6 +417,15 @@ impl<'a> Call<'a> {
         then(&evaluator, evaluation)
     }
 
+    fn prove<'r>(
+        &self,
+        rule: &'r Rule,
+        object: &Object<Value>,
+    ) -> Result<Option<Proven<'r>>, String> {
+        self.proofs.update(|proofs| proofs + 1);
+        live::prove(self, rule, object)
+    }
+
     /// Whether a rule has nothing to change in an object, which is as it should be.
     fn is_settled(&self, rule: &Rule, object: &Object<Value>) -> bool {
         let plan = || self.judge(rule, object, |it, _| plan(rule, it, object, false));
@@ -439,7 +452,7 @@ impl<'a> Call<'a> {
         }
         let planned = match rule.proof {
             Proof::Cache => by_cache(),
-            Proof::Live => match live::prove(self, rule, object) {
+            Proof::Live => match self.prove(rule, object) {
                 Ok(Some(proven)) => proven.with(self, |evaluator, object| {
                     plan(rule, evaluator, object, is_overdue)
                 }),
@@ -487,7 +500,7 @@ fn eviction_item(rule: &Rule, object: &Object<Value>, key: &str) -> Command {
 
 /// The one item of the rules that act on one object at a time.
 fn one_by_one_item() -> Command {
-    Command::enqueue(ONE_BY_ONE, ONE_BY_ONE_ITEM, Duration::ZERO)
+    Command::enqueue(ONE_BY_ONE, ONE_BY_ONE_ITEM, MOMENT)
 }
 
 /// What is being deleted is not deleted again, unless the rule asks for such objects.

@@ -1,5 +1,7 @@
 //! How many of the objects that a rule selects it spares.
 
+use std::cmp::Ordering;
+
 use davit_guest::{ApiResource, ConfigError, Object, dynamic};
 
 use crate::cel::OBJECT;
@@ -158,18 +160,30 @@ impl Keep {
         if objects.len() <= self.above {
             return (objects, Vec::new());
         }
-        objects.sort_by(|one, other| {
-            let by_time = one.at.cmp(&other.at);
-            let by_time = if self.is_newest {
-                by_time
-            } else {
-                by_time.reverse()
-            };
-            by_time.then_with(|| one.key.cmp(&other.key))
-        });
+        objects.sort_by(|one, other| self.order((one.at, &one.key), (other.at, &other.key)));
         let excess = objects.len().saturating_sub(self.count);
         let spared = objects.split_off(excess);
         (spared, objects)
+    }
+
+    /// The same for a group of which some have gone already: the rest goes too, although the group
+    /// may have no more than the high watermark by now.
+    pub(crate) fn begun(&self) -> Self {
+        Self {
+            above: self.count,
+            ..self.clone()
+        }
+    }
+
+    /// The order of two objects, by their times and keys: what is spared least comes first.
+    pub(crate) fn order(&self, one: (i64, &str), other: (i64, &str)) -> Ordering {
+        let by_time = one.0.cmp(&other.0);
+        let by_time = if self.is_newest {
+            by_time
+        } else {
+            by_time.reverse()
+        };
+        by_time.then_with(|| one.1.cmp(other.1))
     }
 }
 

@@ -73,7 +73,7 @@ impl Policy {
 
     fn decide(&self, call: &Call<'_>, item: &WorkItem) -> Decision {
         match item.queue {
-            GROUPS => call.group(&item.key),
+            GROUPS => call.group(item),
             EVICTIONS => call.eviction(item),
             ONE_BY_ONE => call.one_by_one(item),
             PASSES => match self.source(QueueName::named(&item.key)) {

@@ -209,10 +209,7 @@ pub(crate) fn manifest(
     }
     .config_schema(include_str!("../config.schema.json"))
     .metric(FAILURES)
-    .queue(queue(
-        GROUPS,
-        batch(rules.iter().filter(|it| it.keep.is_some()), GROUP_BATCH),
-    ))
+    .queue(queue(GROUPS, batch(reads_of_group(rules), GROUP_BATCH)))
     .queue(queue(EVICTIONS, 50))
     .queue(queue(PASSES, 1).retry(every, every));
     if rules.iter().any(|it| it.is_one_by_one) {
@@ -221,7 +218,10 @@ pub(crate) fn manifest(
     for source in &sources.matched {
         manifest = manifest
             .watch(source.watch())
-            .queue(queue(source.queue, batch(alone(rules, source), BATCH)))
+            .queue(queue(
+                source.queue,
+                batch(reads_of_object(rules, source), BATCH),
+            ))
             .trigger(Trigger::own_key(source.name, source.queue));
         if source.is_periodic {
             manifest = manifest.tick(PASSES, source.queue.as_str(), every);
@@ -239,17 +239,31 @@ pub(crate) fn manifest(
     manifest
 }
 
-/// The rules about the objects of a source that decide about each of them by itself.
-fn alone<'r>(rules: &'r [Rule], source: &'r Source) -> impl Iterator<Item = &'r Rule> {
+/// How many live reads a group may need.
+fn reads_of_group(rules: &[Rule]) -> usize {
+    let rules = rules.iter().filter(|it| it.keep.is_some());
+    rules.map(Rule::most_reads).max().unwrap_or_default()
+}
+
+/// How many live reads an object of a source may need.
+fn reads_of_object(rules: &[Rule], source: &Source) -> usize {
     let rules = source.rules.iter().filter_map(|it| rules.get(*it));
-    rules.filter(|it| it.keep.is_none())
+    let alone = rules.filter(|it| it.keep.is_none());
+    // Those that may leave it to a later rule after they have read it, and the last one.
+    let (passing, last): (Vec<&Rule>, Vec<&Rule>) =
+        alone.partition(|it| it.actions.is_only_event() || it.actions.changes());
+    let passing: usize = passing.into_iter().map(Rule::most_reads).sum();
+    passing
+        + last
+            .into_iter()
+            .map(Rule::most_reads)
+            .max()
+            .unwrap_or_default()
 }
 
 /// How many items one call decides: no more than so many, and no more than it may read for.
-fn batch<'r>(rules: impl Iterator<Item = &'r Rule>, most: u32) -> u32 {
-    let reads = rules.map(Rule::most_reads).max();
-    let items = LIVE_READS / reads.unwrap_or_default().max(1);
-    u32::try_from(items).map_or(most, |items| items.clamp(1, most))
+fn batch(reads: usize, most: u32) -> u32 {
+    u32::try_from(LIVE_READS / reads.max(1)).map_or(most, |items| items.clamp(1, most))
 }
 
 fn queue(name: QueueName, batch: u32) -> QueueSpec {

@@ -34,6 +34,9 @@ const MOST_WATCHES: usize = 64;
 /// server, or a proxy in front of it, may allow fewer requests than expected, and hyper's client
 /// says so to nobody. The second wait is twice as long, and so on: a server may be slow.
 const FIRST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a watch waits for the first one of its connection to start. Nobody knows before whether
+/// the server speaks HTTP/2, and hyper's client opens a connection for each request until then.
+const TURN: Duration = Duration::from_secs(1);
 /// How often a watch is sent again that the server has refused unread.
 const MOST_REFUSALS: usize = 5;
 /// How much of one watch may wait to be read, in bytes.
@@ -69,8 +72,22 @@ struct Pool {
 /// One HTTP/2 connection; at a server without HTTP/2, a pool of connections.
 struct Connection {
     client: Client<Connector, Body>,
+    /// Held by the watch that is sent first.
+    first: tokio::sync::Mutex<()>,
     /// The watches whose answer has started.
     open: AtomicUsize,
+}
+
+impl Connection {
+    /// The turn to send the first watch; none if others are open, or if the first one takes long.
+    async fn turn(&self) -> Option<tokio::sync::MutexGuard<'_, ()>> {
+        let is_first = || self.open.load(Ordering::Relaxed) == 0;
+        if !is_first() {
+            return None;
+        }
+        let turn = timeout(TURN, self.first.lock()).await.ok()?;
+        is_first().then_some(turn)
+    }
 }
 
 /// A watch whose answer has started: it has a place on its connection.
@@ -127,6 +144,7 @@ impl WatchConnections {
             let mut refusals = 0;
             'connections: loop {
                 let connection = connections.connection();
+                let _turn = connection.turn().await;
                 let request = Request::from_parts(parts.clone(), Body::empty());
                 let mut sent = pin!(connection.client.request(request));
                 loop {
@@ -179,6 +197,7 @@ impl WatchConnections {
         }
         let connection = Arc::new(Connection {
             client: self.shared.builder.build(self.shared.connector.clone()),
+            first: tokio::sync::Mutex::default(),
             open: AtomicUsize::new(0),
         });
         pool.connections.push(Arc::clone(&connection));

@@ -1,6 +1,7 @@
 //! How soon a rule changes an object again. A rule that reacts to its own change, and one whose
 //! change is undone by another rule or program, would write as fast as the API server answers.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher as _};
 use std::time::Duration;
 
@@ -12,19 +13,20 @@ use super::{Call, LONGEST_PAUSE};
 use crate::evaluate::Evaluator;
 use crate::rule::Rule;
 
-/// The note with the last changes.
-const NOTE: &str = "changes";
-/// How many it has, of some fifty bytes each.
-const REMEMBERED: usize = 1024;
+/// How many notes have the last changes: calls that are made at once seldom write the same one.
+const NOTES: u64 = 64;
+/// How many changes each of them has, of some fifty bytes each.
+const REMEMBERED: usize = 16;
 /// From this change of an object on, a rule pauses. Fewer may come to rest by themselves.
 const PAUSES: u32 = 3;
 
-/// The last changes of objects, the newest at the end.
+/// The last changes of objects.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    /// None if the note has not been read.
-    known: Option<Vec<LastChange>>,
-    is_new: bool,
+    /// Those of the notes that were read, by the number of the note; the newest at the end.
+    known: BTreeMap<u64, Vec<LastChange>>,
+    /// The notes that changed.
+    new: BTreeSet<u64>,
 }
 
 /// The last change of an object by a rule. Texts are hashes: there are many.
@@ -94,7 +96,7 @@ impl Call<'_> {
             let mut report = self.report.borrow_mut();
             report.failed(&rule.name, &object.reference, "do", &message);
         }
-        self.change_notes(|known| {
+        self.change_note(last.id, |known| {
             known.retain(|it| it.id != last.id);
             known.push(last);
             let excess = known.len().saturating_sub(REMEMBERED);
@@ -111,37 +113,34 @@ impl Call<'_> {
             return;
         }
         let id = id(rule, object);
-        self.change_notes(|known| {
+        self.change_note(id, |known| {
             for it in known.iter_mut().filter(|it| it.id == id) {
                 it.was_settled = true;
             }
         });
     }
 
-    /// The command that remembers the changes of the call, if there were any.
-    pub(crate) fn remember_changes(&self) -> Option<Command> {
+    /// The commands that remember the changes of the call.
+    pub(crate) fn remember_changes(&self) -> Vec<Command> {
         let changes = self.changes.borrow();
-        changes
-            .is_new
-            .then(|| Command::set_note(NOTE, changes.known.as_ref()))
+        let new = changes.new.iter();
+        new.map(|number| Command::set_note(&note(*number), changes.known.get(number)))
+            .collect()
     }
 
     fn last_change(&self, rule: &Rule, object: &Object<Value>) -> Option<LastChange> {
-        let mut changes = self.changes.borrow_mut();
-        let known = changes
-            .known
-            .get_or_insert_with(|| self.cx.note(NOTE).unwrap_or_default());
-        if known.is_empty() {
-            return None;
-        }
         let id = id(rule, object);
+        let mut changes = self.changes.borrow_mut();
+        let known = changes.known.entry(id % NOTES);
+        let known = known.or_insert_with(|| self.cx.note(&note(id % NOTES)).unwrap_or_default());
         known.iter().find(|it| it.id == id).copied()
     }
 
-    fn change_notes(&self, change: impl FnOnce(&mut Vec<LastChange>)) {
+    /// Changes the note of a change that was looked up before.
+    fn change_note(&self, id: u64, change: impl FnOnce(&mut Vec<LastChange>)) {
         let mut changes = self.changes.borrow_mut();
-        changes.is_new = true;
-        change(changes.known.get_or_insert_default());
+        changes.new.insert(id % NOTES);
+        change(changes.known.entry(id % NOTES).or_default());
     }
 
     /// Whether a change now follows another one so soon that both are counted together. One of
@@ -169,6 +168,10 @@ impl LastChange {
         let doubled = 1 << self.repeats.saturating_sub(PAUSES).min(16);
         every.saturating_mul(doubled).min(LONGEST_PAUSE.max(every))
     }
+}
+
+fn note(number: u64) -> String {
+    format!("changes/{number}")
 }
 
 fn id(rule: &Rule, object: &Object<Value>) -> u64 {

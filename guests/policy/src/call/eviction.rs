@@ -5,60 +5,75 @@ use std::time::Duration;
 use davit_guest::{Command, Decision, FailureClass, WorkItem};
 use serde::{Deserialize, Serialize};
 
-use super::{Act, Call, LONGEST_PAUSE, MOMENT, may_end};
+use super::{Act, Call, MOMENT, may_end};
 use crate::judge::Outcome;
 use crate::sources::{EVICT_AGAIN, EVICTIONS};
 
-/// How much of the time until the next attempt counts as refused: twice the longest pause between
-/// two. Without attempts, a budget refuses nothing.
-const COUNTED: Duration = Duration::from_secs(60);
+/// How much of the time until the next attempt counts as refused, in milliseconds: twice the longest
+/// pause between two. Without attempts, a budget refuses nothing.
+const COUNTED: u64 = 60_000;
+/// How long ago an attempt may be for a deletion because it was refused, in milliseconds.
+const RECENT: u64 = 10_000;
+/// After so many attempts at the end of the time, a pod is deleted however long they take.
+const CERTAIN: u32 = 3;
 
-/// What a budget has refused so far, when the pod is evicted again. Times are ages of the item: no
-/// clock that somebody sets changes them. The item is older than its first attempt, for which it may
-/// have waited.
-#[derive(Debug, Deserialize, Serialize)]
+/// What a budget has refused so far, when the pod is evicted again. Times are ages of the item, in
+/// milliseconds: no clock that somebody sets changes them. The item is older than its first attempt,
+/// for which it may have waited.
+#[derive(Clone, Debug, Deserialize, Serialize)]
 struct Refused {
-    /// For how long the budget had refused the pod when the last attempt was made, in milliseconds;
-    /// 0 if that is long ago.
-    before: u64,
-    /// The age at the last attempt, in milliseconds.
+    /// After this time, the pod is deleted.
+    deadline: u64,
+    /// The age at this attempt.
     at: u64,
-    /// For how long the budget has refused the pod by this attempt.
-    by_now: u64,
+    /// How much of the time has passed by this attempt.
+    passed: u64,
+    /// How many attempts were refused after all of the time.
+    late: u32,
+    /// Whether this is no attempt: the pod is deleted.
+    is_overdue: bool,
 }
 
 impl Refused {
-    /// The first attempt was refused.
-    fn first(age: Duration) -> Self {
+    /// After the first attempt.
+    fn first(age: u64, deadline: u64) -> Self {
         Self {
-            before: 0,
-            at: millis(age),
-            by_now: 0,
+            deadline,
+            at: age,
+            passed: 0,
+            late: 0,
+            is_overdue: false,
         }
     }
 
-    /// The last attempt was refused as well.
-    fn until(&self, age: Duration) -> Self {
-        let at = millis(age);
-        let passed = at.saturating_sub(self.at);
-        let is_recent = passed <= millis(LONGEST_PAUSE);
+    /// After this attempt was refused as well.
+    fn again(&self, age: u64, deadline: u64) -> Self {
+        let paused = age.saturating_sub(self.at);
+        let was_late = self.deadline == deadline && self.passed >= deadline;
+        let late = if was_late { self.late + 1 } else { 0 };
         Self {
-            before: if is_recent { self.by_now } else { 0 },
-            at,
-            by_now: self.by_now.saturating_add(passed.min(millis(COUNTED))),
+            deadline,
+            at: age,
+            passed: self.passed.saturating_add(paused.min(COUNTED)),
+            late,
+            // The budget may allow it by now if the attempt is long ago.
+            is_overdue: late > 0 && paused <= RECENT || late >= CERTAIN,
         }
     }
 
-    /// Whether the last attempt was refused after all of this time. The pod is not deleted for a
-    /// refusal of long ago, after which the budget may allow it.
-    fn is_overdue(&self, deadline: Duration) -> bool {
-        self.before >= millis(deadline)
+    /// After this attempt, or this deletion, met another version of the pod: nobody was asked.
+    fn in_vain(&self, age: u64) -> Self {
+        Self {
+            at: age,
+            late: 0,
+            is_overdue: false,
+            ..self.clone()
+        }
     }
 
-    /// What is left of this time, and a moment after it until the pod is deleted.
-    fn left(&self, deadline: Duration) -> Duration {
-        let left = millis(deadline).saturating_sub(self.by_now);
-        Duration::from_millis(left).max(MOMENT)
+    /// What is left until the last attempt, or from that one until the pod is deleted.
+    fn left(&self) -> Duration {
+        Duration::from_millis(self.deadline.saturating_sub(self.passed)).max(MOMENT)
     }
 }
 
@@ -74,11 +89,7 @@ impl Call<'_> {
     pub(crate) fn eviction(&self, item: &WorkItem) -> Decision {
         let note = refusal_note(item);
         let noted: Option<Refused> = self.cx.note(&note);
-        let age = self.cx.now() - item.created_at;
-        let refused = self.was_refused(item).then(|| match &noted {
-            Some(refused) => refused.until(age),
-            None => Refused::first(age),
-        });
+        let refused = self.refused(item, noted.as_ref());
         let (decision, is_attempt) = self.next_eviction(item, refused.as_ref());
         let refused = refused.filter(|_| is_attempt);
         if refused.is_none() && noted.is_none() {
@@ -87,13 +98,19 @@ impl Call<'_> {
         decision.commands([Command::set_note(&note, refused.as_ref())])
     }
 
-    /// Whether a budget refused the pod of an item in the last attempt.
-    fn was_refused(&self, item: &WorkItem) -> bool {
-        let uid = self.parse(&item.key).and_then(|it| it.2.split_once('|'));
-        uid.is_some_and(|(uid, _)| {
-            let mut failures = item.failures.iter();
-            failures.any(|it| it.uid == uid && it.failure.class == FailureClass::DisruptionBudget)
-        })
+    /// What a budget has refused of the pod of an item; none if the last attempt had another end.
+    fn refused(&self, item: &WorkItem, noted: Option<&Refused>) -> Option<Refused> {
+        let (rule, _, rest) = self.parse(&item.key)?;
+        let (uid, _) = rest.split_once('|')?;
+        let deadline = millis(rule.actions.eviction_deadline()?);
+        let age = millis(self.cx.now() - item.created_at);
+        let mut failures = item.failures.iter().filter(|it| it.uid == uid);
+        match (&failures.next()?.failure.class, noted) {
+            (FailureClass::DisruptionBudget, Some(noted)) => Some(noted.again(age, deadline)),
+            (FailureClass::DisruptionBudget, None) => Some(Refused::first(age, deadline)),
+            (FailureClass::Conflict, Some(noted)) => Some(noted.in_vain(age)),
+            _ => None,
+        }
     }
 
     /// What is done about a pod that a budget has refused, and whether it is another attempt: the
@@ -110,10 +127,7 @@ impl Call<'_> {
         let Some(object) = object.filter(|it| it.reference.uid == uid) else {
             return done;
         };
-        let Some(deadline) = rule.actions.eviction_deadline() else {
-            return done;
-        };
-        if !may_end(rule, &object) {
+        if rule.actions.eviction_deadline().is_none() || !may_end(rule, &object) {
             return done;
         }
         let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);
@@ -132,14 +146,14 @@ impl Call<'_> {
             // The attempt failed in another way: the next one is no faster than after a refusal.
             return (evict_later(item, EVICT_AGAIN.min(self.every())), false);
         }
-        let is_overdue = refused.is_some_and(|it| it.is_overdue(deadline));
+        let is_overdue = refused.is_some_and(|it| it.is_overdue);
         match self.act(rule, &object, is_overdue) {
             Act::Plan(plan) => {
                 let again = EVICT_AGAIN.min(self.every());
                 let decision = Decision::requeue_after(again).plans([*plan]);
                 // The host's pause after a refusal may be longer than what is left.
                 let next = refused.filter(|_| !is_overdue);
-                let next = next.map(|it| Command::enqueue(EVICTIONS, &item.key, it.left(deadline)));
+                let next = next.map(|it| Command::enqueue(EVICTIONS, &item.key, it.left()));
                 (decision.commands(next), true)
             }
             Act::Nothing => done,

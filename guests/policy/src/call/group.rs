@@ -1,9 +1,10 @@
 //! Groups of objects of which a rule spares some.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use davit_guest::dynamic::Value;
-use davit_guest::{Decision, IndexName, Object};
+use davit_guest::{Decision, IndexName, Object, Verdict, WorkItem};
 
 use super::{Act, Call, led, live, may_end, one_by_one_item};
 use crate::evaluate::Evaluator;
@@ -39,6 +40,41 @@ pub(super) enum Exclusion {
     Unordered(String),
 }
 
+/// The last object of a page of a group.
+struct Place {
+    at: i64,
+    key: String,
+}
+
+impl Place {
+    fn of(it: &Ordered) -> Self {
+        Self {
+            at: it.at,
+            key: it.key.clone(),
+        }
+    }
+
+    /// From the cursor of an item.
+    fn read(cursor: &str) -> Option<Self> {
+        let (at, key) = cursor.split_once('|')?;
+        Some(Self {
+            at: at.parse().ok()?,
+            key: key.to_owned(),
+        })
+    }
+
+    /// Whether an object is behind it.
+    fn is_before(&self, keep: &Keep, it: &Ordered) -> bool {
+        keep.order((self.at, &self.key), (it.at, &it.key)).is_lt()
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}|{}", self.at, self.key)
+    }
+}
+
 /// What is done about an object that a rule does not spare.
 pub(super) enum ExcessAct {
     /// An earlier rule acts on it, or it does not exist any more.
@@ -50,8 +86,8 @@ pub(super) enum ExcessAct {
 impl Call<'_> {
     /// A group of objects of which a rule spares some. Objects that are being deleted fill no
     /// place, and nothing happens while the cache may lack objects of the group.
-    pub(crate) fn group(&self, key: &str) -> Decision {
-        let Some((rule, source, group)) = self.parse(key) else {
+    pub(crate) fn group(&self, item: &WorkItem) -> Decision {
+        let Some((rule, source, group)) = self.parse(&item.key) else {
             return Decision::done();
         };
         let Some(keep) = &rule.keep else {
@@ -64,6 +100,10 @@ impl Call<'_> {
         if !self.cx.watch(source.name).unlisted().is_empty() {
             return Decision::requeue_after(self.every());
         }
+        // Others have their turn after those on which it acts in vain.
+        let former = Place::read(&item.cursor);
+        let begun = former.as_ref().map(|_| keep.begun());
+        let keep = begun.as_ref().unwrap_or(keep);
         let group = self.divided(rule, keep, source, group);
         if group.is_unproven {
             return Decision::requeue_after(self.every());
@@ -72,28 +112,28 @@ impl Call<'_> {
         let is_ended = |it: &Exclusion| matches!(it, Exclusion::Ended { .. });
         let mut is_later = group.is_unknown || group.left_out.values().any(is_ended);
         let mut plans = Vec::new();
-        let mut acts = 0;
-        for it in &group.excess {
-            if acts == rule.most_acts() {
-                is_later = true;
-                break;
-            }
+        let proofs = self.proofs.get();
+        let is_next = |it: &&Ordered| {
+            former
+                .as_ref()
+                .is_none_or(|place| place.is_before(keep, it))
+        };
+        for it in group.excess.iter().filter(is_next) {
             match self.act_on_excess(rule, source, &it.key) {
-                ExcessAct::Act(Act::Plan(plan)) => {
-                    acts += 1;
-                    plans.push(*plan);
-                }
-                // A read of the API server may be behind it.
-                ExcessAct::Act(Act::Later(_)) => {
-                    acts += 1;
-                    is_later = true;
-                }
+                ExcessAct::Act(Act::Plan(plan)) => plans.push(*plan),
                 // What claims it may let it go, and nothing else may announce it.
-                ExcessAct::Claimed => is_later = true,
+                ExcessAct::Claimed | ExcessAct::Act(Act::Later(_)) => is_later = true,
                 ExcessAct::Act(Act::Nothing) => {}
             }
+            let acts = plans.len().max(self.proofs.get() - proofs);
+            if acts >= rule.most_acts() {
+                return Decision {
+                    verdict: Verdict::ContinueFrom(Place::of(it).to_string()),
+                    ..Decision::done().plans(plans)
+                };
+            }
         }
-        if plans.is_empty() && !is_later {
+        if plans.is_empty() && !is_later && former.is_none() {
             return Decision::done();
         }
         Decision::requeue_after(self.every()).plans(plans)

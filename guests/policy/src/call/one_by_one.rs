@@ -33,7 +33,7 @@ const ASK_AGAIN: Duration = Duration::from_millis(250);
 /// How long it waits for that once the act has ended: as long as the host waits for a write of its
 /// own. Of a plan that failed, or of a dry run, nothing is ever seen.
 const LAPSE: Duration = Duration::from_secs(30);
-/// How many groups are remembered as tried.
+/// How many objects and groups are remembered as tried.
 const MAX_TRIED: usize = 4096;
 
 /// The object on which a rule acted last.
@@ -60,7 +60,7 @@ struct Place {
     cursor: u64,
     /// How many objects of that page are done.
     done: usize,
-    /// The groups that were tried in vain, as hashes: each is read once in a pass.
+    /// The keys of objects, and the groups, that were tried in vain in this pass. They are hashes.
     tried: BTreeSet<u64>,
 }
 
@@ -68,8 +68,6 @@ struct Place {
 struct Search<'s> {
     rule: &'s Rule,
     source: &'s Source,
-    /// The last act, if it had no effect.
-    ineffective: Option<&'s Last>,
 }
 
 /// What a rule may act on.
@@ -78,6 +76,16 @@ enum Candidate {
     Object,
     /// Another one of its group, too.
     Group(String),
+}
+
+/// What comes of a candidate.
+enum Trial {
+    /// This.
+    Act(Box<Plan>),
+    /// Nothing in this pass.
+    Nothing,
+    /// Nothing yet: the group has more objects than one call reads.
+    More,
 }
 
 impl<'a> Call<'a> {
@@ -92,21 +100,13 @@ impl<'a> Call<'a> {
         {
             return decision;
         }
-        let ineffective = last.filter(|last| {
-            self.rule_named(&last.rule).is_some_and(|(rule, source)| {
-                let object = self.cx.watch(source.name).get(&last.key);
-                object.is_some_and(|it| is_refused || !last.is_visible(rule, &it))
-            })
-        });
         let mut place: Place = self.cx.note(PLACE).unwrap_or_default();
-        place.done += usize::from(ineffective.is_some());
+        if let Some(last) = last.filter(|last| is_refused || self.is_ineffective(last)) {
+            place.leave(&last.key);
+        }
         let mut reads = 0;
         for (rule, source) in self.rules_from(&mut place) {
-            let search = Search {
-                rule,
-                source,
-                ineffective,
-            };
+            let search = Search { rule, source };
             if self.hold(rule).is_none()
                 && let Some(decision) = self.page(&search, place, &mut reads)
             {
@@ -146,6 +146,14 @@ impl<'a> Call<'a> {
             None => *place = Place::default(),
         }
         rules
+    }
+
+    /// Whether the last act has changed nothing, as far as the watch says.
+    fn is_ineffective(&self, last: &Last) -> bool {
+        self.rule_named(&last.rule).is_some_and(|(rule, source)| {
+            let object = self.cx.watch(source.name).get(&last.key);
+            object.is_some_and(|it| !last.is_visible(rule, &it))
+        })
     }
 
     /// Whether a count may lack the last act.
@@ -196,8 +204,13 @@ impl<'a> Call<'a> {
                 return Some(search.proceed(cursor, done, tried));
             }
             *reads += most;
-            if let Some(plan) = self.single_plan(search, object, &candidate) {
-                return Some(self.acting(search, plan, search.place(cursor, done, tried)));
+            match self.trial(search, object, &candidate, &mut tried) {
+                Trial::Act(plan) => {
+                    let place = search.place(cursor, done, tried);
+                    return Some(self.acting(search, *plan, place));
+                }
+                Trial::More => return Some(search.proceed(cursor, done, tried)),
+                Trial::Nothing => {}
             }
             if let Candidate::Group(group) = candidate
                 && tried.len() < MAX_TRIED
@@ -252,7 +265,8 @@ impl<'a> Call<'a> {
             return None;
         }
         let Some(keep) = &rule.keep else {
-            let may_act = self.may_act_on(rule, source, object);
+            let is_new = !tried.contains(&hash(&object.reference.key()));
+            let may_act = is_new && self.may_act_on(rule, source, object);
             return may_act.then_some(Candidate::Object);
         };
         let group = keep.group_of(object)?;
@@ -260,38 +274,57 @@ impl<'a> Call<'a> {
         is_new.then_some(Candidate::Group(group))
     }
 
-    fn single_plan(
+    fn trial(
         &self,
         search: &Search<'_>,
         object: &Object<Value>,
         candidate: &Candidate,
-    ) -> Option<Plan> {
+        tried: &mut BTreeSet<u64>,
+    ) -> Trial {
         match (candidate, &search.rule.keep) {
-            (Candidate::Group(group), Some(keep)) => self.single_plan_of_group(search, keep, group),
-            _ => self.act(search.rule, object, false).plan(),
+            (Candidate::Group(group), Some(keep)) => {
+                self.trial_of_group(search, keep, group, tried)
+            }
+            _ => match self.act(search.rule, object, false) {
+                Act::Plan(plan) => Trial::Act(plan),
+                Act::Nothing | Act::Later(_) => Trial::Nothing,
+            },
         }
     }
 
-    fn single_plan_of_group(&self, search: &Search<'_>, keep: &Keep, group: &str) -> Option<Plan> {
-        let Search { rule, source, .. } = search;
+    fn trial_of_group(
+        &self,
+        search: &Search<'_>,
+        keep: &Keep,
+        group: &str,
+        tried: &mut BTreeSet<u64>,
+    ) -> Trial {
+        let Search { rule, source } = search;
         if !self.cx.watch(source.name).unlisted().is_empty() {
-            return None;
+            return Trial::Nothing;
         }
         let group = self.divided(rule, keep, source, group);
         if group.is_unproven {
-            return None;
+            return Trial::Nothing;
         }
-        // From behind the object on which the last act had no effect.
-        let tried = search.ineffective.and_then(|last| {
-            let mut excess = group.excess.iter();
-            excess.position(|it| it.key == last.key)
-        });
-        let (tried, others) = group.excess.split_at(tried.map_or(0, |at| at + 1));
-        let mut excess = others.iter().chain(tried).take(rule.most_acts());
-        excess.find_map(|it| match self.act_on_excess(rule, source, &it.key) {
-            ExcessAct::Act(act) => act.plan(),
-            ExcessAct::Claimed => None,
-        })
+        let proofs = self.proofs.get();
+        for it in &group.excess {
+            let key = hash(&it.key);
+            if tried.contains(&key) {
+                continue;
+            }
+            if self.proofs.get() - proofs >= rule.most_acts() && tried.len() < MAX_TRIED {
+                return Trial::More;
+            }
+            match self.act_on_excess(rule, source, &it.key) {
+                ExcessAct::Act(Act::Plan(plan)) => return Trial::Act(plan),
+                ExcessAct::Act(Act::Later(_)) if tried.len() < MAX_TRIED => {
+                    tried.insert(key);
+                }
+                ExcessAct::Claimed | ExcessAct::Act(_) => {}
+            }
+        }
+        Trial::Nothing
     }
 }
 
@@ -301,6 +334,18 @@ fn is_refusal(class: &FailureClass) -> bool {
         class,
         FailureClass::Server | FailureClass::Timeout | FailureClass::Other(_)
     )
+}
+
+impl Place {
+    /// Leaves an object to the next pass. If there are too many, those of a group may have another
+    /// turn in this one.
+    fn leave(&mut self, key: &str) {
+        if self.tried.len() >= MAX_TRIED {
+            self.tried.clear();
+            self.done += 1;
+        }
+        self.tried.insert(hash(&key));
+    }
 }
 
 impl Search<'_> {
@@ -344,15 +389,6 @@ impl Last {
         match (number(&object.resource_version), number(&self.version)) {
             (Ok(version), Ok(before)) => version > before,
             _ => object.resource_version != self.version,
-        }
-    }
-}
-
-impl Act {
-    fn plan(self) -> Option<Plan> {
-        match self {
-            Self::Plan(plan) => Some(*plan),
-            Self::Nothing | Self::Later(_) => None,
         }
     }
 }

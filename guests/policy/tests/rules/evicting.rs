@@ -136,27 +136,63 @@ fn a_time_without_attempts_does_not_count_towards_the_deletion() {
     }
 }
 
-/// Whenever they end: the deletion follows an attempt that was refused a moment ago.
+/// However long they are, and whenever they end: a deletion follows an attempt that was refused a
+/// moment ago.
 #[test]
 fn a_budget_that_allows_the_eviction_by_then_gets_one() {
-    let [disabled, suspended, _] = STOPS;
-    for stop in [disabled, suspended] {
-        for second in 590..604 {
-            let mut harness = drain();
-            harness.put(web("one"));
-            harness.advance(Duration::from_secs(second));
-            if harness.keys("Pod").is_empty() {
-                break;
+    let disable: fn(&mut Harness<Policy>, Duration) = |harness, time| {
+        harness.disable(true);
+        harness.advance(time);
+        harness.disable(false);
+    };
+    let suspend: fn(&mut Harness<Policy>, Duration) = |harness, time| harness.suspend(time);
+    for stop in [disable, suspend] {
+        for time in [20, 540, 3600].map(Duration::from_secs) {
+            for second in 597..603 {
+                let mut harness = drain();
+                harness.put(web("one"));
+                harness.advance(Duration::from_secs(second));
+                if harness.keys("Pod").is_empty() {
+                    break;
+                }
+                harness.clear_executions();
+                allow(&mut harness);
+                stop(&mut harness, time);
+                harness.advance(MINUTE);
+                assert_eq!(harness.keys("Pod"), [""; 0], "{second} {time:?}");
+                let last = harness.executions().last().unwrap();
+                let is_eviction = matches!(last.plan.steps[..], [Step::Evict(_)]);
+                assert!(is_eviction, "{second} {time:?}");
             }
-            harness.clear_executions();
-            allow(&mut harness);
-            stop(&mut harness);
-            harness.advance(MINUTE);
-            assert_eq!(harness.keys("Pod"), [""; 0], "{second}");
-            let last = harness.executions().last().unwrap();
-            assert!(matches!(last.plan.steps[..], [Step::Evict(_)]), "{second}");
         }
     }
+}
+
+/// Nobody asks the budget about a version that is not the pod's.
+#[test]
+fn a_conflict_does_not_start_the_time_again() {
+    let mut harness = drain();
+    harness.put(web("one"));
+    let is_last = |harness: &Harness<Policy>| {
+        let attempts = harness.executions();
+        let (first, last) = (attempts.first().unwrap(), attempts.last().unwrap());
+        last.at - first.at >= 10 * MINUTE
+    };
+    harness.advance(9 * MINUTE);
+    while !is_last(&harness) {
+        harness.advance(Duration::from_millis(100));
+    }
+    // The kubelet writes a status meanwhile, and the watch is late.
+    let mut pod = web("one");
+    pod["metadata"]["labels"]["beat"] = json!("1");
+    harness.put_on_server(pod);
+    harness.advance(Duration::from_secs(2));
+    let last = harness.executions().last().unwrap();
+    assert!(matches!(last.plan.steps[..], [Step::Delete(_)]));
+    assert!(last.result.is_err());
+    harness.show("Pod", "shop/web");
+    harness.advance(MINUTE);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
 /// The last refusal is some time after the first one, on the second.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use davit_guest::testing::Harness;
-use davit_guest::{QueueName, Verdict};
+use davit_guest::{ObjectRef, QueueName, Verdict};
 use policy::Policy;
 use serde_json::{Value, json};
 
@@ -134,4 +134,88 @@ fn nothing_is_read_for_a_group_that_is_as_it_should_be() {
     let before = harness.live_reads().len();
     harness.advance(HOUR);
     assert_eq!(harness.live_reads().len(), before);
+}
+
+/// Two groups, each with one object too many.
+fn two_groups() -> Harness<Policy> {
+    let mut harness = floor(2, json!({"keep": {"newest": 20, "per": "namespace"}}));
+    for namespace in ["a", "b"] {
+        for number in 0..21 {
+            harness.put(config_map(namespace, &format!("c{number:02}")));
+        }
+    }
+    harness
+}
+
+/// The others of its group lead to it as well.
+#[test]
+fn an_object_of_a_group_has_one_turn_in_a_pass() {
+    for (class, seconds) in [("forbidden", 10), ("server", 40)] {
+        let mut harness = two_groups();
+        harness.fail_writes("ConfigMap", "a/c00", class);
+        harness.advance(Duration::from_secs(seconds));
+        let keys = harness.keys("ConfigMap");
+        assert!(!keys.contains(&"b/c00".to_owned()), "{class}");
+        let tries = harness.executions().len() - 1;
+        assert!(tries <= 2, "{tries} of {class}");
+    }
+}
+
+#[test]
+fn a_dry_run_plans_objects_of_all_groups() {
+    let mut harness = two_groups();
+    harness.dry_run(true);
+    harness.advance(MINUTE);
+    let planned: Vec<String> = harness.dry_runs().iter().map(ObjectRef::key).collect();
+    assert_eq!(planned[..2], ["a/c00", "b/c00"]);
+}
+
+/// More of them than one call acts on.
+#[test]
+fn objects_that_fail_keep_nothing_from_the_others_of_their_group() {
+    let copy = json!({
+        "keep": {"newest": 0},
+        "do": {"label": {"copy": "${object.data.value}"}},
+    });
+    let mut alone = floor(0, copy.clone());
+    let mut rule = json!({
+        "name": "copy",
+        "match": {"resource": "configmaps"},
+        "when": "object.data.old == 'yes'",
+    });
+    rule["keep"] = copy["keep"].clone();
+    rule["do"] = copy["do"].clone();
+    let mut together = crate::support::rules(json!([rule]));
+    for harness in [&mut together, &mut alone] {
+        for number in 0..1010 {
+            let mut object = config_map("ci", &format!("c{number:04}"));
+            if number >= 1000 {
+                object["data"]["value"] = json!("x");
+            }
+            harness.put(object);
+        }
+        harness.advance(MINUTE);
+        assert_eq!(harness.executions().len(), 10);
+    }
+}
+
+/// Two thousand acts are more than one page of them.
+#[test]
+fn a_large_group_goes_down_to_its_low_watermark() {
+    for refused in [None, Some("ci/c0000")] {
+        let mut harness = crate::support::rules(json!([{
+            "name": "old",
+            "match": {"resource": "configmaps"},
+            "when": "object.data.old == 'yes'",
+            "keep": {"newest": 5, "above": 1500},
+            "do": {"delete": {}},
+        }]));
+        put_all(&mut harness, 2100);
+        if let Some(key) = refused {
+            harness.fail_writes("ConfigMap", key, "forbidden");
+        }
+        harness.advance(MINUTE);
+        let left = harness.keys("ConfigMap").len();
+        assert_eq!(left, 5 + usize::from(refused.is_some()));
+    }
 }

@@ -128,7 +128,7 @@ fn a_held_rule_pauses_too() {
 }
 
 #[test]
-fn many_objects_are_changed_with_one_note() {
+fn many_objects_are_changed_with_few_notes() {
     let mut harness = rules(json!([label("team", "true", json!({"team": "a"}))]));
     for number in 0..1000 {
         harness.put(json!({
@@ -139,7 +139,7 @@ fn many_objects_are_changed_with_one_note() {
     }
     harness.advance(HOUR);
     assert_eq!(harness.executions().len(), 1000);
-    assert_eq!(harness.notes(), ["changes"]);
+    assert!(harness.notes().len() <= 64);
 }
 
 /// What keeps some decides in groups, and is no other loop.

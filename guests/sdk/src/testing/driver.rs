@@ -202,7 +202,9 @@ impl<C: Controller> Driver<C> {
     /// The host does nothing until then.
     pub(super) fn sleep(&mut self, until: Instant) {
         let missed: Vec<Notice> = std::iter::from_fn(|| self.next(until)).collect();
-        missed.into_iter().for_each(|notice| self.notice(notice));
+        for notice in missed {
+            self.notice(notice);
+        }
     }
 
     /// Does everything that is due by then.

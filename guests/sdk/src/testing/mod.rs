@@ -21,11 +21,13 @@
 //! `put_on_server`, `hide` and `show` let cache and API server differ. `fail_reads` and
 //! `fail_writes` let requests fail, `interrupt` breaks the watches of a kind, `unserve` and
 //! `silence` take a kind or a group version out of discovery, and `heal` ends all of these.
+//! `delay_requests` and `delay_watches` make both slow, `suspend` stops the host for a while,
+//! `shift_clock` sets its clock, and `disable` and `dry_run` its mode.
 //! `decide` returns a decision without executing it. `call_during` runs other things while
 //! a call waits. `objects_read` returns the cost of the calls.
 //!
 //! What the host answers with a trap or a final refusal (an undeclared name, a write
-//! without a permission) panics here, with the host's own text. So does a field that a
+//! without a permission, too many live reads) panics here. So does a field that a
 //! built-in kind does not have, in a watch and in a live read: the host would read it as
 //! absent.
 

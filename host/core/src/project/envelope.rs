@@ -1,8 +1,8 @@
 //! The forms in which objects arrive: watch events and lists.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::marker::PhantomData;
+use std::{fmt, mem};
 
 use crate::object::ProjectedObject;
 use crate::watch::{Event, Page};
@@ -100,8 +100,13 @@ impl<'de> Visitor<'de> for Frame<'_, '_> {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FrameParts, A::Error> {
         let mut event_type = self.event_type;
         let mut event = None;
+        let mut has_type = false;
         while let Some(field) = map.next_key()? {
             match field {
+                // Which of two counts, would depend on where the object stands.
+                FrameField::Type if mem::replace(&mut has_type, true) => {
+                    return Err(Error::duplicate_field("type"));
+                }
                 FrameField::Type => event_type = Some(map.next_value()?),
                 FrameField::Object => {
                     if let Some(event_type) = event_type {
@@ -131,6 +136,10 @@ fn read_event<'de, A: MapAccess<'de>>(
         EventType::Deleted => Event::Deleted(map.next_value_seed(Object(projecting))?),
         EventType::Bookmark => {
             let Bookmark { metadata } = map.next_value()?;
+            // The next watch would start from none.
+            if metadata.resource_version.is_empty() {
+                return Err(Error::missing_field("metadata.resourceVersion"));
+            }
             Event::Bookmark {
                 initial_events_end: metadata
                     .annotations

@@ -117,13 +117,13 @@ impl Projection<'_> {
     /// Returns the object that was just written.
     fn take<E: serde::de::Error>(&mut self) -> Result<ProjectedObject, E> {
         let identity = std::mem::take(&mut self.identity);
-        if identity.name.is_empty() {
+        let Some(name) = identity.name.filter(|name| !name.is_empty()) else {
             return Err(E::custom("the object has no metadata.name"));
-        }
+        };
         Ok(ProjectedObject {
-            namespace: identity.namespace,
-            name: identity.name,
-            uid: Uid::new(&identity.uid),
+            namespace: identity.namespace.unwrap_or_default(),
+            name,
+            uid: Uid::new(identity.uid.as_deref().unwrap_or_default()),
             resource_version: identity.resource_version,
             data: self.buffer.as_slice().into(),
         })

@@ -253,6 +253,12 @@ fn an_object_with_two_names_is_refused() {
     for (object, field) in [
         (r#"{"metadata":{"name":"a","name":"b"}}"#, "name"),
         (r#"{"metadata":{"name":"a","uid":"1","uid":"2"}}"#, "uid"),
+        // An empty one is one: a guest would read the first.
+        (r#"{"metadata":{"name":"","name":"b"}}"#, "name"),
+        (
+            r#"{"metadata":{"namespace":"","name":"a","namespace":"b"}}"#,
+            "namespace",
+        ),
         (
             r#"{"metadata":{"name":"a"},"metadata":{"namespace":"b"}}"#,
             "metadata",
@@ -340,6 +346,35 @@ fn every_type_of_event() {
     assert_eq!(event(status).unwrap(), expired);
     assert!(event(json!({"type": "RENAMED", "object": object})).is_err());
     assert!(event(json!({"kind": "Pod", "metadata": {"name": "p"}})).is_err());
+}
+
+/// A watch that starts from such a version starts from any.
+#[test]
+fn a_bookmark_has_a_version() {
+    let mut projector = Projector::new(FieldTree::default());
+    for version in [r#""resourceVersion":"""#, r#""name":"""#] {
+        let frame = format!(r#"{{"type":"BOOKMARK","object":{{"metadata":{{{version}}}}}}}"#);
+        let error = projector.event(frame.as_bytes()).unwrap_err();
+        let text = crate::failure::chain(&error);
+        assert!(text.contains("resourceVersion"), "{text}");
+    }
+}
+
+/// Otherwise it would be another event if the object stood elsewhere.
+#[test]
+fn an_event_with_two_types_is_refused() {
+    let object = r#""object":{"metadata":{"name":"p"}}"#;
+    let [added, deleted] = ["ADDED", "DELETED"].map(|name| format!(r#""type":"{name}""#));
+    for parts in [
+        [&*added, object, &deleted],
+        [object, &added, &deleted],
+        [&added, &deleted, object],
+    ] {
+        let frame = format!("{{{}}}", parts.join(","));
+        let error = Projector::new(FieldTree::default()).event(frame.as_bytes());
+        let text = crate::failure::chain(&error.unwrap_err());
+        assert!(text.contains("duplicate field `type`"), "{frame}: {text}");
+    }
 }
 
 #[test]

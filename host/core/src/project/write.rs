@@ -13,9 +13,9 @@ use super::Projection;
 /// The identity and version of an object.
 #[derive(Default)]
 pub(super) struct Identity {
-    pub(super) namespace: Box<str>,
-    pub(super) name: Box<str>,
-    pub(super) uid: Box<str>,
+    pub(super) namespace: Option<Box<str>>,
+    pub(super) name: Option<Box<str>>,
+    pub(super) uid: Option<Box<str>>,
     pub(super) resource_version: Box<str>,
     /// Whether the object's metadata has started.
     has_metadata: bool,
@@ -24,10 +24,12 @@ pub(super) struct Identity {
 impl Identity {
     /// The name as far as it is known, for an error.
     pub(super) fn known(&self) -> String {
-        if self.name.is_empty() && !self.namespace.is_empty() {
-            format!("in namespace {}", self.namespace)
+        let namespace = self.namespace.as_deref().unwrap_or_default();
+        let name = self.name.as_deref().unwrap_or_default();
+        if name.is_empty() && !namespace.is_empty() {
+            format!("in namespace {namespace}")
         } else {
-            object_key(&self.namespace, &self.name)
+            object_key(namespace, name)
         }
     }
 }
@@ -252,10 +254,9 @@ fn read_field<'de, A: MapAccess<'de>>(
                 Part::Uid => (&mut projecting.identity.uid, "uid"),
             };
             // Otherwise a guest could read another name than the host uses.
-            if !place.is_empty() {
+            if place.replace(text).is_some() {
                 return Err(Error::duplicate_field(field));
             }
-            *place = text;
             Ok(WriteOutcome::Value)
         }
     }

@@ -166,9 +166,8 @@ fn gc_14_only_resources_that_can_be_listed_watched_and_deleted_are_watched() {
         ];
         assert_eq!(watched(&cluster, &all), BTreeSet::from(["bazs"]));
         let garbage = |kind| {
-            let mut garbage = object("example.com/v1", kind, "default", "garbage");
-            garbage["metadata"]["ownerReferences"] = json!([to_nowhere("v1", "Pod")]);
-            cluster.create(garbage)
+            let garbage = object("example.com/v1", kind, "default", "garbage");
+            cluster.create(owned(garbage, &[to_nowhere("v1", "Pod")]))
         };
         let [foo, bar, baz] = ["Foo", "Bar", "Baz"].map(garbage);
         cluster.until_gone(&[&baz]).await;
@@ -261,9 +260,8 @@ fn gc_18_neither_discovery_nor_a_resource_that_cannot_sync_blocks() {
         cluster.discovery(|_| Discovery::Answers);
         sleep(PERIOD * 3).await;
         assert!(is_watched(&cluster, "secrets"));
-        let mut secret = object("v1", "Secret", "default", "garbage");
-        secret["metadata"]["ownerReferences"] = json!([to_nowhere("v1", "Pod")]);
-        let secret = cluster.create(secret);
+        let secret = object("v1", "Secret", "default", "garbage");
+        let secret = cluster.create(owned(secret, &[to_nowhere("v1", "Pod")]));
         cluster.until_gone(&[&secret]).await;
         assert!(synced() > 0.5);
         let errors = sync_errors();

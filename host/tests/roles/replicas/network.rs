@@ -95,9 +95,11 @@ async fn forward(
     let holds_requests = |now: &Partition| *now == Partition::All;
     let holds_answers = |now: &Partition| *now != Partition::None;
     tokio::select! {
+        // What the cut has held back breaks with its connection, and is not delivered after it.
+        biased;
+        () = end_of_cut(&mut breaks) => {}
         () = copy(from_client, to_server, cut.clone(), holds_requests) => {}
         () = copy(from_server, to_client, cut, holds_answers) => {}
-        () = end_of_cut(&mut breaks) => {}
     }
     Ok(())
 }
