@@ -160,7 +160,7 @@ impl Keep {
         if objects.len() <= self.above {
             return (objects, Vec::new());
         }
-        objects.sort_by(|one, other| self.order((one.at, &one.key), (other.at, &other.key)));
+        objects.sort_by(|one, other| self.order(one, other));
         let excess = objects.len().saturating_sub(self.count);
         let spared = objects.split_off(excess);
         (spared, objects)
@@ -168,7 +168,7 @@ impl Keep {
 
     /// The same for a group of which some have gone already: the rest goes too, although the group
     /// may have no more than the high watermark by now.
-    pub(crate) fn begun(&self) -> Self {
+    pub(crate) fn started(&self) -> Self {
         Self {
             above: self.count,
             ..self.clone()
@@ -176,14 +176,14 @@ impl Keep {
     }
 
     /// The order of two objects, by their times and keys: what is spared least comes first.
-    pub(crate) fn order(&self, one: (i64, &str), other: (i64, &str)) -> Ordering {
-        let by_time = one.0.cmp(&other.0);
+    pub(crate) fn order(&self, one: &Ordered, other: &Ordered) -> Ordering {
+        let by_time = one.at.cmp(&other.at);
         let by_time = if self.is_newest {
             by_time
         } else {
             by_time.reverse()
         };
-        by_time.then_with(|| one.1.cmp(other.1))
+        by_time.then_with(|| one.key.cmp(&other.key))
     }
 }
 
@@ -191,6 +191,21 @@ impl Keep {
 pub(crate) struct Ordered {
     pub(crate) at: i64,
     pub(crate) key: String,
+}
+
+impl Ordered {
+    /// The last object of a page, from the cursor of an item.
+    pub(crate) fn of_cursor(cursor: &str) -> Option<Self> {
+        let (at, key) = cursor.split_once('|')?;
+        Some(Self {
+            at: at.parse().ok()?,
+            key: key.to_owned(),
+        })
+    }
+
+    pub(crate) fn cursor(&self) -> String {
+        format!("{}|{}", self.at, self.key)
+    }
 }
 
 /// A field by its path: `metadata.labels["app"]`.

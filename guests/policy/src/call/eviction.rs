@@ -31,6 +31,7 @@ struct Refused {
     /// How many attempts were refused after all of the time.
     late: u32,
     /// Whether this is no attempt: the pod is deleted.
+    #[serde(skip)]
     is_overdue: bool,
 }
 
@@ -66,7 +67,6 @@ impl Refused {
         Self {
             at: age,
             late: 0,
-            is_overdue: false,
             ..self.clone()
         }
     }

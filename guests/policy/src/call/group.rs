@@ -1,7 +1,6 @@
 //! Groups of objects of which a rule spares some.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use davit_guest::dynamic::Value;
 use davit_guest::{Decision, IndexName, Object, Verdict, WorkItem};
@@ -40,41 +39,6 @@ pub(super) enum Exclusion {
     Unordered(String),
 }
 
-/// The last object of a page of a group.
-struct Place {
-    at: i64,
-    key: String,
-}
-
-impl Place {
-    fn of(it: &Ordered) -> Self {
-        Self {
-            at: it.at,
-            key: it.key.clone(),
-        }
-    }
-
-    /// From the cursor of an item.
-    fn read(cursor: &str) -> Option<Self> {
-        let (at, key) = cursor.split_once('|')?;
-        Some(Self {
-            at: at.parse().ok()?,
-            key: key.to_owned(),
-        })
-    }
-
-    /// Whether an object is behind it.
-    fn is_before(&self, keep: &Keep, it: &Ordered) -> bool {
-        keep.order((self.at, &self.key), (it.at, &it.key)).is_lt()
-    }
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}|{}", self.at, self.key)
-    }
-}
-
 /// What is done about an object that a rule does not spare.
 pub(super) enum ExcessAct {
     /// An earlier rule acts on it, or it does not exist any more.
@@ -101,9 +65,9 @@ impl Call<'_> {
             return Decision::requeue_after(self.every());
         }
         // Others have their turn after those on which it acts in vain.
-        let former = Place::read(&item.cursor);
-        let begun = former.as_ref().map(|_| keep.begun());
-        let keep = begun.as_ref().unwrap_or(keep);
+        let former = Ordered::of_cursor(&item.cursor);
+        let started = former.as_ref().map(|_| keep.started());
+        let keep = started.as_ref().unwrap_or(keep);
         let group = self.divided(rule, keep, source, group);
         if group.is_unproven {
             return Decision::requeue_after(self.every());
@@ -114,9 +78,8 @@ impl Call<'_> {
         let mut plans = Vec::new();
         let proofs = self.proofs.get();
         let is_next = |it: &&Ordered| {
-            former
-                .as_ref()
-                .is_none_or(|place| place.is_before(keep, it))
+            let former = former.as_ref();
+            former.is_none_or(|former| keep.order(former, it).is_lt())
         };
         for it in group.excess.iter().filter(is_next) {
             match self.act_on_excess(rule, source, &it.key) {
@@ -128,7 +91,7 @@ impl Call<'_> {
             let acts = plans.len().max(self.proofs.get() - proofs);
             if acts >= rule.most_acts() {
                 return Decision {
-                    verdict: Verdict::ContinueFrom(Place::of(it).to_string()),
+                    verdict: Verdict::ContinueFrom(it.cursor()),
                     ..Decision::done().plans(plans)
                 };
             }

@@ -47,7 +47,7 @@ struct Last {
     counted: BTreeSet<String>,
     /// Whether it was being deleted already.
     was_terminating: bool,
-    /// The age of the item when the wait for the act began. None until the next call: the item is
+    /// The age of the item when the wait for the act started. None until the next call: the item is
     /// not called before the act has ended, and no clock that somebody sets changes its age.
     since: Option<Duration>,
 }
@@ -60,7 +60,7 @@ struct Place {
     cursor: u64,
     /// How many objects of that page are done.
     done: usize,
-    /// The keys of objects, and the groups, that were tried in vain in this pass. They are hashes.
+    /// What was tried in vain in this pass: hashes of objects and groups.
     tried: BTreeSet<u64>,
 }
 
@@ -126,14 +126,14 @@ impl<'a> Call<'a> {
         if waited.is_some_and(|waited| waited >= LAPSE) || !self.may_be_unseen(last) {
             return None;
         }
-        let begun = Last {
+        let started = Last {
             since: Some(age),
             ..last.clone()
         };
-        let begun = waited
+        let started = waited
             .is_none()
-            .then(|| Command::set_note(LAST, Some(&begun)));
-        Some(Decision::requeue_after(ASK_AGAIN).commands(begun))
+            .then(|| Command::set_note(LAST, Some(&started)));
+        Some(Decision::requeue_after(ASK_AGAIN).commands(started))
     }
 
     /// The rules that act on one object at a time, from a place on. If its rule does not exist
@@ -215,7 +215,7 @@ impl<'a> Call<'a> {
             if let Candidate::Group(group) = candidate
                 && tried.len() < MAX_TRIED
             {
-                tried.insert(hash(&group));
+                tried.insert(hash_of_group(&group));
             }
         }
         Some(search.proceed(next?, 0, tried))
@@ -265,12 +265,12 @@ impl<'a> Call<'a> {
             return None;
         }
         let Some(keep) = &rule.keep else {
-            let is_new = !tried.contains(&hash(&object.reference.key()));
+            let is_new = !tried.contains(&hash_of_object(&object.reference.key()));
             let may_act = is_new && self.may_act_on(rule, source, object);
             return may_act.then_some(Candidate::Object);
         };
         let group = keep.group_of(object)?;
-        let is_new = !tried.contains(&hash(&group));
+        let is_new = !tried.contains(&hash_of_group(&group));
         is_new.then_some(Candidate::Group(group))
     }
 
@@ -309,7 +309,7 @@ impl<'a> Call<'a> {
         }
         let proofs = self.proofs.get();
         for it in &group.excess {
-            let key = hash(&it.key);
+            let key = hash_of_object(&it.key);
             if tried.contains(&key) {
                 continue;
             }
@@ -328,6 +328,15 @@ impl<'a> Call<'a> {
     }
 }
 
+fn hash_of_object(key: &str) -> u64 {
+    hash(&("object", key))
+}
+
+/// A group may have the name of an object.
+fn hash_of_group(group: &str) -> u64 {
+    hash(&("group", group))
+}
+
 /// Whether nothing happened for certain. After any other failure, the server may have done it.
 fn is_refusal(class: &FailureClass) -> bool {
     !matches!(
@@ -344,7 +353,7 @@ impl Place {
             self.tried.clear();
             self.done += 1;
         }
-        self.tried.insert(hash(&key));
+        self.tried.insert(hash_of_object(key));
     }
 }
 

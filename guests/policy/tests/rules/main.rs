@@ -22,6 +22,7 @@ mod order;
 mod patching;
 mod pausing;
 mod published;
+mod reading;
 mod related;
 mod repeating;
 mod selecting;

@@ -46,7 +46,7 @@ fn put_all(harness: &mut Harness<Policy>, count: usize) {
     }
 }
 
-/// The wait for an act begins when it has ended: neither a slow write nor a watch that is late
+/// The wait for an act starts when it has ended: neither a slow write nor a watch that is late
 /// lets the rule act once too often.
 #[test]
 fn a_floor_holds_however_slow_a_write_is() {
@@ -159,6 +159,30 @@ fn an_object_of_a_group_has_one_turn_in_a_pass() {
         let tries = harness.executions().len() - 1;
         assert!(tries <= 2, "{tries} of {class}");
     }
+}
+
+/// One that has the name of an object which has had its turn.
+#[test]
+fn a_group_with_the_name_of_an_object_has_its_turn() {
+    let mut harness = Harness::<Policy>::new(&json!({
+        "counts": {"all": {"resource": "persistentvolumes"}},
+        "rules": [{
+            "name": "old",
+            "match": {"resource": "persistentvolumes"},
+            "when": "object.metadata.labels.group != ''",
+            "keep": {"newest": 1, "per": "metadata.labels.group"},
+            "hold": "counts.all < 2",
+            "do": {"delete": {}},
+        }],
+    }))
+    .unwrap();
+    for (name, group) in [("a", "first"), ("b", "first"), ("c", "a"), ("d", "a")] {
+        harness.put(json!({"apiVersion": "v1", "kind": "PersistentVolume",
+            "metadata": {"name": name, "labels": {"group": group}}}));
+    }
+    harness.fail_writes("PersistentVolume", "a", "forbidden");
+    harness.advance(Duration::from_secs(10));
+    assert_eq!(harness.keys("PersistentVolume"), ["a", "b", "d"]);
 }
 
 #[test]

@@ -25,6 +25,21 @@ fn with_object(list: Value) -> Harness<Policy> {
     harness
 }
 
+fn assert_writes_once_in_a_while(harness: &mut Harness<Policy>) {
+    harness.advance(HOUR);
+    let all = harness.executions().len();
+    assert!((50..=64).contains(&all), "{all} in an hour");
+}
+
+/// Two rules that undo each other write little in an hour, and one of them is reported.
+fn assert_braked(harness: &mut Harness<Policy>) {
+    harness.advance(HOUR);
+    let all = harness.executions().len();
+    assert!(all <= 24, "{all} in an hour");
+    let report = harness.report("on").unwrap();
+    assert!(report.message.contains("undoes it"), "{}", report.message);
+}
+
 #[test]
 fn rules_that_undo_each_other_write_less_and_less_and_are_reported() {
     let mut harness = with_object(json!([
@@ -42,20 +57,14 @@ fn rules_that_undo_each_other_write_less_and_less_and_are_reported() {
     harness.advance(MINUTE);
     let first = harness.executions().len();
     assert!(first <= 8, "{first} in the first minute");
-    harness.advance(HOUR);
-    let all = harness.executions().len();
-    assert!(all <= 24, "{all} in an hour");
-    let report = harness.report("on").unwrap();
-    assert!(report.message.contains("undoes it"), "{}", report.message);
+    assert_braked(&mut harness);
 }
 
 #[test]
 fn a_rule_that_acts_on_its_own_result_writes_once_in_a_while() {
     let number = "${string(int(object.metadata.labels.n) + 1)}";
     let mut harness = with_object(json!([label("add", "true", json!({"n": number}))]));
-    harness.advance(HOUR);
-    let all = harness.executions().len();
-    assert!((50..=64).contains(&all), "{all} in an hour");
+    assert_writes_once_in_a_while(&mut harness);
 }
 
 #[test]
@@ -122,9 +131,7 @@ fn a_held_rule_pauses_too() {
         "kind": "ConfigMap",
         "metadata": {"namespace": "ci", "name": "a", "labels": {"n": "0"}},
     }));
-    harness.advance(HOUR);
-    let all = harness.executions().len();
-    assert!((50..=64).contains(&all), "{all} in an hour");
+    assert_writes_once_in_a_while(&mut harness);
 }
 
 #[test]
@@ -151,11 +158,7 @@ fn rules_that_keep_some_and_undo_each_other_write_less_and_less_and_are_reported
         rule
     };
     let mut harness = with_object(json!([keeping("on"), keeping("off")]));
-    harness.advance(HOUR);
-    let all = harness.executions().len();
-    assert!(all <= 24, "{all} in an hour");
-    let report = harness.report("on").unwrap();
-    assert!(report.message.contains("undoes it"), "{}", report.message);
+    assert_braked(&mut harness);
 }
 
 /// Nobody knows how long ago a time in the future was.
@@ -166,7 +169,5 @@ fn a_clock_that_is_set_back_stops_no_rule() {
     harness.advance(10 * MINUTE);
     harness.shift_clock(-86_400_000);
     harness.clear_executions();
-    harness.advance(HOUR);
-    let all = harness.executions().len();
-    assert!((50..=64).contains(&all), "{all} in an hour");
+    assert_writes_once_in_a_while(&mut harness);
 }

@@ -95,7 +95,7 @@ async fn forward(
     let holds_requests = |now: &Partition| *now == Partition::All;
     let holds_answers = |now: &Partition| *now != Partition::None;
     tokio::select! {
-        // What the cut has held back breaks with its connection, and is not delivered after it.
+        // What waits for the end of the cut breaks with its connection, and is never delivered.
         biased;
         () = end_of_cut(&mut breaks) => {}
         () = copy(from_client, to_server, cut.clone(), holds_requests) => {}
