@@ -42,7 +42,8 @@ impl Decision {
         Self::with(Verdict::Retry(reason.into()))
     }
 
-    /// The item is requeued after that time, with the same creation time.
+    /// The item is requeued after that time, with the same creation time; earlier if a plan was
+    /// deferred for a write that has been observed by then.
     #[must_use]
     pub fn requeue_after(pause: Duration) -> Self {
         Self::with(Verdict::RequeueAfter(milliseconds(pause)))

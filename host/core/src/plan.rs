@@ -75,7 +75,8 @@ pub enum Verdict {
         /// The reason, for a log.
         reason: String,
     },
-    /// It is requeued after that time, with the same creation time.
+    /// It is requeued after that time, with the same creation time; earlier if a plan was deferred
+    /// for a write that has been observed by then.
     RequeueAfter(Duration),
     /// It is requeued when the cache has observed the writes of the plans.
     RequeueWhenObserved,

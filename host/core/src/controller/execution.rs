@@ -319,6 +319,8 @@ impl ItemExecution {
             Verdict::RequeueAfter(delay) if is_left => {
                 (Finish::RequeueAfter(*delay), RequeueTrigger::Resync)
             }
+            // A deferred plan is decided again no later than the guest asks for.
+            Verdict::RequeueAfter(delay) if self.has_deferred => self.when_seen(lapse.min(*delay)),
             Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), RequeueTrigger::Never),
             // The item ends with its last page.
             Verdict::ContinueFrom { .. } => {
@@ -342,13 +344,15 @@ impl ItemExecution {
         }
     }
 
-    fn when_seen(&self, lapse: Duration) -> (Finish, RequeueTrigger) {
+    /// When the cache has observed the writes, and after `longest` at the latest.
+    fn when_seen(&self, longest: Duration) -> (Finish, RequeueTrigger) {
         if self.unseen.is_empty() && self.executed == ExecutionState::PlansOfOthers {
-            (Finish::RequeueAfter(OTHERS_PAUSE), RequeueTrigger::Never)
+            let pause = OTHERS_PAUSE.min(longest);
+            (Finish::RequeueAfter(pause), RequeueTrigger::Never)
         } else if self.unseen.is_empty() {
             (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
         } else {
-            (Finish::RequeueAfter(lapse), RequeueTrigger::Observed)
+            (Finish::RequeueAfter(longest), RequeueTrigger::Observed)
         }
     }
 }

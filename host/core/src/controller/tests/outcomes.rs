@@ -66,6 +66,35 @@ fn an_earlier_decision_does_not_delete_a_gone_object_again() {
     }
 }
 
+/// Two items are about one object, and one of them would be decided again after a minute.
+#[test]
+fn a_plan_is_decided_again_when_the_one_before_it_has_ended() {
+    for written in [None, Some(WriteResult::Version(5))] {
+        let mut bench = Bench::enforcing();
+        bench.see("a", 1, "n1");
+        let (first, ..) = bench.keys().unwrap();
+        let (second, queue, keys) = bench.keys().unwrap();
+        bench.answer(first, vec![decide(vec![delete("a")], Verdict::Done)]);
+        let plan = bench.carried()[0].0;
+        let later = Verdict::RequeueAfter(Duration::from_secs(60));
+        bench.answer(second, vec![decide(vec![delete("a")], later)]);
+        assert!(bench.keys().is_none(), "the first plan has not ended");
+        let outcome = Outcome {
+            written,
+            failed: None,
+        };
+        bench.outcome(plan, outcome);
+        if written.is_some() {
+            assert!(bench.keys().is_none(), "its write is not observed");
+            bench.see("a", 5, "n1");
+        }
+        let snapshot = bench.store.snapshot();
+        bench.controller.housekeep(bench.now, &snapshot);
+        let (_, again, its_keys) = bench.keys().unwrap();
+        assert_eq!((again, its_keys), (queue, keys));
+    }
+}
+
 /// A plan that creates `ns/b` for the pod.
 fn creating(name: &str) -> Plan {
     let mut plan = delete(name);
