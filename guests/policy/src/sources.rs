@@ -266,8 +266,11 @@ fn batch(reads: usize, most: u32) -> u32 {
     u32::try_from(LIVE_READS / reads.max(1)).map_or(most, |items| items.clamp(1, most))
 }
 
+/// A queue whose calls decide so many items: as many are written at once, because a call gets no
+/// more items than there are free workers.
 fn queue(name: QueueName, batch: u32) -> QueueSpec {
     QueueSpec::new(name)
+        .workers(batch)
         .batch(batch)
         .retry(FIRST_RETRY, LAST_RETRY)
 }

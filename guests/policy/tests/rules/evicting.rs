@@ -45,9 +45,13 @@ fn budget(allowed: u32) -> Value {
 }
 
 fn web(uid: &str) -> Value {
+    pod("web", uid)
+}
+
+fn pod(name: &str, uid: &str) -> Value {
     json!({
         "apiVersion": "v1", "kind": "Pod",
-        "metadata": {"namespace": "shop", "name": "web", "uid": uid,
+        "metadata": {"namespace": "shop", "name": name, "uid": uid,
                      "labels": {"drain": "true"}},
         "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
     })
@@ -61,6 +65,21 @@ fn an_eviction_that_a_budget_refuses_becomes_a_deletion() {
     assert_eq!(harness.keys("Pod"), ["shop/web"]);
     harness.advance(2 * MINUTE);
     assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// An attempt takes half a second: one after the other, two hundred take longer than the pause
+/// between two attempts.
+#[test]
+fn many_pods_are_deleted_in_time_by_a_slow_api_server() {
+    let mut harness = drain();
+    harness.delay_requests(Duration::from_millis(250));
+    for number in 0..200 {
+        harness.put(pod(&format!("web-{number}"), &format!("uid-{number}")));
+    }
+    harness.advance(9 * MINUTE);
+    assert_eq!(harness.keys("Pod").len(), 200);
+    harness.advance(2 * MINUTE);
+    assert_eq!(harness.keys("Pod").len(), 0);
 }
 
 /// The item of a pod may be older than its first attempt: others were before it, the guest did not
