@@ -409,7 +409,16 @@ impl QueueSpec {
         self
     }
 
-    /// How many items one call reconciles at most.
+    /// How many items one call reconciles at most. A call gets no more items than there are free
+    /// [workers](Self::workers): with one worker, one.
+    ///
+    /// ```
+    /// # use davit_guest::{QueueName, QueueSpec};
+    /// const PODS: QueueName = QueueName::new("pods");
+    ///
+    /// // Calls of up to 64 items, and the plans of 256 items in execution.
+    /// let queue = QueueSpec::new(PODS).workers(256).batch(64);
+    /// ```
     #[must_use]
     #[inline(never)]
     pub fn batch(mut self, batch: u32) -> Self {
