@@ -255,7 +255,7 @@ impl<'a> Call<'a> {
             }
         } else if rule.keep.is_some() {
             Turn::Group
-        } else if rule.actions.eviction_deadline().is_some() {
+        } else if rule.has_deadline() {
             Turn::Eviction
         } else {
             Turn::Act(self.act(rule, object, false))

@@ -483,8 +483,7 @@ impl Rule {
     /// asks the API server for them. With `keep` alone, these others are the ones that it
     /// spares.
     fn default_proof(&self) -> Proof {
-        let reads_others = !self.related.is_empty() || self.matches.namespace_selector.is_some();
-        if self.actions.ends() && reads_others {
+        if self.actions.ends() && self.reads_related() {
             Proof::Live
         } else {
             Proof::Cache
@@ -494,6 +493,20 @@ impl Rule {
     /// Whether it reads its objects, and what is related to them, from the API server.
     pub(crate) fn reads_live(&self) -> bool {
         self.proof == Proof::Live || self.proves_kept
+    }
+
+    /// Whether it acts on an object because of others.
+    pub(crate) fn reads_others(&self) -> bool {
+        self.reads_related() || self.keep.is_some() || self.hold.is_some()
+    }
+
+    fn reads_related(&self) -> bool {
+        !self.related.is_empty() || self.matches.namespace_selector.is_some()
+    }
+
+    /// Whether it evicts pods, and deletes them if that is refused for too long.
+    pub(crate) fn has_deadline(&self) -> bool {
+        self.actions.eviction_deadline().is_some()
     }
 
     /// What an object does not lead to, by name, with the field that is not set.

@@ -12,7 +12,6 @@ use davit_guest::{
 use crate::action::permission;
 use crate::cel::OBJECT;
 use crate::keep::Keep;
-use crate::reads::LIVE_READS;
 use crate::related::{Link, Related};
 use crate::resource;
 use crate::rule::{Count, DELETION, NamespaceSelector, Rule};
@@ -47,8 +46,11 @@ pub(crate) const EVICT_AGAIN: Duration = Duration::from_secs(10);
 pub(crate) const PAGE: u32 = 2000;
 /// How many objects one call judges. An object takes some microseconds.
 const BATCH: u32 = 500;
-/// How many groups one call decides.
+/// How many groups, evictions or changes of related objects one call decides.
 const GROUP_BATCH: u32 = 50;
+/// How many items are decided and written at once if that follows from other objects: so many acts
+/// may be in flight when one of these changes.
+const FRESH: u32 = 8;
 
 /// Objects that rules are about: one watch, and the queue of the same name.
 #[derive(Clone, Debug)]
@@ -209,8 +211,8 @@ pub(crate) fn manifest(
     }
     .config_schema(include_str!("../config.schema.json"))
     .metric(FAILURES)
-    .queue(queue(GROUPS, batch(reads_of_group(rules), GROUP_BATCH)))
-    .queue(queue(EVICTIONS, 50))
+    .queue(queue_of_groups(rules))
+    .queue(queue_of_evictions(rules))
     .queue(queue(PASSES, 1).retry(every, every));
     if rules.iter().any(|it| it.is_one_by_one) {
         manifest = manifest.queue(queue(ONE_BY_ONE, 1));
@@ -218,10 +220,7 @@ pub(crate) fn manifest(
     for source in &sources.matched {
         manifest = manifest
             .watch(source.watch())
-            .queue(queue(
-                source.queue,
-                batch(reads_of_object(rules, source), BATCH),
-            ))
+            .queue(queue_of_objects(rules, source))
             .trigger(Trigger::own_key(source.name, source.queue));
         if source.is_periodic {
             manifest = manifest.tick(PASSES, source.queue.as_str(), every);
@@ -230,7 +229,7 @@ pub(crate) fn manifest(
     for watch in &sources.related {
         manifest = manifest
             .watch(watch.watch())
-            .queue(queue(watch.queue, 50))
+            .queue(queue(watch.queue, GROUP_BATCH))
             .trigger(watch.trigger());
     }
     for count in counts {
@@ -239,35 +238,46 @@ pub(crate) fn manifest(
     manifest
 }
 
-/// How many live reads a group may need.
-fn reads_of_group(rules: &[Rule]) -> usize {
-    let rules = rules.iter().filter(|it| it.keep.is_some());
-    rules.map(Rule::most_reads).max().unwrap_or_default()
+/// The queue of the groups.
+fn queue_of_groups(rules: &[Rule]) -> QueueSpec {
+    let acting = rules.iter().filter(|it| it.keep.is_some());
+    acting_queue(GROUPS, &acting.collect::<Vec<_>>(), GROUP_BATCH)
 }
 
-/// How many live reads an object of a source may need.
-fn reads_of_object(rules: &[Rule], source: &Source) -> usize {
+/// The queue of the evictions that become deletions.
+fn queue_of_evictions(rules: &[Rule]) -> QueueSpec {
+    let acting = rules.iter().filter(|it| it.has_deadline());
+    acting_queue(EVICTIONS, &acting.collect::<Vec<_>>(), GROUP_BATCH)
+}
+
+/// The queue of the objects of a source. Some rules leave their acts to other queues.
+fn queue_of_objects(rules: &[Rule], source: &Source) -> QueueSpec {
     let rules = source.rules.iter().filter_map(|it| rules.get(*it));
-    let alone = rules.filter(|it| it.keep.is_none());
-    // Those that may leave it to a later rule after they have read it, and the last one.
-    let (passing, last): (Vec<&Rule>, Vec<&Rule>) =
-        alone.partition(|it| it.actions.is_only_event() || it.actions.changes());
-    let passing: usize = passing.into_iter().map(Rule::most_reads).sum();
-    passing
-        + last
-            .into_iter()
-            .map(Rule::most_reads)
-            .max()
-            .unwrap_or_default()
+    let acting = rules.filter(|it| it.keep.is_none() && !it.is_one_by_one && !it.has_deadline());
+    acting_queue(source.queue, &acting.collect::<Vec<_>>(), BATCH)
 }
 
-/// How many items one call decides: no more than so many, and no more than it may read for.
-fn batch(reads: usize, most: u32) -> u32 {
-    u32::try_from(LIVE_READS / reads.max(1)).map_or(most, |items| items.clamp(1, most))
+/// A queue whose items these rules act on. What an act follows from must be true when it is
+/// written: nothing is written before a call is answered, and many plans may wait for a slow API
+/// server.
+fn acting_queue(name: QueueName, rules: &[&Rule], most: u32) -> QueueSpec {
+    let does = |is_it: fn(&Rule) -> bool| rules.iter().any(|it| is_it(it));
+    let reads = does(Rule::reads_live);
+    let (workers, batch) = if reads && does(|it| it.actions.changes()) {
+        // Calls that read overlap: one would overwrite what another notes of its changes.
+        (1, 1)
+    } else if reads {
+        (FRESH, 1)
+    } else if does(Rule::reads_others) {
+        (FRESH, FRESH)
+    } else {
+        (most, most)
+    };
+    queue(name, batch).workers(workers)
 }
 
-/// A queue whose calls decide so many items: as many are written at once, because a call gets no
-/// more items than there are free workers.
+/// A queue whose calls decide so many items, and no more at once: a call gets no more items than
+/// there are free workers.
 fn queue(name: QueueName, batch: u32) -> QueueSpec {
     QueueSpec::new(name)
         .workers(batch)

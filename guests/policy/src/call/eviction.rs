@@ -127,7 +127,7 @@ impl Call<'_> {
         let Some(object) = object.filter(|it| it.reference.uid == uid) else {
             return done;
         };
-        if rule.actions.eviction_deadline().is_none() || !may_end(rule, &object) {
+        if !rule.has_deadline() || !may_end(rule, &object) {
             return done;
         }
         let evaluation = self.judge(rule, &object, |_, evaluation| evaluation);

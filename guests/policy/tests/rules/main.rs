@@ -12,6 +12,7 @@ mod acting;
 mod ends;
 mod evicting;
 mod failing;
+mod fresh;
 mod holding;
 mod ineffective;
 mod keeping;

@@ -23,10 +23,9 @@ fn what_is_read_of_the_kept_in_one_call_is_bounded() {
         let mut groups = queues.filter(|it| it.name == "groups");
         groups.next().unwrap().batch
     };
-    assert_eq!(batch(3, None), 50);
-    assert_eq!(batch(500, None), 18);
-    assert_eq!(batch(500, Some("live")), 6);
-    assert_eq!(batch(50_000, Some("cache")), 50);
+    assert_eq!(batch(3, None), 1);
+    assert_eq!(batch(500, Some("live")), 1);
+    assert_eq!(batch(50_000, Some("cache")), 8);
     let (field, message) = refusal(rule(2001, None));
     assert_eq!(field, "rules[0].keep");
     assert!(
