@@ -15,6 +15,8 @@ use crate::related::controller_of;
 
 /// How many bytes the value may have that a group has in common: it is part of a key.
 const MAX_GROUP: usize = 900;
+/// What `per` may say beside a field.
+const GROUPS: [&str; 3] = ["namespace", "owner", "node"];
 
 /// How many are spared, of what, and which.
 #[derive(Clone, Debug)]
@@ -77,7 +79,8 @@ impl Keep {
             "node" => of_cluster(field_of(&format!("{path}.per"), "spec.nodeName", scope)?),
             // The same label in another namespace is another team's.
             field => Per::Field {
-                path: field_of(&format!("{path}.per"), field, scope)?,
+                path: field_of(&format!("{path}.per"), field, scope)
+                    .map_err(|it| misspelled(field, it))?,
                 is_of_namespace: is_namespaced(resource) != Some(false),
             },
         };
@@ -205,6 +208,17 @@ impl Ordered {
 
     pub(crate) fn cursor(&self) -> String {
         format!("{}|{}", self.at, self.key)
+    }
+}
+
+/// What is no field may be one of the groups.
+fn misspelled(field: &str, error: ConfigError) -> ConfigError {
+    match davit_kinds::nearest(field, GROUPS.into_iter()) {
+        Some(meant) => ConfigError {
+            message: format!("there is no \"{field}\"; did you mean \"{meant}\"?"),
+            ..error
+        },
+        None => error,
     }
 }
 

@@ -15,7 +15,7 @@ use super::lowered;
 use super::operators::{is_operator, swapped, type_of};
 use super::path::Path;
 use super::schema::{Schema, did_you_mean};
-use super::{Expression, Mistake, Slot, Type, place};
+use super::{Expression, Mistake, OBJECT, Slot, Type, place};
 
 /// A field that the host gives nobody.
 pub(crate) const VERSION: &str = "metadata.resourceVersion";
@@ -306,6 +306,17 @@ impl Lowering<'_> {
         Ok(Lowered::of(node(Expr::Map(MapExpr { entries })), Type::Map))
     }
 
+    /// Where a name belongs that is like none of those that there are.
+    fn hint_of_name(&self, name: &str) -> &'static str {
+        match name {
+            "counts" => "; only hold reads counts",
+            _ if self.scope.bindings.contains_key(OBJECT) => {
+                "; what is related to the object needs an entry in related"
+            }
+            _ => "",
+        }
+    }
+
     fn ident(&mut self, name: &str) -> Result<Lowered, Mistake> {
         let local = self.locals.iter().rev().find(|local| local.name == name);
         if let Some(local) = local {
@@ -323,6 +334,10 @@ impl Lowering<'_> {
             let known = self.scope.bindings.keys().copied();
             let known = known.chain(locals.filter(|it| !it.starts_with('@')));
             let hint = did_you_mean(name, known.chain(["now", "variables"]));
+            let hint = match hint.as_str() {
+                "" => self.hint_of_name(name),
+                _ => &hint,
+            };
             return Err(self.mistake(format!("there is no \"{name}\" here{hint}")));
         };
         let origin = Origin {

@@ -397,14 +397,21 @@ const ELSEWHERE: [(&str, &str); 16] = [
     ("upper", "upperAscii"),
 ];
 
-/// `; did you mean "x"?`, if a known word is near, or has this name in another language.
+/// `; did you mean "x"?`, if a known word is near, starts with it, or has this name in another
+/// language.
 pub(crate) fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let known: Vec<&str> = known.into_iter().collect();
     let elsewhere = ELSEWHERE.iter().find(|(name, _)| *name == word);
     let meant = elsewhere.map(|(_, meant)| *meant);
     meant
         .filter(|meant| known.contains(meant))
-        .or_else(|| davit_kinds::nearest(word, known.into_iter()))
+        .or_else(|| davit_kinds::nearest(word, known.iter().copied()))
+        .or_else(|| {
+            known
+                .iter()
+                .copied()
+                .find(|it| word.len() > 2 && it.starts_with(word))
+        })
         .map(|nearest| format!("; did you mean \"{nearest}\"?"))
         .unwrap_or_default()
 }

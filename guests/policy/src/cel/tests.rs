@@ -153,6 +153,9 @@ fn mistakes_are_refused_with_their_place() {
     for (source, column, words) in [
         ("object.status.phase = 'x'", 21, ""),
         ("objct.status.phase == 'x'", 1, "did you mean \"object\"?"),
+        ("obj.status.phase == 'x'", 1, "did you mean \"object\"?"),
+        ("owner == null", 1, "needs an entry in related"),
+        ("counts.failed > 3", 1, "only hold reads counts"),
         (
             "object.status.phase.startWith('x')",
             21,

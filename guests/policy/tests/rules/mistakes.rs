@@ -108,6 +108,11 @@ fn mistakes_are_refused_by_name() {
             "rules[0].keep.per",
             "rule a: column 10: object.metadata has no field \"lables\"; did you mean \"labels\"?",
         ),
+        (
+            json!({"keep": {"newest": 3, "per": "owners"}}),
+            "rules[0].keep.per",
+            "there is no \"owners\"; did you mean \"owner\"?",
+        ),
         (json!({"do": {}}), "rules[0].do", "say what is done"),
         (
             json!({"do": {"delete": null}}),
