@@ -7,7 +7,7 @@ use davit_guest::{ApiResource, ConfigError, Object, dynamic};
 use crate::cel::OBJECT;
 use crate::cel::path::Path;
 use crate::cel::path::text_at;
-use crate::cel::schema::is_namespaced;
+use crate::cel::schema::{did_you_mean, is_namespaced};
 use crate::cel::{Expression, Mistake, Scope, Type};
 use crate::config::KeepConfig;
 use crate::mistake::{at, error, typed};
@@ -213,12 +213,12 @@ impl Ordered {
 
 /// What is no field may be one of the groups.
 fn misspelled(field: &str, error: ConfigError) -> ConfigError {
-    match davit_kinds::nearest(field, GROUPS.into_iter()) {
-        Some(meant) => ConfigError {
-            message: format!("there is no \"{field}\"; did you mean \"{meant}\"?"),
+    match did_you_mean(field, GROUPS).as_str() {
+        "" => error,
+        hint => ConfigError {
+            message: format!("there is no \"{field}\"{hint}"),
             ..error
         },
-        None => error,
     }
 }
 

@@ -241,26 +241,31 @@ pub(crate) fn manifest(
 /// The queue of the groups.
 fn queue_of_groups(rules: &[Rule]) -> QueueSpec {
     let acting = rules.iter().filter(|it| it.keep.is_some());
-    acting_queue(GROUPS, &acting.collect::<Vec<_>>(), GROUP_BATCH)
+    acting_queue(GROUPS, acting, GROUP_BATCH)
 }
 
 /// The queue of the evictions that become deletions.
 fn queue_of_evictions(rules: &[Rule]) -> QueueSpec {
     let acting = rules.iter().filter(|it| it.has_deadline());
-    acting_queue(EVICTIONS, &acting.collect::<Vec<_>>(), GROUP_BATCH)
+    acting_queue(EVICTIONS, acting, GROUP_BATCH)
 }
 
 /// The queue of the objects of a source. Some rules leave their acts to other queues.
 fn queue_of_objects(rules: &[Rule], source: &Source) -> QueueSpec {
     let rules = source.rules.iter().filter_map(|it| rules.get(*it));
     let acting = rules.filter(|it| it.keep.is_none() && !it.is_one_by_one && !it.has_deadline());
-    acting_queue(source.queue, &acting.collect::<Vec<_>>(), BATCH)
+    acting_queue(source.queue, acting, BATCH)
 }
 
 /// A queue whose items these rules act on. What an act follows from must be true when it is
 /// written: nothing is written before a call is answered, and many plans may wait for a slow API
 /// server.
-fn acting_queue(name: QueueName, rules: &[&Rule], most: u32) -> QueueSpec {
+fn acting_queue<'r>(
+    name: QueueName,
+    rules: impl Iterator<Item = &'r Rule>,
+    most: u32,
+) -> QueueSpec {
+    let rules: Vec<&Rule> = rules.collect();
     let does = |is_it: fn(&Rule) -> bool| rules.iter().any(|it| is_it(it));
     let reads = does(Rule::reads_live);
     let (workers, batch) = if reads && does(|it| it.actions.changes()) {

@@ -24,6 +24,7 @@ fn what_is_read_of_the_kept_in_one_call_is_bounded() {
         groups.next().unwrap().batch
     };
     assert_eq!(batch(3, None), 1);
+    assert_eq!(batch(500, None), 1);
     assert_eq!(batch(500, Some("live")), 1);
     assert_eq!(batch(50_000, Some("cache")), 8);
     let (field, message) = refusal(rule(2001, None));
