@@ -135,6 +135,25 @@ impl From<types::Failure> for Failure {
 
 /// The error of a [`reconcile`](crate::Controller::reconcile): the item is requeued after
 /// its queue's back-off. Operators see the text.
+///
+/// `?` makes one of whatever implements [`Error`](std::error::Error), with its causes, such as a
+/// [`Failure`] or a text that is no number. `Retry` itself is therefore none. Of a text or a boxed
+/// error, make one with [`Retry::new`]; say what was read, as [`Failure::of_read`] does for a live
+/// read:
+///
+/// ```
+/// # use davit_guest::Retry;
+/// fn replicas(annotation: Option<&str>) -> Result<u32, Retry> {
+///     let text = annotation.ok_or_else(|| Retry::new("there is no annotation replicas"))?;
+///     let number = text.parse::<u32>();
+///     number.map_err(|error| Retry::new(format!("replicas is \"{text}\": {error}")))
+/// }
+/// fn short(text: &str) -> Result<u32, Retry> {
+///     Ok(text.parse::<u32>()?)
+/// }
+/// assert_eq!(replicas(Some("3")), short("3"));
+/// assert_eq!(short("x"), Err(Retry::new("invalid digit found in string")));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Retry(String);
 
@@ -158,18 +177,17 @@ impl fmt::Display for Retry {
     }
 }
 
-impl std::error::Error for Retry {}
-
-impl From<Failure> for Retry {
-    /// The class and the message.
-    fn from(failure: Failure) -> Self {
-        Self(failure.to_string())
-    }
-}
-
-impl From<String> for Retry {
-    fn from(reason: String) -> Self {
-        Self(reason)
+impl<E: std::error::Error> From<E> for Retry {
+    /// The text of the error, then those of its causes; of a [`Failure`], the class and the
+    /// message.
+    fn from(error: E) -> Self {
+        let mut text = error.to_string();
+        let mut cause = error.source();
+        while let Some(error) = cause {
+            text = format!("{text}: {error}");
+            cause = error.source();
+        }
+        Self(text)
     }
 }
 
@@ -195,5 +213,27 @@ mod tests {
             message: "no answer".to_owned(),
         };
         assert_eq!(Retry::from(failure).into_reason(), "timeout: no answer");
+    }
+
+    #[derive(Debug)]
+    struct Unread(std::num::ParseIntError);
+
+    impl fmt::Display for Unread {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("the site is not read")
+        }
+    }
+
+    impl std::error::Error for Unread {
+        fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+            Some(&self.0)
+        }
+    }
+
+    #[test]
+    fn an_error_is_a_retry_with_its_causes() {
+        let read = || -> Result<i32, Retry> { Ok("x".parse::<i32>().map_err(Unread)?) };
+        let expected = "the site is not read: invalid digit found in string";
+        assert_eq!(read(), Err(Retry::new(expected)));
     }
 }
