@@ -1,6 +1,7 @@
 //! The text of an expression: parsing, its clauses, and where a word stands in it.
 
 mod hint;
+mod quotes;
 
 use kube_cel::cel::{IdedExpr, parser::Parser};
 
@@ -34,6 +35,7 @@ fn parse_anywhere(source: &str) -> Result<IdedExpr, Mistake> {
     check_comments(source)?;
     check_nesting(source)?;
     check_signs(source)?;
+    quotes::check(source)?;
     let parser = Parser::new().max_recursion_depth(MAX_DEPTH);
     parser.parse(source).map_err(|errors| {
         let Some(error) = errors.errors.first() else {

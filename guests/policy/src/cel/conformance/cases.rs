@@ -487,6 +487,13 @@ pub(crate) const GAPS: &[&str] = &[
     "duration('1\u{3bc}s') > duration('0s')",
     "cel.bind(a, 1, a == 1)",
     "timestamp('2009-02-13T23:31:30Z').getDate('Australia/Sydney') == 14",
+    "{'a-b': 1}.`a-b` == 1",
+    "{'a': 1}.`a-b` == null",
+    r#""\'" == "'""#,
+    r#"'\"' == '"'"#,
+    r"size(r'''\'x''') == 3",
+    "size(b'''a''') == 1",
+    "size(br'a') == 1",
 ];
 
 /// Expressions of so many parts that a call for each part may overflow the stack. Each is refused
