@@ -4,7 +4,9 @@ mod subject;
 
 use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
-use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
+use davit_core::manifest::{
+    Manifest, MetricKind, Permission, Source, TriggerCondition, TriggerKey, WatchSpec,
+};
 use davit_core::undo::UndoRules;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
@@ -186,6 +188,16 @@ fn permissions(manifest: &Manifest) -> Vec<String> {
     });
     let mut all: Vec<String> = watches.collect();
     all.extend(manifest.permissions.iter().map(ToString::to_string));
+    // What is applied is read before.
+    let gets = rbac::needs(manifest).into_iter();
+    let gets = gets
+        .filter(|need| need.verb == "get")
+        .map(|need| Permission {
+            verb: need.verb,
+            group: need.group,
+            resource: need.resource,
+        });
+    all.extend(gets.map(|permission| permission.to_string()));
     all.sort();
     all.dedup();
     all
@@ -217,17 +229,7 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
         grant.lines().map(str::to_owned),
     ));
     lines.push("watches".to_owned());
-    for watch in &manifest.watches {
-        let optional = if watch.optional { ", optional" } else { "" };
-        lines.push(format!(
-            "  {}: {}{optional}",
-            watch.name,
-            source(&watch.source)
-        ));
-        lines.extend(watch.fields.iter().map(|field| format!("    {field}")));
-        let indexes = watch.indexes.iter();
-        lines.extend(indexes.map(|index| format!("    index {}: {}", index.name, index.path)));
-    }
+    lines.extend(manifest.watches.iter().flat_map(watch_lines));
     lines.push("queues".to_owned());
     for queue in &manifest.queues {
         lines.push(format!("  {}: {} workers", queue.name, queue.workers));
@@ -242,6 +244,24 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
     lines.push("configuration schema".to_owned());
     lines.push(manifest.config_schema.trim_end().to_owned());
     Ok(lines.join("\n"))
+}
+
+/// A watch: its resource, what selects its objects, the fields that are read, and the indexes.
+fn watch_lines(watch: &WatchSpec) -> Vec<String> {
+    let optional = if watch.optional { ", optional" } else { "" };
+    let source = source(&watch.source);
+    let mut lines = vec![format!("  {}: {source}{optional}", watch.name)];
+    let selections = [
+        ("namespace", &watch.namespace),
+        ("label selector", &watch.label_selector),
+        ("field selector", &watch.field_selector),
+    ];
+    let selections = selections.iter().filter(|(_, text)| !text.is_empty());
+    lines.extend(selections.map(|(title, text)| format!("    {title}: {text}")));
+    lines.extend(watch.fields.iter().map(|field| format!("    {field}")));
+    let indexes = watch.indexes.iter();
+    lines.extend(indexes.map(|index| format!("    index {}: {}", index.name, index.path)));
+    lines
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {

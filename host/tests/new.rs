@@ -159,6 +159,10 @@ fn the_other_kinds_of_guests_are_tested_and_built() {
         let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(facts["name"], name);
         assert!(facts["bytes"].as_u64().unwrap() < 400 * 1024, "{facts}");
+        // What is applied is read first.
+        let permissions = facts["permissions"].as_array().unwrap();
+        let reads = permissions.contains(&json!("get configmaps"));
+        assert_eq!(reads, kind == "custom-resource", "{facts}");
     }
 }
 

@@ -72,6 +72,23 @@ fn each_form_of_a_controller_is_tested_and_inspected() {
     }
 }
 
+#[test]
+fn inspect_prints_what_selects_the_objects_of_a_watch_and_its_indexes() {
+    let site = Site::new(
+        "module: {builtin: policy}\nconfig: {rules: [{name: old, match: {resource: pods, \
+         namespaces: [ci], labelSelector: app=build, fieldSelector: status.phase=Failed}, \
+         when: \"object.spec.priority > 3\", keep: {newest: 3, per: node}, do: {delete: {}}}]}\n",
+    );
+    let facts = site.inspect("--config @rules.yaml").success();
+    let (_, watches) = facts.split_once("\nwatches\n").unwrap();
+    let (watches, _) = watches.split_once("\nqueues\n").unwrap();
+    let expected = "  pods: v1/pods\n    namespace: ci\n    label selector: app=build\n    \
+                    field selector: status.phase=Failed\n    metadata.creationTimestamp\n    \
+                    metadata.deletionTimestamp\n    spec.nodeName\n    spec.priority\n    \
+                    index spec.nodeName: spec.nodeName";
+    assert_eq!(watches, expected);
+}
+
 /// The object itself and its node are read again before the rule acts.
 #[test]
 fn what_is_granted_for_live_reads_are_the_fields_that_the_rules_read() {
