@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::cli::NewArguments;
+use crate::cli::{NewArguments, NewKind};
 use crate::commands::print::out;
 use files::File;
 
@@ -35,13 +35,15 @@ pub fn run(arguments: &NewArguments) -> Result<()> {
     let files = files::of_guest(name, arguments.kind, sdk.as_deref())?;
     write(&directory, &files)?;
     let place = directory.display();
+    let objects = match arguments.kind {
+        NewKind::CustomResource => " --load crd.yaml",
+        _ => "",
+    };
     out(&format!(
         "{place} holds the guest \"{name}\"; its policy is in src/lib.rs. Next:\n\n  \
          cd {place}\n  \
          cargo test\n  \
-         cargo build --target wasm32-wasip2 --release\n  \
-         davit inspect target/wasm32-wasip2/release/{}.wasm",
-        name.replace('-', "_")
+         davit dev{objects}"
     ))
 }
 

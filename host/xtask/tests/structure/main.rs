@@ -9,6 +9,7 @@
 )]
 
 mod cycles;
+mod fragments;
 mod links;
 mod modules;
 mod purity;
