@@ -35,6 +35,8 @@ mod grants;
 mod log;
 #[path = "roles/metrics.rs"]
 mod metrics;
+#[path = "roles/policies.rs"]
+mod policies;
 #[path = "roles/ports.rs"]
 mod ports;
 #[path = "roles/recorder.rs"]

@@ -154,10 +154,10 @@ impl View<'_> {
     /// What the guest reports.
     fn reports(&self) -> Option<Node> {
         let reports = self.status.reports.iter().map(|one| {
-            let times = if one.count == 0 {
-                String::new()
-            } else {
-                format!(" ({} times)", one.count)
+            let times = match one.count {
+                0 => String::new(),
+                1 => " (once)".to_owned(),
+                count => format!(" ({count} times)"),
             };
             Node::new(format!("{}{times}: {}", one.name, one.message))
         });

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bomb::{bomb, component};
+use crate::deployed::davit;
 use crate::podgc;
 use davit_engine::{
     ChildCompiler, CompileError, CompileLimits, Compiler, Engine, EngineConfig, LoadError,
@@ -42,6 +43,40 @@ async fn a_guest_is_compiled_by_the_program_and_kept_for_the_next_start() {
     let second = engine(place, "/no/such/program", limits);
     let again = second.load(podgc()).await.unwrap();
     assert_eq!(again.digest(), module.digest());
+}
+
+/// A component of an empty module and so many instances of it. It is no guest.
+fn component_of_instances(count: u8) -> Vec<u8> {
+    const EMPTY: &[u8] = b"\0asm\x0d\0\x01\0\x01\x08\0asm\x01\0\0\0";
+    let instances = vec![0; 3 * usize::from(count)];
+    let length = u8::try_from(instances.len() + 1).unwrap();
+    assert!(length < 128, "a number of one byte");
+    [EMPTY, &[2, length, count], &instances].concat()
+}
+
+#[test]
+fn a_component_of_many_core_instances_is_refused_without_the_flag_that_admits_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("many.wasm");
+    std::fs::write(&path, component_of_instances(38)).unwrap();
+    let error_with = |flags: &[&str]| {
+        let mut inspect = davit();
+        inspect.args(["inspect", "--log", "off"]).args(flags);
+        let output = inspect.arg(&path).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (flags, limit) in [(&[][..], 8), (&["--core-instances", "37"], 37)] {
+        let expected = format!(
+            "consists of more than {limit} core instances, which is the limit: raise \
+             --core-instances"
+        );
+        let error = error_with(flags);
+        assert!(error.contains(&expected), "{error}");
+    }
+    let error = error_with(&["--core-instances", "38"]);
+    let no_guest = "it does not export davit:controller/decide";
+    assert!(error.contains(no_guest), "{error}");
 }
 
 #[tokio::test]

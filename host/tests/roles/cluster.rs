@@ -15,7 +15,8 @@ use tokio::runtime::Runtime;
 pub(crate) use crate::deploy::NAMESPACE;
 use crate::deploy::{self, ADMINISTRATOR, Permission, deploy, documents, permission, permissions};
 
-const PATIENCE: Duration = Duration::from_secs(40);
+/// A busy machine compiles the largest guest for half a minute.
+const PATIENCE: Duration = Duration::from_secs(90);
 const RBAC: &str = "rbac.authorization.k8s.io/v1";
 
 pub(crate) struct Cluster {
