@@ -4,9 +4,7 @@ mod subject;
 
 use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
-use davit_core::manifest::{
-    Manifest, MetricKind, Permission, Source, TriggerCondition, TriggerKey, WatchSpec,
-};
+use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
 use davit_core::undo::UndoRules;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
@@ -188,16 +186,7 @@ fn permissions(manifest: &Manifest) -> Vec<String> {
     });
     let mut all: Vec<String> = watches.collect();
     all.extend(manifest.permissions.iter().map(ToString::to_string));
-    // What is applied is read before.
-    let gets = rbac::needs(manifest).into_iter();
-    let gets = gets
-        .filter(|need| need.verb == "get")
-        .map(|need| Permission {
-            verb: need.verb,
-            group: need.group,
-            resource: need.resource,
-        });
-    all.extend(gets.map(|permission| permission.to_string()));
+    all.extend(rbac::reads_before_applies(manifest).map(|one| one.to_string()));
     all.sort();
     all.dedup();
     all

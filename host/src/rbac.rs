@@ -71,20 +71,23 @@ pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     let reads = watched
         .keys()
         .flat_map(|(group, resource)| ["list", "watch"].map(|verb| need(verb, group, resource)));
-    let permissions = manifest.permissions.iter();
-    let permissions = permissions.filter(|one| **one != Permission::of_events());
-    let asked = permissions.clone();
-    let asked = asked.map(|one| need(&one.verb, &one.group, &one.resource));
-    // Before the host applies an object that may not exist, it reads whose it is.
-    let applied = permissions.filter(|one| {
-        let creation = Permission {
-            verb: "create".to_owned(),
-            ..(*one).clone()
-        };
-        one.verb == "patch" && manifest.permissions.contains(&creation)
+    let permissions = manifest.permissions.iter().cloned();
+    let permissions = permissions.chain(reads_before_applies(manifest));
+    let permissions = permissions.filter(|one| *one != Permission::of_events());
+    let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
+    reads.chain(asked).collect()
+}
+
+/// Before the host applies an object that may not exist, it reads whose it is.
+pub fn reads_before_applies(manifest: &Manifest) -> impl Iterator<Item = Permission> + '_ {
+    let with_verb = |one: &Permission, verb: &str| Permission {
+        verb: verb.to_owned(),
+        ..one.clone()
+    };
+    let applied = manifest.permissions.iter().filter(move |one| {
+        one.verb == "patch" && manifest.permissions.contains(&with_verb(one, "create"))
     });
-    let looks = applied.map(|one| need("get", &one.group, &one.resource));
-    reads.chain(asked).chain(looks).collect()
+    applied.map(move |one| with_verb(one, "get"))
 }
 
 /// The same, with what the host reads to keep objects for undo.

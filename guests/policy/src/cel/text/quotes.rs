@@ -5,11 +5,12 @@ use super::super::token::Tokens;
 
 /// Refuses what the library gives another value without saying so.
 pub(super) fn check(source: &str) -> Result<(), Mistake> {
-    let mut columns = Tokens::new(source).map(|token| (token.column, mistake_in(token.text)));
-    match columns.find_map(|(column, mistake)| Some((column, mistake?))) {
-        Some((column, message)) => Err(Mistake::at_column(column, message)),
-        None => Ok(()),
+    for token in Tokens::new(source) {
+        if let Some(message) = mistake_in(token.text) {
+            return Err(Mistake::at_column(token.column, message));
+        }
     }
+    Ok(())
 }
 
 fn mistake_in(token: &str) -> Option<String> {
