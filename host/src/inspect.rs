@@ -2,9 +2,14 @@
 
 mod subject;
 
+use std::collections::BTreeSet;
+
 use anyhow::{Context as _, Result};
 use davit_core::grant::Permissions;
-use davit_core::manifest::{Manifest, MetricKind, Source, TriggerCondition, TriggerKey, WatchSpec};
+use davit_core::manifest::{
+    IndexFilter, IndexSpec, Manifest, MetricKind, Source, Trigger, TriggerCondition, TriggerKey,
+    WatchSpec,
+};
 use davit_core::undo::UndoRules;
 use davit_engine::{Guest, Limits};
 use serde_json::{Value, json};
@@ -113,8 +118,11 @@ fn facts(guest: &Guest, size: usize) -> Value {
 fn watch(watch: &WatchSpec) -> Value {
     let fields = watch.fields.iter().map(ToString::to_string);
     let indexes = watch.indexes.iter().map(|index| {
-        let path = index.path.to_string();
-        json!({"name": index.name, "path": path})
+        json!({
+            "name": index.name,
+            "path": index.path.to_string(),
+            "options": index_options(index),
+        })
     });
     json!({
         "name": watch.name,
@@ -126,6 +134,24 @@ fn watch(watch: &WatchSpec) -> Value {
         "indexes": indexes.collect::<Vec<_>>(),
         "optional": watch.optional,
     })
+}
+
+/// What an index holds, unless it is every value at its path, in no order.
+fn index_options(index: &IndexSpec) -> Vec<String> {
+    let quoted = |values: &BTreeSet<String>| {
+        let values = values.iter().map(|value| format!("\"{value}\""));
+        values.collect::<Vec<_>>().join(", ")
+    };
+    let presence = index.presence.then(|| "whether there is a value".into());
+    let unset = index.unset.then(|| "objects without a value too".into());
+    let filter = match &index.filter {
+        IndexFilter::All => None,
+        IndexFilter::Only(values) => Some(format!("only {}", quoted(values))),
+        IndexFilter::Except(values) => Some(format!("except {}", quoted(values))),
+    };
+    let order = index.order.as_ref().map(|path| format!("by {path}"));
+    let all = [presence, unset, filter, order];
+    all.into_iter().flatten().collect()
 }
 
 fn source(source: &Source) -> String {
@@ -219,6 +245,8 @@ fn described(facts: &Value, manifest: &Manifest) -> Result<String> {
     ));
     lines.push("watches".to_owned());
     lines.extend(manifest.watches.iter().flat_map(watch_lines));
+    lines.push("triggers".to_owned());
+    lines.extend(manifest.triggers.iter().map(trigger_line));
     lines.push("queues".to_owned());
     for queue in &manifest.queues {
         lines.push(format!("  {}: {} workers", queue.name, queue.workers));
@@ -248,9 +276,29 @@ fn watch_lines(watch: &WatchSpec) -> Vec<String> {
     let selections = selections.iter().filter(|(_, text)| !text.is_empty());
     lines.extend(selections.map(|(title, text)| format!("    {title}: {text}")));
     lines.extend(watch.fields.iter().map(|field| format!("    {field}")));
-    let indexes = watch.indexes.iter();
-    lines.extend(indexes.map(|index| format!("    index {}: {}", index.name, index.path)));
+    lines.extend(watch.indexes.iter().map(index_line));
     lines
+}
+
+fn index_line(index: &IndexSpec) -> String {
+    let options = index_options(index).into_iter();
+    let options = options.map(|option| format!(", {option}"));
+    let options = options.collect::<String>();
+    format!("    index {}: {}{options}", index.name, index.path)
+}
+
+/// What a change in a watch enqueues, and of which objects.
+fn trigger_line(trigger: &Trigger) -> String {
+    let Trigger {
+        watch,
+        queue,
+        key,
+        condition,
+    } = trigger;
+    let condition = condition.as_ref().map_or_else(String::new, |condition| {
+        format!(", if {}", trigger_condition(condition))
+    });
+    format!("  {watch}: {} to {queue}{condition}", trigger_key(key))
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {

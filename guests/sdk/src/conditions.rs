@@ -220,7 +220,7 @@ impl Conditions {
         let mut failures = item.failures.iter();
         match failures.find(|it| it.step > 0) {
             Some(it) => self.progress(Progress::InProgress, "WriteFailed", &it.failure.message),
-            None => self.progress(Progress::InProgress, "Updating", "what it owns is written"),
+            None => self.progress(Progress::InProgress, "Updating", "writing what it owns"),
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
         let none = Status::default();
         let (kinds, ready) = before(&none, 2, &item(&[]));
         assert_eq!(kinds, ["apply-force", "apply", "apply"]);
-        assert_eq!(ready, ["False", "Updating", "what it owns is written"]);
+        assert_eq!(ready, ["False", "Updating", "writing what it owns"]);
         let (kinds, ready) = before(&none, 0, &item(&[]));
         assert_eq!(kinds, ["apply-force"]);
         assert_eq!(ready, ["True", "Serves", ""]);
@@ -354,7 +354,7 @@ mod tests {
         assert_eq!(ready, ["False", "WriteFailed", "step 1 has a conflict"]);
         // The first step is the status itself.
         let (_, ready) = before(&none, 1, &item(&[0]));
-        assert_eq!(ready, ["False", "Updating", "what it owns is written"]);
+        assert_eq!(ready, ["False", "Updating", "writing what it owns"]);
         // Nothing is left to write.
         let (_, ready) = before(&none, 0, &item(&[1]));
         assert_eq!(ready, ["True", "Serves", ""]);
@@ -370,7 +370,7 @@ mod tests {
         };
         let current = of(Progress::Current, "Serves", "");
         assert_eq!(before(&current, 0, &item(&[])).0, [""; 0]);
-        let updating = of(Progress::InProgress, "Updating", "what it owns is written");
+        let updating = of(Progress::InProgress, "Updating", "writing what it owns");
         assert_eq!(before(&updating, 1, &item(&[])).0, ["apply-force", "apply"]);
     }
 

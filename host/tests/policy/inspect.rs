@@ -81,12 +81,34 @@ fn inspect_prints_what_selects_the_objects_of_a_watch_and_its_indexes() {
     );
     let facts = site.inspect("--config @rules.yaml").success();
     let (_, watches) = facts.split_once("\nwatches\n").unwrap();
-    let (watches, _) = watches.split_once("\nqueues\n").unwrap();
+    let (watches, triggers) = watches.split_once("\ntriggers\n").unwrap();
     let expected = "  pods: v1/pods\n    namespace: ci\n    label selector: app=build\n    \
                     field selector: status.phase=Failed\n    metadata.creationTimestamp\n    \
                     metadata.deletionTimestamp\n    spec.nodeName\n    spec.priority\n    \
                     index spec.nodeName: spec.nodeName";
     assert_eq!(watches, expected);
+    let (triggers, _) = triggers.split_once("\nqueues\n").unwrap();
+    assert_eq!(triggers, "  pods: the object's key to pods");
+}
+
+#[test]
+fn inspect_prints_what_an_index_holds_and_which_objects_a_trigger_is_about() {
+    let site = Site::new("");
+    let facts = site.inspect("podgc").success();
+    has_lines(
+        &facts,
+        &[
+            "    index node: spec.nodeName, objects without a value too",
+            "    index ended: status.phase, whether there is a value, objects without a value \
+             too, except \"Pending\", \"Running\", \"Unknown\", by metadata.creationTimestamp",
+            "    index evicted: status.reason, only \"Evicted\", by metadata.creationTimestamp",
+        ],
+    );
+    let facts = site.inspect("taint-eviction").success();
+    let about = "  pods: the object's uid to noexec_taint_pod, if the index \"node\" names an object \
+                 of the watch \"nodes\" that has \"NoExecute\" in the index \"effect\", or there is \
+                 a note \"pod/\" and the key";
+    has_lines(&facts, &[about]);
 }
 
 /// The object itself and its node are read again before the rule acts.
