@@ -20,7 +20,7 @@ use policy::explain::{self, ConfigError, Published as Known};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use crate::published::{Fields, Published};
+use crate::published::{Fields, Published, undescribed};
 use crate::repeat::RepeatedLine;
 
 /// The guest whose configuration is checked.
@@ -61,7 +61,8 @@ impl FieldCheck {
             Ok(Ok(())) => Ok(()),
             Ok(Err(mistake)) => Err(refusal(&mistake)),
             Err(why) => {
-                note(&resources, &why);
+                let resources = resources.iter().map(ToString::to_string);
+                note(&resources.collect::<Vec<_>>().join(", "), &why);
                 Ok(())
             }
         }
@@ -74,7 +75,13 @@ impl FieldCheck {
         config: Vec<u8>,
     ) -> Result<Result<(), ConfigError>, String> {
         let fields = match timeout(PATIENCE, self.published.fields(resources)).await {
-            Ok(Ok(Some(fields))) => published(&fields),
+            Ok(Ok(Some(fields))) => {
+                let undescribed = undescribed(resources, &fields);
+                if !undescribed.is_empty() {
+                    note(&undescribed.join(", "), "it does not describe them");
+                }
+                published(&fields)
+            }
             Ok(Ok(None)) => return Err("the API server publishes no OpenAPI documents".to_owned()),
             Ok(Err(error)) => return Err(format!("{error:#}")),
             Err(_) => return Err(format!("the API server did not answer within {PATIENCE:?}")),
@@ -120,9 +127,7 @@ fn refusal(mistake: &ConfigError) -> RevisionLoadError {
     RevisionLoadError::new(LoadErrorKind::UnknownField { field, reason }, message)
 }
 
-fn note(resources: &BTreeSet<ApiResource>, why: &str) {
-    let resources: Vec<String> = resources.iter().map(ToString::to_string).collect();
-    let resources = resources.join(", ");
+fn note(resources: &str, why: &str) {
     if let Some(suppressed) = NOT_CHECKED.admit(&format!("{resources}: {why}")) {
         tracing::info!(
             "the fields of {resources} are not checked against the API server: {why}{suppressed}"

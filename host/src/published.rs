@@ -98,6 +98,16 @@ struct PublishedFields {
 /// The fields of resources. One that the API server does not describe is not among them.
 pub(crate) type Fields = BTreeMap<ApiResource, Arc<PublishedType>>;
 
+/// The resources whose fields the API server does not describe, for a text.
+pub(crate) fn undescribed(of: &BTreeSet<ApiResource>, fields: &Fields) -> Vec<String> {
+    let is_described = |resource: &&ApiResource| {
+        let fields = fields.get(*resource);
+        fields.is_some_and(|it| **it != PublishedType::Any)
+    };
+    let undescribed = of.iter().filter(|it| !is_described(it));
+    undescribed.map(ToString::to_string).collect()
+}
+
 impl Published {
     /// What this API server publishes.
     pub(crate) fn by(client: Client) -> Self {

@@ -274,6 +274,10 @@ fn merge_patch(
     if !matches!(patch, Value::Null | Value::Map(_)) {
         return Err(error(format!("{path}.mergePatch"), "it is a map of fields"));
     }
+    if matches!(&patch, Value::Map(fields) if fields.is_empty()) {
+        let message = "it changes nothing: name the fields and their values";
+        return Err(error(format!("{path}.mergePatch"), message));
+    }
     written
         .value(&Path::default(), &patch)
         .map_err(|message| error(format!("{path}.mergePatch"), message))?;

@@ -3,8 +3,6 @@
 use std::fmt;
 use std::sync::Arc;
 
-use kube_cel::cel::Value;
-
 use crate::cel::{Expression, Failure, OBJECT};
 use crate::evaluate::Evaluator;
 use crate::rule::{Clause, Rule};
@@ -127,10 +125,9 @@ impl Evaluator<'_> {
                 },
                 Answer::Undecided => {
                     let (result, next) = self.evaluate(&clause.expression);
-                    let outcome = match result {
-                        Ok(Value::Bool(true)) => continue,
-                        Ok(Value::Bool(false)) => not(&clause.text, None),
-                        Ok(_) => failed(&clause.text, "it is no boolean"),
+                    let outcome = match clause.expression.boolean(result) {
+                        Ok(true) => continue,
+                        Ok(false) => not(&clause.text, None),
                         Err(Failure::Absent(path)) => not(&clause.text, Some(path)),
                         Err(Failure::Error(message)) => failed(&clause.text, &message),
                     };
@@ -148,10 +145,9 @@ impl Evaluator<'_> {
 
     fn unless(&self, unless: &Expression) -> Evaluation {
         let (result, next) = self.evaluate(unless);
-        let outcome = match result {
-            Ok(Value::Bool(true)) => Outcome::Spared { absent: None },
-            Ok(Value::Bool(false)) => Outcome::Selected,
-            Ok(_) => failed("unless", "it is no boolean"),
+        let outcome = match unless.boolean(result) {
+            Ok(true) => Outcome::Spared { absent: None },
+            Ok(false) => Outcome::Selected,
             Err(Failure::Absent(path)) => Outcome::Spared { absent: Some(path) },
             Err(Failure::Error(message)) => failed("unless", &message),
         };

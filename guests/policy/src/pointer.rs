@@ -58,7 +58,10 @@ fn check(path: &str, config: &PatchConfig, written: WriteCheck<'_>) -> Result<()
     match config.op.as_str() {
         "remove" if keys != ["metadata"] => written.place(&place).map_err(at("path")),
         // Without a value, or with null, it tests that there is none.
-        "test" => written.exists(&place).map_err(at("path")),
+        "test" => {
+            written.exists(&place).map_err(at("path"))?;
+            written.fits(&place, &config.value).map_err(at("value"))
+        }
         _ if keys == ["metadata"] => Err(at("path")(whole_metadata())),
         _ if config.value.is_null() => {
             let message = "it must be set: only \"remove\" takes a field away";

@@ -446,7 +446,11 @@ impl Compiler<'_> {
             if !self.config.counts.contains_key(name) {
                 let known = self.config.counts.keys().map(String::as_str);
                 let hint = crate::cel::schema::did_you_mean(name, known);
-                let message = format!("nothing counts \"{name}\"{hint}: add it under counts");
+                let hint = match hint.as_str() {
+                    "" => ": add it under counts",
+                    hint => hint,
+                };
+                let message = format!("nothing counts \"{name}\"{hint}");
                 let column = text::column_of(&self.rule.hold, name);
                 return at(
                     &self.field("hold"),

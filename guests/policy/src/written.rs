@@ -3,6 +3,7 @@
 
 use davit_guest::ApiResource;
 use davit_guest::dynamic::Value;
+use davit_kinds::Type as Known;
 
 use crate::cel::path::Path;
 use crate::cel::schema::Published;
@@ -66,8 +67,37 @@ impl WriteCheck<'_> {
         }
     }
 
+    /// Checks that a value is of the type of the field at a path, as far as that is known. Null
+    /// takes a field away, and what an expression in a text leads to is not known.
+    pub(crate) fn fits(&self, path: &Path, value: &Value) -> Result<(), String> {
+        let declared = path.declared();
+        let field = self.published.at(self.resource, &declared);
+        let known = field.ok().and_then(|field| field.known().copied());
+        let Some(known) = known.filter(|_| !path.is_root()) else {
+            return Ok(());
+        };
+        let is_expression = matches!(value, Value::Text(text) if text.contains("${"));
+        if is_expression || admits(&known, value) {
+            return Ok(());
+        }
+        let quotes = match (known, value) {
+            (Known::String, Value::Bool(_) | Value::Int(_) | Value::Float(_)) => {
+                ": write it in quotes"
+            }
+            _ => "",
+        };
+        Err(format!(
+            "{declared} is {}, not {}{quotes}",
+            in_words(&known),
+            value_in_words(value)
+        ))
+    }
+
     /// Checks a value that is written at a path, with everything in it.
     pub(crate) fn value(&self, path: &Path, value: &Value) -> Result<(), String> {
+        if matches!(value, Value::Map(_) | Value::List(_)) {
+            self.fits(path, value)?;
+        }
         match value {
             Value::Map(entries) => {
                 for (key, value) in entries {
@@ -91,7 +121,7 @@ impl WriteCheck<'_> {
                     ["metadata"] => Err(whole_metadata()),
                     ["metadata", "labels", key] => text("label", key, leaf, names::value),
                     ["metadata", "annotations", key] => text("annotation", key, leaf, |_| Ok(())),
-                    _ => Ok(()),
+                    _ => self.fits(path, leaf),
                 }
             }
         }
@@ -105,6 +135,58 @@ impl WriteCheck<'_> {
             let is_element = is_position(key) && self.exists(&element).is_ok();
             if is_element { element } else { path.key(key) }
         })
+    }
+}
+
+/// Whether a field of a type can have a value.
+fn admits(known: &Known, value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Bool(_) => matches!(known, Known::Boolean | Known::Any),
+        Value::Int(_) => matches!(
+            known,
+            Known::Integer | Known::Number | Known::Quantity | Known::IntOrString | Known::Any
+        ),
+        Value::Float(_) => matches!(known, Known::Number | Known::Quantity | Known::Any),
+        Value::Text(_) => matches!(
+            known,
+            Known::String
+                | Known::Time
+                | Known::Bytes
+                | Known::Quantity
+                | Known::IntOrString
+                | Known::Any
+        ),
+        Value::List(_) => matches!(known, Known::List(_) | Known::Any),
+        Value::Map(_) => matches!(known, Known::Object(_) | Known::Map(_) | Known::Any),
+    }
+}
+
+fn in_words(known: &Known) -> &'static str {
+    match known {
+        Known::String => "a text",
+        Known::Time => "a time, which is written as a text",
+        Known::Quantity => "a quantity",
+        Known::IntOrString => "a whole number or a text",
+        Known::Integer => "a whole number",
+        Known::Number => "a number",
+        Known::Boolean => "a boolean",
+        Known::Bytes => "a text in base64",
+        Known::Any => "a value",
+        Known::Object(_) | Known::Map(_) => "a map",
+        Known::List(_) => "a list",
+    }
+}
+
+fn value_in_words(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Int(_) => "a whole number",
+        Value::Float(_) => "a fraction",
+        Value::Text(_) => "a text",
+        Value::List(_) => "a list",
+        Value::Map(_) => "a map",
     }
 }
 

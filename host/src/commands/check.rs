@@ -31,7 +31,7 @@ use crate::cli::CheckArguments;
 use crate::engine;
 use crate::loader::Loader;
 use crate::modules::{Modules, ModulesOptions};
-use crate::published::Published;
+use crate::published::{Published, undescribed};
 use crate::resource::describe;
 use access::Access;
 pub(crate) use access::lacking;
@@ -417,7 +417,8 @@ async fn check_fields(published: &Published, manifest: &Manifest, findings: &mut
     });
     let fields: BTreeSet<(ApiResource, FieldPath)> = fields.collect();
     let resources = fields.iter().map(|(resource, _)| resource.clone());
-    let types = match published.fields(&resources.collect()).await {
+    let resources: BTreeSet<ApiResource> = resources.collect();
+    let types = match published.fields(&resources).await {
         Ok(Some(types)) => types,
         Ok(None) => {
             let message = "the API server publishes no OpenAPI documents";
@@ -437,7 +438,12 @@ async fn check_fields(published: &Published, manifest: &Manifest, findings: &mut
         let message = format!("{one}: the guest reads nothing there");
         findings.add(Level::Warning, "fields", message);
     }
-    if unknown.is_empty() {
+    let undescribed = undescribed(&resources, &types);
+    if !undescribed.is_empty() {
+        let undescribed = undescribed.join(", ");
+        let message = format!("the API server does not describe the fields of {undescribed}");
+        findings.add(Level::NotChecked, "fields", message);
+    } else if unknown.is_empty() {
         let message = "objects have every field that the guest reads";
         findings.add(Level::Ok, "fields", message);
     }

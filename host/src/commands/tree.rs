@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::print::{age, part, span, text_at};
 use super::stop::STOPPED;
+use crate::resource::spec_of;
 use davit_core::api::ControllerSpec;
 use davit_core::api::StepConfig;
 use davit_core::api::{
@@ -61,7 +62,7 @@ pub(super) fn draw(
     wide: bool,
 ) -> String {
     let view = View {
-        spec: ControllerSpec::read(part(&object.data, "/spec")).ok(),
+        spec: ControllerSpec::read(&spec_of(object)).ok(),
         raw: part(&object.data, "/spec"),
         status,
         stopped: object.annotations().get(STOPPED).map(String::as_str),

@@ -397,3 +397,55 @@ fn only_its_owner_can_read_the_administrators_kubeconfig() {
     assert_eq!(server.get("/readyz").status, 200);
     assert_eq!(server.get("/api/v1/pods").status, 403);
 }
+
+/// A null is a mistake or a value to a guest, and `kubectl apply` drops it.
+#[test]
+fn a_null_that_kubectl_apply_drops_is_a_part_of_the_configuration() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    kubectl.apply(include_str!(
+        "../../../deploy/crds/controllers.davit.dev.yaml"
+    ));
+    let controller = |protection: &str| {
+        format!(
+            "apiVersion: davit.dev/v1alpha1\nkind: Controller\nmetadata: {{name: old}}\nspec:\n  \
+             module: {{builtin: policy}}\n  mode: DryRun\n  config:\n    rules:\n    - name: old\n      \
+             match: {{resource: pods}}\n      when: object.status.phase == 'Failed'\n      \
+             {protection}\n      do: {{label: {{old: null}}}}\n"
+        )
+    };
+    until("the definition is served", || {
+        let output = kubectl.send("apply -f -", &controller("unless:"));
+        output.status.success()
+    });
+    let stored = kubectl.json("get controllers.davit.dev old");
+    let rule = &stored["spec"]["config"]["rules"][0];
+    assert!(rule.get("unless").is_none(), "{stored}");
+    assert_eq!(rule["do"]["label"], serde_json::json!({}), "{stored}");
+    let (level, message) = checked_config(&kubectl);
+    assert_eq!(level, "error", "{message}");
+    assert!(message.contains("rules[0].unless"), "{message}");
+
+    kubectl.apply(&controller("unless: object.metadata.name == 'a'"));
+    let (level, message) = checked_config(&kubectl);
+    assert_eq!(level, "ok", "{message}");
+}
+
+/// What `davit check` finds of the configuration in the cluster.
+fn checked_config(kubectl: &Kubectl) -> (String, String) {
+    let guests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/wasm32-wasip2/guest");
+    let output = Command::new(env!("CARGO_BIN_EXE_davit"))
+        .args(["check", "-o", "json", "--log", "off", "--kubeconfig"])
+        .arg(kubectl.server.kubeconfig())
+        .arg("--guests")
+        .arg(guests)
+        .output()
+        .unwrap();
+    let all: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let mut all = all["findings"].as_array().unwrap().iter();
+    let found = all.find(|one| one["check"] == "config");
+    let found = found.unwrap_or_else(|| panic!("{output:?}"));
+    let text = |field: &str| found[field].as_str().unwrap().to_owned();
+    (text("level"), text("message"))
+}

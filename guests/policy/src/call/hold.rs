@@ -2,7 +2,6 @@
 
 use davit_guest::dynamic::Value;
 use davit_guest::{IndexName, Object};
-use kube_cel::cel;
 
 use super::{Call, is_terminating, led};
 use crate::cel::Objects;
@@ -45,15 +44,14 @@ impl Call<'_> {
         let map = Value::Map(entries.collect());
         let mut objects = Objects::default();
         objects.insert(COUNTS, Some(&map));
-        let message = match hold.evaluate(&objects, self.now()).0 {
-            Ok(cel::Value::Bool(is_held)) => {
-                let failure = None;
-                return is_held.then_some(Hold { counts, failure });
-            }
-            Err(failure) => failure.to_string(),
-            Ok(_) => "it is no boolean".to_owned(),
-        };
-        Some(self.failed_hold(rule, "hold", &message, counts))
+        let (result, _) = hold.evaluate(&objects, self.now());
+        match hold.boolean(result) {
+            Ok(is_held) => is_held.then_some(Hold {
+                counts,
+                failure: None,
+            }),
+            Err(failure) => Some(self.failed_hold(rule, "hold", &failure.to_string(), counts)),
+        }
     }
 
     fn failed_hold(

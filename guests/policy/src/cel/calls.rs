@@ -6,6 +6,7 @@ use kube_cel::cel::common::ast::{CallExpr, Expr, LiteralValue, operators};
 use super::expand::{call_of, node};
 use super::lower::{Lowered, Lowering};
 use super::operators::{Misfit, operator_result};
+use super::schema::Schema;
 use super::{Mistake, Type, search, signature, times};
 use super::{functions, lowered};
 
@@ -82,6 +83,7 @@ impl Lowering<'_> {
         element: &IdedExpr,
         list: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
+        let place = element.id;
         let operand = self.lower(element)?;
         let is_quantity = operand.is_quantity();
         let (element, sought) = self.read(operand, element)?;
@@ -98,6 +100,7 @@ impl Lowering<'_> {
             _ => self.lower(list)?,
         };
         let elements = within.elements();
+        let origin = within.origin.clone();
         self.check_quantity(is_quantity, elements)?;
         let (within, result) = self.read(within, list)?;
         let result = operator_result(operators::IN, &[sought, result])
@@ -106,6 +109,12 @@ impl Lowering<'_> {
             return Err(self.mistake(format!(
                 "it looks for {sought}, where only {elements} can be"
             )));
+        }
+        if let (Some(origin), Expr::Literal(LiteralValue::String(name))) = (origin, &element.expr)
+            && !origin.schema.is_list()
+        {
+            self.place = place;
+            self.known(&origin, name.inner(), Schema::field)?;
         }
         let is_of_texts = is_list_of_texts(&within);
         let name = if sought.may_hold_numbers() && !is_of_texts {

@@ -30,6 +30,15 @@ impl Expression {
         }
     }
 
+    /// A result that is to be a boolean. One that is `null` is what an object lacks.
+    pub(crate) fn boolean(&self, result: Result<Value, Failure>) -> Result<bool, Failure> {
+        match result? {
+            Value::Bool(value) => Ok(value),
+            Value::Null => Err(Failure::Absent(self.path_of(self.ast()))),
+            _ => Err(Failure::Error("it is no boolean".to_owned())),
+        }
+    }
+
     /// Why a part fails.
     fn cause(&self, part: &IdedExpr, context: &Context<'_>) -> Cause {
         match &part.expr {

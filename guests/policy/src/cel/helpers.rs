@@ -119,9 +119,19 @@ impl Lowering<'_> {
                 Type::Map,
             ));
         }
-        let (value, result) = self.read(lowered, of)?;
-        self.check_operand(function.trim_start_matches('@'), of, result)?;
-        Ok(Lowered::of(call_of(function, vec![value]), Type::Any))
+        let elements = lowered.elements();
+        self.check_operand(function.trim_start_matches('@'), of, lowered.result)?;
+        if let Some(list) = lowered.origin.clone().filter(|it| it.schema.is_list()) {
+            let (value, _) = self.materialized(lowered);
+            let element = call_of(function, vec![value]);
+            return Ok(Lowered::with(
+                Some(element),
+                Some(list.elements()),
+                elements,
+            ));
+        }
+        let (value, _) = self.read(lowered, of)?;
+        Ok(Lowered::of(call_of(function, vec![value]), elements))
     }
 
     pub(super) fn condition(&mut self, of: &IdedExpr, kind: &IdedExpr) -> Result<Lowered, Mistake> {
@@ -143,7 +153,7 @@ impl Lowering<'_> {
         }
         let (conditions, _) = self.materialized(conditions);
         let condition = call_of(lowered::CONDITION, vec![conditions, name]);
-        Ok(Lowered::with(Some(condition), Some(elements), Type::Any))
+        Ok(Lowered::with(Some(condition), Some(elements), Type::Map))
     }
 
     pub(super) fn finished_at(&mut self, of: &IdedExpr) -> Result<Lowered, Mistake> {

@@ -145,7 +145,7 @@ pub(super) fn check(expr: &IdedExpr, scope: &Scope<'_>) -> Result<(), Mistake> {
 
 pub(super) struct Lowering<'a> {
     /// Where the expression stands that is being lowered.
-    place: u64,
+    pub(super) place: u64,
     scope: &'a Scope<'a>,
     /// The variables of the loops around.
     pub(super) locals: Vec<Local>,
@@ -365,98 +365,6 @@ impl Lowering<'_> {
             call_of(operators::NOT_EQUALS, vec![value, null]),
             Type::Bool,
         ))
-    }
-
-    /// A field of a value.
-    pub(super) fn field(&mut self, operand: Lowered, name: &str) -> Result<Lowered, Mistake> {
-        self.part(operand, name, Schema::field)
-    }
-
-    /// A field of a value, or the value of a literal key; `find` says what is known of it.
-    fn part(
-        &mut self,
-        operand: Lowered,
-        name: &str,
-        find: fn(&Schema, &str) -> Result<Schema, String>,
-    ) -> Result<Lowered, Mistake> {
-        let key = || node(Expr::Literal(LiteralValue::String(name.to_owned().into())));
-        let Some(origin) = operand.origin else {
-            if !operand.result.meets(Type::Map) {
-                let message = format!("{} has no field \"{name}\"", operand.result);
-                return Err(self.mistake(message));
-            }
-            let (expr, _) = self.materialized(Lowered {
-                origin: None,
-                ..operand
-            });
-            return Ok(Lowered::of(
-                call_of(lowered::FIELD, vec![expr, key()]),
-                Type::Any,
-            ));
-        };
-        if let Some(text) = origin.schema.of_every_object(name) {
-            return self.same_of_all(&origin, &text);
-        }
-        let schema = find(&origin.schema, name).map_err(|suggestion| {
-            let of = if origin.path.is_root() {
-                origin.binding.clone()
-            } else {
-                format!("{}{}", origin.binding, origin.path.below())
-            };
-            self.mistake(format!("{of} has no field \"{name}\"{suggestion}"))
-        })?;
-        let result = schema.result();
-        let origin = Origin {
-            binding: origin.binding,
-            path: origin.path.key(name),
-            schema,
-        };
-        // Of an object, or of one in a list.
-        let field = origin.path.declared();
-        if field.strip_prefix("[*].").unwrap_or(&field) == VERSION {
-            return Err(self.mistake(NO_VERSION));
-        }
-        let expr = operand
-            .expr
-            .map(|expr| call_of(lowered::FIELD, vec![expr, key()]));
-        Ok(Lowered::with(expr, Some(origin), result))
-    }
-
-    /// What is the same of all objects of a resource: its kind, and its version. The objects of a
-    /// list do not have it.
-    fn same_of_all(&self, origin: &Origin, text: &str) -> Result<Lowered, Mistake> {
-        let (name, is_related) = (&origin.binding, origin.path.is_root());
-        if is_related && name != super::OBJECT {
-            return Err(self.mistake(format!(
-                "it is always \"{text}\": to find out whether there is one, compare {name} with null"
-            )));
-        }
-        Ok(Lowered::of(string(text), Type::Text))
-    }
-
-    /// An element of a list, or the value of a key that an expression computes.
-    fn index(&mut self, of: &IdedExpr, index: &IdedExpr) -> Result<Lowered, Mistake> {
-        let operand = self.lower(of)?;
-        if let Expr::Literal(LiteralValue::String(key)) = &index.expr {
-            self.place = index.id;
-            return self.part(operand, key.inner(), Schema::key);
-        }
-        let (index, _) = self.value(index)?;
-        let origin = match operand.origin.clone() {
-            Some(origin) if origin.schema.is_list() => Some(origin.elements()),
-            Some(_) => {
-                let (expr, _) = self.read(operand, of)?;
-                return Ok(Lowered::of(
-                    call_of(lowered::INDEX, vec![expr, index]),
-                    Type::Any,
-                ));
-            }
-            None => None,
-        };
-        let result = origin.as_ref().map_or(Type::Any, |it| it.schema.result());
-        let (expr, _) = self.materialized(operand);
-        let expr = call_of(lowered::INDEX, vec![expr, index]);
-        Ok(Lowered::with(Some(expr), origin, result))
     }
 
     fn call(&mut self, call: &CallExpr) -> Result<Lowered, Mistake> {

@@ -18,6 +18,7 @@ mod conformance;
 mod conversions;
 mod cost;
 pub(crate) mod expand;
+mod fields;
 mod format;
 pub(crate) mod functions;
 mod helpers;

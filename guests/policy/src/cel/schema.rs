@@ -306,7 +306,7 @@ impl Schema {
     }
 
     /// What Davit knows of it.
-    fn known(&self) -> Option<&Known> {
+    pub(crate) fn known(&self) -> Option<&Known> {
         match self {
             Self::Known(known) | Self::Served(known, _) => Some(known),
             _ => None,

@@ -28,5 +28,6 @@ mod related;
 mod repeating;
 mod selecting;
 mod support;
+mod typed;
 mod unexpected;
 mod writes;

@@ -270,12 +270,12 @@ fn an_element_is_changed_only_behind_a_test() {
         ),
         (
             "add",
-            "/metadata/ownerReferences/0/controller",
+            "/metadata/ownerReferences/0/kind",
             "/metadata/ownerReferences",
         ),
         (
             "remove",
-            "/metadata/ownerReferences/0/controller",
+            "/metadata/ownerReferences/0/kind",
             "/metadata/ownerReferences",
         ),
     ] {

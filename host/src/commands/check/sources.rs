@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{Findings, Level, Subject};
 use crate::commands::print::{part, text_at};
 use crate::config;
-use crate::resource::{controllers, describe};
+use crate::resource::{controllers, describe, spec_of};
 use crate::yaml;
 use davit_core::api::ControllerSpec;
 use davit_core::trust::TrustPolicy;
@@ -75,8 +75,8 @@ async fn in_cluster(client: &Client, findings: &mut Findings) -> Vec<Subject> {
             let items = list.items.into_iter();
             items
                 .map(|object| Subject {
+                    spec: ControllerSpec::read(&spec_of(&object)),
                     name: object.metadata.name.unwrap_or_default(),
-                    spec: ControllerSpec::read(part(&object.data, "/spec")),
                 })
                 .collect()
         }

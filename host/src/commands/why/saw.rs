@@ -89,7 +89,10 @@ fn add(fields: &mut Value, others: Value) {
 /// The owners and the node, as far as the object's fields name them.
 fn related(call: &RecordedCall, fields: &Value) -> Vec<Related> {
     let owners = part(fields, "/metadata/ownerReferences").as_array();
-    let owners = owners.into_iter().flatten().map(|owner| Related {
+    // A guest that asks only whether there is an owner declares no name.
+    let named = |owner: &&Value| !text_at(owner, "/name").is_empty();
+    let owners = owners.into_iter().flatten().filter(named);
+    let owners = owners.map(|owner| Related {
         relation: "owner",
         kind: text_at(owner, "/kind").to_owned(),
         name: text_at(owner, "/name").to_owned(),
