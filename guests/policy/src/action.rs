@@ -274,7 +274,8 @@ fn merge_patch(
     if !matches!(patch, Value::Null | Value::Map(_)) {
         return Err(error(format!("{path}.mergePatch"), "it is a map of fields"));
     }
-    if matches!(&patch, Value::Map(fields) if fields.is_empty()) {
+    let has_entries = !config.label.is_empty() || !config.annotate.is_empty();
+    if !has_entries && matches!(&patch, Value::Map(fields) if fields.is_empty()) {
         let message = "it changes nothing: name the fields and their values";
         return Err(error(format!("{path}.mergePatch"), message));
     }

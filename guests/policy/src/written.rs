@@ -110,6 +110,9 @@ impl WriteCheck<'_> {
             Value::List(elements) => {
                 let path = path.elements();
                 for element in elements {
+                    if element.is_null() {
+                        return Err(format!("{} is null: leave it out", path.declared()));
+                    }
                     self.exists(&path)?;
                     self.value(&path, element)?;
                 }

@@ -2,6 +2,7 @@
 //! nothing.
 
 mod access;
+mod dropped;
 mod sources;
 
 use std::collections::BTreeSet;
@@ -80,6 +81,8 @@ impl fmt::Display for Level {
 /// A controller to check: its spec, or the error in it.
 pub(super) struct Subject {
     pub(super) name: String,
+    /// The fields that `kubectl apply` has dropped of its configuration.
+    pub(super) dropped: Vec<String>,
     pub(super) spec: Result<ControllerSpec, SpecError>,
 }
 
@@ -201,8 +204,21 @@ pub async fn find(
         findings.add(Level::Error, "spec", message);
     }
     let wanted = |name: &String| arguments.names.is_empty() || arguments.names.contains(name);
-    for Subject { name, spec } in subjects.into_iter().filter(|one| wanted(&one.name)) {
+    for subject in subjects.into_iter().filter(|one| wanted(&one.name)) {
+        let Subject {
+            name,
+            dropped,
+            spec,
+        } = subject;
         findings.controller = Some(name.clone());
+        if !dropped.is_empty() {
+            let message = format!(
+                "kubectl apply has dropped {}, which had no value: remove the key, give it one, or \
+                 apply with --server-side, which keeps null",
+                dropped.join(", ")
+            );
+            findings.add(Level::Warning, "spec", message);
+        }
         let spec = match spec {
             Ok(spec) => spec,
             Err(error) => {

@@ -13,7 +13,6 @@ use super::requests::requested;
 use super::{ControllerObject, refused};
 use crate::cli::Format;
 use crate::records::Records;
-use crate::resource::spec_of;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::api::ModuleConfig;
@@ -266,7 +265,7 @@ fn target<'a>(
     // A spec without a digest fits the stable revision and another one: then a
     // candidate or a rejected revision shows that it describes another.
     let is_another = found.status.candidate.is_some() || found.status.rejected.is_some();
-    if is_another || !describes(&spec_of(&found.object), &running.spec) {
+    if is_another || !describes(found.spec(""), &running.spec) {
         return Ok(running);
     }
     // Never a revision that was only a candidate. Times of the same form sort as

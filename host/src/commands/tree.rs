@@ -7,7 +7,6 @@ use serde_json::Value;
 
 use super::print::{age, part, span, text_at};
 use super::stop::STOPPED;
-use crate::resource::spec_of;
 use davit_core::api::ControllerSpec;
 use davit_core::api::StepConfig;
 use davit_core::api::{
@@ -62,7 +61,7 @@ pub(super) fn draw(
     wide: bool,
 ) -> String {
     let view = View {
-        spec: ControllerSpec::read(&spec_of(object)).ok(),
+        spec: ControllerSpec::read(part(&object.data, "/spec")).ok(),
         raw: part(&object.data, "/spec"),
         status,
         stopped: object.annotations().get(STOPPED).map(String::as_str),

@@ -4,15 +4,13 @@
 pub mod definition;
 pub mod watch;
 
-use std::borrow::Cow;
 use std::error::Error;
 
-use davit_core::api::{ControllerSpec, ControllerStatus, LAST_APPLIED, as_applied};
+use davit_core::api::{ControllerSpec, ControllerStatus};
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client, CustomResource, ResourceExt as _};
+use kube::{Api, Client, CustomResource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 // The resource is derived from a wrapper, because core does not know kube. The
 // comment is the description of `spec` in the definition.
@@ -45,14 +43,6 @@ pub struct Spec(pub ControllerSpec);
 #[must_use]
 pub fn controllers(client: Client) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::erase::<Controller>(&()))
-}
-
-/// The spec of a Controller as its author wrote it; null if it has none.
-#[must_use]
-pub fn spec_of(object: &DynamicObject) -> Cow<'_, Value> {
-    let applied = object.annotations().get(LAST_APPLIED);
-    let spec = object.data.get("spec").unwrap_or(&Value::Null);
-    as_applied(spec, applied.map(String::as_str))
 }
 
 /// The failure of a request, in a sentence: the API server's message, if there is one,

@@ -17,9 +17,9 @@ fn section(id: u8, content: &[u8]) -> Vec<u8> {
 /// A component around a module with so many functions, each of which repeats the
 /// instructions.
 pub(crate) fn component(functions: u8, instructions: &[u8], times: usize) -> Vec<u8> {
-    // No parameters, no results; one local of i64.
-    let types = section(1, &[1, 0x60, 0, 0]);
-    let body = [&[1, 1, 0x7e], &*instructions.repeat(times), &[0x0b]].concat();
+    // A parameter of i64, so that the compiler knows no value, no results and no locals.
+    let types = section(1, &[1, 0x60, 1, 0x7e, 0]);
+    let body = [&[0], &*instructions.repeat(times), &[0x0b]].concat();
     let body = [&*number(body.len()), &body].concat();
     let bodies = body.repeat(functions.into());
     let code = section(10, &[&[functions], &*bodies].concat());

@@ -150,7 +150,7 @@ impl Lowering<'_> {
             let lowered = self.lower(operand)?;
             if index == 0 {
                 elements = lowered.elements();
-                objects = lowered.list_of_objects();
+                objects = lowered.origin.clone().filter(|it| it.schema.is_list());
                 objects = objects.filter(|_| PARTS.contains(&name.as_str()));
             }
             let (value, result) = if index == 0 && objects.is_some() {
@@ -189,6 +189,10 @@ impl Lowering<'_> {
         Ok(match name.as_str() {
             "split" | "findAll" => Lowered::list(call, Type::Text),
             _ if objects.is_some() => Lowered::with(Some(call), objects, Type::List),
+            "sort" | "distinct" => Lowered::list(call, elements),
+            _ if PARTS.contains(&name.as_str()) && types.first() == Some(&Type::List) => {
+                Lowered::list(call, elements)
+            }
             _ => Lowered::of(call, signature.result),
         })
     }

@@ -11,7 +11,7 @@ use kube_cel::cel::{Context, ExecutionError, IdedExpr, Value};
 
 use super::loops::{self, Parts, is_loop};
 use super::lowered;
-use super::{Expression, Failure, in_words, slot_number};
+use super::{Expression, Failure, Type, in_words, slot_number};
 
 /// Why a part of an expression fails.
 enum Cause {
@@ -30,11 +30,14 @@ impl Expression {
         }
     }
 
-    /// A result that is to be a boolean. One that is `null` is what an object lacks.
+    /// A result that is to be a boolean. Where a boolean would be, `null` is what an object lacks;
+    /// of a field that is not known to be one, it may be a mistake.
     pub(crate) fn boolean(&self, result: Result<Value, Failure>) -> Result<bool, Failure> {
         match result? {
             Value::Bool(value) => Ok(value),
-            Value::Null => Err(Failure::Absent(self.path_of(self.ast()))),
+            Value::Null if self.result == Type::Bool => {
+                Err(Failure::Absent(self.path_of(self.ast())))
+            }
             _ => Err(Failure::Error("it is no boolean".to_owned())),
         }
     }

@@ -61,7 +61,11 @@ pub(super) fn operator_result(name: &str, operands: &[Type]) -> Result<Type, Mis
         }),
         (operators::CONDITIONAL, [condition, one, other]) => {
             all_of(Type::Bool, &[*condition])?;
-            Ok(if one == other { *one } else { Type::Any })
+            Ok(match (one, other) {
+                (Type::Null, it) | (it, Type::Null) => *it,
+                (one, other) if one == other => *one,
+                _ => Type::Any,
+            })
         }
         (operators::MULTIPLY | operators::DIVIDE | operators::MODULO | operators::NEGATE, _) => {
             all_of(Type::Number, operands)

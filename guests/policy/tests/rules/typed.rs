@@ -74,6 +74,26 @@ fn an_element_has_the_type_of_the_elements() {
             "a map with a text",
         ),
         (
+            "object.metadata.finalizers.sort().first() != 5",
+            43,
+            "a text with a number",
+        ),
+        (
+            "object.metadata.finalizers.reverse()[0] != 5",
+            41,
+            "a text with a number",
+        ),
+        (
+            "object.status.containerStatuses.slice(0, 1).last().restartCont > 3",
+            52,
+            "did you mean \"restartCount\"?",
+        ),
+        (
+            "(object.spec.nodeName == null ? null : condition(object, 'Ready')) != 'True'",
+            67,
+            "a map with a text",
+        ),
+        (
             "object.status.containerStatuses.first().restartCont > 3",
             41,
             "did you mean \"restartCount\"?",
@@ -148,6 +168,26 @@ fn a_boolean_that_is_not_set_is_false_and_spares() {
     )));
     assert!(!is_deleted(rule("true", "object.spec.hostNetwork")));
     assert!(is_deleted(rule("true", "object.spec.hostNetwork == true")));
+}
+
+/// Davit does not know that the field is a boolean, nor that there is one: a breaker holds.
+#[test]
+fn a_missing_value_that_is_not_known_to_be_a_boolean_fails() {
+    let config = json!({
+        "counts": {"broken": {"resource": "widgets.v1.example.com", "when": "object.spec.brokn"}},
+        "rules": [{
+            "name": "failed", "match": {"resource": "pods"}, "when": "true",
+            "hold": "counts.broken > 1", "do": {"delete": {}},
+        }],
+    });
+    let mut harness = Harness::<Policy>::new(&config).unwrap();
+    harness.put(json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"namespace": "ci", "name": "a"}, "spec": {"broken": true}}));
+    harness.put(failed("ci", "a"));
+    harness.advance(HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/a"]);
+    let message = harness.report("failed").unwrap().message;
+    assert!(message.contains("it is no boolean"), "{message}");
 }
 
 /// A node without the field is not cordoned.
@@ -247,6 +287,12 @@ fn a_value_of_another_type_than_the_field_is_not_written() {
             json!({"mergePatch": {}}),
             "mergePatch",
             "it changes nothing",
+        ),
+        (
+            "pods",
+            json!({"mergePatch": {"metadata": {"finalizers": [null]}}}),
+            "mergePatch",
+            "metadata.finalizers[*] is null: leave it out",
         ),
     ] {
         let (at, message) = refusal(json!([{

@@ -3,7 +3,6 @@
 //!
 //! An entry of the configuration file (`davit run --config`) has the same spec.
 
-mod applied;
 mod cluster;
 mod duration;
 mod error;
@@ -18,7 +17,6 @@ pub mod strict;
 mod undo;
 mod verify;
 
-pub use applied::{LAST_APPLIED, as_applied};
 pub use cluster::{ClusterComparisonStatus, DelayStatus};
 pub use duration::HumanDuration;
 pub use error::SpecError;

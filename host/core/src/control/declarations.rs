@@ -8,9 +8,7 @@ use serde_json::Value;
 
 use super::declaration::Declaration;
 use super::requests::Requests;
-use crate::api::{
-    ControllerSpec, ControllerStatus, LAST_APPLIED, SpecError, as_applied, is_dns_label,
-};
+use crate::api::{ControllerSpec, ControllerStatus, SpecError, is_dns_label};
 use crate::object::ObjectRef;
 
 const API_VERSION: &str = "davit.dev/v1alpha1";
@@ -197,8 +195,6 @@ fn declare(mut object: Value, foreign: &mut Option<ForeignStatus>) -> Declaratio
     let spec = part("/spec").unwrap_or_default();
     let status = part("/status").filter(|status| !status.is_null());
     let annotations = part("/metadata/annotations").unwrap_or_default();
-    let applied = annotations.get(LAST_APPLIED).and_then(Value::as_str);
-    let spec = as_applied(&spec, applied).into_owned();
     let annotations = serde_json::from_value(annotations).unwrap_or_default();
     let name = name_of(&object);
     Declaration {
@@ -470,22 +466,5 @@ mod tests {
             );
         }
         assert_eq!(message(Some(500)), message(None));
-    }
-
-    /// `kubectl apply` drops a key without a value when it creates an object.
-    #[test]
-    fn what_kubectl_apply_has_dropped_is_declared() {
-        let config = json!({"rules": [{"unless": null}]});
-        let applied = json!({"spec": {"config": config}}).to_string();
-        let object = with(
-            controller("a", 1),
-            "/metadata",
-            "annotations",
-            json!({LAST_APPLIED: applied}),
-        );
-        let stored = with(object.clone(), "/spec", "config", json!({"rules": [{}]}));
-        assert_eq!(only(stored).spec.unwrap().config, config);
-        let other = json!({"terminatedPodThreshold": 1});
-        assert_eq!(only(object).spec.unwrap().config, other);
     }
 }

@@ -6,10 +6,11 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
+use super::dropped::dropped_by_kubectl;
 use super::{Findings, Level, Subject};
 use crate::commands::print::{part, text_at};
 use crate::config;
-use crate::resource::{controllers, describe, spec_of};
+use crate::resource::{controllers, describe};
 use crate::yaml;
 use davit_core::api::ControllerSpec;
 use davit_core::trust::TrustPolicy;
@@ -36,6 +37,7 @@ pub(super) async fn subjects(
         if let Some(controllers) = config.controllers {
             let subjects = controllers.into_iter().map(|one| Subject {
                 name: one.name,
+                dropped: Vec::new(),
                 spec: Ok(one.spec),
             });
             return (subjects.collect(), trust);
@@ -75,8 +77,9 @@ async fn in_cluster(client: &Client, findings: &mut Findings) -> Vec<Subject> {
             let items = list.items.into_iter();
             items
                 .map(|object| Subject {
-                    spec: ControllerSpec::read(&spec_of(&object)),
+                    dropped: dropped_by_kubectl(&object),
                     name: object.metadata.name.unwrap_or_default(),
+                    spec: ControllerSpec::read(part(&object.data, "/spec")),
                 })
                 .collect()
         }
@@ -123,6 +126,7 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
         .filter(is_controller)
         .map(|object| Subject {
             name: text_at(&object, "/metadata/name").to_owned(),
+            dropped: Vec::new(),
             spec: ControllerSpec::read(part(&object, "/spec")),
         })
         .collect();
