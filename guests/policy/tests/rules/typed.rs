@@ -90,7 +90,7 @@ fn an_element_has_the_type_of_the_elements() {
         ),
         (
             "(object.spec.nodeName == null ? null : condition(object, 'Ready')) != 'True'",
-            67,
+            68,
             "a map with a text",
         ),
         (
