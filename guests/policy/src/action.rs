@@ -294,7 +294,11 @@ fn merge_patch(
     }
     let template = at(path, Template::compile(&patch, scope))?;
     let template = template.with_texts_at(&["metadata", "labels"]);
-    Ok(Some(template.with_texts_at(&["metadata", "annotations"])))
+    let template = template.with_texts_at(&["metadata", "annotations"]);
+    written
+        .template(&Path::default(), &template)
+        .map_err(|message| error(format!("{path}.mergePatch"), message))?;
+    Ok(Some(template))
 }
 
 /// Checks the labels and the annotations.

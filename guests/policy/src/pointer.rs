@@ -34,7 +34,12 @@ pub(crate) fn compile(
         let before = config.get(..index).unwrap_or_default();
         let path = format!("{path}[{index}]");
         check(&path, it, written)?;
-        Operation::compile(&path, it, before, scope)
+        let operation = Operation::compile(&path, it, before, scope)?;
+        let place = written.path_of(&keys(&it.path));
+        written
+            .template(&place, &operation.value)
+            .map_err(|message| error(format!("{path}.value"), message))?;
+        Ok(operation)
     })
     .collect()
 }

@@ -3,7 +3,7 @@
 use davit_guest::dynamic::Value;
 
 use crate::cel::path::Path;
-use crate::cel::{Expression, Mistake, Scope};
+use crate::cel::{Expression, Mistake, Scope, Type};
 use crate::evaluate::Evaluator;
 
 /// A value whose texts may contain expressions.
@@ -33,6 +33,11 @@ pub(crate) struct Embedded {
 }
 
 impl Embedded {
+    /// The type of its value.
+    pub(crate) fn result(&self) -> Type {
+        self.expression.result
+    }
+
     /// Its value; an error that names it, and the place of the text. A patch takes a field away by
     /// null: only one that the author has written does so, and none that an object leads to.
     fn value(&self, evaluator: &Evaluator<'_>, place: &Path) -> Result<Value, String> {

@@ -5,9 +5,11 @@ use davit_guest::ApiResource;
 use davit_guest::dynamic::Value;
 use davit_kinds::Type as Known;
 
+use crate::cel::Type;
 use crate::cel::path::Path;
 use crate::cel::schema::Published;
 use crate::names;
+use crate::template::Template;
 
 /// The fields of the metadata that can be written.
 const METADATA: [&str; 4] = ["annotations", "finalizers", "labels", "ownerReferences"];
@@ -70,16 +72,14 @@ impl WriteCheck<'_> {
     /// Checks that a value is of the type of the field at a path, as far as that is known. Null
     /// takes a field away, and what an expression in a text leads to is not known.
     pub(crate) fn fits(&self, path: &Path, value: &Value) -> Result<(), String> {
-        let declared = path.declared();
-        let field = self.published.at(self.resource, &declared);
-        let known = field.ok().and_then(|field| field.known().copied());
-        let Some(known) = known.filter(|_| !path.is_root()) else {
+        let Some(known) = self.known(path) else {
             return Ok(());
         };
         let is_expression = matches!(value, Value::Text(text) if text.contains("${"));
         if is_expression || admits(&known, value) {
             return Ok(());
         }
+        let declared = path.declared();
         let quotes = match (known, value) {
             (Known::String, Value::Bool(_) | Value::Int(_) | Value::Float(_)) => {
                 ": write it in quotes"
@@ -91,6 +91,40 @@ impl WriteCheck<'_> {
             in_words(&known),
             value_in_words(value)
         ))
+    }
+
+    /// What Davit knows of the field at a path.
+    fn known(&self, path: &Path) -> Option<Known> {
+        let field = self.published.at(self.resource, &path.declared());
+        let known = field.ok().and_then(|field| field.known().copied());
+        known.filter(|_| !path.is_root())
+    }
+
+    /// Checks that what the expressions in a value lead to is of the types of the fields, as far as
+    /// both are known.
+    pub(crate) fn template(&self, path: &Path, template: &Template) -> Result<(), String> {
+        let result = match template {
+            Template::Fixed(_) => return Ok(()),
+            Template::Expression(it) => it.result(),
+            Template::Text(_) => Type::Text,
+            Template::List(elements) => {
+                let path = path.elements();
+                let mut elements = elements.iter();
+                return elements.try_for_each(|it| self.template(&path, it));
+            }
+            Template::Map(entries) => {
+                let mut entries = entries.iter();
+                return entries.try_for_each(|(key, it)| self.template(&path.key(key), it));
+            }
+        };
+        match (self.known(path), example(result)) {
+            (Some(known), Some(example)) if !admits(&known, &example) => Err(format!(
+                "{} is {}, and the expression is {result}",
+                path.declared(),
+                in_words(&known)
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Checks a value that is written at a path, with everything in it.
@@ -139,6 +173,18 @@ impl WriteCheck<'_> {
             if is_element { element } else { path.key(key) }
         })
     }
+}
+
+/// A value of a type; none if it may be of several types.
+fn example(result: Type) -> Option<Value> {
+    Some(match result {
+        Type::Bool => Value::Bool(true),
+        Type::Number => Value::Int(0),
+        Type::Text | Type::Time => Value::Text(String::new()),
+        Type::List => Value::List(Vec::new()),
+        Type::Map => Value::Map(Vec::new()),
+        _ => return None,
+    })
 }
 
 /// Whether a field of a type can have a value.

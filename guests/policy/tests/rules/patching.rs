@@ -220,8 +220,8 @@ fn a_taint_is_taken_away() {
 #[test]
 fn an_expression_that_is_null_takes_nothing_away() {
     for action in [
-        json!({"mergePatch": {"metadata": {"finalizers": "${object.metadata.annotations.keep}"}}}),
-        json!({"mergePatch": {"metadata": {"labels": "${object.metadata.annotations.keep}"}}}),
+        json!({"mergePatch": {"metadata": {"finalizers": "${dyn(object.metadata.annotations.keep)}"}}}),
+        json!({"mergePatch": {"metadata": {"labels": "${dyn(object.metadata.annotations.keep)}"}}}),
         json!({"mergePatch": {"metadata": {"labels": "${{'app': object.metadata.annotations.keep}}"}}}),
         json!({"label": {"app": "${object.metadata.annotations.keep}"}}),
         json!({"annotate": {"other": "${object.metadata.annotations.keep}"}}),

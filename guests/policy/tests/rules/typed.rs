@@ -283,6 +283,32 @@ fn a_value_of_another_type_than_the_field_is_not_written() {
             quotes,
         ),
         (
+            "deployments.apps",
+            json!({"mergePatch": {"spec": {"paused": "${object.metadata.name}"}}}),
+            "mergePatch",
+            "spec.paused is a boolean, and the expression is a text",
+        ),
+        (
+            "deployments.apps",
+            json!({"mergePatch": {"spec": {"replicas": "1${object.metadata.name}"}}}),
+            "mergePatch",
+            "spec.replicas is a whole number, and the expression is a text",
+        ),
+        (
+            "pods",
+            json!({"mergePatch": {"spec": {"tolerations": "${object.spec.tolerations.first()}"}}}),
+            "mergePatch",
+            "spec.tolerations is a list, and the expression is a map",
+        ),
+        (
+            "configmaps",
+            json!({"jsonPatch": [
+                {"op": "add", "path": "/data/n", "value": "${size(object.data)}"},
+            ]}),
+            "jsonPatch[0].value",
+            "data.n is a text, and the expression is a number",
+        ),
+        (
             "pods",
             json!({"mergePatch": {}}),
             "mergePatch",
@@ -329,6 +355,18 @@ fn a_value_of_the_type_of_the_field_is_written() {
             json!({"spec": {"ports": [{"port": 80, "targetPort": 8080}]}}),
         ),
         ("configmaps", json!({"data": {"a": "5"}})),
+        (
+            "configmaps",
+            json!({"data": {"a": "${string(size(object.data))}"}}),
+        ),
+        (
+            "deployments.apps",
+            json!({"spec": {"replicas": "${object.spec.replicas + 1}", "paused": "${true}"}}),
+        ),
+        (
+            "pods",
+            json!({"metadata": {"annotations": {"a": "${now}", "b": "${object.spec.priority}"}}}),
+        ),
         (
             "widgets.v1.example.com",
             json!({"spec": {"size": 5, "name": {"a": [1, "b"]}}}),
