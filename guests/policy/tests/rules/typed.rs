@@ -283,6 +283,34 @@ fn a_value_of_another_type_than_the_field_is_not_written() {
             quotes,
         ),
         (
+            "pods",
+            json!({"mergePatch": {}}),
+            "mergePatch",
+            "it changes nothing",
+        ),
+        (
+            "pods",
+            json!({"mergePatch": {"metadata": {"finalizers": [null]}}}),
+            "mergePatch",
+            "metadata.finalizers[*] is null: leave it out",
+        ),
+    ] {
+        assert_not_written(resource, &action, field, words);
+    }
+}
+
+fn assert_not_written(resource: &str, action: &Value, field: &str, words: &str) {
+    let (at, message) = refusal(json!([{
+        "name": "a", "match": {"resource": resource}, "when": "true", "do": action,
+    }]));
+    assert_eq!(at, format!("rules[0].do.{field}"), "{action}: {message}");
+    assert!(message.contains(words), "{action}: {message}");
+}
+
+#[test]
+fn what_an_expression_writes_has_the_type_of_the_field() {
+    for (resource, action, field, words) in [
+        (
             "deployments.apps",
             json!({"mergePatch": {"spec": {"paused": "${object.metadata.name}"}}}),
             "mergePatch",
@@ -308,24 +336,8 @@ fn a_value_of_another_type_than_the_field_is_not_written() {
             "jsonPatch[0].value",
             "data.n is a text, and the expression is a number",
         ),
-        (
-            "pods",
-            json!({"mergePatch": {}}),
-            "mergePatch",
-            "it changes nothing",
-        ),
-        (
-            "pods",
-            json!({"mergePatch": {"metadata": {"finalizers": [null]}}}),
-            "mergePatch",
-            "metadata.finalizers[*] is null: leave it out",
-        ),
     ] {
-        let (at, message) = refusal(json!([{
-            "name": "a", "match": {"resource": resource}, "when": "true", "do": action,
-        }]));
-        assert_eq!(at, format!("rules[0].do.{field}"), "{action}: {message}");
-        assert!(message.contains(words), "{action}: {message}");
+        assert_not_written(resource, &action, field, words);
     }
 }
 
