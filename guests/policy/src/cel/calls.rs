@@ -83,7 +83,6 @@ impl Lowering<'_> {
         element: &IdedExpr,
         list: &IdedExpr,
     ) -> Result<Lowered, Mistake> {
-        let place = element.id;
         let operand = self.lower(element)?;
         let is_quantity = operand.is_quantity();
         let (element, sought) = self.read(operand, element)?;
@@ -113,7 +112,7 @@ impl Lowering<'_> {
         if let (Some(origin), Expr::Literal(LiteralValue::String(name))) = (origin, &element.expr)
             && !origin.schema.is_list()
         {
-            self.place = place;
+            self.place = element.id;
             self.known(&origin, name.inner(), Schema::field)?;
         }
         let is_of_texts = is_list_of_texts(&within);
@@ -145,15 +144,15 @@ impl Lowering<'_> {
         let mut values = Vec::new();
         let mut types = Vec::new();
         let mut elements = Type::Any;
-        let mut objects = None;
+        let mut list = None;
         for (index, operand) in operands.iter().enumerate() {
             let lowered = self.lower(operand)?;
             if index == 0 {
                 elements = lowered.elements();
-                objects = lowered.origin.clone().filter(|it| it.schema.is_list());
-                objects = objects.filter(|_| PARTS.contains(&name.as_str()));
+                list = lowered.origin.clone().filter(|it| it.schema.is_list());
+                list = list.filter(|_| PARTS.contains(&name.as_str()));
             }
-            let (value, result) = if index == 0 && objects.is_some() {
+            let (value, result) = if index == 0 && list.is_some() {
                 self.materialized(lowered)
             } else {
                 self.read(lowered, operand)?
@@ -188,7 +187,7 @@ impl Lowering<'_> {
         let call = node(Expr::Call(call));
         Ok(match name.as_str() {
             "split" | "findAll" => Lowered::list(call, Type::Text),
-            _ if objects.is_some() => Lowered::with(Some(call), objects, Type::List),
+            _ if list.is_some() => Lowered::with(Some(call), list, Type::List),
             "sort" | "distinct" => Lowered::list(call, elements),
             _ if PARTS.contains(&name.as_str()) && types.first() == Some(&Type::List) => {
                 Lowered::list(call, elements)

@@ -106,19 +106,10 @@ impl Lowering<'_> {
         ))
     }
 
-    /// The first or last element. That of a list of objects is one, of which the fields are read that
-    /// are named.
+    /// The first or last element. Of one that comes from an object, the fields are read that are
+    /// named.
     pub(super) fn element(&mut self, function: &str, of: &IdedExpr) -> Result<Lowered, Mistake> {
         let lowered = self.lower(of)?;
-        if let Some(list) = lowered.list_of_objects() {
-            let (value, _) = self.materialized(lowered);
-            let element = call_of(function, vec![value]);
-            return Ok(Lowered::with(
-                Some(element),
-                Some(list.elements()),
-                Type::Map,
-            ));
-        }
         let elements = lowered.elements();
         self.check_operand(function.trim_start_matches('@'), of, lowered.result)?;
         if let Some(list) = lowered.origin.clone().filter(|it| it.schema.is_list()) {
