@@ -5,9 +5,8 @@
 //! refused at every depth, and a component stays small (rmp-serde repeats its
 //! code for numbers and lists for every type, 5 kB each).
 
+mod error;
 mod spelling;
-
-use std::fmt::{self, Display};
 
 use rmp::Marker;
 use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
@@ -16,6 +15,8 @@ use serde::de::{
     MapAccess, SeqAccess, Unexpected, Visitor,
 };
 use serde::{Serialize, forward_to_deserialize_any};
+
+pub(crate) use error::Error;
 
 /// Reads a value and ignores the fields that its type does not have.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
@@ -74,119 +75,6 @@ pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
 )]
 fn unwritable(error: &rmp_serde::encode::Error) -> ! {
     panic!("a value cannot be written as MessagePack: {error}");
-}
-
-/// What does not fit, and where.
-#[derive(Debug)]
-pub(crate) struct Error {
-    /// `rates[0].perSecond`; empty for the value as a whole.
-    pub(crate) path: String,
-    pub(crate) message: String,
-}
-
-impl Error {
-    /// The same error, with the path of the map or list that holds the value.
-    fn below(mut self, segment: &str) -> Self {
-        if !self.path.is_empty() && !self.path.starts_with('[') {
-            self.path.insert(0, '.');
-        }
-        self.path.insert_str(0, segment);
-        self
-    }
-}
-
-impl Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
-        }
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for Error {}
-
-impl serde::de::Error for Error {
-    fn custom<T: Display>(message: T) -> Self {
-        Self {
-            path: String::new(),
-            message: message.to_string(),
-        }
-    }
-
-    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::unfit(found, expected, false)
-    }
-
-    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::unfit(found, expected, true)
-    }
-
-    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
-        let known = known.join(", ");
-        Self::mismatch(
-            &format_args!("one of {known}"),
-            &format_args!("\"{variant}\""),
-        )
-    }
-
-    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        let hint = spelling::hint(field, known);
-        let known = known.join(", ");
-        Self::custom(format_args!("unknown field, expected one of {known}{hint}")).below(field)
-    }
-
-    fn missing_field(field: &'static str) -> Self {
-        Self::custom("it must be set").below(field)
-    }
-}
-
-impl Error {
-    /// The error has no digits of a number with a fraction: the code that
-    /// writes them is 14 kB.
-    fn unfit(found: Unexpected<'_>, expected: &dyn Expected, is_range: bool) -> Self {
-        let expected = in_words(&expected.to_string(), is_range);
-        match found {
-            Unexpected::Float(_) => Self::mismatch(&expected, &"a number with a fraction"),
-            Unexpected::Unit | Unexpected::Option => Self::mismatch(&expected, &"nothing"),
-            Unexpected::Seq => Self::mismatch(&expected, &"a list"),
-            Unexpected::Map => Self::mismatch(&expected, &"a map"),
-            Unexpected::Bool(value) => Self::mismatch(&expected, &value),
-            Unexpected::Unsigned(value) => Self::mismatch(&expected, &value),
-            Unexpected::Signed(value) => Self::mismatch(&expected, &value),
-            Unexpected::Str(text) => Self::mismatch(&expected, &format_args!("\"{text}\"")),
-            _ => Self::mismatch(&expected, &"another type"),
-        }
-    }
-
-    fn mismatch(expected: &dyn Display, found: &dyn Display) -> Self {
-        Self::custom(format_args!("expected {expected}, found {found}"))
-    }
-}
-
-/// The name of a Rust type in an operator's words. `is_range`: a number of the
-/// right kind is out of range.
-fn in_words(expected: &str, is_range: bool) -> String {
-    let (least, most) = match expected {
-        "u8" => ("0", "255"),
-        "u16" => ("0", "65535"),
-        "u32" => ("0", "4294967295"),
-        "u64" => ("0", "18446744073709551615"),
-        "i8" => ("-128", "127"),
-        "i16" => ("-32768", "32767"),
-        "i32" => ("-2147483648", "2147483647"),
-        "i64" => ("-9223372036854775808", "9223372036854775807"),
-        "f32" | "f64" => return "a number".to_owned(),
-        "a boolean" => return "true or false".to_owned(),
-        "a string" => return "text".to_owned(),
-        "a sequence" => return "a list".to_owned(),
-        other => return other.to_owned(),
-    };
-    if is_range {
-        format!("a whole number from {least} to {most}")
-    } else {
-        "a whole number".to_owned()
-    }
 }
 
 /// One value, or the head of one.
