@@ -1,7 +1,7 @@
 //! The pass over all nodes: which nodes are down, how much of each zone is
 //! down, and which nodes to evict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use davit_guest::{Command, Context, Decision, Enqueue, Gauge, Level, Object};
 
@@ -17,7 +17,7 @@ const RECORDED: &str = "nodes";
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     let mut pass = Pass {
         recorded: cx.note(RECORDED).unwrap_or_default(),
-        kept: BTreeSet::new(),
+        kept: Vec::new(),
         tallies: BTreeMap::new(),
         down: Vec::new(),
         commands: Vec::new(),
@@ -48,10 +48,10 @@ struct UnreadyNode {
 }
 
 struct Pass {
-    /// The nodes that had a record when the pass started.
-    recorded: BTreeSet<String>,
+    /// The nodes that had a record when the pass started, in byte order.
+    recorded: Vec<String>,
     /// The nodes that have one now.
-    kept: BTreeSet<String>,
+    kept: Vec<String>,
     tallies: BTreeMap<String, Tally>,
     down: Vec<UnreadyNode>,
     commands: Vec<Command>,
@@ -66,7 +66,7 @@ impl Pass {
         renewals: &Renewals,
     ) {
         let name = &node.reference.name;
-        let former = if self.recorded.contains(name) {
+        let former = if has(&self.recorded, name) {
             health::recall(cx, name)
         } else {
             None
@@ -80,7 +80,7 @@ impl Pass {
         }
         if let Some(memory) = &health.memory {
             self.commands.extend(memory.keep(cx, name, former.as_ref()));
-            self.kept.insert(name.clone());
+            self.kept.push(name.clone());
         }
         if !health.is_ready {
             self.down.push(UnreadyNode {
@@ -94,12 +94,12 @@ impl Pass {
 
     /// Deletes the records of nodes that are healthy again, or gone.
     fn forget(&mut self) {
-        let well: Vec<String> = self.recorded.difference(&self.kept).cloned().collect();
-        for name in well {
-            self.commands.extend(health::forget(&name));
+        self.kept.sort_unstable();
+        for name in self.recorded.iter().filter(|name| !has(&self.kept, name)) {
+            self.commands.extend(health::forget(name));
             self.commands.extend([
-                Command::cancel(QUEUED, &name),
-                Command::cancel(EVICTED, &name),
+                Command::cancel(QUEUED, name),
+                Command::cancel(EVICTED, name),
             ]);
         }
         if self.recorded != self.kept {
@@ -145,6 +145,12 @@ impl Pass {
             }
         }
     }
+}
+
+/// Whether a list in byte order has a name.
+fn has(names: &[String], name: &str) -> bool {
+    let place = names.binary_search_by(|known| known.as_str().cmp(name));
+    place.is_ok()
 }
 
 /// Enqueues a node for its turn in its zone.

@@ -44,11 +44,11 @@ pub(crate) fn identity(bytes: &[u8]) -> Result<Identity<'_>, Error> {
     let mut object = reader.entries()?;
     let mut identity = Identity::default();
     while let Some(name) = object.next_name()? {
-        if name == "metadata" {
+        if name == b"metadata" {
             identity = object
                 .reader
                 .identity()
-                .map_err(|error| error.below(name))?;
+                .map_err(|error| error.below("metadata"))?;
             break;
         }
         object.reader.skip()?;
@@ -84,26 +84,38 @@ enum Token<'de> {
     Unsigned(u64),
     Signed(i64),
     Float(f64),
-    Text(&'de str),
+    /// See [`valid`].
+    Text(&'de [u8]),
     Bytes(&'de [u8]),
     List(u32),
     Map(u32),
 }
 
-impl<'de> Token<'de> {
-    fn unexpected(&self) -> Unexpected<'de> {
-        match *self {
+impl Token<'_> {
+    /// The error for a value of another type.
+    #[cold]
+    #[inline(never)]
+    fn invalid_type(&self, expected: &dyn Expected) -> Error {
+        let found = match *self {
             Self::Nil => Unexpected::Unit,
             Self::Bool(value) => Unexpected::Bool(value),
             Self::Unsigned(value) => Unexpected::Unsigned(value),
             Self::Signed(value) => Unexpected::Signed(value),
             Self::Float(value) => Unexpected::Float(value),
-            Self::Text(value) => Unexpected::Str(value),
+            Self::Text(value) => Unexpected::Str(valid(value).unwrap_or_default()),
             Self::Bytes(value) => Unexpected::Bytes(value),
             Self::List(_) => Unexpected::Seq,
             Self::Map(_) => Unexpected::Map,
-        }
+        };
+        Error::invalid_type(found, expected)
     }
+}
+
+/// The text of these bytes. The host sends no others, so that a text is checked where it is kept,
+/// and not where it is skipped or only compared with a name: a pass reads thousands of objects.
+#[inline(never)]
+fn valid(text: &[u8]) -> Result<&str, Error> {
+    std::str::from_utf8(text).map_err(|_| Error::custom("a text is not UTF-8"))
 }
 
 struct Reader<'de> {
@@ -144,13 +156,13 @@ impl<'de> Reader<'de> {
             Marker::I64 => Token::Signed(i64::from_be_bytes(self.array()?)),
             Marker::F32 => Token::Float(f32::from_be_bytes(self.array()?).into()),
             Marker::F64 => Token::Float(f64::from_be_bytes(self.array()?)),
-            Marker::FixStr(len) => self.text(len.into())?,
-            Marker::Str8 => self.length::<1>().and_then(|len| self.text(len))?,
-            Marker::Str16 => self.length::<2>().and_then(|len| self.text(len))?,
-            Marker::Str32 => self.length::<4>().and_then(|len| self.text(len))?,
-            Marker::Bin8 => self.length::<1>().and_then(|len| self.bytes(len))?,
-            Marker::Bin16 => self.length::<2>().and_then(|len| self.bytes(len))?,
-            Marker::Bin32 => self.length::<4>().and_then(|len| self.bytes(len))?,
+            Marker::FixStr(len) => Token::Text(self.slice(len.into())?),
+            Marker::Str8 => Token::Text(self.counted::<1>()?),
+            Marker::Str16 => Token::Text(self.counted::<2>()?),
+            Marker::Str32 => Token::Text(self.counted::<4>()?),
+            Marker::Bin8 => Token::Bytes(self.counted::<1>()?),
+            Marker::Bin16 => Token::Bytes(self.counted::<2>()?),
+            Marker::Bin32 => Token::Bytes(self.counted::<4>()?),
             Marker::FixArray(len) => Token::List(len.into()),
             Marker::Array16 => Token::List(self.length::<2>()?),
             Marker::Array32 => Token::List(self.length::<4>()?),
@@ -182,9 +194,9 @@ impl<'de> Reader<'de> {
                 reader: self,
                 left,
                 fields: None,
-                name: "",
+                name: b"",
             }),
-            token => Err(Error::invalid_type(token.unexpected(), &"a map")),
+            token => Err(token.invalid_type(&"a map")),
         }
     }
 
@@ -194,23 +206,24 @@ impl<'de> Reader<'de> {
         let mut metadata = self.entries()?;
         while let Some(name) = metadata.next_name()? {
             let value = match name {
-                "namespace" => &mut identity.namespace,
-                "name" => &mut identity.name,
-                "uid" => &mut identity.uid,
+                b"namespace" => &mut identity.namespace,
+                b"name" => &mut identity.name,
+                b"uid" => &mut identity.uid,
                 _ => {
                     metadata.reader.skip()?;
                     continue;
                 }
             };
-            *value = metadata.reader.name().map_err(|error| error.below(name))?;
+            let read = metadata.reader.name();
+            *value = read.map_err(|error| error.below_name(name))?;
         }
         Ok(identity)
     }
 
     fn name(&mut self) -> Result<&'de str, Error> {
         match self.token()? {
-            Token::Text(text) => Ok(text),
-            token => Err(Error::invalid_type(token.unexpected(), &"a string")),
+            Token::Text(text) => valid(text),
+            token => Err(token.invalid_type(&"a string")),
         }
     }
 
@@ -251,13 +264,10 @@ impl<'de> Reader<'de> {
         Ok(slice)
     }
 
-    fn bytes(&mut self, len: u32) -> Result<Token<'de>, Error> {
-        self.slice(len).map(Token::Bytes)
-    }
-
-    fn text(&mut self, len: u32) -> Result<Token<'de>, Error> {
-        let text = std::str::from_utf8(self.slice(len)?);
-        text.map(Token::Text).map_err(Error::custom)
+    /// Bytes behind their number, which has N bytes.
+    fn counted<const N: usize>(&mut self) -> Result<&'de [u8], Error> {
+        let len = self.length::<N>()?;
+        self.slice(len)
     }
 
     fn map<V: Visitor<'de>>(
@@ -270,7 +280,7 @@ impl<'de> Reader<'de> {
             reader: self,
             left: len,
             fields,
-            name: "",
+            name: b"",
         })
     }
 }
@@ -289,7 +299,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
             Token::Unsigned(value) => visitor.visit_u64(value),
             Token::Signed(value) => visitor.visit_i64(value),
             Token::Float(value) => visitor.visit_f64(value),
-            Token::Text(value) => visitor.visit_borrowed_str(value),
+            Token::Text(value) => visitor.visit_borrowed_str(valid(value)?),
             Token::Bytes(value) => visitor.visit_borrowed_bytes(value),
             Token::List(len) => visitor.visit_seq(Elements {
                 reader: self,
@@ -325,7 +335,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         match self.token()? {
             Token::Map(len) => self.map(len, Some(fields), visitor),
-            token => Err(Error::invalid_type(token.unexpected(), &"a map")),
+            token => Err(token.invalid_type(&"a map")),
         }
     }
 
@@ -338,12 +348,12 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         match self.token()? {
             Token::Text(name) => {
-                let name: StrDeserializer<'_, Error> = name.into_deserializer();
+                let name: StrDeserializer<'_, Error> = valid(name)?.into_deserializer();
                 visitor.visit_enum(name)
             }
             token => {
                 let known = format!("one of {}", variants.join(", "));
-                Err(Error::invalid_type(token.unexpected(), &known.as_str()))
+                Err(token.invalid_type(&known.as_str()))
             }
         }
     }
@@ -394,25 +404,25 @@ struct Entries<'a, 'de> {
     left: u32,
     /// The fields of the struct, if the map is one.
     fields: Option<&'static [&'static str]>,
-    name: &'de str,
+    name: &'de [u8],
 }
 
 impl<'de> Entries<'_, 'de> {
     /// The name of the next entry with a value. Null is the same as an absent
     /// field in Kubernetes. In a map of a configuration it is a value: it may
     /// mean that something is removed.
-    fn next_name(&mut self) -> Result<Option<&'de str>, Error> {
+    fn next_name(&mut self) -> Result<Option<&'de [u8]>, Error> {
         while self.left > 0 {
             self.left -= 1;
             let name = match self.reader.token()? {
                 Token::Text(name) => name,
-                token => return Err(Error::invalid_type(token.unexpected(), &"a field's name")),
+                token => return Err(token.invalid_type(&"a field's name")),
             };
             if let Some(fields) = self.fields
                 && self.reader.strict
-                && !fields.contains(&name)
+                && !fields.iter().any(|field| field.as_bytes() == name)
             {
-                return Err(Error::unknown_field(name, fields));
+                return Err(Error::unknown_field(valid(name)?, fields));
             }
             let keeps_null = self.fields.is_none() && self.reader.strict;
             if keeps_null || !self.reader.skip_nil() {
@@ -434,14 +444,44 @@ impl<'de> MapAccess<'de> for Entries<'_, 'de> {
             return Ok(None);
         };
         self.name = name;
-        seed.deserialize(BorrowedStrDeserializer::new(name))
+        seed.deserialize(Name(name))
             .map(Some)
-            .map_err(|error: Error| error.below(name))
+            .map_err(|error: Error| error.below_name(name))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
         seed.deserialize(&mut *self.reader)
-            .map_err(|error| error.below(self.name))
+            .map_err(|error| error.below_name(self.name))
+    }
+}
+
+/// The name of an entry. The fields of a view are found by its bytes.
+struct Name<'de>(&'de [u8]);
+
+impl<'de> Deserializer<'de> for Name<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_borrowed_str(valid(self.0)?)
+    }
+
+    fn deserialize_bytes<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        visitor.visit_borrowed_bytes(self.0)
+    }
+
+    /// The key of a map: the name of a variant without fields.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_enum(BorrowedStrDeserializer::new(valid(self.0)?))
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string byte_buf option unit
+        unit_struct newtype_struct seq tuple tuple_struct map struct identifier ignored_any
     }
 }
 

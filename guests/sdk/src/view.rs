@@ -132,7 +132,7 @@ impl<'de> DeserializeSeed<'de> for Position {
     type Value = Option<usize>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
-        deserializer.deserialize_identifier(self)
+        deserializer.deserialize_bytes(self)
     }
 }
 
@@ -144,7 +144,11 @@ impl Visitor<'_> for Position {
     }
 
     fn visit_str<E: Error>(self, name: &str) -> Result<Self::Value, E> {
-        Ok(self.0.iter().position(|known| *known == name))
+        self.visit_bytes(name.as_bytes())
+    }
+
+    fn visit_bytes<E: Error>(self, name: &[u8]) -> Result<Self::Value, E> {
+        Ok(self.0.iter().position(|known| known.as_bytes() == name))
     }
 }
 

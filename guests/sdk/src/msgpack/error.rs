@@ -23,6 +23,13 @@ impl Error {
         self.path.insert_str(0, segment);
         self
     }
+
+    /// The same for an entry of a map.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn below_name(self, name: &[u8]) -> Self {
+        self.below(std::str::from_utf8(name).unwrap_or_default())
+    }
 }
 
 impl Display for Error {

@@ -159,3 +159,31 @@ fn an_identity_is_read_wherever_it_stands() {
         assert_eq!(identity(&bytes).unwrap_err().to_string(), error);
     }
 }
+
+/// A map with an entry whose name and value are these bytes.
+fn entry(name: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut map = Vec::new();
+    rmp::encode::write_map_len(&mut map, 1).unwrap();
+    for text in [name, value] {
+        rmp::encode::write_str_len(&mut map, u32::try_from(text.len()).unwrap()).unwrap();
+        map.extend(text);
+    }
+    map
+}
+
+#[test]
+fn a_text_is_checked_where_it_is_kept() {
+    const NO_TEXT: &[u8] = &[0xff, 0xfe];
+    let refused = |map: &[u8]| decode::<View>(map).unwrap_err().to_string();
+    assert_eq!(
+        refused(&entry(b"text", NO_TEXT)),
+        "text: a text is not UTF-8"
+    );
+    let kept = decode::<BTreeMap<String, String>>(&entry(NO_TEXT, b"x"));
+    assert_eq!(kept.unwrap_err().message, "a text is not UTF-8");
+    // Nobody reads it.
+    assert_eq!(
+        decode::<View>(&entry(b"other", NO_TEXT)).unwrap(),
+        View::default()
+    );
+}
