@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use davit_sim::{Server, kubeconfig};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::time::sleep;
 
 use crate::usage;
@@ -20,6 +21,10 @@ const SAMPLE: Duration = Duration::from_millis(500);
 const ASK: Duration = Duration::from_millis(20);
 /// How long a host may take to be ready, and to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
+/// The variable with the path of the program that is measured; without it, that beside this one.
+pub(crate) const PROGRAM: &str = "DAVIT_BENCH_PROGRAM";
+/// How long a process may take to end.
+const TERMINATION: Duration = Duration::from_secs(30);
 /// How long the use of a core is measured.
 pub(crate) const MEASURED: Duration = Duration::from_secs(60);
 
@@ -73,6 +78,7 @@ impl Host {
         command.args(["run", "--log", "warn", "--config"]);
         command.arg(&file).arg("--kubeconfig").arg(kubeconfig);
         command.arg("--cache").arg(directory.join("modules"));
+        command.arg("--guests").arg(guests()?);
         if let Some(journal) = journal {
             command.arg("--journal").arg(journal);
         }
@@ -177,8 +183,7 @@ impl Host {
 impl Drop for Host {
     fn drop(&mut self) {
         // It has ended already if it failed, which the figures would show.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
 }
 
@@ -217,10 +222,20 @@ impl SimProcess {
 
 impl Drop for SimProcess {
     fn drop(&mut self) {
-        // It has ended already if it failed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        end(&mut self.child);
     }
+}
+
+/// Lets a process end by itself: one that counts what it runs writes it then.
+fn end(child: &mut Child) {
+    let asked = Instant::now();
+    // It may have ended already.
+    let _ = kill_process(Pid::from_child(child), Signal::TERM);
+    while matches!(child.try_wait(), Ok(None)) && asked.elapsed() < TERMINATION {
+        std::thread::sleep(ASK);
+    }
+    let _ = child.kill();
+    let _ = child.wait();
 }
 
 /// Runs a backtest of a controller as it was recorded; returns its log, as JSON.
@@ -254,20 +269,31 @@ fn free_port() -> Result<SocketAddr> {
     Ok(listener.local_addr()?)
 }
 
-/// The program beside this one.
+/// The program that is measured.
 fn davit() -> Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("davit"))
+    match std::env::var_os(PROGRAM) {
+        Some(path) => Ok(path.into()),
+        None => Ok(std::env::current_exe()?.with_file_name("davit")),
+    }
 }
 
 /// A guest that `cargo xtask guests` has built.
 pub(crate) fn guest(name: &str) -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    let target = program.ancestors().nth(2).context("cargo's target")?;
-    let file = target.join(format!("wasm32-wasip2/guest/{name}.wasm"));
+    let file = guests()?.join(format!("{name}.wasm"));
     ensure!(
         file.is_file(),
         "{} is missing: cargo xtask guests builds it",
         file.display()
     );
     Ok(file)
+}
+
+/// The directory of the guests in cargo's target directory, above this program.
+fn guests() -> Result<PathBuf> {
+    const PATH: &str = "wasm32-wasip2/guest";
+    let program = std::env::current_exe()?;
+    // A build for a named target is one directory deeper.
+    let mut directories = program.ancestors().map(|above| above.join(PATH));
+    let found = directories.find(|directory| directory.is_dir());
+    found.context("there are no guests: cargo xtask guests builds them")
 }

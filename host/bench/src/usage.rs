@@ -4,6 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use rustix::time::{ClockId, clock_gettime};
 
 /// Bytes that a process has resident; `self` is this one.
 pub(crate) fn resident(process: &str) -> Result<f64> {
@@ -30,6 +31,15 @@ pub(crate) fn processor_time(process: &str) -> Result<Duration> {
     let fields = fields.split_whitespace().skip(11).take(2);
     let ticks: Vec<u64> = fields.map(str::parse).collect::<Result<_, _>>()?;
     Ok(Duration::from_millis(ticks.iter().sum::<u64>() * 10))
+}
+
+/// Processor time of this thread so far.
+pub(crate) fn thread_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(
+        time.tv_sec.unsigned_abs(),
+        time.tv_nsec.try_into().unwrap_or(0),
+    )
 }
 
 /// The sockets that a process has open.
