@@ -22,7 +22,7 @@ const ASK: Duration = Duration::from_millis(20);
 /// How long a host may take to be ready, and to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The variable with the path of the program that is measured; without it, that beside this one.
-pub(crate) const PROGRAM: &str = "DAVIT_BENCH_PROGRAM";
+const PROGRAM: &str = "DAVIT_BENCH_PROGRAM";
 /// How long a process may take to end.
 const TERMINATION: Duration = Duration::from_secs(30);
 /// How long the use of a core is measured.
@@ -226,7 +226,7 @@ impl Drop for SimProcess {
     }
 }
 
-/// Lets a process end by itself: one that counts what it runs writes it then.
+/// Lets a process end as in a cluster.
 fn end(child: &mut Child) {
     let asked = Instant::now();
     // It may have ended already.

@@ -35,11 +35,7 @@ pub(crate) fn processor_time(process: &str) -> Result<Duration> {
 
 /// Processor time of this thread so far.
 pub(crate) fn thread_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(
-        time.tv_sec.unsigned_abs(),
-        time.tv_nsec.try_into().unwrap_or(0),
-    )
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// The sockets that a process has open.

@@ -168,6 +168,8 @@ async fn heartbeats(sim: &Sim, server: &Server, directory: &Path) -> Result<()> 
 fn read_only(event: &str) -> Result<f64> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;
+    // Each event is to come alone.
+    sender.set_nodelay(true)?;
     let (mut receiver, _) = listener.accept()?;
     let mut buffer = vec![0; event.len()];
     let reader = thread::spawn(move || -> io::Result<Duration> {
