@@ -3,7 +3,6 @@
 //! A path has the form that Kubernetes users know: `spec.nodeName`,
 //! `status.conditions[*].type`, `metadata.labels["kubernetes.io/os"]`.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
@@ -167,8 +166,9 @@ pub enum FieldTree {
     All,
     /// Of a map, these fields; of a list, these of every element.
     Some {
-        /// The declared fields of a map.
-        fields: BTreeMap<Box<str>, FieldTree>,
+        /// The declared fields of a map, in the order of their names. In a `BTreeMap`, the few that
+        /// most have would need three times as much memory, and each watch has several trees.
+        fields: Vec<(Box<str>, FieldTree)>,
         /// The declared parts of every element of a list.
         each: Option<Box<FieldTree>>,
     },
@@ -177,7 +177,7 @@ pub enum FieldTree {
 impl Default for FieldTree {
     fn default() -> Self {
         Self::Some {
-            fields: BTreeMap::new(),
+            fields: Vec::new(),
             each: None,
         }
     }
@@ -199,7 +199,10 @@ impl FieldTree {
     pub fn field(&self, name: &str) -> Option<&Self> {
         match self {
             Self::All => Some(&Self::All),
-            Self::Some { fields, .. } => fields.get(name),
+            Self::Some { fields, .. } => {
+                let at = position(fields, name).ok()?;
+                fields.get(at).map(|(_, below)| below)
+            }
         }
     }
 
@@ -225,7 +228,7 @@ impl FieldTree {
                 },
             ) => {
                 for (name, tree) in more {
-                    fields.entry(name.clone()).or_default().merge(tree);
+                    change(fields, name, |below| below.merge(tree));
                 }
                 if let Some(tree) = more_each {
                     each.get_or_insert_default().merge(tree);
@@ -240,9 +243,9 @@ impl FieldTree {
         match (self, other) {
             (Self::All, _) => true,
             (_, Self::All) => false,
-            (Self::Some { fields, each }, Self::Some { fields: f, each: e }) => {
+            (Self::Some { each, .. }, Self::Some { fields: f, each: e }) => {
                 f.iter()
-                    .all(|(name, tree)| fields.get(name).is_some_and(|mine| mine.covers(tree)))
+                    .all(|(name, tree)| self.field(name).is_some_and(|mine| mine.covers(tree)))
                     && match (each, e) {
                         (_, None) => true,
                         (None, Some(_)) => false,
@@ -256,7 +259,7 @@ impl FieldTree {
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         let (
-            Self::Some { fields, each },
+            Self::Some { each, .. },
             Self::Some {
                 fields: others,
                 each: other_each,
@@ -268,7 +271,7 @@ impl FieldTree {
         let mut shared = others.iter();
         let of_each = each.as_ref().zip(other_each.as_ref());
         of_each.is_some_and(|(each, other)| each.overlaps(other))
-            || shared.any(|(name, below)| fields.get(name).is_some_and(|one| one.overlaps(below)))
+            || shared.any(|(name, below)| self.field(name).is_some_and(|one| one.overlaps(below)))
     }
 
     /// Whether partial metadata contains everything that the tree declares.
@@ -277,7 +280,7 @@ impl FieldTree {
         match self {
             Self::All => false,
             Self::Some { fields, each } => {
-                each.is_none() && fields.keys().all(|name| **name == *"metadata")
+                each.is_none() && fields.iter().all(|(name, _)| **name == *"metadata")
             }
         }
     }
@@ -312,9 +315,34 @@ impl FieldTree {
         };
         if let Self::Some { fields, each } = self {
             match first {
-                Segment::Field(name) => fields.entry(name.clone()).or_default().add(rest),
+                Segment::Field(name) => change(fields, name, |below| below.add(rest)),
                 Segment::Each => each.get_or_insert_default().add(rest),
             }
+        }
+    }
+}
+
+/// Where a field is among others, or where it would be.
+fn position(fields: &[(Box<str>, FieldTree)], name: &str) -> Result<usize, usize> {
+    fields.binary_search_by(|(field, _)| (**field).cmp(name))
+}
+
+/// Changes the declared parts of a field; of one that is new, there are none yet.
+fn change(
+    fields: &mut Vec<(Box<str>, FieldTree)>,
+    name: &str,
+    change: impl FnOnce(&mut FieldTree),
+) {
+    match position(fields, name) {
+        Ok(at) => {
+            if let Some((_, below)) = fields.get_mut(at) {
+                change(below);
+            }
+        }
+        Err(at) => {
+            let mut below = FieldTree::default();
+            change(&mut below);
+            fields.insert(at, (name.into(), below));
         }
     }
 }
@@ -376,5 +404,19 @@ mod tests {
             ])
         );
         assert!(tree(&["metadata.labels", "metadata.uid"]).is_metadata_only());
+    }
+
+    #[test]
+    fn the_order_of_paths_does_not_matter() {
+        let all = tree(&["b.y", "a", "c[*].z", "b.x", "a"]);
+        assert_eq!(all, tree(&["a", "b.x", "b.y", "c[*].z"]));
+        for path in ["a.below", "b.x", "b.y", "c[*].z"] {
+            assert!(all.covers(&tree(&[path])), "{path}");
+        }
+        for path in ["aa", "b.z", "c[*].a", "d"] {
+            assert!(!all.overlaps(&tree(&[path])), "{path}");
+        }
+        let paths = all.paths().into_iter().map(|path| path.to_string());
+        assert!(paths.eq(["a", "b.x", "b.y", "c[*].z"]));
     }
 }

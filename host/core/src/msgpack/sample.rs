@@ -72,9 +72,9 @@ impl Sample {
     /// The projection of the value.
     pub(crate) fn project(&self, tree: &FieldTree) -> Self {
         match (tree, self) {
-            (FieldTree::Some { fields, .. }, Self::Map(entries)) => {
+            (FieldTree::Some { .. }, Self::Map(entries)) => {
                 let kept = entries.iter().filter_map(|(key, value)| {
-                    Some((key.clone(), value.project(fields.get(key.as_str())?)))
+                    Some((key.clone(), value.project(tree.field(key)?)))
                 });
                 Self::Map(kept.collect())
             }

@@ -1,6 +1,5 @@
 //! Writing MessagePack while reading JSON.
 
-use std::collections::BTreeMap;
 use std::{fmt, mem};
 
 use crate::msgpack::OpenContainer;
@@ -76,7 +75,7 @@ enum WriteOutcome {
 }
 
 static NOTHING: FieldTree = FieldTree::Some {
-    fields: BTreeMap::new(),
+    fields: Vec::new(),
     each: None,
 };
 

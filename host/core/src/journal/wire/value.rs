@@ -171,7 +171,10 @@ wire_as!(FieldPath, self, to => {
 });
 
 wire_as!(FieldTree, self, to => self.paths().write(to), from => {
-    let paths = Vec::<FieldPath>::read(from)?;
+    let mut paths = Vec::<FieldPath>::read(from)?;
+    // Names in their order are added at the end. Another order of many would take a time that
+    // grows with their square.
+    paths.sort_unstable();
     Ok(paths.iter().collect())
 }, source => Vec::<FieldPath>::sample(source).iter().collect());
 
