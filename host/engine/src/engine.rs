@@ -354,6 +354,11 @@ fn wasmtime_config(max_instances: u32, core_instances: u32) -> Config {
         // Component-model async: guests of this world do not use it, and it
         // makes every call four times as long.
         .concurrency_support(false)
+        // For debuggers. Nobody reads them, and they are a fifth of what a compiled guest has in
+        // memory; the names of functions in reports of traps come from elsewhere.
+        .generate_address_map(false)
+        .debug_symbols(false)
+        .native_unwind_info(false)
         .epoch_interruption(true)
         .max_wasm_stack(WASM_STACK)
         .async_stack_size(WASM_STACK + HOST_STACK)

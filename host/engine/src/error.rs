@@ -211,3 +211,32 @@ fn at(field: &str) -> String {
         format!("{field}: ")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::{Instance, Module, Store};
+
+    use super::*;
+    use crate::engine::compiling_engine;
+
+    /// `(module (func $breaks (export "f") unreachable))` with its names.
+    const BREAKS: &[u8] = b"\0asm\x01\0\0\0\
+        \x01\x04\x01\x60\0\0\
+        \x03\x02\x01\0\
+        \x07\x05\x01\x01f\0\0\
+        \x0a\x05\x01\x03\0\0\x0b\
+        \0\x10\x04name\x01\x09\x01\0\x06breaks";
+
+    /// Although compiled code has no tables for debuggers.
+    #[test]
+    fn a_trap_names_its_functions() {
+        let engine = compiling_engine().unwrap();
+        let module = Module::new(&engine, BREAKS).unwrap();
+        let mut store = Store::new(&engine, ());
+        store.set_epoch_deadline(1);
+        let instance = Instance::new(&mut store, &module, &[]).unwrap();
+        let function = instance.get_typed_func::<(), ()>(&mut store, "f").unwrap();
+        let error = function.call(&mut store, ()).unwrap_err();
+        assert_eq!(functions(&error), ["breaks"]);
+    }
+}
