@@ -19,6 +19,9 @@ const IDLE: Duration = Duration::from_millis(25);
 const SAMPLE: Duration = Duration::from_millis(500);
 /// How often the host is asked whether it is ready.
 const ASK: Duration = Duration::from_millis(20);
+/// How long after its rest a host's memory stops changing: freed pages are returned after a second,
+/// and threads without work end after ten.
+const SETTLED: Duration = Duration::from_secs(12);
 /// How long a host may take to be ready, and to rest.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The variable with the path of the program that is measured; without it, that beside this one.
@@ -104,6 +107,12 @@ impl Host {
     /// Megabytes that it has resident.
     pub(crate) fn resident(&self) -> Result<f64> {
         Ok(usage::resident(&self.id())? / 1e6)
+    }
+
+    /// Megabytes that it keeps resident after its rest.
+    pub(crate) async fn settled(&self) -> Result<f64> {
+        sleep(SETTLED).await;
+        self.resident()
     }
 
     /// The most megabytes that it has had resident.

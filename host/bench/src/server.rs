@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use davit::metrics::number;
-use davit_sim::Sim;
 use davit_sim::model::ListOptions;
 use davit_sim::target::Target;
+use davit_sim::{Identity, Server, Sim, kubeconfig_with_token};
 use serde_json::{Value, json};
 use tokio::time::interval;
 
@@ -27,6 +27,14 @@ pub(crate) fn with_nodes_and_pods(nodes: usize, pods: usize) -> Result<Sim> {
     let sets = pods.div_ceil(objects::REPLICAS);
     import(&sim, (0..sets).map(objects::replica_set))?;
     Ok(sim)
+}
+
+/// Serves over TLS, as a cluster does; with a kubeconfig for it.
+pub(crate) async fn start_tls(sim: &Sim) -> Result<(Server, String)> {
+    let identity = Identity::new(vec!["127.0.0.1".to_owned()])?;
+    let server = Server::start_tls("127.0.0.1:0".parse()?, sim.clone(), &identity).await?;
+    let text = kubeconfig_with_token(&server.url(), Some(identity.certificate()), "token");
+    Ok((server, text))
 }
 
 /// Adds objects as they are.

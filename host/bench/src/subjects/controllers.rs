@@ -26,10 +26,10 @@ pub(crate) async fn run() -> Result<()> {
     let directory = tempfile::tempdir()?;
     let one = start(&server, directory.path(), 1).await?;
     ensure!(is_labelled(&sim)?, "no controller has decided");
-    let alone = one.resident()?;
+    let alone = one.settled().await?;
     drop(one);
     let all = start(&server, directory.path(), CONTROLLERS).await?;
-    let each = (all.resident()? - alone) * 1e3 / number(CONTROLLERS - 1);
+    let each = (all.settled().await? - alone) * 1e3 / number(CONTROLLERS - 1);
     Figure::new("controllers: resident for each of 1,000", each, "kB")
         .aim(102.4)
         .report()?;

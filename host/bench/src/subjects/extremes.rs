@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, ensure};
 use davit_sim::fault::{Match, WatchFault};
 use davit_sim::model::DeleteOptions;
-use davit_sim::{Identity, Server, Sim, kubeconfig, kubeconfig_with_token};
+use davit_sim::{Server, Sim, kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::sleep;
@@ -52,9 +52,7 @@ impl Bench {
 
     /// The same over TLS, with HTTP/2.
     pub(super) async fn start_tls(sim: Sim, controller: &str) -> Result<Self> {
-        let identity = Identity::new(vec!["127.0.0.1".to_owned()])?;
-        let server = Server::start_tls("127.0.0.1:0".parse()?, sim.clone(), &identity).await?;
-        let text = kubeconfig_with_token(&server.url(), Some(identity.certificate()), "token");
+        let (server, text) = server::start_tls(&sim).await?;
         Self::beside(sim, server, &text, &one_controller(controller, "{}"))
     }
 

@@ -35,7 +35,7 @@ pub(crate) async fn sizes() -> Result<()> {
         let server = Server::start("127.0.0.1:0".parse()?, sim).await?;
         let host = Host::start(&server, directory.path(), &config())?;
         let rest = host.at_rest().await?;
-        figure("resident, five controllers", host.resident()?, "MB")?;
+        figure("resident, five controllers", host.settled().await?, "MB")?;
         figure("processor time to rest", rest.used.as_secs_f64(), "s")?;
         drop((host, server));
         figure("PodGC's pass", passes::healthy(pods, nodes).await?, "ms")?;

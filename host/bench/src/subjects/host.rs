@@ -73,7 +73,7 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     let host = Host::start(&server, directory, &config())?;
     let ready = host.ready().await?;
     let rest = host.at_rest().await?;
-    Figure::new(name("resident"), host.resident()?, "MB")
+    Figure::new(name("resident"), host.settled().await?, "MB")
         .aim(size.aim)
         .report()?;
     Figure::new(name("most resident so far"), host.most_resident()?, "MB").report()?;
@@ -99,7 +99,7 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     )
     .aim(3.0)
     .report()?;
-    Figure::new(name("resident after it"), host.resident()?, "MB")
+    Figure::new(name("resident after it"), host.settled().await?, "MB")
         .aim(size.aim)
         .report()?;
     drop(host);

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use davit_sim::fault::Match;
-use davit_sim::{Server, Sim};
+use davit_sim::{Server, Sim, kubeconfig};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::time::{interval, sleep};
 
 use crate::figure::Figure;
 use crate::process::{Host, guest};
+use crate::server;
 
 const PODS: usize = 500;
 const CHANGES: usize = 1_000;
@@ -43,8 +44,11 @@ struct Answer {
 
 pub(crate) async fn run() -> Result<()> {
     let bench = Bench::start().await?;
-    idle(&bench.sim).await?;
-    swaps(&bench.sim, bench.directory.path()).await
+    idle(&bench.sim, "").await?;
+    swaps(&bench.sim, bench.directory.path()).await?;
+    drop(bench);
+    let bench = Bench::start_tls().await?;
+    idle(&bench.sim, " over TLS, with HTTP/2 for watches").await
 }
 
 /// A host that has answered the first change.
@@ -58,12 +62,26 @@ struct Bench {
 impl Bench {
     async fn start() -> Result<Self> {
         let sim = davit::sim::start()?;
+        let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+        let text = kubeconfig(&server.url());
+        Self::beside(sim, server, &text).await
+    }
+
+    /// The same as in a cluster.
+    async fn start_tls() -> Result<Self> {
+        let sim = davit::sim::start()?;
+        let (server, text) = server::start_tls(&sim).await?;
+        Self::beside(sim, server, &text).await
+    }
+
+    async fn beside(sim: Sim, server: Server, kubeconfig: &str) -> Result<Self> {
         for number in 0..PODS {
             sim.apply(pod(number, ""))?;
         }
-        let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
         let directory = tempfile::tempdir()?;
-        let host = Host::start(&server, directory.path(), &config(0)?)?;
+        let path = directory.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig)?;
+        let host = Host::start_at(&path, directory.path(), &config(0)?, None)?;
         until_answered(&sim, change(&sim, 0, 1, IDLE).await?).await?;
         Ok(Self {
             sim,
@@ -107,7 +125,7 @@ pub(crate) async fn lasting() -> Result<()> {
         .report()
 }
 
-async fn idle(sim: &Sim) -> Result<()> {
+async fn idle(sim: &Sim, how: &str) -> Result<()> {
     let changed = change(sim, 1, CHANGES, IDLE).await?;
     let answers = until_answered(sim, changed).await?;
     let mut delays: Vec<Duration> = answers.values().map(|answer| answer.delay).collect();
@@ -115,7 +133,7 @@ async fn idle(sim: &Sim) -> Result<()> {
     for (percent, aim) in [(50, 1.0), (99, 5.0)] {
         let delay = delays.get(delays.len() * percent / 100);
         let delay = delay.context("no change")?.as_secs_f64() * 1e3;
-        let name = format!("latency: event to write, {percent} % of them");
+        let name = format!("latency: event to write{how}, {percent} % of them");
         Figure::new(name, delay, "ms").aim(aim).report()?;
     }
     Ok(())

@@ -74,7 +74,7 @@ pub(crate) async fn run() -> Result<()> {
     first_pass("compiled", &start()?).await?;
     let host = start()?;
     first_pass("cached", &host).await?;
-    let resident = host.resident()?;
+    let resident = host.settled().await?;
     Figure::new("policy: resident", resident, "MB").report()?;
     let rest = host.share(nothing()).await?;
     Figure::new("policy: of a core while nothing changes", rest, "%")
