@@ -117,14 +117,14 @@ async fn list_again(sim: &Sim) -> Result<()> {
         change += 1;
         sim.apply(objects::changed(0, change))?;
         sim.disturb(&Match::new("watch", "pods"), WatchFault::Expire);
-        // A list that has begun is not disturbed.
+        // A list that has started is not disturbed.
         sleep(Duration::from_secs(2)).await;
     }
     sim.limit_log(0);
     Ok(())
 }
 
-/// A list of one answer or of pages, or a watch that begins with one.
+/// A list of one answer or of pages, or a watch that starts with one.
 fn is_list_of_pods(request: &RequestRecord) -> bool {
     let (path, query) = request.path.split_once('?').unwrap_or_default();
     let is_list = request.work.verb == "list" || query.contains("sendInitialEvents=true");
