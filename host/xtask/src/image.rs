@@ -11,7 +11,8 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 
-use crate::{cargo_with, guests, sbom};
+use crate::release::Build;
+use crate::{guests, sbom};
 
 /// The guests that ship with Davit, as files.
 const GUESTS: [&str; 6] = [
@@ -23,15 +24,21 @@ const GUESTS: [&str; 6] = [
     "taint_eviction.wasm",
 ];
 
+/// The program needs no other file. Its 100,000 relocations, all of which are read at the start, are
+/// packed: 2.5 MB less of it are in memory.
+const FLAGS: [&str; 2] = [
+    "-Ctarget-feature=+crt-static",
+    "-Clink-arg=-Wl,-z,pack-relative-relocs",
+];
+
 /// Where the image has the certificates that authenticate registries of modules.
 const CERTIFICATES: &str = "etc/ssl/certs/ca-certificates.crt";
 
 /// Builds everything for this machine's processor, and writes it to `target/image`,
-/// which is the context of `deploy/Dockerfile`.
-pub(crate) fn build(workspace: &Path) -> Result<()> {
-    let target = format!("{ARCH}-unknown-linux-gnu");
+/// which is the context of `deploy/Dockerfile`. The program may be optimised for what it runs.
+pub(crate) fn build(workspace: &Path, profiled: bool) -> Result<()> {
     guests(workspace)?;
-    let program = program(workspace, &target)?;
+    let program = program(workspace, profiled)?;
     let image = workspace.join("target/image");
     if image.exists() {
         fs::remove_dir_all(&image).with_context(|| format!("removing {}", image.display()))?;
@@ -47,35 +54,47 @@ pub(crate) fn build(workspace: &Path) -> Result<()> {
     fs::write(&certificates, certificates_in_pem())
         .with_context(|| format!("writing {}", certificates.display()))?;
     let document = image.join("usr/local/share/davit/davit.cdx.json");
-    sbom::write(workspace, &target, &document)?;
+    sbom::write(workspace, &target(), &document)?;
     println!("docker build -f deploy/Dockerfile -t davit target/image");
     Ok(())
 }
 
+/// The target of the program.
+fn target() -> String {
+    format!("{ARCH}-unknown-linux-gnu")
+}
+
 /// Builds the program, linked statically.
-fn program(workspace: &Path, target: &str) -> Result<PathBuf> {
-    let variable = target.to_uppercase().replace('-', "_");
-    let variable = format!("CARGO_TARGET_{variable}_RUSTFLAGS");
-    let build = ["build", "--release", "--locked", "-p", "davit"];
-    let arguments = build.into_iter().chain(["--target", target]);
-    cargo_with(workspace, arguments, |command| {
-        // It would replace the flags of the target.
-        command.env_remove("RUSTFLAGS");
-        command.env(variable, "-C target-feature=+crt-static");
-        if ARCH == "aarch64" {
-            // Its kernels may have pages of up to 64 KiB, as powers of two; jemalloc aborts where
-            // they are larger than it was built for.
-            command.env("JEMALLOC_SYS_WITH_LG_PAGE", "16");
-        }
-        if let Some(commit) = commit(workspace) {
-            command.env("DAVIT_COMMIT", commit);
-        }
-    })?;
-    let program = workspace.join("target").join(target).join("release/davit");
+pub(crate) fn program(workspace: &Path, profiled: bool) -> Result<PathBuf> {
+    let commit = commit(workspace);
+    let commit = commit.as_deref().map(|commit| ("DAVIT_COMMIT", commit));
+    // The kernels of ARM may have pages of up to 64 KiB, as powers of two; jemalloc aborts where
+    // they are larger than it was built for.
+    let pages = (ARCH == "aarch64").then_some(("JEMALLOC_SYS_WITH_LG_PAGE", "16"));
+    let environment: Vec<_> = commit.into_iter().chain(pages).collect();
+    let build = Build {
+        workspace,
+        target: &target(),
+        flags: &FLAGS,
+        environment: &environment,
+    };
+    let program = if profiled {
+        build.profiled()?
+    } else {
+        build.plain()?
+    };
     let bytes = fs::read(&program).with_context(|| format!("reading {}", program.display()))?;
     ensure!(
         is_static(&bytes),
         "{} needs a dynamic linker, and the image has none",
+        program.display()
+    );
+    // A C library that does not know packed relocations is found out here.
+    let status = Command::new(&program).arg("--version").status();
+    let status = status.with_context(|| format!("starting {}", program.display()))?;
+    ensure!(
+        status.success(),
+        "{} fails at its start: {status}. The image has to be built where glibc is 2.36 or later",
         program.display()
     );
     Ok(program)
