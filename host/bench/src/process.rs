@@ -62,8 +62,18 @@ impl Host {
         config: &str,
         journal: Option<&Path>,
     ) -> Result<Self> {
+        Self::start_with(&kubeconfig(&server.url()), directory, config, journal)
+    }
+
+    /// The same with the text of a kubeconfig.
+    pub(crate) fn start_with(
+        kubeconfig: &str,
+        directory: &Path,
+        config: &str,
+        journal: Option<&Path>,
+    ) -> Result<Self> {
         let path = directory.join("kubeconfig");
-        std::fs::write(&path, kubeconfig(&server.url()))?;
+        std::fs::write(&path, kubeconfig)?;
         Self::start_at(&path, directory, config, journal)
     }
 

@@ -217,11 +217,7 @@ fn bench(workspace: &Path, profiled: bool, arguments: &[String]) -> Result<()> {
     let mut command = Command::new(&bench);
     command.current_dir(workspace).args(arguments);
     command.envs(program.map(|program| (release::MEASURED, program)));
-    let status = command
-        .status()
-        .with_context(|| format!("starting {}", bench.display()))?;
-    ensure!(status.success(), "the bench failed: {status}");
-    Ok(())
+    run(&mut command, "the bench")
 }
 
 /// The packages under `guests/` that compile to a component.
@@ -302,10 +298,15 @@ fn cargo_with<S: AsRef<OsStr>>(
     command.args(arguments).current_dir(workspace);
     let line = format!("{command:?}").replace(env!("CARGO"), "cargo");
     prepare(&mut command);
+    run(&mut command, &line)
+}
+
+/// Runs a command, which is named so in an error.
+fn run(command: &mut Command, name: &str) -> Result<()> {
     let status = command
         .status()
-        .with_context(|| format!("running {line}"))?;
-    ensure!(status.success(), "{line} failed: {status}");
+        .with_context(|| format!("running {name}"))?;
+    ensure!(status.success(), "{name} failed: {status}");
     Ok(())
 }
 

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{cargo_with, install, libraries};
+use crate::{cargo_with, install, libraries, run};
 
 /// What a build is optimised for: from the start to rest, an event at a time with and without TLS,
 /// a journal, many writes. What none of them runs is apart from the rest, and compiled for size.
@@ -44,18 +44,19 @@ impl Build<'_> {
         let counting = directory.join("davit");
         let built = self.with(&[&format!("-Cprofile-generate={}", counts.display())])?;
         fs::copy(&built, &counting).with_context(|| format!("copying {}", built.display()))?;
-        run(
-            Command::new(bench(self.workspace, &["--bin", "davit-bench"])?)
-                .current_dir(self.workspace)
-                .args(["--output", "target/profile/bench.json"])
-                .args(SUBJECTS)
-                .env(MEASURED, &counting)
-                // Counts would go there.
-                .env_remove("LLVM_PROFILE_FILE"),
-        )?;
+        let mut benches = Command::new(bench(self.workspace, &["--bin", "davit-bench"])?);
+        benches
+            .current_dir(self.workspace)
+            .args(["--output", "target/profile/bench.json"])
+            .args(SUBJECTS)
+            .env(MEASURED, &counting)
+            // Counts would go there.
+            .env_remove("LLVM_PROFILE_FILE");
+        run(&mut benches, "a bench of the counting program")?;
         let profile = directory.join("davit.profdata");
         let mut merge = Command::new(merger);
-        run(merge.arg("merge").arg("-o").arg(&profile).arg(&counts))?;
+        merge.arg("merge").arg("-o").arg(&profile).arg(&counts);
+        run(&mut merge, "llvm-profdata merge")?;
         let program = self.with(&[
             &format!("-Cprofile-use={}", profile.display()),
             // Cold is what was never run. By default it is also what was run so seldom that all of
@@ -152,15 +153,6 @@ fn size(sections: &str, name: &str) -> Option<u64> {
         .find_map(|mut line| (line.next() == Some(name)).then(|| line.next())?)?
         .parse()
         .ok()
-}
-
-fn run(command: &mut Command) -> Result<()> {
-    let line = format!("{command:?}");
-    let status = command
-        .status()
-        .with_context(|| format!("running {line}"))?;
-    ensure!(status.success(), "{line} failed: {status}");
-    Ok(())
 }
 
 #[cfg(test)]

@@ -58,9 +58,7 @@ impl Bench {
 
     fn beside(sim: Sim, server: Server, kubeconfig: &str, config: &str) -> Result<Self> {
         let directory = tempfile::tempdir()?;
-        let path = directory.path().join("kubeconfig");
-        std::fs::write(&path, kubeconfig)?;
-        let host = Host::start_at(&path, directory.path(), config, None)?;
+        let host = Host::start_with(kubeconfig, directory.path(), config, None)?;
         Ok(Self {
             sim,
             _server: server,
