@@ -61,6 +61,36 @@ pub(crate) fn leases() -> Objects {
     }
 }
 
+/// The storage versions of a cluster with three API servers, of which the last is gone.
+pub(crate) fn storage_versions() -> Objects {
+    Objects {
+        resource: ApiResource::new("internal.apiserver.k8s.io", "v1alpha1", "storageversions"),
+        kind: "StorageVersion",
+        namespaced: false,
+        count: 100,
+        object: Box::new(storage_version),
+    }
+}
+
+/// The leases of the API servers that exist.
+pub(crate) fn api_servers() -> Objects {
+    Objects {
+        count: 2,
+        object: Box::new(|number| {
+            let mut lease = lease(number);
+            if let Some(metadata) = lease.get_mut("metadata") {
+                *metadata = json!({
+                    "name": api_server(number), "namespace": "kube-system", "uid": uid(4, number),
+                    "resourceVersion": (number + 1).to_string(), "creationTimestamp": SINCE,
+                    "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"},
+                });
+            }
+            lease
+        }),
+        ..leases()
+    }
+}
+
 /// No object of a resource that a controller watches.
 pub(crate) fn none_of(group: &str, version: &str, plural: &str, kind: &'static str) -> Objects {
     Objects {
@@ -255,6 +285,37 @@ pub(crate) fn replica_set(number: usize) -> Value {
         },
         "spec": {"replicas": REPLICAS},
     })
+}
+
+fn storage_version(number: usize) -> Value {
+    let versions = (0..3).map(|server| {
+        json!({
+            "apiServerID": api_server(server), "encodingVersion": "v1",
+            "decodableVersions": ["v1"], "servedVersions": ["v1"],
+        })
+    });
+    let versions: Vec<Value> = versions.collect();
+    json!({
+        "apiVersion": "internal.apiserver.k8s.io/v1alpha1",
+        "kind": "StorageVersion",
+        "metadata": {
+            "name": format!("example{number:03}.com.things"), "uid": uid(5, number),
+            "resourceVersion": (number + 1).to_string(), "creationTimestamp": SINCE,
+        },
+        "spec": {},
+        "status": {
+            "storageVersions": versions, "commonEncodingVersion": "v1",
+            "conditions": [{
+                "type": "AllEncodingVersionsEqual", "status": "True", "observedGeneration": 1,
+                "lastTransitionTime": SINCE, "reason": "CommonEncodingVersionSet",
+                "message": "Common encoding version set",
+            }],
+        },
+    })
+}
+
+fn api_server(number: usize) -> String {
+    format!("apiserver-{number:026}")
 }
 
 fn set_name(number: usize) -> String {

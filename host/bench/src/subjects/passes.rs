@@ -14,6 +14,7 @@ use garbage_collector::GarbageCollector;
 use node_eviction::NodeEviction;
 use podgc::PodGc;
 use serde_json::json;
+use storage_version_gc::StorageVersionGc;
 use taint_eviction::TaintEviction;
 
 use crate::figure::Figure;
@@ -125,7 +126,18 @@ pub(crate) async fn run() -> Result<()> {
     };
     let no_sets = objects::none_of("apps", "v1", "replicasets", "ReplicaSet");
     let resources = vec![objects::pods(PODS, objects::pod), no_sets];
-    measure::<GarbageCollector>(&engine, &case, resources).await
+    measure::<GarbageCollector>(&engine, &case, resources).await?;
+    let case = Case {
+        name: "StorageVersion garbage collector: a batch that names an API server that is gone",
+        module: "storage_version_gc",
+        queue: storage_version_gc::VERSIONS,
+        items: 50,
+        after: 0,
+        plans: 50,
+        aim: None,
+    };
+    let resources = vec![objects::storage_versions(), objects::api_servers()];
+    measure::<StorageVersionGc>(&engine, &case, resources).await
 }
 
 async fn measure<C: Controller + 'static>(

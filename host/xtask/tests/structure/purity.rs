@@ -73,6 +73,7 @@ const ARROWS: [(&str, &[&str]); 14] = [
             "garbage-collector",
             "node-eviction",
             "podgc",
+            "storage-version-gc",
             "taint-eviction",
         ],
     ),
