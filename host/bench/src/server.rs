@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use davit::metrics::number;
 use davit_sim::model::ListOptions;
+use davit_sim::stored::StoredObject;
 use davit_sim::target::Target;
 use davit_sim::{Identity, Server, Sim, kubeconfig_with_token};
 use serde_json::{Value, json};
@@ -46,26 +47,40 @@ pub(crate) fn import(sim: &Sim, objects: impl Iterator<Item = Value>) -> Result<
 }
 
 /// Pods get another condition, which controllers read: as many a second, for so long, one after
-/// the other. `changes` counts on, because a change that repeats an earlier one is none.
-pub(crate) async fn change_pods(
+/// the other. `changes` counts on, because a change that repeats an earlier one is none. Fails if
+/// the rate is not reached.
+pub(crate) async fn change_pods_at(
+    rate: u32,
     sim: &Sim,
     pods: usize,
-    rate: u32,
     time: Duration,
     changes: &mut usize,
 ) -> Result<()> {
-    let mut ticks = interval(Duration::from_secs(1) / rate);
-    let (end, before) = (Instant::now() + time, *changes);
-    while Instant::now() < end {
-        ticks.tick().await;
-        sim.apply(objects::changed(*changes % pods, *changes))?;
-        *changes += 1;
-    }
+    let before = *changes;
+    change_pods(rate, sim, pods, time, changes).await?;
     let sent = number(*changes - before) / time.as_secs_f64();
     ensure!(
         sent > 0.95 * f64::from(rate),
         "only {sent} changes a second"
     );
+    Ok(())
+}
+
+/// The same, or fewer a second if the server is slower.
+pub(crate) async fn change_pods(
+    rate: u32,
+    sim: &Sim,
+    pods: usize,
+    time: Duration,
+    changes: &mut usize,
+) -> Result<()> {
+    let mut ticks = interval(Duration::from_secs(1) / rate);
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        ticks.tick().await;
+        sim.apply(objects::changed(*changes % pods, *changes))?;
+        *changes += 1;
+    }
     Ok(())
 }
 
@@ -100,17 +115,16 @@ pub(crate) async fn renew_leases(
 }
 
 /// The number of objects of a resource.
-pub(crate) fn count(sim: &Sim, (group, plural): (&str, &str)) -> Result<usize> {
-    let count = sim.with_model(|model, _| {
+pub(crate) fn count(sim: &Sim, resource: (&str, &str)) -> Result<usize> {
+    Ok(list(sim, resource)?.len())
+}
+
+/// The objects of a resource.
+pub(crate) fn list(sim: &Sim, (group, plural): (&str, &str)) -> Result<Vec<StoredObject>> {
+    let objects = sim.with_model(|model, _| {
         let resource = model.resource(group, "v1", plural).cloned()?;
         let target = Target::new(&resource, "", "");
-        Some(
-            model
-                .list(&target, &ListOptions::default())
-                .ok()?
-                .items
-                .len(),
-        )
+        Some(model.list(&target, &ListOptions::default()).ok()?.items)
     });
-    count.ok_or_else(|| anyhow::anyhow!("{plural} are not served"))
+    objects.with_context(|| format!("{plural} are not served"))
 }

@@ -55,7 +55,7 @@ pub(crate) async fn rates() -> Result<()> {
     for rate in RATES {
         let host = Host::start(&server, directory.path(), &config())?;
         host.at_rest().await?;
-        let changing = server::change_pods(&sim, 20_000, rate, MEASURED, &mut changes);
+        let changing = server::change_pods_at(rate, &sim, 20_000, MEASURED, &mut changes);
         let share = host.share(changing).await?;
         Figure::new("growth: of a core, five controllers", share, "%")
             .at(f64::from(rate), "changes of pods a second")

@@ -16,7 +16,7 @@ use crate::objects::{NODES, PODS};
 use crate::process::{Host, MEASURED, backtest};
 use crate::server;
 
-/// Changes of pods a second: of a large cluster, and those that fill the journal.
+/// Changes of pods a second: of a large cluster, and at most those that fill the journal.
 const RATE: u32 = 20;
 const FAST: u32 = 2_000;
 /// Renewals of leases a second: of each node every ten seconds.
@@ -116,7 +116,7 @@ async fn start(server: &Server, directory: &Path, journal: Option<&Path>) -> Res
 /// What a host needs while a few pods change.
 async fn cost(sim: &Sim, host: &Host, changes: &mut usize) -> Result<Cost> {
     let share = host
-        .share(server::change_pods(sim, PODS, RATE, MEASURED, changes))
+        .share(server::change_pods_at(RATE, sim, PODS, MEASURED, changes))
         .await?;
     Ok(Cost {
         share,
@@ -127,7 +127,7 @@ async fn cost(sim: &Sim, host: &Host, changes: &mut usize) -> Result<Cost> {
 /// Records many changes, and reports the size of each on the disk.
 async fn fill(sim: &Sim, host: &Host, journal: &Path, changes: &mut usize) -> Result<()> {
     let (before, first) = (size(journal)?, *changes);
-    server::change_pods(sim, PODS, FAST, MEASURED, changes).await?;
+    server::change_pods(FAST, sim, PODS, MEASURED, changes).await?;
     host.at_rest().await?;
     // What a second has collected is written then.
     sleep(Duration::from_secs(2)).await;

@@ -81,7 +81,7 @@ pub(crate) async fn run() -> Result<()> {
         .aim(1.0)
         .report()?;
     let mut changes = 0;
-    let changing = server::change_pods(&sim, PODS, 20, MEASURED, &mut changes);
+    let changing = server::change_pods_at(20, &sim, PODS, MEASURED, &mut changes);
     let busy = host.share(changing).await?;
     Figure::new("policy: of a core while 20 pods a second change", busy, "%")
         .aim(1.0)
