@@ -380,13 +380,22 @@ async fn changes_of_leases_come_together_and_deletions_at_once() {
     assert_eq!(batch.updates.len(), 48, "{:?}", batch.updates);
     assert_eq!(start.elapsed(), Duration::from_millis(100));
 
+    // A connection has one of them ready at a time.
+    let start = Instant::now();
+    for version in 1_000..2_000 {
+        send(&sender, &line("MODIFIED", &pod("a", &version.to_string())));
+    }
+    let batch = running.batches.recv().await.unwrap();
+    assert_eq!(batch.updates.len(), 1_000);
+    assert_eq!(start.elapsed(), Duration::from_millis(100));
+
     // What is no renewal waits for nothing.
-    send(&sender, &line("MODIFIED", &pod("a", "60")));
+    send(&sender, &line("MODIFIED", &pod("a", "2000")));
     tokio::time::sleep(Duration::from_millis(1)).await;
     let start = Instant::now();
     assert_eq!(running.news().await, "+a");
     assert_eq!(start.elapsed(), Duration::from_millis(99));
-    send(&sender, &line("DELETED", &pod("a", "61")));
+    send(&sender, &line("DELETED", &pod("a", "2001")));
     let start = Instant::now();
     assert_eq!(running.news().await, "-a");
     assert_eq!(start.elapsed(), Duration::ZERO);
