@@ -84,8 +84,7 @@ impl Host {
         config: &str,
         journal: Option<&Path>,
     ) -> Result<Self> {
-        let file = directory.join("davit.yaml");
-        std::fs::write(&file, config)?;
+        let file = configure(directory, config)?;
         let program = davit()?;
         let mut command = Command::new(&program);
         command.args(["run", "--log", "warn", "--config"]);
@@ -268,11 +267,19 @@ pub(crate) fn backtest(journal: &Path, controller: &str) -> Result<String> {
     Ok(log)
 }
 
-/// A host's configuration with one built-in controller, whose writes the client does not limit.
+/// Replaces the configuration of the host of this directory, at once: it may be read at any time.
+pub(crate) fn configure(directory: &Path, config: &str) -> Result<PathBuf> {
+    let (file, new) = (directory.join("davit.yaml"), directory.join("davit.new"));
+    std::fs::write(&new, config)?;
+    std::fs::rename(&new, &file)?;
+    Ok(file)
+}
+
+/// A host's configuration with one built-in controller.
 pub(crate) fn one_controller(name: &str, config: &str) -> String {
     format!(
-        "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: {name}\n  module: {{builtin: \
-         {name}}}\n  mode: Enforce\n  config: {config}\n"
+        "controllers:\n- name: {name}\n  module: {{builtin: {name}}}\n  mode: Enforce\n  \
+         config: {config}\n"
     )
 }
 

@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{interval, sleep};
 
 use crate::figure::Figure;
-use crate::process::{Host, guest};
+use crate::process::{Host, configure, guest};
 use crate::server;
 
 const PODS: usize = 500;
@@ -30,7 +30,7 @@ const WINDOW: usize = 10;
 
 /// Swaps of a long time, one after the other with so many changes in between, for longer than a
 /// second together.
-const LASTING_SWAPS: usize = 600;
+const LASTING_SWAPS: usize = 3_600;
 const CHANGES_BETWEEN: usize = 110;
 /// As many are compared with all others: what the first ones leave behind is not yet growth.
 const FIRST_SWAPS: usize = 60;
@@ -101,7 +101,7 @@ pub(crate) async fn lasting() -> Result<()> {
     } = Bench::start().await?;
     let (mut revisions, mut first, mut early) = (BTreeSet::new(), 1, 0.0);
     for revision in 1..=LASTING_SWAPS {
-        std::fs::write(directory.path().join("davit.yaml"), config(revision)?)?;
+        configure(directory.path(), &config(revision)?)?;
         let changed = change(&sim, first, CHANGES_BETWEEN, IDLE).await?;
         first += CHANGES_BETWEEN;
         let answers = until_answered(&sim, changed).await?;
@@ -142,7 +142,7 @@ async fn swaps(sim: &Sim, directory: &Path) -> Result<()> {
     let mut pauses = Vec::new();
     let mut first = CHANGES + 1;
     for revision in 1..=SWAPS {
-        std::fs::write(directory.join("davit.yaml"), config(revision)?)?;
+        configure(directory, &config(revision)?)?;
         let changed = change(sim, first, CHANGES_OF_A_SWAP, BUSY).await?;
         first += CHANGES_OF_A_SWAP;
         let answers: Vec<Answer> = until_answered(sim, changed).await?.into_values().collect();
