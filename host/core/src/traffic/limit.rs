@@ -12,11 +12,6 @@
 //! most answers are of kinds that were never measured. The median of a measurement
 //! counts, because answers of one kind differ. Before the first measurement, the
 //! fastest answer counts.
-//!
-//! After a second with nothing under way, a burst starts with few requests, and more may go
-//! with time, whether there are answers or not. Otherwise the first request of a burst
-//! would wait until all others have connected, and the server would make as many TLS
-//! handshakes at once as the limit allows.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,11 +21,6 @@ use crate::time::Instant;
 /// The least and the most requests under way.
 pub(super) const FLOOR: usize = 8;
 pub(super) const CEILING: usize = 128;
-/// How many requests may be under way at the start of a burst, and how many more after each step.
-pub(super) const BURST: usize = 16;
-pub(super) const BURST_STEP: Duration = Duration::from_millis(5);
-/// How long nothing is under way before a burst.
-const IDLE: Duration = Duration::from_secs(1);
 /// An answer within twice the usual time of its kind, or within this much more, is near
 /// the usual: such a short wait keeps the server busy.
 const NEAR_FACTOR: u32 = 2;
@@ -55,10 +45,6 @@ const MOST_KINDS: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Limit {
     allowed: f64,
-    /// Since when nothing is under way, or was before that which is.
-    idle_since: Instant,
-    /// When the last burst started.
-    burst: Option<Instant>,
     /// The usual time of answers of each kind.
     usual: BTreeMap<Box<str>, UsualTime>,
     /// Requests that were sent earlier are not part of the round.
@@ -101,8 +87,6 @@ impl Limit {
     pub(super) fn new() -> Self {
         Self {
             allowed: as_f64(CEILING),
-            idle_since: Instant::ZERO,
-            burst: None,
             usual: BTreeMap::new(),
             round_started: Instant::ZERO,
             round: Vec::new(),
@@ -115,12 +99,7 @@ impl Limit {
     }
 
     /// How many requests may be under way now.
-    pub(super) fn allowed(&self, now: Instant) -> usize {
-        self.most().min(self.burst(now).unwrap_or(CEILING))
-    }
-
-    /// How many may be under way without regard to a burst.
-    pub(super) fn most(&self) -> usize {
+    pub(super) fn allowed(&self) -> usize {
         if self.probe.is_some() {
             return FLOOR;
         }
@@ -133,33 +112,12 @@ impl Limit {
         whole
     }
 
-    /// The most requests under way in a burst; none once that is more than the ceiling.
-    fn burst(&self, now: Instant) -> Option<usize> {
-        let steps = now.since(self.burst?).as_millis() / BURST_STEP.as_millis();
-        let most = BURST.saturating_mul(1 + usize::try_from(steps).ok()?);
-        (most < CEILING).then_some(most)
-    }
-
-    /// When more may be under way, if there is a burst.
-    pub(super) fn next_step(&self, now: Instant) -> Option<Instant> {
-        let steps = self.burst(now)? / BURST;
-        Some(self.burst?.after(BURST_STEP * u32::try_from(steps).ok()?))
-    }
-
     /// Counts a request that was sent, with this many under way. Returns whether its
     /// answer is a measure: whether few are under way.
-    pub(super) fn sent(&mut self, under_way: usize, now: Instant) -> bool {
-        if under_way == 1 && now.since(self.idle_since) >= IDLE {
-            self.burst = Some(now);
-        }
+    pub(super) fn sent(&mut self, under_way: usize) -> bool {
         // One controller alone gets half of the limit.
-        self.used |= 2 * under_way >= self.most();
+        self.used |= 2 * under_way >= self.allowed();
         under_way <= FLOOR
-    }
-
-    /// Nothing is under way any more.
-    pub(super) fn idle(&mut self, now: Instant) {
-        self.idle_since = now;
     }
 
     /// Counts an answer of the server to a request that was sent at that time.
@@ -205,7 +163,7 @@ impl Limit {
     /// The number of answers in a round. Requests that were sent before the last change
     /// show nothing about it, and are not part of the round.
     fn round_length(&self) -> usize {
-        SHORTEST_ROUND.max(self.most() / 2)
+        SHORTEST_ROUND.max(self.allowed() / 2)
     }
 
     fn end_round(&mut self, now: Instant) {
@@ -364,7 +322,7 @@ mod tests {
         fn run(&mut self, wanted: usize, duration: Duration) {
             let end = self.now.after(duration);
             while self.now < end {
-                while self.under_way.len() < wanted.min(self.limit.most()) {
+                while self.under_way.len() < wanted.min(self.limit.allowed()) {
                     let place = self.places.iter_mut().min().unwrap();
                     self.sent += 1;
                     let fast = self
@@ -372,7 +330,7 @@ mod tests {
                         .filter(|(one_in, _)| self.sent.is_multiple_of(*one_in));
                     let each = fast.map_or(self.each, |(_, each)| each);
                     *place = self.now.max(*place).after(each);
-                    let is_measure = self.limit.sent(self.under_way.len() + 1, self.now);
+                    let is_measure = self.limit.sent(self.under_way.len() + 1);
                     self.under_way.push((*place, self.now, is_measure));
                 }
                 let next = self.under_way.iter().enumerate().min_by_key(|(_, it)| it.0);
@@ -395,7 +353,7 @@ mod tests {
             let before = served.answered;
             for _ in 0..100 {
                 served.run(1_000, Duration::from_millis(50));
-                allowed.push(served.limit.most());
+                allowed.push(served.limit.allowed());
             }
             // A request waits for at most one other request, or 10 ms.
             let waiting = (near(each).as_secs_f64() / each.as_secs_f64()).ceil();
@@ -419,10 +377,10 @@ mod tests {
     fn it_rises_again_once_the_server_is_faster() {
         let mut served = ModelServer::new(4, 20 * MILLISECOND);
         served.run(1_000, Duration::from_secs(5));
-        assert!(served.limit.most() <= 16, "{}", served.limit.most());
+        assert!(served.limit.allowed() <= 16, "{}", served.limit.allowed());
         served.change(200, 20 * MILLISECOND);
         served.run(1_000, Duration::from_secs(5));
-        assert_eq!(served.limit.most(), CEILING);
+        assert_eq!(served.limit.allowed(), CEILING);
     }
 
     /// The server is slower, but not because of the host: the former usual time is no
@@ -434,7 +392,7 @@ mod tests {
         served.change(200, 100 * MILLISECOND);
         served.run(1_000, Duration::from_secs(10));
         assert_eq!(
-            served.limit.most(),
+            served.limit.allowed(),
             FLOOR,
             "fast and slow answers are indistinguishable"
         );
@@ -448,7 +406,7 @@ mod tests {
     fn the_limit_does_not_creep_up_under_load() {
         let mut served = ModelServer::new(8, 20 * MILLISECOND);
         served.run(1_000, Duration::from_mins(30));
-        assert!(served.limit.most() <= 32, "{}", served.limit.most());
+        assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
     }
 
     /// Some answers of a kind are fast by nature, and most are not: the deletion of an
@@ -478,7 +436,7 @@ mod tests {
         served.places.truncate(8);
         served.change(8, 20 * MILLISECOND);
         served.run(1_000, Duration::from_mins(10));
-        assert!(served.limit.most() <= 32, "{:?}", served.limit);
+        assert!(served.limit.allowed() <= 32, "{:?}", served.limit);
     }
 
     #[test]
@@ -486,9 +444,9 @@ mod tests {
         let mut served = ModelServer::new(200, 20 * MILLISECOND);
         served.limit.allowed = 20.0;
         served.run(5, Duration::from_secs(20));
-        assert_eq!(served.limit.most(), 20);
+        assert_eq!(served.limit.allowed(), 20);
         served.run(10, Duration::from_secs(20));
-        assert!(served.limit.most() > 20);
+        assert!(served.limit.allowed() > 20);
     }
 
     #[test]
@@ -497,11 +455,11 @@ mod tests {
         for _ in 0..CEILING {
             limit.overloaded(at(0), at(1));
         }
-        assert_eq!(limit.most(), CEILING / 2);
+        assert_eq!(limit.allowed(), CEILING / 2);
         for number in 0..1_000 {
             limit.overloaded(at(2 + number), at(2 + number));
         }
-        assert_eq!(limit.most(), FLOOR);
+        assert_eq!(limit.allowed(), FLOOR);
     }
 
     /// One of the servers behind the API server refuses every request.
@@ -509,12 +467,12 @@ mod tests {
     fn a_refused_minority_does_not_lower_the_limit() {
         let mut limit = Limit::new();
         for number in 0..2_000 {
-            limit.sent(CEILING, at(number));
+            limit.sent(CEILING);
             limit.answered("get", at(number), true, at(number + 3));
             limit.answered("get", at(number), true, at(number + 3));
             limit.overloaded(at(number), at(number + 3));
         }
-        assert_eq!(limit.most(), CEILING);
+        assert_eq!(limit.allowed(), CEILING);
     }
 
     /// A webhook makes some requests slow, and lists are slow by nature.
@@ -525,13 +483,13 @@ mod tests {
         for round in 0..2_000_u32 {
             let sent = now;
             now = now.after(MILLISECOND);
-            limit.sent(CEILING, sent);
+            limit.sent(CEILING);
             limit.answered("get", sent, true, now);
             let slow = if round % 3 == 0 { 800 } else { 4 };
             limit.answered("delete", sent, true, sent.after(slow * MILLISECOND));
             limit.answered("list", sent, true, sent.after(700 * MILLISECOND));
         }
-        assert_eq!(limit.most(), CEILING);
+        assert_eq!(limit.allowed(), CEILING);
     }
 
     /// The first answers wait for other requests of the host.
@@ -540,12 +498,12 @@ mod tests {
         let mut served = ModelServer::new(8, 10 * MILLISECOND);
         let limit = &mut served.limit;
         for number in 1..=64 {
-            limit.sent(64, at(number));
+            limit.sent(64);
             let slow = at(80 + number);
             limit.answered("patch", at(number), false, slow);
         }
         assert!(limit.probe.is_some());
-        assert_eq!(limit.most(), FLOOR);
+        assert_eq!(limit.allowed(), FLOOR);
         // Requests of other kinds are sent before it.
         limit.usual("get", MILLISECOND);
         for number in 0..2 * PROBE as u64 {
@@ -559,7 +517,7 @@ mod tests {
         }
         assert!(limit.probe.is_none());
         assert_eq!(limit.usual["patch"].time, 10 * MILLISECOND);
-        assert_eq!(limit.most(), CEILING);
+        assert_eq!(limit.allowed(), CEILING);
     }
 
     fn at(millis: u64) -> Instant {

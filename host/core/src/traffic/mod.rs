@@ -3,8 +3,8 @@
 //! Requests wait in lines for their turn. A request gets its turn if
 //!
 //! - the client-side rate has a token;
-//! - fewer requests are under way than the server answers without delay, or than a burst
-//!   starts with ([`limit`]), and fewer than half of that for the same controller;
+//! - fewer requests are under way than the server answers without delay ([`limit`]),
+//!   and fewer than half of that for the same controller;
 //! - the server did not ask for a pause. A pause holds for the user, the API group and
 //!   the kind of access of the refused request: API Priority and Fairness distinguishes
 //!   requests by these, and an aggregated API server serves a group. Another resource
@@ -223,8 +223,8 @@ impl Traffic {
         if let Some(paused) = self.poll_paused(now) {
             return Some(paused);
         }
-        let has_place = self.others_under_way() < self.limit.allowed(now);
-        let request = match self.next_line(now) {
+        let has_place = self.others_under_way() < self.limit.allowed();
+        let request = match self.next_line() {
             Some(request) if has_place && self.rate.next_token() <= now => {
                 self.rate.take(now);
                 request
@@ -254,7 +254,7 @@ impl Traffic {
             } else {
                 (self.rate.next_token(), None)
             };
-            [paused, Some(token), patient, self.limit.next_step(now)]
+            [paused, Some(token), patient]
         });
         times.flatten().filter(|at| *at > now).min()
     }
@@ -282,9 +282,6 @@ impl Traffic {
         if let Some(share) = self.controllers.get_mut(&request.controller) {
             share.under_way -= 1;
         }
-        if self.others_under_way() == 0 {
-            self.limit.idle(now);
-        }
     }
 
     /// Starts a pause that the server asked for.
@@ -300,8 +297,8 @@ impl Traffic {
 
     /// How many requests may be under way now.
     #[must_use]
-    pub fn allowed(&self, now: Instant) -> usize {
-        self.limit.allowed(now)
+    pub fn allowed(&self) -> usize {
+        self.limit.allowed()
     }
 
     /// A request that would wait too long for the end of the server's pause. Events
@@ -333,8 +330,8 @@ impl Traffic {
     /// turns, however many requests each has under way: slow answers need not be its
     /// fault. When places are scarce, the controller with the fewest requests goes
     /// first.
-    fn next_line(&self, now: Instant) -> Option<TurnRequest> {
-        let most = self.limit.allowed(now).div_ceil(2);
+    fn next_line(&self) -> Option<TurnRequest> {
+        let most = self.limit.allowed().div_ceil(2);
         let is_scarce = self.others_under_way() >= most;
         let share = |request: &TurnRequest| self.controllers.get(&request.controller).copied();
         let lines = self.open_lines().filter_map(|(request, line)| {
@@ -349,7 +346,7 @@ impl Traffic {
     }
 
     fn next_event_line(&self, now: Instant) -> Option<TurnRequest> {
-        if self.under_way.len() >= self.limit.most() {
+        if self.under_way.len() >= self.limit.allowed() {
             return None;
         }
         let lines = self.lines.iter().filter_map(|(request, line)| {
@@ -394,7 +391,7 @@ impl Traffic {
         if request.urgency == Urgency::Event {
             self.events_under_way += 1;
         } else {
-            is_measure = self.limit.sent(self.others_under_way() + 1, now);
+            is_measure = self.limit.sent(self.others_under_way() + 1);
             self.turns += 1;
             if self.controllers.len() >= MOST_CONTROLLERS {
                 self.controllers.retain(|_, share| share.under_way > 0);
