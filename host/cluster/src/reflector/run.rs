@@ -33,7 +33,7 @@ pub(super) struct Run {
     exchange: Option<Exchange>,
     /// The updates that wait for room in the channel.
     batch: Vec<Update>,
-    /// Until then they wait for others.
+    /// Until then they wait for others, if there are any. The first update of a batch sets it.
     pause: Option<Instant>,
 }
 
@@ -59,25 +59,19 @@ impl Run {
             self.execute_outputs();
             self.pause_for_leases(before);
             let is_full = self.batch.len() >= LARGEST_BATCH;
-            let is_paused = !is_full && self.pause.is_some_and(|pause| pause > Instant::now());
-            let is_sending = !self.batch.is_empty() && !is_paused;
+            let pause = self.pause.filter(|end| !is_full && *end > Instant::now());
+            let is_sending = !self.batch.is_empty() && pause.is_none();
             let is_reading = self.exchange.is_some() && !is_full;
             let deadline = self.clock.deadline(self.machine.poll_timeout());
-            let wake = self
-                .pause
-                .filter(|_| is_paused)
-                .map_or(deadline, |pause| pause.min(deadline));
+            let wake = pause.map_or(deadline, |end| end.min(deadline));
             // In this order: received data has priority over the timer for silence.
             tokio::select! {
                 biased;
                 room = updates.reserve(), if is_sending => match room {
-                    Ok(room) => {
-                        self.pause = None;
-                        room.send(Batch {
-                            stream,
-                            updates: std::mem::take(&mut self.batch),
-                        });
-                    }
+                    Ok(room) => room.send(Batch {
+                        stream,
+                        updates: std::mem::take(&mut self.batch),
+                    }),
                     Err(_) => return,
                 },
                 answer = next(&mut self.exchange, &mut self.projector), if is_reading => {
