@@ -55,12 +55,24 @@ pub(super) async fn healthy(pods: usize, nodes: usize) -> Result<f64> {
 fn pass(name: &'static str, plans: usize, aim: Option<f64>) -> Case {
     Case {
         name,
-        module: "podgc",
-        queue: podgc::PASSES,
-        items: 1,
-        after: 0,
         plans,
         aim,
+        ..Case::of("podgc", podgc::PASSES)
+    }
+}
+
+impl Case {
+    /// The first call of a queue.
+    fn of(module: &'static str, queue: QueueName) -> Self {
+        Self {
+            name: module,
+            module,
+            queue,
+            items: 1,
+            after: 0,
+            plans: 0,
+            aim: None,
+        }
     }
 }
 
@@ -95,46 +107,34 @@ pub(crate) async fn run() -> Result<()> {
     ];
     let case = Case {
         name: "node eviction's pass, healthy cluster",
-        module: "node_eviction",
-        queue: node_eviction::MONITOR,
-        items: 1,
         after: 2,
-        plans: 0,
         aim: Some(20.0),
+        ..Case::of("node_eviction", node_eviction::MONITOR)
     };
     measure::<NodeEviction>(&engine, &case, resources).await?;
     let case = Case {
         name: "taint eviction: 64 pods that tolerate their nodes' taint for five minutes",
-        module: "taint_eviction",
-        queue: taint_eviction::PODS,
         items: 64,
-        after: 0,
         plans: 0,
-        aim: None,
+        ..Case::of("taint_eviction", taint_eviction::PODS)
     };
     let tainted = objects::tainted_nodes(NODES);
     let resources = vec![objects::pods(PODS, objects::pod), tainted];
     measure::<TaintEviction>(&engine, &case, resources).await?;
     let case = Case {
         name: "garbage collector: a batch of pods whose owners are gone",
-        module: "garbage_collector",
-        queue: garbage_collector::OBJECTS_QUEUE,
         items: 64,
-        after: 0,
         plans: 64,
-        aim: None,
+        ..Case::of("garbage_collector", garbage_collector::OBJECTS_QUEUE)
     };
     let no_sets = objects::none_of("apps", "v1", "replicasets", "ReplicaSet");
     let resources = vec![objects::pods(PODS, objects::pod), no_sets];
     measure::<GarbageCollector>(&engine, &case, resources).await?;
     let case = Case {
         name: "StorageVersion garbage collector: a batch that names an API server that is gone",
-        module: "storage_version_gc",
-        queue: storage_version_gc::VERSIONS,
         items: 50,
-        after: 0,
         plans: 50,
-        aim: None,
+        ..Case::of("storage_version_gc", storage_version_gc::VERSIONS)
     };
     let resources = vec![objects::storage_versions(), objects::api_servers()];
     measure::<StorageVersionGc>(&engine, &case, resources).await
