@@ -275,6 +275,9 @@ pub(crate) fn configure(directory: &Path, config: &str) -> Result<PathBuf> {
     Ok(file)
 }
 
+/// The start of a configuration whose client does not limit the host.
+pub(crate) const UNLIMITED: &str = "client: {qps: 20000, burst: 20000}\n";
+
 /// A host's configuration with one built-in controller.
 pub(crate) fn one_controller(name: &str, config: &str) -> String {
     format!(

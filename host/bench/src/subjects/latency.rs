@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use tokio::time::{interval, sleep};
 
 use crate::figure::Figure;
-use crate::process::{Host, configure, guest};
+use crate::process::{Host, UNLIMITED, configure, guest};
 use crate::server;
 
 const PODS: usize = 500;
@@ -250,8 +250,8 @@ fn pod(number: usize, change: &str) -> Value {
 fn config(revision: usize) -> Result<String> {
     let module = guest("fixture_marks")?;
     Ok(format!(
-        "client: {{qps: 20000, burst: 20000}}\ncontrollers:\n- name: marks\n  module: {{file: \
-         {}}}\n  mode: Enforce\n  config: {{mark: \"{revision}\"}}\n",
+        "{UNLIMITED}controllers:\n- name: marks\n  module: {{file: {}}}\n  mode: Enforce\n  \
+         config: {{mark: \"{revision}\"}}\n",
         module.display()
     ))
 }

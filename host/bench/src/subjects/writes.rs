@@ -20,7 +20,7 @@ use tokio::sync::mpsc;
 use tokio::time::timeout;
 
 use crate::figure::Figure;
-use crate::process::{Host, SimProcess, one_controller};
+use crate::process::{Host, SimProcess, UNLIMITED, one_controller};
 
 const NAMESPACE: &str = "davit-bench";
 /// How many requests the bare client has in flight; the best of them counts.
@@ -184,7 +184,6 @@ async fn bare(target: &Target, load: Load, at_once: usize) -> Result<Duration> {
     target.create_pods(load, pods).await?;
     let next = Arc::new(AtomicUsize::new(0));
     let started = Instant::now();
-    target.trigger(load).await?;
     let workers = (0..at_once).map(|_| {
         let (client, next) = (target.client.clone(), Arc::clone(&next));
         tokio::spawn(async move {
@@ -283,8 +282,7 @@ impl Load {
             Self::Dependents => ("garbage-collector", "{}"),
             Self::Taints => ("taint-eviction", "{}"),
         };
-        let controller = one_controller(name, config);
-        format!("client: {{qps: 20000, burst: 20000}}\n{controller}")
+        format!("{UNLIMITED}{}", one_controller(name, config))
     }
 
     fn pod(self, number: usize, owner: &str) -> Value {
