@@ -61,6 +61,8 @@ enum Subject {
     Passes,
     /// All controllers in one host.
     Host,
+    /// Nodes that say they are alive.
+    Heartbeats,
     /// From an event to a write, and swaps.
     Latency,
     /// Swaps each second, for an hour.
@@ -157,6 +159,7 @@ async fn measure(subject: Subject, kubeconfig: Option<&Path>) -> Result<()> {
         Subject::Calls => subjects::calls::run().await,
         Subject::Passes => subjects::passes::run().await,
         Subject::Host => subjects::host::run().await,
+        Subject::Heartbeats => subjects::heartbeats::run().await,
         Subject::Latency => subjects::latency::run().await,
         Subject::Swaps => subjects::latency::lasting().await,
         Subject::Policy => subjects::policy::run().await,

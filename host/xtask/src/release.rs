@@ -10,7 +10,7 @@ use crate::{cargo_with, install, libraries, run};
 
 /// What a build is optimised for: from the start to rest, an event at a time with and without TLS,
 /// a journal, many writes. What none of them runs is apart from the rest, and compiled for size.
-const SUBJECTS: [&str; 4] = ["host", "latency", "journal", "writes"];
+const SUBJECTS: [&str; 5] = ["host", "heartbeats", "latency", "journal", "writes"];
 
 /// How the program is built.
 #[derive(Clone, Copy, Debug)]

@@ -1,28 +1,18 @@
 //! All five controllers in one host beside an API server in memory: memory and processor time at
-//! three sizes of a cluster, a second list, heartbeats, and the start.
+//! three sizes of a cluster, a second list, and the start.
 
-use std::io::{self, Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, ensure};
-use davit::metrics::number;
+use anyhow::{Result, ensure};
 use davit_sim::fault::{Match, WatchFault};
-use davit_sim::{RequestRecord, Server, Sim, kubeconfig};
-use serde_json::json;
-use tokio::time::{interval, sleep};
+use davit_sim::{RequestRecord, Server, Sim};
+use tokio::time::sleep;
 
 use crate::figure::Figure;
 use crate::objects::{self, NODES, PODS};
 use crate::process::{Host, nothing};
 use crate::server;
-use crate::usage::thread_time;
-
-/// Heartbeats a second: of each node every ten seconds.
-const RATE: u32 = 500;
-const HEARTBEATS: usize = 10_000;
 
 /// Nobody renews the leases here: no node counts as silent.
 pub(super) const NODE_EVICTION: &str = "- name: node-eviction\n  module: {builtin: node-eviction}\n  \
@@ -101,12 +91,7 @@ async fn measure(directory: &Path, size: &Size) -> Result<()> {
     .report()?;
     Figure::new(name("resident after it"), host.settled().await?, "MB")
         .aim(size.aim)
-        .report()?;
-    drop(host);
-    heartbeats(&sim, &kubeconfig(&server.url()), directory, "").await?;
-    let (_server, over_tls) = server::start_tls(&sim).await?;
-    let way = " over TLS, with HTTP/2 for watches";
-    heartbeats(&sim, &over_tls, directory, way).await
+        .report()
 }
 
 /// Makes the host list the pods again.
@@ -134,71 +119,6 @@ fn is_list_of_pods(request: &RequestRecord) -> bool {
     path == "/api/v1/pods" && is_list
 }
 
-/// Nodes report that they are alive: nothing changes that one of these controllers reads.
-async fn heartbeats(sim: &Sim, kubeconfig: &str, directory: &Path, way: &str) -> Result<()> {
-    let host = Host::start_with(kubeconfig, directory, without_node_eviction(), None)?;
-    host.at_rest().await?;
-    let at_rest = host.share(nothing()).await? / 100.0;
-    let (before, began) = (host.used()?, Instant::now());
-    let mut ticks = interval(Duration::from_secs(1) / RATE);
-    for number in 0..HEARTBEATS {
-        ticks.tick().await;
-        let mut node = objects::node(number % NODES);
-        let at = format!("2026-11-24T10:{:02}:{:02}Z", number / 60 % 60, number % 60);
-        let conditions = node.pointer_mut("/status/conditions");
-        let conditions = conditions.and_then(|all| all.as_array_mut());
-        for condition in conditions.into_iter().flatten() {
-            *condition
-                .get_mut("lastHeartbeatTime")
-                .unwrap_or(&mut json!(null)) = json!(at);
-        }
-        let metadata = json!({"name": objects::node_name(number % NODES)});
-        let status = node.get("status").cloned();
-        sim.apply(json!({
-            "apiVersion": "v1", "kind": "Node", "metadata": metadata, "status": status,
-        }))?;
-    }
-    let used = host.at_rest().await?.used.saturating_sub(before);
-    let used = used.as_secs_f64() - at_rest * began.elapsed().as_secs_f64();
-    let each = used * 1e6 / number(HEARTBEATS);
-    Figure::new(
-        format!("host: a heartbeat that changes nothing declared{way}"),
-        each,
-        "µs",
-    )
-    .aim(10.0)
-    .beside(
-        "a thread that reads the same bytes, and nothing else",
-        read_only(&objects::node(0).to_string())?,
-        None,
-    )
-    .report()
-}
-
-/// The processor time to be woken for so many bytes and to read them, in microseconds: no client
-/// needs less for an event that comes alone.
-fn read_only(event: &str) -> Result<f64> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut sender = TcpStream::connect(listener.local_addr()?)?;
-    // Each event is to come alone.
-    sender.set_nodelay(true)?;
-    let (mut receiver, _) = listener.accept()?;
-    let mut buffer = vec![0; event.len()];
-    let reader = thread::spawn(move || -> io::Result<Duration> {
-        let before = thread_time();
-        for _ in 0..HEARTBEATS {
-            receiver.read_exact(&mut buffer)?;
-        }
-        Ok(thread_time().saturating_sub(before))
-    });
-    for _ in 0..HEARTBEATS {
-        thread::sleep(Duration::from_secs(1) / RATE);
-        sender.write_all(event.as_bytes())?;
-    }
-    let used = reader.join().map_err(|_| anyhow!("the reader ended"))??;
-    Ok(used.as_secs_f64() * 1e6 / number(HEARTBEATS))
-}
-
 /// Compiles the modules of all five controllers into the directory.
 pub(super) async fn compile(directory: &Path) -> Result<()> {
     let sim = server::with_nodes_and_pods(1, 1)?;
@@ -213,7 +133,7 @@ pub(super) fn config() -> String {
     format!("{}{NODE_EVICTION}", without_node_eviction())
 }
 
-fn without_node_eviction() -> &'static str {
+pub(super) fn without_node_eviction() -> &'static str {
     "controllers:\n\
      - name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n\
      - name: garbage-collector\n  module: {builtin: garbage-collector}\n  mode: Enforce\n\

@@ -5,6 +5,7 @@ pub(crate) mod calls;
 pub(crate) mod controllers;
 pub(crate) mod extremes;
 pub(crate) mod growth;
+pub(crate) mod heartbeats;
 pub(crate) mod host;
 pub(crate) mod journal;
 pub(crate) mod latency;
