@@ -121,22 +121,37 @@ fn heartbeat_timer(node: &str) -> String {
 
 /// When the cache last saw each lease change, by the name of its node. One scan costs a tenth
 /// of thousands of reads, and a sorted list is half the code of a map.
-pub(crate) struct Renewals(Vec<(String, Instant)>);
+pub(crate) struct Renewals {
+    by_node: Vec<(String, Instant)>,
+    /// Where the next node is, if nodes are asked about in the order of their names.
+    next: usize,
+}
 
 impl Renewals {
     /// Those of all leases.
     pub(crate) fn scan(cx: &Context<'_>) -> Self {
         let leases = cx.watch(LEASES).scan();
         let renewals = leases.map(|lease| (lease.reference.name, lease.changed_at));
-        let mut renewals: Vec<_> = renewals.collect();
-        renewals.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        Self(renewals)
+        let mut by_node: Vec<_> = renewals.collect();
+        by_node.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        Self { by_node, next: 0 }
     }
 
     /// That of a node; none if it has no lease.
-    pub(crate) fn of(&self, node: &str) -> Option<Instant> {
-        let place = self.0.binary_search_by(|(name, _)| name.as_str().cmp(node));
-        self.0.get(place.ok()?).map(|(_, renewed)| *renewed)
+    pub(crate) fn of(&mut self, node: &str) -> Option<Instant> {
+        let is_next = self
+            .by_node
+            .get(self.next)
+            .is_some_and(|(name, _)| name == node);
+        if !is_next {
+            let found = self
+                .by_node
+                .binary_search_by(|(name, _)| name.as_str().cmp(node));
+            self.next = found.ok()?;
+        }
+        let (_, renewed) = self.by_node.get(self.next)?;
+        self.next += 1;
+        Some(*renewed)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Command, Context, Decision, Enqueue, Gauge, Level, Object};
+use davit_guest::{Command, Context, Decision, Enqueue, Gauge, Instant, Level, Object};
 
 use crate::health::{self, Health, Renewals};
 use crate::view::{NODES, Node};
@@ -22,9 +22,10 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
         down: Vec::new(),
         commands: Vec::new(),
     };
-    let renewals = Renewals::scan(cx);
+    let mut renewals = Renewals::scan(cx);
     for node in cx.watch(NODES).scan() {
-        pass.look_at(config, cx, &node, &renewals);
+        let renewed = renewals.of(&node.reference.name);
+        pass.look_at(config, cx, &node, renewed);
     }
     pass.forget();
     let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
@@ -63,7 +64,7 @@ impl Pass {
         config: &Config,
         cx: &Context<'_>,
         node: &Object<Node>,
-        renewals: &Renewals,
+        renewed: Option<Instant>,
     ) {
         let name = &node.reference.name;
         let former = if has(&self.recorded, name) {
@@ -71,7 +72,7 @@ impl Pass {
         } else {
             None
         };
-        let health = health::judge(config, cx, node, former.as_ref(), renewals.of(name));
+        let health = health::judge(config, cx, node, former.as_ref(), renewed);
         let labels = &node.view.labels;
         let zone = zone::name(labels);
         let tally = self.tallies.entry(zone.clone()).or_default();

@@ -118,6 +118,9 @@ fn valid(text: &[u8]) -> Result<&str, Error> {
     std::str::from_utf8(text).map_err(|_| Error::custom("a text is not UTF-8"))
 }
 
+/// How nil is written: a call of rmp's own conversion for each value would be seen in a pass.
+const NIL: u8 = 0xc0;
+
 struct Reader<'de> {
     rest: &'de [u8],
     strict: bool,
@@ -173,11 +176,26 @@ impl<'de> Reader<'de> {
         })
     }
 
+    /// The text that comes next, if it has less than 32 bytes, as most texts do: a token would
+    /// be compared with every other type first.
+    fn short_text(&mut self) -> Option<&'de [u8]> {
+        let (marker, rest) = self.rest.split_first()?;
+        let Marker::FixStr(len) = Marker::from_u8(*marker) else {
+            return None;
+        };
+        let (text, rest) = rest.split_at_checked(len.into())?;
+        self.rest = rest;
+        Some(text)
+    }
+
     /// Skips one value, however deep.
     fn skip(&mut self) -> Result<(), Error> {
         let mut left = 1_u64;
         while left > 0 {
             left -= 1;
+            if self.short_text().is_some() {
+                continue;
+            }
             match self.token()? {
                 Token::List(len) => left += u64::from(len),
                 Token::Map(len) => left += 2 * u64::from(len),
@@ -221,6 +239,9 @@ impl<'de> Reader<'de> {
     }
 
     fn name(&mut self) -> Result<&'de str, Error> {
+        if let Some(text) = self.short_text() {
+            return valid(text);
+        }
         match self.token()? {
             Token::Text(text) => valid(text),
             token => Err(token.invalid_type(&"a string")),
@@ -229,9 +250,8 @@ impl<'de> Reader<'de> {
 
     /// Skips the next value if it is nil.
     fn skip_nil(&mut self) -> bool {
-        let nil = Marker::Null.to_u8();
         match self.rest.split_first() {
-            Some((&marker, rest)) if marker == nil => {
+            Some((&NIL, rest)) => {
                 self.rest = rest;
                 true
             }
@@ -293,6 +313,9 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     type Error = Error;
 
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if let Some(text) = self.short_text() {
+            return visitor.visit_borrowed_str(valid(text)?);
+        }
         match self.token()? {
             Token::Nil => visitor.visit_unit(),
             Token::Bool(value) => visitor.visit_bool(value),
@@ -414,9 +437,12 @@ impl<'de> Entries<'_, 'de> {
     fn next_name(&mut self) -> Result<Option<&'de [u8]>, Error> {
         while self.left > 0 {
             self.left -= 1;
-            let name = match self.reader.token()? {
-                Token::Text(name) => name,
-                token => return Err(token.invalid_type(&"a field's name")),
+            let name = match self.reader.short_text() {
+                Some(name) => name,
+                None => match self.reader.token()? {
+                    Token::Text(name) => name,
+                    token => return Err(token.invalid_type(&"a field's name")),
+                },
             };
             if let Some(fields) = self.fields
                 && self.reader.strict
